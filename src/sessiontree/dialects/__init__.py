@@ -1,0 +1,1 @@
+"""One module per format; `base` is the contract they fulfil."""

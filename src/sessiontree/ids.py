@@ -1,0 +1,65 @@
+"""Ids and times: session ids (UUIDv7), entry ids (8 hex digits), ISO times in milliseconds."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Container
+
+SHORTEST_PREFIX = 8
+
+_session_id = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
+_lock = threading.Lock()
+_last_ms = 0
+_counter = 0
+_second = -1
+_second_text = ""
+
+
+def new_session_id() -> str:
+    """A UUIDv7. Ids made by one process sort in the order they were made."""
+    global _last_ms, _counter
+    with _lock:
+        now = time.time_ns() // 1_000_000
+        if now > _last_ms:
+            _last_ms, _counter = now, int.from_bytes(os.urandom(2)) & 0x7FF
+        else:
+            _counter += 1
+            if _counter > 0xFFF:
+                _last_ms, _counter = _last_ms + 1, 0
+        ms, counter = _last_ms, _counter
+    tail = int.from_bytes(os.urandom(8)) & 0x3FFF_FFFF_FFFF_FFFF
+    digits = f"{(ms << 80) | (0x7000 | counter) << 64 | 0x8000_0000_0000_0000 | tail:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def is_session_id(text: str) -> bool:
+    """Whether a text may name a session: it cannot be a path, hide a file or leave a folder."""
+    return _session_id.match(text) is not None and ".." not in text
+
+
+def new_entry_id(taken: Container[str]) -> str:
+    """Eight hex digits that no entry of the session has."""
+    while True:
+        found = os.urandom(4).hex()
+        if found not in taken:
+            return found
+
+
+def timestamp() -> str:
+    """Now, in UTC, as `2026-02-16T10:20:30.000Z`."""
+    global _second, _second_text
+    ms = time.time_ns() // 1_000_000
+    second, rest = divmod(ms, 1000)
+    if second != _second:  # formatting the date costs more than everything else in an append's bookkeeping
+        _second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        _second = second
+        return f"{_second_text}.{rest:03d}Z"
+    return f"{_second_text}.{rest:03d}Z"
+
+
+def now_ms() -> int:
+    """Now, as milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
