@@ -1,0 +1,76 @@
+"""The door through which dialects, stores, summarizers and tools come in: entry points, ours and other packages' alike.
+
+`names` lists what there is without importing any of it; `load` imports one. The files that list entry points are read
+directly: `importlib.metadata` reads the same files, but importing it takes longer than opening a session does (see
+docs/decisions/0003-plugins.md).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from typing import Any, Literal
+
+from sessiontree.errors import NotFoundError
+
+Kind = Literal["dialects", "stores", "summarizers", "tools"]
+
+_FILE = "entry_points.txt"
+
+
+def names(kind: Kind) -> list[str]:
+    """What is registered under a kind, sorted. Imports none of it."""
+    return sorted(_table(tuple(sys.path)).get(f"sessiontree.{kind}", {}))
+
+
+def load(kind: Kind, name: str) -> Any:
+    """Import one registered object."""
+    target = _table(tuple(sys.path)).get(f"sessiontree.{kind}", {}).get(name)
+    if target is None:
+        known = ", ".join(names(kind)) or "none"
+        raise NotFoundError(f"no {kind.removesuffix('s')} named {name!r} is installed (there is: {known})")
+    module, _, attribute = target.partition(":")
+    found: Any = importlib.import_module(module.strip())
+    for part in attribute.split("[")[0].strip().split("."):
+        found = getattr(found, part)
+    return found
+
+
+@functools.cache
+def _table(search_path: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """Group -> name -> target. The first folder on the path that has a name wins, as it does for imports."""
+    table: dict[str, dict[str, str]] = {}
+    for folder in search_path:
+        try:
+            infos = [
+                entry.path for entry in os.scandir(folder or ".") if entry.name.endswith((".dist-info", ".egg-info"))
+            ]
+        except OSError:
+            continue  # not every entry of the path is a folder
+        for info in sorted(infos):
+            for group, entries in _read(os.path.join(info, _FILE)).items():
+                for name, target in entries.items():
+                    table.setdefault(group, {}).setdefault(name, target)
+    return table
+
+
+def _read(path: str) -> dict[str, dict[str, str]]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except OSError:
+        return {}
+    if "[sessiontree." not in text:
+        return {}
+    table: dict[str, dict[str, str]] = {}
+    group = ""
+    for line in text.splitlines():
+        line = line.strip()
+        if line.startswith("[") and line.endswith("]"):
+            group = line[1:-1].strip()
+        elif "=" in line and group.startswith("sessiontree.") and not line.startswith(("#", ";")):
+            name, _, target = line.partition("=")
+            table.setdefault(group, {})[name.strip()] = target.strip()
+    return table

@@ -1,0 +1,59 @@
+"""Large content in files named by their SHA-256."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+
+from sessiontree.errors import DamagedError, ExistsError, NotFoundError, StoreError
+from sessiontree.stores.durable import create_file
+from sessiontree.stores.system import SYSTEM, System
+
+_blob_name = re.compile(r"[0-9a-f]{64}\Z")
+
+
+def check_blob_name(name: str) -> str:
+    """The name itself, if it is one: 64 lower-case hex digits, so it can never lead out of the folder."""
+    if not _blob_name.match(name):
+        raise NotFoundError(f"{name[:80]!r} is not the name of a blob (64 hex digits)")
+    return name
+
+
+class FileBlobs:
+    """Large content in a folder, spread over 256 sub-folders."""
+
+    def __init__(self, folder: str | os.PathLike[str], *, system: System = SYSTEM) -> None:
+        self.folder = os.path.abspath(os.fspath(folder))
+        self._system = system
+
+    def put(self, data: bytes) -> str:
+        name = hashlib.sha256(data).hexdigest()
+        path = self._path(name)
+        try:
+            if self.get(name) is not None:
+                return name
+        except DamagedError:
+            self._system.unlink(path)  # its content does not fit its name: the good copy takes its place
+        with contextlib.suppress(ExistsError):  # another process put the same content meanwhile
+            create_file(path, [data], self._system)
+        return name
+
+    def get(self, name: str) -> bytes | None:
+        path = self._path(name)
+        try:
+            fd = self._system.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+        with os.fdopen(fd, "rb") as file:
+            data = file.read()
+        if hashlib.sha256(data).hexdigest() != name:
+            raise DamagedError(f"{path}: its content does not fit its name")
+        return data
+
+    def _path(self, name: str) -> str:
+        check_blob_name(name)
+        return os.path.join(self.folder, name[:2], name)

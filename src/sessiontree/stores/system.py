@@ -1,0 +1,33 @@
+"""The calls of the operating system that a store makes, in one place, so that tests can make each of them fail."""
+
+from __future__ import annotations
+
+import os
+
+
+class System:
+    """The real thing. A test double overrides single methods (see `sessiontree.testing.faults`)."""
+
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        return os.open(path, flags | os.O_CLOEXEC, mode)
+
+    def write(self, fd: int, data: bytes) -> int:
+        return os.write(fd, data)
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target, follow_symlinks=False)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+
+SYSTEM = System()

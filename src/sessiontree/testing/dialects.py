@@ -1,0 +1,105 @@
+"""The contract of `Dialect`, checked on sample files."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from sessiontree.dialects.base import Dialect
+from sessiontree.entries import Header, type_of
+from sessiontree.journal import Journal
+from sessiontree.lines import iter_lines
+from sessiontree.stores.memory import MemoryStore
+from sessiontree.testing.contract import expect
+from sessiontree.values import parse_json, render_json
+
+
+def check_dialect(dialect: Dialect, samples: Iterable[bytes], *, cuts: int = 200, seed: int = 0) -> None:
+    """Check the contract on whole session files of the dialect, each also cut and scrambled at random places."""
+    chance = random.Random(seed)
+    count = 0
+    for sample in samples:
+        count += 1
+        _recognises_its_own(dialect, sample)
+        _block_and_line_decoding_agree(dialect, sample)
+        _every_entry_parses(dialect, sample)
+        for _ in range(cuts):
+            _survives(dialect, sample[: chance.randrange(len(sample) + 1)])
+            _survives(dialect, _scrambled(sample, chance))
+    expect(count > 0, "a dialect is checked on at least one sample")
+    _rendered_entries_read_back(dialect)
+
+
+def _recognises_its_own(dialect: Dialect, sample: bytes) -> None:
+    score = dialect.recognise(sample[: 64 * 1024])
+    expect(0 < score <= 100, "a dialect recognises its own files with 1 to 100", score)
+    expect(dialect.recognise(b"\x7fELF\x02\x01\x01\x00\x00") == 0, "and does not recognise a program")
+
+
+def _block_and_line_decoding_agree(dialect: Dialect, sample: bytes) -> None:
+    for _, line in iter_lines(sample):
+        columns = dialect.decode_block(memoryview(line + b"\n"))
+        if columns is None:
+            continue
+        envelope = dialect.envelope(parse_json(line))
+        found = (columns.types, columns.ids, columns.parents)
+        expected = ([envelope.type], [envelope.id], [envelope.parent])
+        expect(found == expected, "decode_block and envelope tell the same of a line", (found, expected))
+
+
+def _every_entry_parses(dialect: Dialect, sample: bytes) -> None:
+    journal = Journal(MemoryStore(sample), dialect)
+    journal.refresh()
+    nodes = range(len(journal))
+    for node, entry in zip(nodes, journal.entries(nodes), strict=True):
+        expect(type_of(entry) == journal.types[node], "an entry's value and its envelope have the same type", entry)
+        expect(entry.id == journal.tree.ids[node], "and the same id", entry)
+        place = journal.place(node)
+        raw = next(journal.iter_raw([node]))
+        expect(sample[place.start : place.end].rstrip(b"\r") == raw, "an entry's raw bytes are those of the file", raw)
+    leaf = dialect.find_leaf(journal.types, journal.tree)
+    expect(leaf is None or 0 <= leaf < len(journal), "the leaf is a node or None", leaf)
+
+
+def _survives(dialect: Dialect, data: bytes) -> None:
+    """Nothing raises, whatever the bytes; entries whose lines are whole are all there."""
+    dialect.recognise(data)
+    journal = Journal(MemoryStore(data), dialect)
+    journal.refresh()
+    journal.entries(range(len(journal)))
+    journal.problems()
+    leaf = dialect.find_leaf(journal.types, journal.tree)
+    journal.tree.path(leaf)
+
+
+def _scrambled(sample: bytes, chance: random.Random) -> bytes:
+    """Some bytes flipped, a piece moved."""
+    data = bytearray(sample)
+    for _ in range(chance.randrange(1, 6)):
+        if data:
+            data[chance.randrange(len(data))] = chance.randrange(256)
+    one, two = sorted(chance.randrange(len(data) + 1) for _ in range(2))
+    piece = data[one:two][:200]
+    at = chance.randrange(len(data) + 1)
+    return bytes(data[:at] + piece + data[at:])
+
+
+def _rendered_entries_read_back(dialect: Dialect) -> None:
+    header = Header(
+        id="019c0000-0000-7000-8000-000000000000",
+        version=dialect.version,
+        timestamp="2026-01-01T00:00:00.000Z",
+        cwd="/x",
+    )
+    fields = {
+        "message": {"role": "user", "content": '日本語 \ud83d \x00 " \n', "timestamp": 1},
+        "unknown": [1, {"a": None}],
+    }
+    line = dialect.render_entry("message", "abcd1234", None, "2026-01-01T00:00:01.000Z", render_json(fields))
+    expect(b"\n" not in line, "a rendered entry is one line", line)
+    journal = Journal(MemoryStore(dialect.render_header(header) + b"\n" + line + b"\n"), dialect)
+    journal.refresh()
+    expect(
+        journal.header is not None and journal.header.id == header.id, "a rendered header reads back", journal.header
+    )
+    expect(journal.tree.ids == ["abcd1234"], "a rendered entry reads back", journal.tree.ids)

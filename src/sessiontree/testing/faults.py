@@ -1,0 +1,115 @@
+"""Operating systems that fail: calls that raise, writes that fall short, power cuts that lose what was not synced."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from typing import Literal
+
+from sessiontree.stores.system import System
+
+Call = Literal["open", "write", "fsync", "truncate", "link", "rename", "unlink"]
+
+
+class FailingSystem(System):
+    """Fails the n-th call of a kind with an error, or cuts a write short."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, int] = {}
+        self._failures: dict[tuple[str, int], int] = {}
+        self._short: dict[int, int] = {}
+
+    def fail(self, call: Call, error: int, *, nth: int = 1) -> None:
+        """Let the n-th call from now on fail with an errno."""
+        self._failures[call, self.calls.get(call, 0) + nth] = error
+
+    def shorten_write(self, size: int, *, nth: int = 1) -> None:
+        """Let the n-th write from now on write only `size` bytes, as a full disk does."""
+        self._short[self.calls.get("write", 0) + nth] = size
+
+    def _count(self, call: Call) -> int:
+        number = self.calls[call] = self.calls.get(call, 0) + 1
+        error = self._failures.pop((call, number), None)
+        if error is not None:
+            raise OSError(error, os.strerror(error))
+        return number
+
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        self._count("open")
+        return super().open(path, flags, mode)
+
+    def write(self, fd: int, data: bytes) -> int:
+        number = self._count("write")
+        short = self._short.pop(number, None)
+        return super().write(fd, data if short is None else data[:short])
+
+    def fsync(self, fd: int) -> None:
+        self._count("fsync")
+        super().fsync(fd)
+
+    def truncate(self, fd: int, size: int) -> None:
+        self._count("truncate")
+        super().truncate(fd, size)
+
+    def link(self, source: str, target: str) -> None:
+        self._count("link")
+        super().link(source, target)
+
+    def rename(self, source: str, target: str) -> None:
+        self._count("rename")
+        super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._count("unlink")
+        super().unlink(path)
+
+
+class LosingSystem(System):
+    """Remembers what was synced; `cut_power` leaves on disk just that: synced bytes under synced names."""
+
+    def __init__(self) -> None:
+        self._paths: dict[int, str] = {}
+        self._synced_sizes: dict[int, int] = {}
+        self._unsynced_names: set[str] = set()
+
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        is_new = bool(flags & os.O_CREAT) and not os.path.lexists(path)
+        fd = super().open(path, flags, mode)
+        found = os.fstat(fd)
+        self._paths[fd] = path
+        if is_new:
+            self._unsynced_names.add(path)
+            self._synced_sizes[found.st_ino] = 0
+        elif stat.S_ISREG(found.st_mode):
+            self._synced_sizes.setdefault(found.st_ino, found.st_size)
+        return fd
+
+    def fsync(self, fd: int) -> None:
+        super().fsync(fd)
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            folder = os.path.abspath(self._paths[fd])
+            self._unsynced_names = {name for name in self._unsynced_names if os.path.dirname(name) != folder}
+        else:
+            self._synced_sizes[found.st_ino] = found.st_size
+
+    def link(self, source: str, target: str) -> None:
+        super().link(source, target)
+        self._unsynced_names.add(target)
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        self._unsynced_names.discard(source)
+
+    def cut_power(self, folder: str) -> None:
+        """Bring everything below a folder to the state a power cut at this moment may leave at worst."""
+        for name in self._unsynced_names:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+        for root, _, names in os.walk(folder):
+            for name in names:
+                path = os.path.join(root, name)
+                size = self._synced_sizes.get(os.stat(path).st_ino)
+                if size is not None and size < os.stat(path).st_size:
+                    os.truncate(path, size)

@@ -1,0 +1,187 @@
+"""The contracts of `Store` and `BlobStore`, checked on a real one."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+
+from sessiontree.errors import ConflictError, ExistsError, NotFoundError
+from sessiontree.stores.base import BlobStore, Store, read_bytes
+from sessiontree.testing.contract import expect, expect_error
+
+MakeStore = Callable[[str], Store]
+"""Makes a store for a name. The same name again gives another store (or the same one) on the same place."""
+
+
+def check_store(make_store: MakeStore) -> list[str]:
+    """Check every contract of a store; the names of those that were checked."""
+    checks = [
+        _a_new_place_does_not_exist_until_created,
+        _created_bytes_come_back,
+        _creating_twice_is_refused,
+        _appended_bytes_come_back_at_their_offsets,
+        _lock_gives_the_size_that_others_made,
+        _reading_past_the_end_gives_nothing,
+        _only_one_writer_is_in_at_a_time,
+        _replacing_swaps_everything_and_keeps_a_backup,
+        _replacing_a_changed_place_is_refused,
+        _syncing_and_closing_lose_nothing,
+    ]
+    for number, check in enumerate(checks):
+        check(make_store, f"contract-{number}")
+    return [check.__name__.strip("_").replace("_", " ") for check in checks]
+
+
+def _all_of(store: Store) -> bytes:
+    return read_bytes(store, 0, store.size())
+
+
+def _append(store: Store, data: bytes) -> int:
+    size = store.lock()
+    try:
+        store.append(data)
+    finally:
+        store.unlock()
+    return size
+
+
+def _a_new_place_does_not_exist_until_created(make_store: MakeStore, name: str) -> None:
+    store = make_store(name)
+    expect(not store.exists(), "a place nobody created does not exist")
+    store.create([b"first\n"])
+    expect(store.exists(), "a created place exists")
+    store.close()
+
+
+def _created_bytes_come_back(make_store: MakeStore, name: str) -> None:
+    store = make_store(name)
+    data = [b"one\n", b"", bytes(range(256)) + b"\n"]
+    store.create(data)
+    found = _all_of(make_store(name))
+    expect(found == b"".join(data), "created bytes come back exactly", found)
+    store.close()
+
+
+def _creating_twice_is_refused(make_store: MakeStore, name: str) -> None:
+    make_store(name).create([b"mine\n"])
+    other = make_store(name)
+    with expect_error(ExistsError, "creating what exists is refused"):
+        other.create([b"other\n"])
+    expect(_all_of(other) == b"mine\n", "and the bytes that are there are not touched", _all_of(other))
+
+
+def _appended_bytes_come_back_at_their_offsets(make_store: MakeStore, name: str) -> None:
+    store = make_store(name)
+    store.create([b"head\n"])
+    expected = b"head\n"
+    for number in range(50):
+        line = b"%d %s\n" % (number, b"x" * (number * 37 % 211))
+        size = _append(store, line)
+        expect(size == len(expected), "lock gives the size before the append", size)
+        expect(read_bytes(store, size, len(line)) == line, "appended bytes stand at that size")
+        expected += line
+    expect(_all_of(make_store(name)) == expected, "another store on the place reads the same bytes")
+
+
+def _lock_gives_the_size_that_others_made(make_store: MakeStore, name: str) -> None:
+    one = make_store(name)
+    one.create([b"head\n"])
+    other = make_store(name)
+    _append(one, b"from one\n")
+    expect(_append(other, b"from other\n") == len(b"head\nfrom one\n"), "lock sees what another writer appended")
+    found = _all_of(one)
+    expect(found == b"head\nfrom one\nfrom other\n", "both appends are there, whole", found)
+
+
+def _reading_past_the_end_gives_nothing(make_store: MakeStore, name: str) -> None:
+    store = make_store(name)
+    store.create([b"12345"])
+    buffer = bytearray(10)
+    with memoryview(buffer) as view:
+        expect(store.readinto(5, view) == 0, "reading at the end gives 0 bytes")
+        expect(store.readinto(500, view) == 0, "reading behind the end gives 0 bytes")
+        expect(store.readinto(3, view) == 2, "reading across the end gives what is there")
+    expect(bytes(buffer[:2]) == b"45", "and those bytes", bytes(buffer[:2]))
+
+
+def _only_one_writer_is_in_at_a_time(make_store: MakeStore, name: str) -> None:
+    make_store(name).create([b""])
+    problems: list[str] = []
+
+    def write(writer: int) -> None:
+        store = make_store(name)
+        for number in range(25):
+            size = store.lock()
+            try:
+                if store.size() != size:
+                    problems.append(f"writer {writer} saw {store.size()} instead of {size} bytes inside its lock")
+                store.append(b"%d-%d\n" % (writer, number))
+            finally:
+                store.unlock()
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expect(not problems, "between lock and unlock nobody else writes", problems)
+    lines = _all_of(make_store(name)).splitlines()
+    expect(len(lines) == 100, "no append of several writers is lost", len(lines))
+    for writer in range(4):
+        mine = [line for line in lines if line.startswith(b"%d-" % writer)]
+        expect(mine == [b"%d-%d" % (writer, number) for number in range(25)], "each writer's appends keep their order")
+
+
+def _replacing_swaps_everything_and_keeps_a_backup(make_store: MakeStore, name: str) -> None:
+    store = make_store(name)
+    store.create([b"old\n"])
+    backup = store.replace([b"new ", b"bytes\n"], len(b"old\n"))
+    expect(bool(backup), "replace says where the old bytes are")
+    expect(_all_of(make_store(name)) == b"new bytes\n", "after replace the new bytes are there")
+    _append(store, b"more\n")
+    expect(_all_of(make_store(name)) == b"new bytes\nmore\n", "and can be appended to")
+
+
+def _replacing_a_changed_place_is_refused(make_store: MakeStore, name: str) -> None:
+    store = make_store(name)
+    store.create([b"old\n"])
+    _append(make_store(name), b"another writer\n")
+    with expect_error(ConflictError, "replacing what changed since it was read is refused"):
+        store.replace([b"new\n"], len(b"old\n"))
+    found = _all_of(make_store(name))
+    expect(found == b"old\nanother writer\n", "and nothing is changed", found)
+
+
+def _syncing_and_closing_lose_nothing(make_store: MakeStore, name: str) -> None:
+    store = make_store(name)
+    store.create([b"head\n"])
+    _append(store, b"line\n")
+    store.sync()
+    store.close()
+    expect(_all_of(make_store(name)) == b"head\nline\n", "what was appended is there after sync and close")
+    _append(store, b"again\n")
+    expect(_all_of(store) == b"head\nline\nagain\n", "a closed store opens again by itself")
+
+
+def check_blob_store(make_blobs: Callable[[], BlobStore]) -> None:
+    """Check every contract of a blob store."""
+    blobs = make_blobs()
+    for data in (b"", b"small", bytes(range(256)) * 5000):
+        name = blobs.put(data)
+        expect(name == hashlib.sha256(data).hexdigest(), "a blob's name is the SHA-256 of its content", name)
+        expect(blobs.put(data) == name, "putting the same content again gives the same name")
+        expect(blobs.get(name) == data, "a blob comes back exactly")
+    expect(blobs.get("0" * 64) is None, "a blob that is not there is None")
+    for bad in (
+        "",
+        "..",
+        "../../etc/passwd",
+        "/etc/passwd",
+        "A" * 64,
+        "0" * 63,
+        "0" * 64 + "\n",
+        "0" * 32 + "\x00" * 32,
+    ):
+        with expect_error(NotFoundError, f"{bad!r} is refused as a blob's name"):
+            blobs.get(bad)
