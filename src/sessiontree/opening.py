@@ -1,0 +1,119 @@
+"""Getting hold of a session: create one, open one by path or id, keep one in memory."""
+
+from __future__ import annotations
+
+import os
+
+from sessiontree import plugins
+from sessiontree.dialects.base import Dialect
+from sessiontree.entries import Header
+from sessiontree.errors import NotASessionError, UsageError
+from sessiontree.externals import LargeContent
+from sessiontree.ids import is_session_id, new_session_id, timestamp
+from sessiontree.journal import Journal
+from sessiontree.places import blobs_folder, find_session_file, home, session_path
+from sessiontree.session import Session, Surroundings, new_session
+from sessiontree.stores.base import Store, read_bytes
+from sessiontree.stores.blobs import FileBlobs
+from sessiontree.stores.files import FileStore
+from sessiontree.stores.memory import MemoryBlobs, MemoryStore
+from sessiontree.writing import Appear, Durability, Options
+
+_HEAD = 64 * 1024
+
+
+def create(
+    cwd: str | os.PathLike[str] | None = None,
+    *,
+    path: str | os.PathLike[str] | None = None,
+    id: str | None = None,
+    home: str | os.PathLike[str] | None = None,
+    in_memory: bool = False,
+    durability: Durability = "turn",
+    appear: Appear = "user",
+    large_content: LargeContent = "blobs",
+) -> Session:
+    """Start a session for work in `cwd` (default: the current folder).
+
+    Its file appears with the first user message (`appear`), in the home folder or at `path`. With `in_memory` it never
+    does.
+    """
+    if id is not None and not is_session_id(id):
+        raise UsageError(f"{id!r} cannot be a session id: letters, digits, '-', '_' and '.', no '..'")
+    where = os.path.abspath(os.fspath(cwd) if cwd is not None else os.getcwd())
+    native: Dialect = plugins.load("dialects", "native")
+    header = Header(id=id or new_session_id(), version=native.version, timestamp=timestamp(), cwd=where)
+    options = Options(durability=durability, large_content=large_content, appear="now" if in_memory else appear)
+    if in_memory:
+        around = Surroundings(lambda _: MemoryStore(), MemoryBlobs())
+        return new_session(header, native, MemoryStore(), around, options)
+    root = _root(home)
+    store = FileStore(path if path is not None else session_path(root, header))
+    return new_session(header, native, store, _surroundings(root), options)
+
+
+def open(
+    session: str | os.PathLike[str],
+    *,
+    home: str | os.PathLike[str] | None = None,
+    dialect: str | None = None,
+    durability: Durability = "turn",
+    large_content: LargeContent = "blobs",
+) -> Session:
+    """Open a session by the path of its file, or by its id or a prefix of it. Writes nothing."""
+    root = _root(home)
+    wanted = os.fspath(session)
+    path = wanted if looks_like_path(wanted) else find_session_file(root, wanted)
+    return open_store(
+        FileStore(path), root=_root_of(path, root), dialect=dialect, durability=durability, large_content=large_content
+    )
+
+
+def open_store(
+    store: Store,
+    *,
+    root: str | None = None,
+    dialect: str | None = None,
+    durability: Durability = "turn",
+    large_content: LargeContent = "blobs",
+) -> Session:
+    """Open the session that a store holds."""
+    head = read_bytes(store, 0, _HEAD)
+    chosen = plugins.load("dialects", dialect) if dialect else detect(head, store.location)
+    around = _surroundings(root if root is not None else home())
+    options = Options(durability=durability, large_content=large_content)
+    opened = Session(Journal(store, chosen, around.blobs), around, options)
+    if opened.header.id == "" and not len(opened) and head.strip() and b"\n" in head:
+        raise NotASessionError(_refusal(store.location))
+    return opened
+
+
+def detect(head: bytes, location: str) -> Dialect:
+    """The dialect that is surest about the first bytes of a session."""
+    dialects: list[Dialect] = [plugins.load("dialects", name) for name in plugins.names("dialects")]
+    best = max(dialects, key=lambda dialect: dialect.recognise(head))
+    if best.recognise(head) == 0:
+        raise NotASessionError(_refusal(location))
+    return best
+
+
+def looks_like_path(text: str) -> bool:
+    return os.sep in text or text.endswith(".jsonl") or os.path.isfile(text)
+
+
+def _refusal(location: str) -> str:
+    return f"{location} line 1 byte 0: no session of a known kind starts here; the file was not touched"
+
+
+def _root(chosen: str | os.PathLike[str] | None) -> str:
+    return os.path.abspath(os.fspath(chosen)) if chosen is not None else home()
+
+
+def _root_of(path: str, default: str) -> str:
+    """The home folder a session file lies in (`<home>/sessions/<project>/<file>`), else the default one."""
+    sessions = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+    return os.path.dirname(sessions) if os.path.basename(sessions) == "sessions" else default
+
+
+def _surroundings(root: str) -> Surroundings:
+    return Surroundings(lambda header: FileStore(session_path(root, header)), FileBlobs(blobs_folder(root)))

@@ -1,0 +1,548 @@
+"""One session in hand: its tree, where we stand in it, and writing to it.
+
+`Session` is what a developer holds; `Branch` is a writer's position in its tree. Several branches of one session can be
+written at once, from threads (share the session) and from processes (each opens it): every append is parented to the
+branch it came through, and before a write the tail that others wrote is read. Opening and reading never write.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sessiontree.context import Context, build_context, messages_on
+from sessiontree.copying import forked_lines, migrated_lines
+from sessiontree.dialects.base import Dialect, Envelope
+from sessiontree.entries import (
+    Config,
+    ConfigChange,
+    Entry,
+    ForkOrigin,
+    Fragment,
+    Header,
+    Label,
+    Problem,
+    SessionInfo,
+    parse_entry,
+)
+from sessiontree.errors import AmbiguousError, InvalidEntryError, NotFoundError, ReadOnlyError
+from sessiontree.externals import externalise, may_hold_large_content, truncate
+from sessiontree.ids import new_entry_id, new_session_id, timestamp
+from sessiontree.journal import Journal
+from sessiontree.messages import Message
+from sessiontree.stores.base import BlobStore, Store, read_bytes
+from sessiontree.stores.memory import MemoryStore
+from sessiontree.usage import UsageTotals, total_usage
+from sessiontree.values import render_json
+from sessiontree.writing import Options, as_entry, ends_turn, makes_file_appear
+
+
+class Here:
+    """Stands for "where the session stands" in arguments where None already means "before the first entry"."""
+
+
+HERE = Here()
+
+
+class Surroundings(Struct, frozen=True):
+    """What a session needs from the world around it: a place for its forks, and for large content."""
+
+    store_for: Callable[[Header], Store]
+    blobs: BlobStore | None = None
+
+
+class Branch:
+    """A writer's position in the tree: a leaf that moves as this writer appends."""
+
+    def __init__(self, session: Session, leaf: str | None) -> None:
+        self.session = session
+        self.leaf = leaf
+
+    def append(self, what: Mapping[str, Any] | str | None = None, content: Any = None, /, **fields: Any) -> Entry:
+        """Append an entry behind this branch's leaf; the leaf moves to it. Gives the entry back.
+
+        An entry is a mapping with a `type`, or a message (a mapping with a `role`), or just the role and the content:
+        `append("user", "hello")`, `append(role="user", content="hello")`, `append({"type": "custom", ...})`.
+        """
+        kind, body = as_entry(what, content, fields)
+        entry = self.session._write(kind, body, self.leaf)
+        if kind not in self.session.dialect.bookkeeping:
+            self.leaf = entry.id
+        return entry
+
+    def move(self, to: str | None) -> None:
+        """Stand at another entry, or with None before the first one, and say so in the file."""
+        self.session._write("leaf", {"targetId": to}, to)
+        self.leaf = to
+
+    def context(self) -> Context:
+        """What a model is sent for this branch."""
+        return self.session._context(self.leaf)
+
+    def path(self) -> list[Entry]:
+        """The entries from root to leaf."""
+        return self.session._path(self.leaf)
+
+
+class Session:
+    """One session. Use `sessiontree.open` or `sessiontree.create` to get one."""
+
+    def __init__(self, journal: Journal, around: Surroundings, options: Options, pending: Store | None = None) -> None:
+        self._journal = journal
+        self._around = around
+        self._options = options
+        self._pending = pending
+        """The store that does not exist yet: until it appears, the journal is in memory."""
+        self._mutex = threading.RLock()
+        self._listeners: list[Callable[[Entry], None]] = []
+        self._arrived: list[int] = []
+        self._unsynced = False
+        journal.refresh()
+        self._main = Branch(self, self._stored_leaf())
+
+    # What it is
+
+    @property
+    def header(self) -> Header:
+        return self._journal.header or Header(id="")
+
+    @property
+    def id(self) -> str:
+        return self.header.id
+
+    @property
+    def cwd(self) -> str:
+        return self.header.cwd
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._journal.dialect
+
+    @property
+    def location(self) -> str:
+        """Where the session is, or where it will appear."""
+        return (self._pending or self._journal.store).location
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the session still waits for the message that makes its file appear."""
+        return self._pending is not None
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Everything odd met so far, in file order."""
+        with self._mutex:
+            return self._journal.problems()
+
+    @property
+    def fragments(self) -> list[Fragment]:
+        """Bytes that belong to no entry, kept."""
+        return list(self._journal.fragments)
+
+    @property
+    def shadowed(self) -> frozenset[int]:
+        """The numbers (in file order) of entries whose id a later entry has too."""
+        tree = self._journal.tree
+        return frozenset(oddity.node for oddity in tree.oddities() if oddity.kind == "duplicate-id")
+
+    def start_of(self, number: int) -> int:
+        """Where the line of an entry begins, by the entry's number in file order."""
+        return self._journal.place(number).start
+
+    @property
+    def read_only(self) -> str | None:
+        """Why this session cannot be written, or None when it can."""
+        if self._journal.header is None:
+            return "it has no header"
+        newest, version = self.dialect.version, self.header.version
+        if version > newest:
+            return (
+                f"it has version {version}, and this program writes version {newest}; a newer sessiontree may write it"
+            )
+        if version < newest:
+            return f"it has version {version}; `sessiontree migrate` brings it to version {newest} and keeps a backup"
+        return None
+
+    # The tree
+
+    def __len__(self) -> int:
+        return len(self._journal)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._journal.tree.node_of
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Every entry in file order, whatever its branch."""
+        with self._mutex:
+            nodes = range(len(self._journal))
+        for start in range(0, len(nodes), 256):
+            with self._mutex:
+                entries = self._journal.entries(nodes[start : start + 256])
+            yield from entries
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all entries in file order."""
+        return list(self._journal.tree.ids)
+
+    def type_of(self, id: str) -> str:
+        """An entry's type, without reading its body."""
+        return self._journal.types[self._node(id)]
+
+    def entry(self, id: str) -> Entry:
+        with self._mutex:
+            return self._journal.entries([self._node(id)])[0]
+
+    def entries(self, ids: list[str]) -> list[Entry]:
+        """Several entries at once, in the order asked for."""
+        with self._mutex:
+            return self._journal.entries([self._node(id) for id in ids])
+
+    def count(self, kind: str) -> int:
+        """How many entries of a type there are, over all branches."""
+        return self._journal.types.count(kind)
+
+    def find_entry(self, wanted: str) -> str:
+        """The id of the entry meant by an id, a label, or an unambiguous beginning of an id."""
+        if wanted in self:
+            return wanted
+        labelled = [id for id, label in self.labels.items() if label == wanted]
+        found = labelled or [id for id in self._journal.tree.ids if len(wanted) >= 2 and id.startswith(wanted)]
+        if not found:
+            raise NotFoundError(f"{self.location}: there is no entry {wanted!r}")
+        if len(found) > 1:
+            shown = "\n".join(f"  {id}" for id in found[:20])
+            raise AmbiguousError(f"{wanted!r} fits {len(found)} entries; give more of the id:\n{shown}", tuple(found))
+        return found[0]
+
+    def fields(self, id: str) -> dict[str, Any]:
+        """An entry's line as decoded JSON, with every field it has. Large content stays a reference."""
+        return self._journal.fields_of(self.raw(id))
+
+    def raw(self, id: str) -> bytes:
+        """The bytes of an entry as they stand in the file, without the LF."""
+        with self._mutex:
+            return next(self._journal.iter_raw([self._node(id)]))
+
+    def parent(self, id: str) -> str | None:
+        return self._id(self._journal.tree.parent(self._node(id)))
+
+    def children(self, id: str | None) -> list[str]:
+        """The children of an entry in file order; of None, the roots."""
+        tree = self._journal.tree
+        return [tree.ids[child] for child in tree.children(self._node_or_none(id))]
+
+    def roots(self) -> list[str]:
+        return self.children(None)
+
+    def leaves(self) -> list[str]:
+        """The ends of all branches, in file order. Bookkeeping ends no branch."""
+        tree, types = self._journal.tree, self._journal.types
+        quiet = self.dialect.bookkeeping | {"leaf"}
+        inner = {parent for node, parent in enumerate(tree.parents()) if types[node] not in quiet}
+        return [tree.ids[node] for node in range(len(tree)) if node not in inner and types[node] not in quiet]
+
+    def common_ancestor(self, one: str | None, other: str | None) -> str | None:
+        """The deepest entry on both paths, or None when they share none."""
+        tree = self._journal.tree
+        return self._id(tree.common_ancestor(self._node_or_none(one), self._node_or_none(other)))
+
+    def path_ids(self, leaf: str | None = None) -> list[str]:
+        """The ids from root to an entry, without reading any body; by default, to where the session stands."""
+        tree = self._journal.tree
+        return [tree.ids[node] for node in tree.path(self._node_or_none(leaf or self.leaf))]
+
+    def path(self, leaf: str | None = None) -> list[Entry]:
+        """The entries from root to an entry; by default, to where the session stands."""
+        return self.branch(leaf or self.leaf).path()
+
+    def context(self, leaf: str | None = None) -> Context:
+        """What a model is sent for the path to an entry; by default, to where the session stands."""
+        return self.branch(leaf or self.leaf).context()
+
+    def messages_to(self, id: str) -> list[Message]:
+        """Every message on the path to an entry, as it was said: no compaction, reset or edit applied."""
+        with self._mutex:
+            return messages_on(self._journal.path(self._node(id)))
+
+    # Where we stand
+
+    @property
+    def leaf(self) -> str | None:
+        """Where this session object stands: the id of an entry, or None before the first one."""
+        return self._main.leaf
+
+    def branch(self, at: str | Here | None = HERE) -> Branch:
+        """Another position to write from: at an entry, or with None before the first one. Writes nothing."""
+        leaf = self.leaf if isinstance(at, Here) else at
+        self._node_or_none(leaf)
+        return Branch(self, leaf)
+
+    def move(self, to: str | None) -> None:
+        """Stand at another entry, durably; None means before the first one."""
+        self._node_or_none(to)
+        self._main.move(to)
+
+    def reset(self) -> None:
+        """Stand before the first entry, durably: the next message starts from nothing."""
+        self.move(None)
+
+    # Writing
+
+    def append(self, what: Mapping[str, Any] | str | None = None, content: Any = None, /, **fields: Any) -> Entry:
+        """Append an entry where the session stands; see `Branch.append` for the ways to say it."""
+        return self._main.append(what, content, **fields)
+
+    def label(self, id: str, text: str | None) -> None:
+        """Name an entry; None or an empty text takes the name away."""
+        self._node(id)
+        fields: dict[str, Any] = {"targetId": id}
+        if text:
+            fields["label"] = text
+        self._main.append({"type": "label", **fields})
+
+    def rename(self, name: str | None) -> None:
+        """Name the session; None takes the name away."""
+        self._main.append({"type": "session_info", "name": " ".join((name or "").split())})
+
+    def set_config(self, **changes: Any) -> Config:
+        """Change settings of the session, by the names of `Config`; gives the settings as they are now."""
+        try:
+            config = msgspec.convert(
+                msgspec.to_builtins(msgspec.structs.replace(self.config, **changes)), Config, strict=True
+            )
+        except (TypeError, msgspec.ValidationError) as error:
+            raise InvalidEntryError(f"not a setting of a session: {error}") from None
+        self._main.append({"type": "config", "config": msgspec.to_builtins(config)})
+        return config
+
+    def flush(self) -> None:
+        """Return when everything appended so far would survive a power cut."""
+        with self._mutex:
+            self._sync()
+
+    def resolve(self) -> None:
+        """After a failed write: go on, if the store can be written again. What was not written stays unwritten."""
+        with self._mutex:
+            self._journal.store.resolve()
+
+    def close(self) -> None:
+        """Sync and let go of the store. The session can be read on; the next write opens it again."""
+        with self._mutex:
+            self._sync()
+            self._journal.store.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # What is said about entries and about the session: last word in file order
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Entry id -> label, over all branches."""
+        labels: dict[str, str] = {}
+        for entry in self._all("label"):
+            assert isinstance(entry, Label)
+            labels.pop(entry.target_id, None)
+            if entry.label:
+                labels[entry.target_id] = entry.label
+        return labels
+
+    @property
+    def name(self) -> str | None:
+        found = self._last("session_info")
+        name = " ".join(((found.name if isinstance(found, SessionInfo) else None) or "").split())
+        return name or self.header.title
+
+    @property
+    def config(self) -> Config:
+        found = self._last("config")
+        return found.config if isinstance(found, ConfigChange) else Config()
+
+    def usage(self) -> UsageTotals:
+        """Tokens, cost and requests of the whole session, each response counted once."""
+        with self._mutex:
+            return total_usage(self)
+
+    # Others
+
+    def refresh(self) -> list[str]:
+        """Read what others wrote since the last look; the ids of the new entries. Listeners hear of each."""
+        with self._mutex:
+            self._arrived.extend(self._journal.refresh())
+            arrived, self._arrived = self._arrived, []
+            ids = [self._journal.tree.ids[node] for node in arrived]
+            entries = self._journal.entries(arrived) if self._listeners else []
+        for entry in entries:
+            for listener in list(self._listeners):
+                listener(entry)
+        return ids
+
+    def on_entry(self, listener: Callable[[Entry], None]) -> Callable[[], None]:
+        """Call `listener` from `refresh` with each entry that others wrote. Gives a function that ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    # Rewriting and copying
+
+    def fork(self, at: str | None = None, *, cwd: str | None = None, store: Store | None = None) -> Session:
+        """A new session with the path to an entry; by default, to where the session stands.
+
+        Lines are copied byte for byte, ids stay, labels of copied entries come along. `forkedFrom` in the header of
+        the new session says where it came from.
+        """
+        with self._mutex:
+            leaf = at or self.leaf
+            header = Header(
+                id=new_session_id(),
+                version=self.dialect.version,
+                timestamp=timestamp(),
+                cwd=self.cwd if cwd is None else cwd,
+                forked_from=ForkOrigin(self.id, leaf),
+            )
+            target = store or self._around.store_for(header)
+            target.create(forked_lines(self._journal, header, self._node_or_none(leaf)))
+        return Session(Journal(target, self.dialect, self._around.blobs), self._around, self._options)
+
+    def migrate(self) -> str | None:
+        """Rewrite an old version as the current one, with a backup whose name is given back; None if it is current."""
+        with self._mutex:
+            if self._journal.header is None or self.header.version > self.dialect.version:
+                raise ReadOnlyError(f"{self.location}: cannot be migrated: {self.read_only}")
+            if self.header.version == self.dialect.version:
+                return None
+            self._journal.refresh()
+            backup = self._journal.store.replace(migrated_lines(self._journal), self._journal.size)
+            self._journal = Journal(self._journal.store, self.dialect, self._around.blobs)
+            self._journal.refresh()
+            return backup
+
+    # Inside
+
+    def _context(self, leaf: str | None) -> Context:
+        with self._mutex:
+            return build_context(self._journal.path(self._node_or_none(leaf)), self.dialect.rules)
+
+    def _path(self, leaf: str | None) -> list[Entry]:
+        with self._mutex:
+            return self._journal.entries(self._journal.tree.path(self._node_or_none(leaf)))
+
+    def _write(self, kind: str, fields: dict[str, Any], parent: str | None) -> Entry:
+        """Append one line. Everything that writes to an existing session comes through here."""
+        with self._mutex:
+            self._check_writable(parent)
+            body, large = self._render_body(fields)
+            if self._pending is None:
+                line = self._write_line(kind, parent, body)
+            else:
+                line = self._write_pending(kind, parent, body, fields)
+            self._unsynced = True
+            durability = self._options.durability
+            if durability == "append" or (durability == "turn" and ends_turn(kind, fields)):
+                self._sync()
+        entry = self.dialect.parse(line)
+        if large:
+            return parse_entry(
+                {**fields, "type": kind, "id": entry.id, "parentId": parent, "timestamp": entry.timestamp}
+            )
+        return entry
+
+    def _check_writable(self, parent: str | None) -> None:
+        reason = self.read_only
+        if reason is not None:
+            raise ReadOnlyError(f"{self.location}: cannot be written: {reason}")
+        if parent is not None and parent not in self._journal.tree.node_of:
+            raise NotFoundError(f"{self.location}: there is no entry {parent!r} to append to")
+
+    def _write_line(self, kind: str, parent: str | None, body: bytes) -> bytes:
+        """Write one line to a store that exists, after reading what others wrote; the line without its LF."""
+        journal, store = self._journal, self._journal.store
+        size = store.lock()
+        try:
+            if size != journal.size:
+                self._arrived.extend(journal.refresh())
+            id = new_entry_id(journal.tree.node_of)
+            line = self.dialect.render_entry(kind, id, parent, timestamp(), body)
+            if journal.tail_is_open:
+                store.append(b"\n" + line + b"\n")
+                journal.close_tail()
+            else:
+                store.append(line + b"\n")
+            journal.adopt(line, Envelope(kind, id, parent))
+        finally:
+            store.unlock()
+        return line
+
+    def _write_pending(self, kind: str, parent: str | None, body: bytes, fields: dict[str, Any]) -> bytes:
+        """Append to a session that is still in memory, and let its file appear when the time has come."""
+        assert self._pending is not None
+        journal, memory = self._journal, self._journal.store
+        id = new_entry_id(journal.tree.node_of)
+        line = self.dialect.render_entry(kind, id, parent, timestamp(), body)
+        if makes_file_appear(self._options.appear, kind, fields):
+            self._pending.create([read_bytes(memory, 0, journal.size), line, b"\n"])
+            journal.store, self._pending = self._pending, None
+        else:
+            memory.append(line + b"\n")
+        journal.adopt(line, Envelope(kind, id, parent))
+        return line
+
+    def _render_body(self, fields: dict[str, Any]) -> tuple[bytes, bool]:
+        """The fields of an entry as JSON, and whether large content was taken out of them."""
+        body = render_json(fields)
+        choice = self._options.large_content
+        if choice == "inline" or not may_hold_large_content(body):
+            return body, False
+        if choice == "truncate" or self._around.blobs is None:
+            return render_json(truncate(fields)), False
+        stored = externalise(fields, self._around.blobs.put)
+        return (body, False) if stored == fields else (render_json(stored), True)
+
+    def _sync(self) -> None:
+        if self._unsynced:
+            self._journal.store.sync()
+            self._unsynced = False
+
+    def _stored_leaf(self) -> str | None:
+        journal = self._journal
+        return self._id(self.dialect.find_leaf(journal.types, journal.tree))
+
+    def _node_or_none(self, id: str | None) -> int | None:
+        return None if id is None else self._node(id)
+
+    def _node(self, id: str) -> int:
+        node = self._journal.tree.node_of.get(id)
+        if node is None:
+            raise NotFoundError(f"{self.location}: there is no entry {id!r}")
+        return node
+
+    def _id(self, node: int | None) -> str | None:
+        return None if node is None else self._journal.tree.ids[node]
+
+    def _all(self, kind: str) -> list[Entry]:
+        with self._mutex:
+            return self._journal.entries([node for node, type in enumerate(self._journal.types) if type == kind])
+
+    def _last(self, kind: str) -> Entry | None:
+        with self._mutex:
+            types = self._journal.types
+            for node in range(len(types) - 1, -1, -1):
+                if types[node] == kind:
+                    return self._journal.entries([node])[0]
+        return None
+
+
+def new_session(header: Header, dialect: Dialect, store: Store, around: Surroundings, options: Options) -> Session:
+    """A session that does not exist yet. With `appear="now"` its file is made at once, else it waits in memory."""
+    first = dialect.render_header(header) + b"\n"
+    if options.appear == "now":
+        store.create([first])
+        return Session(Journal(store, dialect, around.blobs), around, options)
+    return Session(Journal(MemoryStore(first), dialect, around.blobs), around, options, pending=store)

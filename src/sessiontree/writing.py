@@ -1,0 +1,72 @@
+"""What may be written, and when: the ways to say an entry, what ends a turn, what makes a new session's file appear."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from sessiontree.errors import InvalidEntryError
+from sessiontree.externals import LargeContent
+from sessiontree.ids import now_ms
+
+Durability = Literal["append", "turn", "system"]
+"""When appended lines are made to survive a power cut: at each append, at the end of each turn, or when the system
+gets to it. Whatever the choice, lines survive the death of the process from the moment `append` returns."""
+
+Appear = Literal["now", "user", "assistant"]
+"""When a new session's file appears: at once, with the first user message, or with the first assistant message."""
+
+
+class Options(Struct, frozen=True):
+    """How a session is written."""
+
+    durability: Durability = "turn"
+    large_content: LargeContent = "blobs"
+    appear: Appear = "user"
+
+
+def as_entry(
+    what: Mapping[str, Any] | str | None, content: Any, fields: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """The type and the fields of an entry, from any of the ways to say it."""
+    if isinstance(what, str):
+        body = {"role": what, "content": content, **fields}
+    elif what is not None:
+        body = {**what, **fields}
+    else:
+        body = dict(fields)
+    if "type" not in body:
+        role = body.get("role")
+        if not isinstance(role, str) or not role:
+            raise InvalidEntryError("an entry needs a `type`, or a `role` that makes it a message")
+        body.setdefault("timestamp", now_ms())
+        return "message", {"message": body}
+    kind = body.pop("type")
+    if not isinstance(kind, str) or not kind or kind == "session":
+        raise InvalidEntryError(f"{kind!r} is not a type an entry can have")
+    for name in ("id", "parentId", "timestamp"):
+        body.pop(name, None)  # those are given by the session
+    if kind == "message" and not isinstance(body.get("message"), Mapping):
+        raise InvalidEntryError("an entry of type `message` needs a `message`")
+    return kind, body
+
+
+def ends_turn(kind: str, fields: Mapping[str, Any]) -> bool:
+    """Whether a turn is over with this entry: the user has spoken, or the assistant waits for no tool."""
+    if kind != "message":
+        return kind in ("leaf", "compaction")
+    message: Mapping[str, Any] = fields["message"]
+    role = message.get("role")
+    return role == "user" or (role == "assistant" and message.get("stopReason") != "toolUse")
+
+
+def makes_file_appear(appear: Appear, kind: str, fields: Mapping[str, Any]) -> bool:
+    if appear == "now":
+        return True
+    if kind != "message":
+        return False
+    message: Mapping[str, Any] = fields["message"]
+    role = message.get("role")
+    return role == "assistant" or (appear == "user" and role == "user")
