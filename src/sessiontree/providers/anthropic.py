@@ -1,0 +1,168 @@
+"""Turns -> the messages of the Anthropic Messages API.
+
+The rules of that API, each a cause of refusal: the first message is the user's and roles alternate; results come first
+in the message after their calls; no text is blank, and a last assistant message does not end in white space; thinking
+is sent only with the signature Claude gave it, and is never the last block of a message; an error result holds text
+only. Pairing, images and texts were settled before (see `turns`, `pairing`).
+
+Inside one response the recorded order stays, also where thinking stands between texts and calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from sessiontree.messages import Image, RedactedThinking, Text, Thinking, ToolCall
+from sessiontree.providers.renaming import Limits, rename_tools
+from sessiontree.providers.turns import Answer, AssistantTurn, ResultsTurn, ShownBlock, SpokenBlock, Turn, UserTurn
+from sessiontree.providers.wording import NO_OUTPUT, NO_USER_BEFORE, NO_USER_BETWEEN
+from sessiontree.values import JsonObject
+
+# No limit for ids is documented. 64 is what others allow, and no id Anthropic gives out is near it.
+LIMITS = Limits(call_id=64, tool_name=128)
+
+THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
+
+
+def render_messages(turns: Sequence[Turn], notes: list[str]) -> list[JsonObject]:
+    """The messages for the `messages` field of a request."""
+    messages: list[JsonObject] = []
+    for turn in rename_tools(turns, LIMITS, notes):
+        match turn:
+            case UserTurn():
+                _say(messages, "user", [_shown(block) for block in turn.blocks])
+            case ResultsTurn():
+                _say(messages, "user", _results(turn.answers))
+            case AssistantTurn():
+                _say_as_assistant(messages, _spoken_blocks(turn, notes), notes)
+            case _:
+                assert_never(turn)
+    _begin_with_user(messages, notes)
+    _trim_last_assistant(messages)
+    return messages
+
+
+def _say(messages: list[JsonObject], role: str, blocks: list[JsonObject]) -> None:
+    if messages and messages[-1]["role"] == role:
+        messages[-1]["content"] += blocks
+    else:
+        messages.append({"role": role, "content": blocks})
+
+
+def _say_as_assistant(messages: list[JsonObject], blocks: list[JsonObject], notes: list[str]) -> None:
+    if not blocks:
+        return
+    if messages and _would_bury_thinking(messages[-1], blocks):
+        _say(messages, "user", [{"type": "text", "text": NO_USER_BETWEEN}])
+        notes.append("A user text was put between two assistant messages to keep the thinking of the second.")
+    _say(messages, "assistant", blocks)
+
+
+def _begin_with_user(messages: list[JsonObject], notes: list[str]) -> None:
+    if messages and messages[0]["role"] == "assistant":
+        messages.insert(0, {"role": "user", "content": [{"type": "text", "text": NO_USER_BEFORE}]})
+        notes.append("A user text was put before the first message, which was the assistant's.")
+
+
+def _trim_last_assistant(messages: list[JsonObject]) -> None:
+    if messages and messages[-1]["role"] == "assistant":
+        last = messages[-1]["content"][-1]
+        if last["type"] == "text":
+            last["text"] = last["text"].rstrip()
+
+
+def _shown(block: ShownBlock) -> JsonObject:
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case Image():
+            source = {"type": "base64", "media_type": block.mime_type, "data": block.data}
+            return {"type": "image", "source": source}
+        case _:
+            assert_never(block)
+
+
+def _results(answers: Sequence[Answer]) -> list[JsonObject]:
+    """The result blocks, then the images that an error result may not hold itself."""
+    pictures = [_shown(block) for answer in answers if answer.is_error for block in _images(answer)]
+    return [_result(answer) for answer in answers] + pictures
+
+
+def _result(answer: Answer) -> JsonObject:
+    content = [_shown(block) for block in answer.blocks if not (answer.is_error and isinstance(block, Image))]
+    result: JsonObject = {
+        "type": "tool_result",
+        "tool_use_id": answer.call_id,
+        "content": content or [{"type": "text", "text": NO_OUTPUT}],
+    }
+    if answer.is_error:
+        result["is_error"] = True
+    return result
+
+
+def _images(answer: Answer) -> list[Image]:
+    return [block for block in answer.blocks if isinstance(block, Image)]
+
+
+def _spoken_blocks(turn: AssistantTurn, notes: list[str]) -> list[JsonObject]:
+    own_thinking = _is_from_claude(turn)
+    spoken = [rendered for block in turn.blocks if (rendered := _spoken(block, own_thinking, notes)) is not None]
+    while spoken and spoken[-1]["type"] in THINKING_TYPES:
+        spoken.pop()
+        notes.append("A thinking block with nothing behind it was left out.")
+    return spoken
+
+
+def _spoken(block: SpokenBlock, own_thinking: bool, notes: list[str]) -> JsonObject | None:
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case ToolCall():
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
+        case Thinking() | RedactedThinking():
+            rendered = _thinking(block)
+            if rendered is None:
+                notes.append("A thinking block without a signature was left out.")
+            elif not own_thinking:
+                notes.append("A thinking block of another provider's model was left out.")
+                return None
+            return rendered
+        case _:
+            assert_never(block)
+
+
+def _thinking(block: Thinking | RedactedThinking) -> JsonObject | None:
+    match block:
+        case RedactedThinking():
+            return {"type": "redacted_thinking", "data": block.data} if block.data else None
+        case Thinking(thinking_signature=None | ""):
+            return None
+        case Thinking(redacted=True):
+            return {"type": "redacted_thinking", "data": block.thinking_signature}
+        case Thinking():
+            return {"type": "thinking", "thinking": block.thinking, "signature": block.thinking_signature}
+        case _:
+            assert_never(block)
+
+
+def _is_from_claude(turn: AssistantTurn) -> bool:
+    """False when the record names another maker, whose signatures Anthropic would refuse.
+
+    The model and the provider are asked before the API, since others serve their own models by Anthropic's API.
+    """
+    if turn.model or turn.provider:
+        return "claude" in (turn.model or "").lower() or "anthropic" in (turn.provider or "").lower()
+    return not turn.api or "anthropic" in turn.api.lower()
+
+
+def _would_bury_thinking(last: JsonObject, blocks: Sequence[JsonObject]) -> bool:
+    """True when the blocks hold thinking that a join would put behind words.
+
+    A message that holds thinking must begin with it, so such a response cannot be joined to one that does not.
+    """
+    return (
+        last["role"] == "assistant"
+        and last["content"][0]["type"] not in THINKING_TYPES
+        and any(block["type"] in THINKING_TYPES for block in blocks)
+    )

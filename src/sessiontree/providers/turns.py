@@ -1,0 +1,287 @@
+"""Messages -> turns: who speaks, and the blocks that are said. The same for every provider.
+
+A turn holds only what can be sent: texts that are not blank and that UTF-8 can hold, arguments that JSON can hold,
+images that providers accept. Ids and names of tools are still as recorded; a form brings them into its own alphabet
+(see `renaming`). Results stand where they were recorded until `pairing` puts them behind their calls. Nothing in this
+module spells a provider's fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from sessiontree.messages import (
+    Assistant,
+    BashExecution,
+    Block,
+    BranchSummaryText,
+    CompactionSummary,
+    CustomText,
+    Image,
+    Message,
+    OtherBlock,
+    OtherMessage,
+    RedactedThinking,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    User,
+    blocks_of,
+    parse_block,
+    parse_content,
+    text_of,
+)
+from sessiontree.providers.sendable import is_blank, quoted, sendable_image, sendable_json, sendable_text
+from sessiontree.providers.wording import (
+    branch_text,
+    command_text,
+    compaction_text,
+    file_text,
+    python_text,
+)
+from sessiontree.values import Value, tolerant
+
+ShownBlock: TypeAlias = Text | Image
+SpokenBlock: TypeAlias = Text | Thinking | RedactedThinking | ToolCall
+
+UNNAMED_TOOL = "unknown_tool"
+
+
+class UserTurn(Value, frozen=True):
+    blocks: tuple[ShownBlock, ...]
+
+
+class AssistantTurn(Value, frozen=True):
+    """What a model said in one response, and which model that was as far as it was recorded."""
+
+    blocks: tuple[SpokenBlock, ...]
+    api: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    response_id: str | None = None
+
+
+class Answer(Value, frozen=True):
+    """The result of one tool call."""
+
+    call_id: str
+    blocks: tuple[ShownBlock, ...] = ()
+    is_error: bool = False
+
+
+class ResultsTurn(Value, frozen=True):
+    answers: tuple[Answer, ...]
+
+
+Turn: TypeAlias = UserTurn | AssistantTurn | ResultsTurn
+
+
+class Conversation(Value, frozen=True):
+    system: str | None
+    turns: tuple[Turn, ...]
+    notes: tuple[str, ...] = ()
+
+
+def read_conversation(messages: Sequence[Message]) -> Conversation:
+    """The turns of some messages in recorded order, and the system text that holds at their end."""
+    notes: list[str] = []
+    turns: list[Turn] = []
+    for message in messages:
+        match message:
+            case System():
+                pass  # not a turn: all of them together make the system text
+            case Assistant():
+                _add_assistant(turns, _assistant_turn(message, notes))
+            case ToolResult():
+                shown = _shown_blocks(blocks_of(message.content), "a tool result", notes)
+                turns.append(ResultsTurn((Answer(message.tool_call_id, shown, message.is_error),)))
+            case _:
+                blocks = _user_blocks(message, notes)
+                if blocks:
+                    turns.append(UserTurn(blocks))
+    return Conversation(_system_text(messages, notes), tuple(turns), tuple(notes))
+
+
+def _system_text(messages: Iterable[Message], notes: list[str]) -> str | None:
+    texts: list[str] = []
+    sections: dict[str, str | None] = {}
+    for message in messages:
+        if isinstance(message, System):
+            texts.append(text_of(message.content))
+            sections.update(message.sections or {})
+            for block in blocks_of(message.content):
+                if not isinstance(block, Text):
+                    _note_left_out(block, "a system message", notes)
+    texts += [text for text in sections.values() if text is not None]
+    return "\n\n".join(_cleaned(text, notes) for text in texts if not is_blank(text)) or None
+
+
+def _add_assistant(turns: list[Turn], turn: AssistantTurn) -> None:
+    """Append the turn, or join it to the response it is a part of.
+
+    Some programs record each block of a response as a message of its own, with the results of its calls in between.
+    """
+    if not turn.blocks:
+        return
+    for place in reversed(range(len(turns))):
+        earlier = turns[place]
+        if isinstance(earlier, ResultsTurn):
+            continue
+        if isinstance(earlier, AssistantTurn) and turn.response_id and turn.response_id == earlier.response_id:
+            turns[place] = msgspec.structs.replace(earlier, blocks=earlier.blocks + turn.blocks)
+            return
+        break
+    turns.append(turn)
+
+
+def _assistant_turn(message: Assistant, notes: list[str]) -> AssistantTurn:
+    blocks = tuple(
+        spoken for block in blocks_of(message.content) if (spoken := _spoken_block(block, notes)) is not None
+    )
+    return AssistantTurn(blocks, message.api, message.provider, message.model, message.response_id)
+
+
+def _spoken_block(block: Block, notes: list[str]) -> SpokenBlock | None:
+    match block:
+        case Text():
+            return _text(block.text, notes)
+        case Thinking():
+            return _spoken_thinking(block)
+        case RedactedThinking():
+            return block if block.data.isascii() else RedactedThinking()
+        case ToolCall():
+            return _spoken_call(block, notes)
+        case Image() | OtherBlock():
+            _note_left_out(block, "an assistant message", notes)
+            return None
+        case _:
+            assert_never(block)
+
+
+def _spoken_thinking(block: Thinking) -> Thinking:
+    thinking = sendable_text(block.thinking)
+    signature = block.thinking_signature
+    # A signature vouches for the exact text, so it does not outlive a change of it.
+    if signature is None or not signature.isascii() or (thinking != block.thinking and not block.redacted):
+        signature = None
+    return Thinking(thinking, signature, block.redacted)
+
+
+def _spoken_call(call: ToolCall, notes: list[str]) -> ToolCall:
+    arguments = sendable_json(call.arguments)
+    if arguments != call.arguments:
+        notes.append(f"Arguments of the call {quoted(call.id)} that JSON in UTF-8 cannot hold were replaced.")
+    if not call.name:
+        notes.append(f"The call {quoted(call.id)} has no tool name and was given {quoted(UNNAMED_TOOL)}.")
+    return ToolCall(call.id, call.name or UNNAMED_TOOL, arguments if isinstance(arguments, dict) else {})
+
+
+def _user_blocks(
+    message: User | CustomText | BashExecution | CompactionSummary | BranchSummaryText | OtherMessage, notes: list[str]
+) -> tuple[ShownBlock, ...]:
+    match message:
+        case User():
+            return _shown_blocks(blocks_of(message.content), "a user message", notes)
+        case CustomText():
+            return _shown_blocks(blocks_of(message.content), "a custom message", notes)
+        case BashExecution():
+            return () if message.exclude_from_context else _told(command_text(message), notes)
+        case CompactionSummary():
+            return () if is_blank(message.summary) else _told(compaction_text(message.summary), notes)
+        case BranchSummaryText():
+            return () if is_blank(message.summary) else _told(branch_text(message.summary), notes)
+        case OtherMessage():
+            return _other_blocks(message, notes)
+        case _:
+            assert_never(message)
+
+
+def _other_blocks(message: OtherMessage, notes: list[str]) -> tuple[ShownBlock, ...]:
+    """A message of a role that is not ours: the ones other agents are known to write, else whatever text it has."""
+    if message.kind == "pythonExecution" and _string_field(message.fields, "code") is not None:
+        execution = tolerant(BashExecution, {**message.fields, "command": message.fields["code"]})
+        return () if execution.exclude_from_context else _told(python_text(execution), notes)
+    if message.kind == "fileMention" and isinstance(message.fields.get("files"), list):
+        mentioned = [block for file in message.fields["files"] for block in _file_blocks(file)]
+        return _shown_blocks(mentioned, "a file mention", notes)
+    shown = _shown_blocks(blocks_of(parse_content(message.fields.get("content"))), "a message", notes)
+    if not shown:
+        notes.append(f"A message with the role {quoted(message.kind)} was left out because it has no text.")
+    return shown
+
+
+def _file_blocks(file: object) -> list[Block]:
+    path = _string_field(file, "path")
+    if path is None or not isinstance(file, dict):
+        return [OtherBlock("file", file)]
+    told = Text(file_text(path, _string_field(file, "content")))
+    picture = file.get("image")
+    return [told, parse_block(picture)] if picture is not None else [told]
+
+
+def _string_field(fields: object, key: str) -> str | None:
+    found = fields.get(key) if isinstance(fields, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _shown_blocks(blocks: Iterable[Block], where: str, notes: list[str]) -> tuple[ShownBlock, ...]:
+    return tuple(shown for block in blocks if (shown := _shown_block(block, where, notes)) is not None)
+
+
+def _shown_block(block: Block, where: str, notes: list[str]) -> ShownBlock | None:
+    match block:
+        case Text():
+            return _text(block.text, notes)
+        case Image():
+            return _shown_image(block, notes)
+        case Thinking() | RedactedThinking() | ToolCall() | OtherBlock():
+            _note_left_out(block, where, notes)
+            return None
+        case _:
+            assert_never(block)
+
+
+def _text(text: str, notes: list[str]) -> Text | None:
+    return None if is_blank(text) else Text(_cleaned(text, notes))
+
+
+def _told(text: str, notes: list[str]) -> tuple[ShownBlock, ...]:
+    return (Text(_cleaned(text, notes)),)
+
+
+def _cleaned(text: str, notes: list[str]) -> str:
+    sendable = sendable_text(text)
+    if sendable != text:
+        notes.append("Characters of a text that UTF-8 cannot hold were replaced.")
+    return sendable
+
+
+def _shown_image(image: Image, notes: list[str]) -> ShownBlock:
+    found = sendable_image(image)
+    if isinstance(found, Image):
+        if found.mime_type != image.mime_type:
+            notes.append(f"An image recorded as {quoted(image.mime_type)} was sent as {quoted(found.mime_type)}.")
+        return found
+    notes.append(f"An image of the type {quoted(image.mime_type)} was replaced by a text.")
+    return Text(f"[{found}.]")
+
+
+def _note_left_out(block: Block, where: str, notes: list[str]) -> None:
+    match block:
+        case OtherBlock():
+            notes.append(f"A block of the unknown kind {quoted(block.kind)} was left out of {where}.")
+        case Text():
+            notes.append(f"A text was left out of {where}.")
+        case Image():
+            notes.append(f"An image was left out of {where}.")
+        case Thinking() | RedactedThinking():
+            notes.append(f"A thinking block was left out of {where}.")
+        case ToolCall():
+            notes.append(f"A tool call was left out of {where}.")
+        case _:
+            assert_never(block)
