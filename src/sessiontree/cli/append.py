@@ -1,0 +1,77 @@
+"""Append a message, or with no ROLE the entry that stands on stdin as JSON (one a line, if there are several)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from sessiontree.cli import output
+from sessiontree.cli.parser import Options
+
+SUMMARY = "append a message or an entry"
+EXAMPLES = """examples:
+  sessiontree append 019c2f3a user "add a --json flag"
+  echo '{"type":"custom","customType":"notes","data":{"a":1}}' | sessiontree append s.jsonl"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("role", metavar="ROLE", nargs="?", help="user, assistant, system, toolResult, ...")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="what is said; '-' or nothing reads stdin")
+    parser.add_argument("--role", metavar="ROLE", dest="role_option", help=argparse.SUPPRESS)
+    parser.add_argument("--text", metavar="TEXT", dest="text_option", help=argparse.SUPPRESS)
+    parser.add_argument("--at", metavar="ENTRY", help="append to this entry instead of where the session stands")
+    parser.add_argument(
+        "--durability",
+        choices=("append", "turn", "system"),
+        default="turn",
+        help="when to fsync: each append, each turn (default), or at the system's pace",
+    )
+
+
+def run(options: Options) -> None:
+    from sessiontree.opening import open
+    from sessiontree.views.described import describe_entry
+
+    session = open(options.session, home=options.home, durability=options.durability)
+    branch = session.branch(session.find_entry(options.at)) if options.at else session.branch()
+    entries = [branch.append(what) for what in _asked_for(options)]
+    session.close()
+    if options.json:
+        output.print_json({"session": session.id, "entries": [describe_entry(entry) for entry in entries]})
+    else:
+        output.print_lines(entry.id for entry in entries)
+
+
+def _asked_for(options: Options) -> list[dict[str, Any]]:
+    role = options.role or options.role_option
+    text = options.text if options.text is not None else options.text_option
+    if role is None:
+        return _entries_on_stdin()
+    if text is None or text == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape").removesuffix("\n")
+    if role == "bashExecution":
+        return [{"role": role, "command": text, "output": ""}]
+    content = text if role in ("user", "system", "custom") else [{"type": "text", "text": text}]
+    return [{"role": role, "content": content}]
+
+
+def _entries_on_stdin() -> list[dict[str, Any]]:
+    from sessiontree.errors import InvalidEntryError
+    from sessiontree.values import parse_json
+
+    data = sys.stdin.buffer.read().strip()
+    try:
+        values = [parse_json(data)]
+    except ValueError:
+        values = []
+        for number, line in enumerate(data.split(b"\n"), 1):
+            try:
+                values.append(parse_json(line))
+            except ValueError as error:
+                raise InvalidEntryError(f"stdin line {number}: expected a JSON object: {error}") from None
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            raise InvalidEntryError(f"stdin line {number}: expected a JSON object, got {type(value).__name__}")
+    return values

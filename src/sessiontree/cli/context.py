@@ -1,0 +1,94 @@
+"""Show what a model is sent for a path: the messages in order and the state along it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+
+if TYPE_CHECKING:
+    from sessiontree.context import Context
+    from sessiontree.session import Session
+
+SUMMARY = "show what a model is sent"
+EXAMPLES = """examples:
+  sessiontree context 019c2f3a --json
+  sessiontree context s.jsonl --leaf 8b01d2e4 --as anthropic"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("--leaf", metavar="ENTRY", help="the path to this entry instead of where the session stands")
+    parser.add_argument(
+        "--as",
+        dest="form",
+        choices=("native", "anthropic", "openai", "openai-chat"),
+        help="messages in the form of the dialect's own program, or of a provider",
+    )
+    parser.add_argument(
+        "--unanswered",
+        choices=("complete", "strip"),
+        default="complete",
+        help="tool calls without a result: answer them with an honest error (default), or leave them out",
+    )
+    parser.add_argument("--dialect", metavar="NAME", help="read the file as this dialect (default: by its content)")
+
+
+def run(options: Options) -> None:
+    from sessiontree.opening import open
+
+    session = open(options.session, home=options.home, dialect=options.dialect)
+    leaf = session.find_entry(options.leaf) if options.leaf else session.leaf
+    context = session.branch(leaf).context()
+    if options.json or options.form in ("anthropic", "openai", "openai-chat"):
+        output.print_json(_described(session, leaf, context, options))
+        return
+    output.print_lines(_text(context))
+    talk.say_problems(session.location, session.problems)
+
+
+def _described(session: Session, leaf: str | None, context: Context, options: Options) -> dict[str, Any]:
+    from sessiontree.views.described import describe_problem, describe_state
+
+    value: dict[str, Any] = {
+        "dialect": session.dialect.name,
+        "session": session.id,
+        "leaf": leaf,
+        "path": list(context.path),
+        **_messages(session, context, options),
+        "state": describe_state(context.state),
+        "problems": [describe_problem(problem) for problem in session.problems],
+    }
+    return value
+
+
+def _messages(session: Session, context: Context, options: Options) -> dict[str, Any]:
+    from sessiontree.views.described import describe_message, describe_own_message
+
+    if options.form is None:
+        return {"messages": [describe_message(message) for message in context.messages]}
+    if options.form == "native":
+        pairs = zip(context.sources, context.messages, strict=True)
+        return {"messages": [describe_own_message(session, source, message) for source, message in pairs]}
+    from sessiontree.providers import render
+
+    rendered = render(context.messages, options.form, unanswered=options.unanswered)
+    return {"system": rendered.system, "messages": rendered.messages, "notes": list(rendered.notes)}
+
+
+def _text(context: Context) -> Iterator[str]:
+    from sessiontree.views.text import one_line
+    from sessiontree.views.transcript import show_message
+
+    state = context.state
+    model = state.models.get("default", "no model")
+    rules = f" · rules {', '.join(state.rules)}" if state.rules else ""
+    yield one_line(
+        f"{len(context.messages)} messages · {model} · thinking {state.thinking_level} · mode {state.mode}{rules}"
+    )
+    yield ""
+    for message in context.messages:
+        yield from show_message(message)

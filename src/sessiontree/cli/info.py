@@ -1,0 +1,63 @@
+"""Tell what a session is: where, how large, how many branches, what it used, what is odd in it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from sessiontree.cli import output
+from sessiontree.cli.parser import Options
+
+SUMMARY = "tell what a session is"
+EXAMPLES = """examples:
+  sessiontree info 019c2f3a
+  sessiontree info s.jsonl --json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("--dialect", metavar="NAME", help="read the file as this dialect (default: by its content)")
+
+
+def run(options: Options) -> None:
+    from sessiontree.opening import open
+    from sessiontree.views.described import describe_session
+
+    session = open(options.session, home=options.home, dialect=options.dialect)
+    facts = describe_session(session)
+    if options.json:
+        output.print_json(facts)
+    else:
+        output.print_lines(_lines(facts))
+
+
+def _lines(facts: dict[str, Any]) -> Iterator[str]:
+    from sessiontree.views.text import one_line
+
+    used = facts["usage"]
+    origin = facts["forkedFrom"]
+    rows = {
+        "session": facts["id"],
+        "name": facts["name"] or "",
+        "file": facts["path"],
+        "dialect": f"{facts['dialect']}, version {facts['version']}",
+        "folder": facts["cwd"],
+        "created": facts["created"],
+        "forked from": f"{origin['session']} at {origin['entry']}" if origin else facts["parentSession"] or "",
+        "stands at": facts["leaf"] or "the beginning",
+        "entries": f"{facts['entries']} ({facts['messages']} messages, {facts['compactions']} compactions)",
+        "branches": str(facts["branches"]),
+        "labels": ", ".join(facts["labels"].values()),
+        "used": f"{used['requests']} requests, {used['input']:,} in, {used['output']:,} out, "
+        f"{used['cached']:,} cached, cost {used['cost']:.4f}",
+        "read only": facts["readOnly"] or "",
+    }
+    for name, value in rows.items():
+        if value:
+            yield f"{name:12} {one_line(value)}"
+    for problem in facts["problems"]:
+        yield one_line(
+            f"{'problem':12} line {problem['line']} bytes {problem['start']}-{problem['end']}: "
+            f"{problem['kind']}: {problem['action']}"
+        )

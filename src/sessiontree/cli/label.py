@@ -1,0 +1,37 @@
+"""Name an entry, take its name away, or with no ENTRY list the names."""
+
+from __future__ import annotations
+
+import argparse
+
+from sessiontree.cli import output
+from sessiontree.cli.parser import Options
+
+SUMMARY = "name an entry"
+EXAMPLES = """examples:
+  sessiontree label 019c2f3a 8b01d2e4 "tests pass"
+  sessiontree label 019c2f3a 8b01d2e4 --clear"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("entry", metavar="ENTRY", nargs="?", help="the entry to name")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="its name")
+    parser.add_argument("--clear", action="store_true", help="take the name away")
+
+
+def run(options: Options) -> None:
+    from sessiontree.errors import UsageError
+    from sessiontree.opening import open
+    from sessiontree.views.text import one_line
+
+    session = open(options.session, home=options.home)
+    if options.entry is not None:
+        if not options.text and not options.clear:
+            raise UsageError("label: TEXT is missing (or --clear, to take the name away)")
+        session.label(session.find_entry(options.entry), None if options.clear else options.text)
+        session.close()
+    if options.json:
+        output.print_json({"session": session.id, "labels": session.labels})
+    else:
+        output.print_lines(f"{id}  {one_line(label)}" for id, label in session.labels.items())

@@ -1,0 +1,30 @@
+"""Bring the file of an old version to the current one: written beside, fsynced, renamed, with a backup."""
+
+from __future__ import annotations
+
+import argparse
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+
+SUMMARY = "bring an old file to the current version"
+EXAMPLES = """examples:
+  sessiontree migrate old.jsonl
+  sessiontree migrate old.jsonl --json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+
+
+def run(options: Options) -> None:
+    from sessiontree.opening import open
+
+    session = open(options.session, home=options.home)
+    backup = session.migrate()
+    if options.json:
+        output.print_json({"session": session.id, "version": session.header.version, "backup": backup})
+    elif backup is None:
+        talk.say(f"{session.location}: is of the current version; nothing was changed")
+    else:
+        output.print_lines([backup])

@@ -1,0 +1,33 @@
+"""Start a session and print where it is."""
+
+from __future__ import annotations
+
+import argparse
+
+from sessiontree.cli import output
+from sessiontree.cli.parser import Options
+
+SUMMARY = "start a session"
+EXAMPLES = """examples:
+  sessiontree new
+  sessiontree new --cwd ~/src/app --name "parser rewrite" --json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cwd", metavar="DIR", help="folder the session works in (default: the current one)")
+    parser.add_argument("--path", metavar="FILE", help="where to put the file (default: in the home folder)")
+    parser.add_argument("--id", help="id of the session (default: a new UUIDv7)")
+    parser.add_argument("--name", help="name of the session")
+
+
+def run(options: Options) -> None:
+    from sessiontree.opening import create
+
+    session = create(options.cwd, path=options.path, id=options.id, home=options.home, appear="now")
+    if options.name:
+        session.rename(options.name)
+    session.close()
+    if options.json:
+        output.print_json({"id": session.id, "path": session.location, "cwd": session.cwd, "name": session.name})
+    else:
+        output.print_lines([session.location])

@@ -1,0 +1,48 @@
+"""Everything that goes to stdout: data, as text or as exactly one JSON object."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sessiontree.values import render_json
+
+SCHEMA_VERSION = 1
+PLAIN_WIDTH = 100
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """One JSON object on one line. Its `schemaVersion` grows when a field changes its meaning or goes away."""
+    data = render_json({"schemaVersion": SCHEMA_VERSION, **value}) + b"\n"
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Text that has been made clean."""
+    encoding = sys.stdout.encoding or "utf-8"
+    for line in lines:
+        sys.stdout.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+
+
+def width() -> int:
+    """The terminal's columns; a fixed number when the output goes elsewhere."""
+    if not sys.stdout.isatty():
+        return int(os.environ.get("COLUMNS") or PLAIN_WIDTH)
+    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns
+
+
+def use_colour() -> bool:
+    """Colours only where a person looks and has not asked for none (NO_COLOR, TERM=dumb)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def dim(text: str) -> str:
+    return f"\x1b[2m{text}\x1b[0m" if use_colour() else text
+
+
+def bold(text: str) -> str:
+    return f"\x1b[1m{text}\x1b[0m" if use_colour() else text

@@ -1,0 +1,70 @@
+"""The arguments of all commands. Each command's module adds its own and brings the function that runs it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from sessiontree.cli.talk import EXIT_CODES
+from sessiontree.errors import UsageError
+
+COMMANDS = ("new", "append", "show", "tree", "context", "branch", "label", "fork", "info", "migrate")
+
+DESCRIPTION = "One tree of messages per session: write it, branch it, read it back."
+EPILOG = f"""examples:
+  sessiontree new --cwd . --name "parser rewrite"
+  sessiontree tree 019c2f3a
+
+SESSION is the path of a session file, or a session id or the first 8 or more characters of one.
+ENTRY is an entry's id, the beginning of it, or a label.
+
+{EXIT_CODES}"""
+
+
+class Options(argparse.Namespace):
+    """What was asked for. `run` is the command's function."""
+
+    run: Callable[[Options], int | None]
+    json: bool
+    home: str | None
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, and where to read more."""
+        raise UsageError(f"{message} (see `{self.prog} --help`)")
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    parser = Parser(
+        prog="sessiontree",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module = importlib.import_module(f"sessiontree.cli.{name}")
+        command = commands.add_parser(
+            name,
+            help=module.SUMMARY,
+            description=module.__doc__,
+            epilog=module.EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.add_arguments(command)
+        command.add_argument("--json", action="store_true", help="print one JSON object")
+        command.add_argument("--home", metavar="DIR", help="home folder of sessions (default: $SESSIONTREE_HOME)")
+        command.set_defaults(run=module.run)
+    return parser.parse_args(arguments, Options())
+
+
+def _version() -> str:
+    from sessiontree import __version__
+
+    return f"sessiontree {__version__}"

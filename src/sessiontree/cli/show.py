@@ -1,0 +1,56 @@
+"""Print the active path as text to read; with --all every branch and every salvaged fragment, each marked."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+
+if TYPE_CHECKING:
+    from sessiontree.session import Session
+
+SUMMARY = "print a session as text"
+EXAMPLES = """examples:
+  sessiontree show 019c2f3a
+  sessiontree show damaged.jsonl --all"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("--all", action="store_true", help="every branch and every fragment, not only the active path")
+    parser.add_argument("--leaf", metavar="ENTRY", help="the path to this entry instead of where the session stands")
+    parser.add_argument("--dialect", metavar="NAME", help="read the file as this dialect (default: by its content)")
+
+
+def run(options: Options) -> None:
+    from sessiontree.opening import open
+    from sessiontree.views.transcript import full_transcript, transcript
+
+    session = open(options.session, home=options.home, dialect=options.dialect)
+    leaf = session.find_entry(options.leaf) if options.leaf else session.leaf
+    if options.json:
+        output.print_json(_described(session, leaf, everything=options.all))
+        return
+    output.print_lines(full_transcript(session) if options.all else transcript(session, leaf))
+    talk.say_problems(session.location, session.problems)
+
+
+def _described(session: Session, leaf: str | None, *, everything: bool) -> dict[str, Any]:
+    from sessiontree.views.described import describe_fragment, describe_problem, describe_shown
+
+    path = session.branch(leaf).path()
+    active = {entry.id for entry in path}
+    labels = session.labels
+    return {
+        "session": session.id,
+        "dialect": session.dialect.name,
+        "leaf": leaf,
+        "entries": [
+            {**describe_shown(entry), "label": labels.get(entry.id), "active": entry.id in active}
+            for entry in (session if everything else path)
+        ],
+        "fragments": [describe_fragment(fragment) for fragment in session.fragments],
+        "problems": [describe_problem(problem) for problem in session.problems],
+    }

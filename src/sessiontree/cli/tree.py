@@ -1,0 +1,41 @@
+"""Draw the branches of a session: one column per branch, labels, the place where it stands, times."""
+
+from __future__ import annotations
+
+import argparse
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+
+SUMMARY = "draw the branches of a session"
+EXAMPLES = """examples:
+  sessiontree tree 019c2f3a
+  sessiontree tree s.jsonl --json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("--all", action="store_true", help="also entries that say nothing: settings, labels, state")
+    parser.add_argument("--dialect", metavar="NAME", help="read the file as this dialect (default: by its content)")
+
+
+def run(options: Options) -> None:
+    from sessiontree.opening import open
+    from sessiontree.views.described import describe_problem
+    from sessiontree.views.graph import build_graph, describe_node, draw
+
+    session = open(options.session, home=options.home, dialect=options.dialect)
+    nodes = build_graph(session, everything=options.all or options.json)
+    if options.json:
+        output.print_json(
+            {
+                "session": session.id,
+                "dialect": session.dialect.name,
+                "leaf": session.leaf,
+                "nodes": [describe_node(node) for node in nodes],
+                "problems": [describe_problem(problem) for problem in session.problems],
+            }
+        )
+        return
+    output.print_lines(draw(nodes, output.width()))
+    talk.say_problems(session.location, session.problems)

@@ -1,0 +1,1 @@
+"""Trees, paths and contexts as plain values and text. No widgets, no printing, no files."""

@@ -1,0 +1,167 @@
+"""The tree as rows: what to show of it, in which order, in which column.
+
+The branch that leads to where the session stands goes straight down; every other branch is drawn in a column of its
+own, one further right than the branch it left, directly below the entry where it left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from sessiontree.entries import (
+    BranchSummary,
+    Compaction,
+    CustomMessage,
+    Entry,
+    MessageEntry,
+    ModeChange,
+    ModelChange,
+    ThinkingLevelChange,
+    type_of,
+)
+from sessiontree.messages import message_text, text_of, tool_calls
+from sessiontree.session import Session
+from sessiontree.views.text import columns, cut, one_line, pad
+
+SPEAKING = frozenset({"message", "custom_message", "compaction", "branch_summary", "reset_boundary", "merge"})
+"""What the tree shows unless everything is asked for. The rest (state, labels, settings) stays in between, unseen."""
+
+
+class Node(Struct, frozen=True):
+    """One entry in the drawn tree. `parent` is the nearest entry above it that is drawn too."""
+
+    entry: Entry
+    parent: str | None
+    depth: int
+    column: int
+    starts_branch: bool
+    active: bool
+    is_leaf: bool
+    label: str | None
+
+
+def build_graph(session: Session, *, everything: bool = False) -> list[Node]:
+    """The tree's nodes in drawing order."""
+    active = set(session.path_ids()) if session.leaf is not None else set()
+    shown = [id for id in session.ids if everything or session.type_of(id) in SPEAKING]
+    entries = dict(zip(shown, session.entries(shown), strict=True))
+    parents = _shown_parents(session, entries)
+    children: dict[str | None, list[str]] = {}
+    for id in entries:
+        children.setdefault(parents[id], []).append(id)
+    here = _nearest_shown(session, session.leaf, entries)
+    labels = session.labels
+    return [
+        Node(
+            entry=entries[id],
+            parent=parents[id],
+            depth=depth,
+            column=column,
+            starts_branch=starts,
+            active=id in active,
+            is_leaf=id == here,
+            label=labels.get(id),
+        )
+        for id, depth, column, starts in _order(children, active)
+    ]
+
+
+def _shown_parents(session: Session, entries: dict[str, Entry]) -> dict[str, str | None]:
+    return {id: _nearest_shown(session, session.parent(id), entries) for id in entries}
+
+
+def _nearest_shown(session: Session, id: str | None, entries: dict[str, Entry]) -> str | None:
+    while id is not None and id not in entries:
+        id = session.parent(id)
+    return id
+
+
+def _order(children: dict[str | None, list[str]], active: set[str]) -> Iterator[tuple[str, int, int, bool]]:
+    """(id, depth, column, whether a branch starts there), side branches before the branch they left goes on."""
+    pending = [(root, 0, 0, False) for root in reversed(children.get(None, []))]
+    while pending:
+        id, depth, column, starts = pending.pop()
+        yield id, depth, column, starts
+        below = children.get(id, [])
+        if not below:
+            continue
+        straight = next((child for child in below if child in active), below[-1])
+        pending.append((straight, depth + 1, column, False))
+        pending.extend((child, depth + 1, column + 1, True) for child in reversed(below) if child != straight)
+
+
+def draw(nodes: list[Node], width: int, now: datetime | None = None) -> Iterator[str]:
+    """The rows of a tree as text, each at most `width` columns wide."""
+    names = [_speaker(node.entry) for node in nodes]
+    name_width = min(max(map(len, names), default=0), 18)
+    moment = now or datetime.now().astimezone()
+    for node, name in zip(nodes, names, strict=True):
+        if node.parent is None and node is not nodes[0]:
+            yield ""
+        rail = "│ " * (node.column - node.starts_branch) + "├─" * node.starts_branch
+        left = f"{rail}{'●' if node.active else '○'} {node.entry.id[:8]}  {pad(cut(name, name_width), name_width)}  "
+        right = "".join(
+            [
+                f"  [{one_line(node.label)}]" if node.label else "",
+                "  ◀ here" if node.is_leaf else "",
+                f"  {_clock(node.entry.timestamp, moment)}",
+            ]
+        )
+        room = max(width - columns(left) - columns(right), 8)
+        yield cut(f"{left}{pad(cut(gist(node.entry), room), room)}{right}".rstrip(), width)
+
+
+def gist(entry: Entry) -> str:
+    """What an entry says, in a few words on one line."""
+    match entry:
+        case MessageEntry():
+            calls = " ".join(f"→ {one_line(call.name)}" for call in tool_calls(entry.message))
+            return " ".join(filter(None, [one_line(message_text(entry.message)), calls]))
+        case CustomMessage():
+            return one_line(text_of(entry.content))
+        case Compaction() | BranchSummary():
+            return one_line(entry.summary)
+        case ModelChange():
+            return one_line(entry.selector or "")
+        case ThinkingLevelChange():
+            return one_line(entry.thinking_level or "")
+        case ModeChange():
+            return one_line(entry.mode)
+        case _:
+            return ""
+
+
+def _speaker(entry: Entry) -> str:
+    return one_line(entry.message.role if isinstance(entry, MessageEntry) else type_of(entry))
+
+
+def _clock(timestamp: str, now: datetime) -> str:
+    """Today's entries by the hour, older ones by the day, in local time."""
+    try:
+        moment = datetime.fromisoformat(timestamp).astimezone()
+    except (ValueError, OverflowError):
+        return ""
+    if moment.date() == now.date():
+        return moment.strftime("%H:%M")
+    return moment.strftime("%m-%d %H:%M" if moment.year == now.year else "%Y-%m-%d")
+
+
+def describe_node(node: Node) -> dict[str, Any]:
+    entry = node.entry
+    return {
+        "id": entry.id,
+        "parent": node.parent,
+        "type": type_of(entry),
+        "role": entry.message.role if isinstance(entry, MessageEntry) else None,
+        "label": node.label,
+        "depth": node.depth,
+        "column": node.column,
+        "active": node.active,
+        "leaf": node.is_leaf,
+        "time": entry.timestamp,
+        "text": gist(entry),
+    }
