@@ -1,0 +1,95 @@
+"""What `make demo` shows: a small session with branches, drawn, and read back as two different contexts.
+
+Everything happens in a scratch home folder that is left for you to try the commands on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+
+import sessiontree
+from sessiontree.messages import message_text
+from sessiontree.views.graph import build_graph, draw
+from sessiontree.views.text import one_line
+
+
+def write_session(home: str) -> sessiontree.Session:
+    """A question, an answer, a detour, and the way that was taken in the end."""
+    session = sessiontree.create(cwd=os.getcwd(), home=home)
+    session.rename("json flag")
+    session.append("user", "Add a --json flag to the parser, then run the tests.")
+    call = {"type": "toolCall", "id": "call_1", "name": "read", "arguments": {"path": "parser.py"}}
+    say(session, "I'll read the parser first.", call)
+    session.append(
+        role="toolResult",
+        toolCallId="call_1",
+        toolName="read",
+        content=[{"type": "text", "text": "import argparse\n\nparser = argparse.ArgumentParser()\n"}],
+        isError=False,
+    )
+    fork_point = say(session, "It uses argparse. Shall I keep it?")
+    session.label(fork_point, "which library?")
+
+    session.append("user", "Try click instead.")
+    say(session, "With click the whole file changes; 3 tests fail.")
+
+    session.move(fork_point)
+    session.append("user", "请保留 argparse。")
+    say(session, "Done: one line added, all tests pass. 完成了。")
+    return session
+
+
+def say(session: sessiontree.Session, text: str, *calls: Mapping[str, object]) -> str:
+    """One answer of the assistant; its id."""
+    return session.append(
+        role="assistant",
+        content=[{"type": "text", "text": text}, *calls],
+        provider="anthropic",
+        model="claude-sonnet",
+        stopReason="toolUse" if calls else "stop",
+        usage={"input": 120, "output": 30, "cacheRead": 80, "cost": {"total": 0.0012}},
+    ).id
+
+
+def show_context(session: sessiontree.Session, leaf: str) -> None:
+    for message in session.context(leaf).messages:
+        print(f"  {message.role:11} {one_line(message_text(message))}")
+
+
+def main() -> None:
+    home = tempfile.mkdtemp(prefix="sessiontree-demo-")
+    session = write_session(home)
+    session.close()
+    width = min(shutil.get_terminal_size((100, 24)).columns, 110)
+
+    print(f'The tree of session "{session.name}":\n')
+    for row in draw(build_graph(session), width):
+        print(row)
+    detour, taken = session.leaves()
+    print("\nWhat a model sees on the branch that was left:\n")
+    show_context(session, detour)
+    print("\nAnd where the session stands now:\n")
+    show_context(session, taken)
+
+    command = os.path.join(os.path.dirname(sys.executable), "sessiontree")
+    command = os.path.relpath(command) if os.path.exists(command) else "sessiontree"
+    print(
+        f"""
+Try next:
+
+  export SESSIONTREE_HOME={home}
+  {command} show {session.id}
+  {command} append {session.id} user "Now document the flag."
+  {command} branch {session.id} "which library?"
+  {command} tree {session.id}
+  {command} context {session.id} --as anthropic
+"""
+    )
+
+
+if __name__ == "__main__":
+    main()
