@@ -1,0 +1,58 @@
+"""Running the command line the way a person does: as a process, with its own home folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+class Ran:
+    """What a command did."""
+
+    def __init__(self, done: subprocess.CompletedProcess[bytes]) -> None:
+        self.code = done.returncode
+        self.out = done.stdout.decode("utf-8", "surrogateescape")
+        self.err = done.stderr.decode("utf-8", "surrogateescape")
+
+    @property
+    def json(self) -> Any:
+        assert self.out.count("\n") == 1, "exactly one JSON object on one line"
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    def run(*arguments: str, stdin: str | bytes = b"", width: int = 100) -> Ran:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        environment = {**os.environ, "SESSIONTREE_HOME": str(tmp_path / "home"), "COLUMNS": str(width), "TZ": "UTC"}
+        command = [sys.executable, "-m", "sessiontree", *arguments]
+        return Ran(subprocess.run(command, input=data, capture_output=True, env=environment, timeout=60, check=False))
+
+    return run
+
+
+@pytest.fixture
+def session(run: Run) -> str:
+    """The path of a session with two branches and a label."""
+    path = run("new", "--cwd", "/", "--name", "解析器").out.strip()
+    run("append", path, "user", "Add a --json flag.")
+    fork_point = run("append", path, "assistant", "Which library?").out.strip()
+    run("append", path, "user", "click")
+    run("label", path, fork_point, "which?")
+    run("branch", path, "which?")
+    run("append", path, "user", "保留 argparse")
+    return path

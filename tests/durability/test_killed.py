@@ -1,0 +1,150 @@
+"""A process killed with SIGKILL at any moment loses nothing that had returned, and leaves nothing half-made behind."""
+
+from __future__ import annotations
+
+import glob
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+from sessiontree.stores.blobs import FileBlobs
+
+ROUNDS = 30
+
+
+def kill_while(what: str, *arguments: str, after_lines: int, pause: float) -> list[str]:
+    """Run a child, kill it some time after it told a number of lines, and give the lines it told."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.durability.children", what, *arguments],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    assert child.stdout is not None
+    lines = [child.stdout.readline() for _ in range(after_lines)]
+    time.sleep(pause)
+    child.send_signal(signal.SIGKILL)
+    rest, _ = child.communicate(timeout=30)
+    told = b"".join(lines) + rest
+    return told[: told.rfind(b"\n") + 1].decode().splitlines()
+
+
+def moments(seed: int) -> Iterator[tuple[int, float]]:
+    chance = random.Random(seed)
+    for _ in range(ROUNDS):
+        yield chance.randrange(1, 40), chance.random() * 0.01
+
+
+def test_every_append_that_returned_is_there_after_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    sessiontree.create(cwd="/", path=path, appear="now").close()
+    told: list[str] = []
+    for number, (after, pause) in enumerate(moments(1)):
+        told += kill_while("append_forever", str(path), f"writer{number}", after_lines=after, pause=pause)
+        session = sessiontree.open(path)
+        assert set(told) <= set(session.ids)
+        assert {problem.kind for problem in session.problems} <= {"torn-tail", "no-final-newline", "undecodable"}
+        # A line may have been written without its writer living to tell; it is on the path all the same.
+        returned = set(told)
+        assert [id for id in session.path_ids(session.ids[-1]) if id in returned] == told
+    assert len(told) > ROUNDS
+
+
+def test_appending_goes_on_behind_a_line_that_a_kill_tore(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    session = sessiontree.create(cwd="/", path=path)
+    kept = [session.append("user", str(number)).id for number in range(3)]
+    session.close()
+    with open(path, "ab") as file:
+        file.write(b'{"type":"message","id":"torn0000","parentId":"')
+    session = sessiontree.open(path)
+    added = session.append("user", "after the tear")
+    again = sessiontree.open(path)
+    assert again.ids == [*kept, added.id]
+    assert [problem.kind for problem in again.problems] == ["undecodable"]
+    assert again.path_ids() == [*kept, added.id]
+
+
+def test_a_killed_fork_leaves_only_whole_sessions(tmp_path: Path) -> None:
+    source = sessiontree.create(cwd="/", home=tmp_path)
+    for number in range(300):
+        source.append("user", f"{number} " + "x" * 2000)
+    source.close()
+    expected = source.ids
+    for after, pause in list(moments(2))[:12]:
+        told = kill_while("fork_forever", source.location, after_lines=min(after, 4), pause=pause)
+        assert all(os.path.exists(path) for path in told)
+    for path in glob.glob(f"{tmp_path}/sessions/*/*.jsonl"):
+        session = sessiontree.open(path)
+        assert session.ids == expected
+        assert session.problems == []
+
+
+def test_a_killed_creation_leaves_no_partial_session(tmp_path: Path) -> None:
+    told: list[str] = []
+    for after, pause in list(moments(3))[:12]:
+        told += kill_while("create_forever", str(tmp_path), after_lines=min(after, 6), pause=pause)
+    found = glob.glob(f"{tmp_path}/sessions/*/*.jsonl")
+    assert set(told) <= set(found)
+    for path in found:
+        session = sessiontree.open(path)
+        assert (len(session), session.problems) == (2, [])
+
+
+def test_a_killed_blob_write_leaves_no_partial_blob(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path)
+    told: set[str] = set()
+    for after, pause in list(moments(4))[:15]:
+        told |= set(kill_while("put_blobs_forever", str(tmp_path), after_lines=after, pause=pause))
+    names = [entry.name for entry in tmp_path.glob("??/*") if not entry.name.startswith(".")]
+    assert told <= set(names)
+    for name in names:
+        assert blobs.get(name) is not None
+
+
+def test_a_killed_migration_leaves_the_old_or_the_new_file_whole(tmp_path: Path) -> None:
+    header = b'{"type":"session","id":"019c0000-0000-7000-8000-00000000000a","timestamp":"2026-02-16T10:00:00.000Z"}\n'
+    line = b'{"type":"message","timestamp":"2026-02-16T10:00:01.000Z","message":{"role":"user","content":"%s %d"}}\n'
+    old = header + b"".join(line % (b"x" * 500, number) for number in range(400))
+    path, pristine = tmp_path / "s.jsonl", tmp_path / "pristine"
+    path.write_bytes(old)
+    pristine.write_bytes(old)
+    expected = sessiontree.open(path).ids
+    for after, pause in list(moments(5))[:12]:
+        kill_while("migrate_forever", str(path), str(pristine), after_lines=min(after, 3), pause=pause)
+        session = sessiontree.open(path)
+        assert session.ids == expected
+        assert session.header.version in (1, 3)
+        assert {problem.kind for problem in session.problems} <= {"old-version"}
+
+
+@pytest.mark.parametrize("processes", [8])
+def test_eight_processes_append_a_thousand_entries_each_and_none_is_lost(tmp_path: Path, processes: int) -> None:
+    path = tmp_path / "s.jsonl"
+    first = sessiontree.create(cwd="/", path=path)
+    first.append("user", "start")
+    first.close()
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.durability.children", "append_some", str(path), f"w{number}", "1000"],
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        )
+        for number in range(processes)
+    ]
+    told = [child.communicate(timeout=200)[0].decode().split() for child in children]
+    assert [child.returncode for child in children] == [0] * processes
+    session = sessiontree.open(path)
+    assert session.problems == []
+    assert len(session) == 1 + processes * 1000
+    for ids in told:
+        assert len(ids) == 1000
+        assert [session.parent(id) for id in ids[1:]] == ids[:-1]
+        assert session.path_ids(ids[-1])[-1000:] == ids

@@ -1,0 +1,89 @@
+"""Documentation that cannot drift: snippets and examples run, and what exists is documented."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sessiontree.cli.parser import COMMANDS
+from sessiontree.entries import ENTRY_TYPES
+from sessiontree.messages import BLOCK_TYPES, MESSAGE_ROLES
+from sessiontree.tree import OddityKind
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SNIPPETS = [
+    pytest.param(code, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+]
+
+
+def run_python(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "SESSIONTREE_HOME": str(home)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("code", SNIPPETS)
+def test_every_python_snippet_in_the_documentation_runs(code: str, tmp_path: Path) -> None:
+    done = run_python("-c", code, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+def test_every_example_runs(example: str, tmp_path: Path) -> None:
+    done = run_python(f"examples/{example}", home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_the_demo_draws_a_tree_and_two_contexts_and_says_what_to_try(tmp_path: Path) -> None:
+    shown = run_python("examples/demo.py", home=tmp_path).stdout
+    assert "├─○" in shown
+    assert "◀ here" in shown
+    assert shown.count("\n  user        Add a --json flag") == 2
+    assert "Try next:" in shown
+
+
+def test_the_readme_names_exactly_two_make_commands() -> None:
+    assert set(re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE)) == {"demo", "test"}
+
+
+def test_every_command_is_documented() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    assert re.findall(r"^\| `(\w+) ", page, re.MULTILINE) == list(COMMANDS)
+
+
+def test_every_type_role_and_block_of_the_native_format_is_documented() -> None:
+    page = (ROOT / "docs" / "formats" / "native.md").read_text()
+    made_up = {"compactionSummary", "branchSummary"}
+    for name in [*ENTRY_TYPES, *(set(MESSAGE_ROLES) - made_up)]:
+        assert f"| `{name}` |" in page, name
+    for name in BLOCK_TYPES:
+        assert f'"type":"{name}"' in page, name
+
+
+def test_every_kind_of_problem_is_documented() -> None:
+    source = (ROOT / "src" / "sessiontree" / "journal.py").read_text()
+    kinds = {*re.findall(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"', source), *OddityKind.__args__, "bom", "crlf", "undecodable"}
+    kinds -= {"utf-8"}
+    page = (ROOT / "docs" / "how-it-works.md").read_text()
+    assert kinds - set(re.findall(r"`([a-z0-9-]+)`", page)) == set()
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -1,0 +1,424 @@
+"""The objects a developer holds: `Session` and `Branch`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sessiontree
+from sessiontree.entries import Compaction, MessageEntry, Unknown
+from sessiontree.errors import ExistsError, InvalidEntryError, NotFoundError, ReadOnlyError
+from sessiontree.messages import Image, message_text
+from sessiontree.stores.files import FileStore
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> sessiontree.Session:
+    return sessiontree.create(cwd="/", path=tmp_path / "s.jsonl", home=tmp_path)
+
+
+def lines(session: sessiontree.Session) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(session.location).read_bytes().splitlines()]
+
+
+def texts(context: sessiontree.Context) -> list[str]:
+    return [message_text(message) for message in context.messages]
+
+
+def test_a_session_file_appears_with_the_first_user_message(session: sessiontree.Session) -> None:
+    session.append({"type": "model_change", "provider": "p", "modelId": "m"})
+    session.append({"type": "thinking_level_change", "thinkingLevel": "high"})
+    assert not os.path.exists(session.location)
+    assert session.is_pending
+    session.append("user", "hello")
+    assert not session.is_pending
+    assert [line["type"] for line in lines(session)] == ["session", "model_change", "thinking_level_change", "message"]
+    assert session.context().state.thinking_level == "high"
+
+
+def test_until_assistant_keeps_a_session_in_memory_until_it_is_answered(tmp_path: Path) -> None:
+    session = sessiontree.create(cwd="/", path=tmp_path / "s.jsonl", appear="assistant")
+    session.append("user", "hello")
+    assert not os.path.exists(session.location)
+    assert texts(session.context()) == ["hello"]
+    session.append("assistant", [{"type": "text", "text": "hi"}])
+    assert len(sessiontree.open(session.location)) == 2
+
+
+def test_a_session_in_memory_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SESSIONTREE_HOME", str(tmp_path / "home"))
+    session = sessiontree.create(cwd="/", in_memory=True)
+    session.append("user", "x" * 600_000)
+    session.append("assistant", [{"type": "image", "data": base64.b64encode(os.urandom(3000)).decode()}])
+    assert len(session.fork()) == 2
+    assert len(session.context().messages) == 2
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_header_says_who_when_and_where(session: sessiontree.Session) -> None:
+    session.append("user", "hello")
+    header = lines(session)[0]
+    assert list(header)[:5] == ["type", "version", "id", "timestamp", "cwd"]
+    assert header["version"] == 3
+    assert header["cwd"] == "/"
+    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", header["id"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", header["timestamp"])
+
+
+def test_an_entry_can_be_said_in_several_ways(session: sessiontree.Session) -> None:
+    session.append("user", "one")
+    session.append(role="user", content="two")
+    session.append({"role": "user", "content": "three"})
+    session.append({"type": "message", "message": {"role": "user", "content": "four"}})
+    assert texts(session.context()) == ["one", "two", "three", "four"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {},
+        {"type": ""},
+        {"type": "session", "id": "x"},
+        {"type": 3},
+        {"role": ""},
+        {"type": "message"},
+        {"content": "x"},
+    ],
+)
+def test_what_is_no_entry_is_refused_and_nothing_is_written(
+    session: sessiontree.Session, entry: dict[str, Any]
+) -> None:
+    session.append("user", "first")
+    before = Path(session.location).read_bytes()
+    with pytest.raises(InvalidEntryError):
+        session.append(entry)
+    assert Path(session.location).read_bytes() == before
+
+
+def test_unknown_types_and_fields_live_on_untouched(session: sessiontree.Session) -> None:
+    entry = session.append({"type": "from_the_future", "deep": {"a": [1, None, "ü"]}, "n": 12345678901234567890})
+    session.append({"role": "user", "content": "hi", "extra": {"kept": True}})
+    again = sessiontree.open(session.location)
+    found = again.entry(entry.id)
+    assert isinstance(found, Unknown)
+    assert found.fields["deep"] == {"a": [1, None, "ü"]}
+    assert lines(again.fork(store=FileStore(session.location + ".fork.jsonl")))[1] == lines(session)[1]
+    assert lines(session)[2]["message"]["extra"] == {"kept": True}
+
+
+def test_a_branch_is_a_position_that_moves_as_it_is_written(session: sessiontree.Session) -> None:
+    root = session.append("user", "root")
+    session.append("user", "main")
+    side = session.branch(at=root.id)
+    side.append("user", "side 1")
+    side.append("user", "side 2")
+    assert texts(side.context()) == ["root", "side 1", "side 2"]
+    assert texts(session.context()) == ["root", "main"]
+    assert session.children(root.id) == [session.path_ids()[1], side.path()[1].id]
+    from_nothing = session.branch(at=None)
+    from_nothing.append("user", "another beginning")
+    assert len(session.roots()) == 2
+    assert texts(from_nothing.context()) == ["another beginning"]
+
+
+def test_a_branch_that_has_written_nothing_writes_nothing(session: sessiontree.Session) -> None:
+    session.append("user", "root")
+    before = Path(session.location).read_bytes()
+    session.branch()
+    assert Path(session.location).read_bytes() == before
+    with pytest.raises(NotFoundError):
+        session.branch(at="nowhere0")
+
+
+def test_where_the_session_stands_is_in_the_file(session: sessiontree.Session) -> None:
+    first = session.append("user", "first")
+    session.append("user", "second")
+    session.move(first.id)
+    assert sessiontree.open(session.location).leaf == first.id
+    moved = lines(session)[-1]
+    assert (moved["type"], moved["parentId"], moved["targetId"]) == ("leaf", first.id, first.id)
+    third = session.append("user", "third")
+    assert session.parent(third.id) == first.id
+    session.reset()
+    again = sessiontree.open(session.location)
+    assert again.leaf is None
+    assert again.context().messages == ()
+    assert again.append("user", "from nothing").parent_id is None
+
+
+def test_a_reader_that_takes_the_last_line_for_the_leaf_lands_in_the_right_place(session: sessiontree.Session) -> None:
+    first = session.append("user", "first")
+    session.append("user", "second")
+    session.move(first.id)
+    session.label(first.id, "here")
+    session.rename("a name")
+    as_pi = sessiontree.open(session.location, dialect="pi")
+    assert texts(as_pi.context()) == ["first"]
+    assert as_pi.name == "a name"
+
+
+def test_bookkeeping_never_moves_the_leaf(session: sessiontree.Session) -> None:
+    entry = session.append("user", "hello")
+    session.label(entry.id, "x")
+    session.rename("name")
+    session.set_config(approval_mode="yolo")
+    session.append({"type": "usage", "kind": "cache_warm", "usage": {"input": 1}})
+    session.append({"type": "custom", "customType": "session_exit", "data": {}})
+    assert session.leaf == entry.id
+    assert sessiontree.open(session.location).leaf == entry.id
+
+
+def test_labels_are_set_changed_and_cleared(session: sessiontree.Session) -> None:
+    one = session.append("user", "one")
+    two = session.append("user", "two")
+    session.label(one.id, "a")
+    session.label(two.id, "b")
+    session.label(one.id, "标签")
+    assert session.labels == {two.id: "b", one.id: "标签"}
+    session.label(two.id, None)
+    assert sessiontree.open(session.location).labels == {one.id: "标签"}
+    with pytest.raises(NotFoundError):
+        session.label("nowhere0", "x")
+
+
+def test_a_name_is_one_line_and_can_be_taken_away(session: sessiontree.Session) -> None:
+    session.append("user", "x")
+    session.rename("two\r\n lines ")
+    assert sessiontree.open(session.location).name == "two lines"
+    session.rename(None)
+    assert sessiontree.open(session.location).name is None
+
+
+def test_settings_have_defaults_and_are_checked(session: sessiontree.Session) -> None:
+    session.append("user", "x")
+    assert session.config.approval_mode == "default"
+    session.set_config(approval_mode="autoEdit", approval_tools=("bash",))
+    session.set_config(pasted_text_map={"#1": "text"})
+    config = sessiontree.open(session.location).config
+    assert (config.approval_mode, config.approval_tools, config.pasted_text_map) == (
+        "autoEdit",
+        ("bash",),
+        {"#1": "text"},
+    )
+    with pytest.raises(InvalidEntryError):
+        session.set_config(approval_mode="always")
+    with pytest.raises(InvalidEntryError):
+        session.set_config(no_such_setting=1)
+
+
+def test_usage_is_added_up_over_all_branches(session: sessiontree.Session) -> None:
+    usage = {"input": 10, "output": 5, "cacheRead": 3, "cacheWrite": 2, "cost": {"total": 0.25}}
+    root = session.append("user", "x")
+    session.append(role="assistant", content=[], usage=usage)
+    session.branch(at=root.id).append(role="assistant", content=[], usage=usage)
+    session.append({"type": "compaction", "summary": "s", "usage": usage})
+    session.append({"type": "usage", "kind": "cache_warm", "usage": usage})
+    totals = sessiontree.open(session.location).usage()
+    assert (totals.requests, totals.input, totals.output, totals.cached) == (4, 40, 20, 12)
+    assert (totals.cache_written, totals.cost) == (8, 1.0)
+
+
+def test_messages_to_an_entry_are_as_they_were_said(session: sessiontree.Session) -> None:
+    one = session.append("user", "one")
+    two = session.append("user", "two")
+    session.append({"type": "compaction", "summary": "S", "firstKeptEntryId": two.id, "tokensBefore": 9})
+    last = session.append("user", "three")
+    session.append({"type": "context_edit", "targetId": one.id, "replacement": None})
+    assert [message_text(message) for message in session.messages_to(last.id)] == ["one", "two", "S", "three"]
+    assert texts(session.context()) == ["S", "two", "three"]
+
+
+def test_a_fork_copies_the_path_byte_for_byte_and_knows_its_origin(session: sessiontree.Session) -> None:
+    ids = [session.append("user", f"message {number} ü").id for number in range(4)]
+    bound = session.append({"type": "compaction", "summary": "S", "firstKeptEntryId": ids[2], "tokensBefore": 1}).id
+    last = session.append("user", "after").id
+    session.branch(at=ids[1]).append("user", "not on the path")
+    session.label(ids[0], "first")
+    session.label(ids[3], "gone")
+    session.label(ids[3], None)
+    session.label(session.branch(at=ids[1]).append("user", "elsewhere").id, "elsewhere")
+    forked = session.fork()
+    assert forked.id != session.id
+    assert forked.header.forked_from is not None
+    assert (forked.header.forked_from.session, forked.header.forked_from.entry) == (session.id, last)
+    assert forked.path_ids() == [*ids, bound, last]
+    for id in forked.path_ids():
+        assert forked.raw(id) == session.raw(id)
+    assert forked.labels == {ids[0]: "first"}
+    assert texts(forked.context()) == texts(session.context()) == ["S", "message 2 ü", "message 3 ü", "after"]
+    assert forked.problems == []
+    assert texts(sessiontree.open(forked.location, dialect="pi").context()) == texts(session.context())
+
+
+def test_a_label_that_was_set_from_another_branch_comes_along(session: sessiontree.Session) -> None:
+    root = session.append("user", "root")
+    kept = session.append("user", "kept")
+    session.move(root.id)
+    session.append("user", "side")
+    session.label(kept.id, "set from the side")
+    forked = session.fork(kept.id)
+    assert forked.labels == {kept.id: "set from the side"}
+    assert forked.leaf == kept.id
+    assert forked.problems == []
+
+
+def test_a_fork_never_overwrites(session: sessiontree.Session, tmp_path: Path) -> None:
+    session.append("user", "x")
+    taken = tmp_path / "taken.jsonl"
+    taken.write_text("mine")
+    with pytest.raises(ExistsError):
+        session.fork(store=FileStore(taken))
+    assert taken.read_text() == "mine"
+
+
+def test_large_content_goes_to_blobs_and_comes_back(session: sessiontree.Session, tmp_path: Path) -> None:
+    picture = base64.b64encode(os.urandom(5000)).decode()
+    text = "长" * 500_001
+    entry = session.append(
+        "user", [{"type": "image", "data": picture, "mimeType": "image/png"}, {"type": "text", "text": text}]
+    )
+    assert isinstance(entry, MessageEntry)
+    assert message_text(entry.message) == text
+    assert os.path.getsize(session.location) < 2000
+    assert len(list((tmp_path / "blobs").glob("??/*"))) == 2
+    (message,) = sessiontree.open(session.location, home=tmp_path).context().messages
+    assert message_text(message) == text
+    assert not isinstance(message.content, str)  # type: ignore[union-attr]
+    assert message.content[0] == Image(data=picture, mime_type="image/png")  # type: ignore[union-attr]
+
+
+def test_a_missing_blob_is_a_listed_problem_and_never_an_exception(
+    session: sessiontree.Session, tmp_path: Path
+) -> None:
+    session.append("user", "y" * 600_000)
+    for blob in (tmp_path / "blobs").glob("??/*"):
+        blob.unlink()
+    again = sessiontree.open(session.location, home=tmp_path)
+    (message,) = again.context().messages
+    assert message_text(message).startswith("blob:sha256:")
+    assert [problem.kind for problem in again.problems] == ["missing-blob"]
+    assert again.problems[0].line == 2
+
+
+def test_a_damaged_blob_is_a_listed_problem_and_put_again_mends_it(
+    session: sessiontree.Session, tmp_path: Path
+) -> None:
+    session.append("user", "z" * 600_000)
+    (blob,) = (tmp_path / "blobs").glob("??/*")
+    blob.write_bytes(b"something else")
+    again = sessiontree.open(session.location, home=tmp_path)
+    again.context()
+    assert [problem.kind for problem in again.problems] == ["damaged-blob"]
+    again.append("user", "z" * 600_000)
+    mended = sessiontree.open(session.location, home=tmp_path)
+    assert texts(mended.context()) == ["z" * 600_000] * 2
+    assert mended.problems == []
+
+
+def test_large_content_can_be_cut_with_a_notice_instead(tmp_path: Path) -> None:
+    session = sessiontree.create(cwd="/", path=tmp_path / "s.jsonl", home=tmp_path, large_content="truncate")
+    session.append("user", "a" * 700_000)
+    (text,) = texts(sessiontree.open(session.location).context())
+    assert len(text) == 500_000
+    assert "left out" in text[-100:]
+    assert not (tmp_path / "blobs").exists()
+
+
+def test_a_newer_version_opens_for_reading_only(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text('{"type":"session","version":4,"id":"x","timestamp":"t","cwd":"/","sessiontree":1}\n')
+    session = sessiontree.open(path)
+    assert [problem.kind for problem in session.problems] == ["newer-version"]
+    with pytest.raises(ReadOnlyError, match="version 4"):
+        session.append("user", "x")
+    with pytest.raises(ReadOnlyError):
+        session.migrate()
+
+
+V1 = (
+    '{"type":"session","id":"old","timestamp":"2025-01-01T00:00:00.000Z","cwd":"/","provider":"p"}\n'
+    '{"type":"message","timestamp":"2025-01-01T00:00:01.000Z","message":{"role":"user","content":"q1"},"extra":1}\n'
+    "this is no JSON\n"
+    '{"type":"message","timestamp":"2025-01-01T00:00:02.000Z","message":{"role":"hookMessage","customType":"h","content":"hook"}}\n'
+    '{"type":"compaction","timestamp":"2025-01-01T00:00:03.000Z","summary":"S","firstKeptEntryIndex":2,"tokensBefore":9}\n'
+    '{"type":"message","timestamp":"2025-01-01T00:00:04.000Z","message":{"role":"user","content":"q2"}}\n'
+)
+
+
+def test_an_old_file_is_read_without_touching_it_and_written_only_after_migrate(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text(V1)
+    session = sessiontree.open(path)
+    expected = texts(session.context())
+    assert expected == ["S", "hook", "q2"]
+    with pytest.raises(ReadOnlyError, match="migrate"):
+        session.append("user", "x")
+    assert path.read_text() == V1
+    ids = session.ids
+    backup = session.migrate()
+    assert backup is not None
+    assert Path(backup).read_text() == V1
+    assert "this is no JSON\n" in path.read_text()
+    again = sessiontree.open(path)
+    assert (again.ids, again.header.version, texts(again.context())) == (ids, 3, expected)
+    assert again.header.id == "old"
+    assert lines_of_readable(path)[0]["provider"] == "p"
+    assert lines_of_readable(path)[1]["extra"] == 1
+    compaction = again.entry(ids[2])
+    assert isinstance(compaction, Compaction)
+    assert compaction.first_kept_entry_id == ids[1]
+    assert session.append("user", "now it works").parent_id == ids[-1]
+    assert again.migrate() is None
+
+
+def lines_of_readable(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
+
+
+def test_the_fork_of_an_old_file_is_of_the_current_version(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text(V1)
+    session = sessiontree.open(path, home=tmp_path)
+    forked = session.fork()
+    assert forked.header.version == 3
+    assert forked.ids == session.ids
+    assert texts(forked.context()) == texts(session.context())
+    forked.append("user", "goes on")
+    assert path.read_text() == V1
+
+
+def test_lone_surrogates_and_odd_characters_survive_a_round_trip(session: sessiontree.Session) -> None:
+    text = "half \ud83d emoji, \x00 \x1b[31m \u2028 \u202e 한국어 \U0001f600"
+    session.append("user", text)
+    again = sessiontree.open(session.location)
+    assert texts(again.context()) == [text]
+    assert {problem.kind for problem in again.problems} == {"lone-surrogate"}
+    assert len(Path(session.location).read_bytes().splitlines()) == 2
+
+
+def test_context_and_writing_work_together_from_many_threads(session: sessiontree.Session) -> None:
+    session.append("user", "start")
+    finished: list[int] = []
+
+    def read() -> None:
+        for _ in range(50):
+            session.context()
+            list(session)
+        finished.append(1)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(200):
+        session.append("user", str(number))
+    for thread in threads:
+        thread.join()
+    assert len(finished) == 3
+    assert len(session.context().messages) == 201
