@@ -33,6 +33,7 @@ from sessiontree.messages import (
     Content,
     CustomText,
     Message,
+    OtherMessage,
     System,
     Text,
     ToolResult,
@@ -174,7 +175,8 @@ def _project(entry: Entry) -> Iterator[Message]:
     """What an entry says in a context: mostly one message or none."""
     match entry:
         case MessageEntry():
-            yield entry.message
+            if not (isinstance(entry.message, OtherMessage) and entry.message.is_nothing):
+                yield entry.message
         case CustomMessage():
             yield CustomText(
                 timestamp=milliseconds(entry.timestamp),
@@ -274,6 +276,6 @@ def _last_assistant_model(path: Path, loaded: dict[int, Entry], after: int) -> t
 def milliseconds(timestamp: str) -> int | None:
     """An ISO time as milliseconds since 1970, or None when it is none."""
     try:
-        return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
+        return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
     except (ValueError, OverflowError):
         return None

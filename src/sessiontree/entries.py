@@ -16,9 +16,9 @@ import msgspec
 from sessiontree.messages import (
     Content,
     Message,
+    OtherMessage,
     System,
     Usage,
-    User,
     parse_content,
     parse_message,
 )
@@ -54,7 +54,7 @@ class EntryBase(Value, frozen=True):
 
 
 class MessageEntry(EntryBase, frozen=True, tag="message"):
-    message: Message = User()
+    message: Message = OtherMessage()
 
 
 class ModelChange(EntryBase, frozen=True, tag="model_change"):

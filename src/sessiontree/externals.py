@@ -2,9 +2,12 @@
 
 * An image of 1,024 base64 characters and more: its bytes go to a blob, `data` becomes `blob:sha256:<hex>`. Base64 has
   no colon, so such a value cannot be meant otherwise.
-* Any string of more than 500,000 characters: its text goes to a blob and the string becomes such a reference, too. As
-  a person may well write a text that looks like one, the entry lists the places it means under `blobs`, as JSON
-  pointers.
+* Any other string of more than 500,000 characters: its text goes to a blob and the string becomes such a reference,
+  too. As a person may well write a text that looks like one, the entry lists the places it means under
+  `sessiontreeBlobs`, as JSON pointers.
+
+Entries are walked with a list of what is still to be looked at, not by recursion: they may be nested deeper than Python
+can call.
 """
 
 from __future__ import annotations
@@ -12,14 +15,18 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
+
+from sessiontree.values import parse_json, render_json
 
 LargeContent = Literal["blobs", "truncate", "inline"]
 
 IMAGE_CHARACTERS = 1_024
 STRING_CHARACTERS = 500_000
 PREFIX = "blob:sha256:"
+PLACES = "sessiontreeBlobs"
+"""The field of an entry that lists the strings which stand for blobs. Reserved: nobody else may write it."""
 
 _reference = re.compile(r"blob:sha256:([0-9a-f]{64})\Z")
 
@@ -28,86 +35,77 @@ Get = Callable[[str], bytes | None]
 
 
 def may_hold_large_content(line: bytes) -> bool:
-    """A cheap look at a rendered line that saves the walk through almost every entry."""
+    """A cheap look at a rendered entry that saves the walk through almost every one."""
     return len(line) >= IMAGE_CHARACTERS and (len(line) > STRING_CHARACTERS or b'"image"' in line)
 
 
 def externalise(fields: dict[str, Any], put: Put) -> dict[str, Any]:
-    """The same entry with large content put into blobs. What needs no blob is shared, not copied."""
+    """A copy of an entry with large content put into blobs."""
+    copy: dict[str, Any] = parse_json(render_json(fields))
     places: list[str] = []
-
-    def text(value: str, place: str) -> str:
-        places.append(place)
-        return PREFIX + put(value.encode("utf-8", "surrogatepass"))
-
-    def image(value: str) -> str:
-        content = _base64_bytes(value)
-        return value if content is None else PREFIX + put(content)
-
-    walked: dict[str, Any] = _walk(fields, "", text, image)
-    return {**walked, "blobs": places} if places else walked
+    for holder, key, text, place in _iter_strings(copy):
+        image = _base64_bytes(text) if _is_image_data(holder, key) and len(text) >= IMAGE_CHARACTERS else None
+        if image is not None:
+            holder[key] = PREFIX + put(image)
+        elif len(text) > STRING_CHARACTERS:
+            holder[key] = PREFIX + put(text.encode("utf-8", "surrogatepass"))
+            places.append(place)
+    if places:
+        copy[PLACES] = places
+    return copy
 
 
 def truncate(fields: dict[str, Any]) -> dict[str, Any]:
-    """The same entry with strings that are too long cut off, with a notice at the cut. What is cut is lost."""
-
-    def text(value: str, place: str) -> str:  # noqa: ARG001 - the shape `_walk` asks for
-        left_out = len(value) - STRING_CHARACTERS
-        notice = f"\n\n[sessiontree left out {left_out:,} or more characters here]"
-        kept = value[: STRING_CHARACTERS - len(notice)]
-        return kept + notice
-
-    walked: dict[str, Any] = _walk(fields, "", text, lambda value: value)
-    return walked
+    """A copy of an entry with strings that are too long cut off, with a notice at the cut. What is cut is lost."""
+    copy: dict[str, Any] = parse_json(render_json(fields))
+    for holder, key, text, _ in _iter_strings(copy):
+        if len(text) > STRING_CHARACTERS:
+            notice = f"\n\n[sessiontree left out {len(text) - STRING_CHARACTERS:,} or more characters here]"
+            holder[key] = text[: STRING_CHARACTERS - len(notice)] + notice
+    return copy
 
 
-def restore(fields: dict[str, Any], get: Callable[[str], bytes | None]) -> dict[str, Any]:
-    """The entry as it was before `externalise`. Where `get` gives None, the reference stays."""
-    places = fields.get("blobs")
-    wanted = {place for place in places if isinstance(place, str)} if isinstance(places, list) else set()
-
-    def text(value: str, place: str) -> str:
-        found = _reference.match(value) if place in wanted else None
+def restore(fields: dict[str, Any], get: Get) -> dict[str, Any]:
+    """The entry as it was before `externalise`, changed in place. Where `get` gives None, the reference stays."""
+    listed = fields.pop(PLACES, None)
+    places = {place for place in listed if isinstance(place, str)} if isinstance(listed, list) else set()
+    for holder, key, text, place in _iter_strings(fields):
+        found = _reference.match(text) if place in places or _is_image_data(holder, key) else None
         content = get(found[1]) if found else None
-        return value if content is None else content.decode("utf-8", "surrogatepass")
-
-    def image(value: str) -> str:
-        found = _reference.match(value)
-        content = get(found[1]) if found else None
-        return value if content is None else base64.b64encode(content).decode("ascii")
-
-    restored: dict[str, Any] = _walk(fields, "", text, image, every_string=True)
-    if wanted:
-        restored = {key: value for key, value in restored.items() if key != "blobs"}
-    return restored
+        if content is None:
+            continue
+        if place in places:
+            holder[key] = _text(content)
+        else:
+            holder[key] = base64.b64encode(content).decode("ascii")
+    return fields
 
 
-def _walk(
-    value: Any,
-    place: str,
-    text: Callable[[str, str], str],
-    image: Callable[[str], str],
-    *,
-    every_string: bool = False,
-) -> Any:
-    """Rebuild decoded JSON with `image` applied to image data and `text` to long (or all) strings."""
-    if isinstance(value, str):
-        return text(value, place) if every_string or len(value) > STRING_CHARACTERS else value
-    if isinstance(value, list):
-        return [_walk(item, f"{place}/{at}", text, image, every_string=every_string) for at, item in enumerate(value)]
-    if not isinstance(value, dict):
-        return value
-    data = value.get("data") if value.get("type") == "image" else None
-    walked: dict[str, Any] = {}
-    for key, item in value.items():
-        if key == "data" and isinstance(data, str) and (every_string or len(data) >= IMAGE_CHARACTERS):
-            changed = image(data)
-            if changed != data or len(data) <= STRING_CHARACTERS:
-                walked[key] = changed
-                continue
-        escaped = key.replace("~", "~0").replace("/", "~1")
-        walked[key] = _walk(item, f"{place}/{escaped}", text, image, every_string=every_string)
-    return walked
+def _iter_strings(fields: dict[str, Any]) -> Iterator[tuple[Any, Any, str, str]]:
+    """Every string in decoded JSON: what holds it, under which key or number, the string, its JSON pointer."""
+    pending: list[tuple[Any, str]] = [(fields, "")]
+    while pending:
+        holder, place = pending.pop()
+        for key, value in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
+            if isinstance(value, str):
+                yield holder, key, value, f"{place}/{_escaped(key)}"
+            elif isinstance(value, dict | list):
+                pending.append((value, f"{place}/{_escaped(key)}"))
+
+
+def _escaped(key: object) -> str:
+    return str(key).replace("~", "~0").replace("/", "~1")
+
+
+def _is_image_data(holder: Any, key: object) -> bool:
+    return key == "data" and isinstance(holder, dict) and holder.get("type") == "image"
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:  # not of our making; what is text in it is shown
+        return content.decode("utf-8", "replace")
 
 
 def _base64_bytes(value: str) -> bytes | None:

@@ -40,6 +40,11 @@ def is_session_id(text: str) -> bool:
     return _session_id.match(text) is not None and ".." not in text
 
 
+def is_session_id_prefix(text: str) -> bool:
+    """Whether a text may be the beginning of a session's id."""
+    return is_session_id(text + "0")
+
+
 def new_entry_id(taken: Container[str]) -> str:
     """Eight hex digits that no entry of the session has."""
     while True:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ import msgspec
 from sessiontree.context import Path
 from sessiontree.dialects.base import Dialect, Envelope
 from sessiontree.entries import Compaction, Entry, Fragment, Header, Problem, parse_entry
-from sessiontree.errors import DamagedError, ReplacedError
+from sessiontree.errors import DamagedError, ReplacedError, StoreError
 from sessiontree.externals import PREFIX, restore
 from sessiontree.lines import Block, iter_blocks, line_ends
 from sessiontree.offsets import Offsets, Place
@@ -32,6 +33,7 @@ from sessiontree.values import parse_json
 
 _OPEN, _CLOSE = b"{}"
 _REFERENCE = PREFIX.encode()
+_KEPT = "kept as a fragment"
 _READ_SIZE = 1 << 20
 _READ_GAP = 16 * 1024
 
@@ -78,29 +80,34 @@ class Journal:
 
     # Reading the lines
 
-    def refresh(self) -> range:
+    def refresh(self) -> list[int]:
         """Read what was written since the last look; the nodes that are new."""
         now = self.store.size()
         if now < self.size:
             raise ReplacedError(
                 f"{self.store.location}: was cut from {self.size} to {now} bytes while it was open. Open it again."
             )
-        known = len(self.types)
         if now == self.size:
-            return range(known, known)
+            return []
+        known = len(self.types)
+        seen: set[str] = set()
         if self.tail_is_open:
             if read_bytes(self.store, self.size, 1) == b"\n":
                 self.close_tail()
             else:  # the line went on, so what was read of it was not all of it
+                known, seen = 0, set(self.tree.ids)
                 self._start_over()
-                known = 0
         for block in iter_blocks(self.store.readinto, self.size):
             self._take_block(block)
-        return range(known, len(self.types))
+        return [node for node in range(known, len(self.types)) if self.tree.ids[node] not in seen]
 
     def close_tail(self) -> None:
         """The line that had no LF has one now."""
-        self._problems = [problem for problem in self._problems if problem.kind != "no-final-newline"]
+        self._problems = [_closed(problem) for problem in self._problems if problem.kind != "no-final-newline"]
+        self.fragments = [
+            msgspec.structs.replace(fragment, kind="undecodable") if fragment.kind == "torn-tail" else fragment
+            for fragment in self.fragments
+        ]
         self.size += 1
         self.tail_is_open = False
 
@@ -113,7 +120,7 @@ class Journal:
             self.types += columns.types
             self.tree.extend(columns.ids, columns.parents)
             if block.buffer[ends[0] - 2 : ends[0]] == b"\r\n":
-                self._say_once("crlf", self._lines + 1, block.start, block.start + ends[0], "read as LF")
+                self._say_once("crlf", self._lines + 1, block.start, block.start + ends[0] - 1, "read as LF")
         else:
             self._take_lines(block, ends)
         self._lines += len(ends)
@@ -139,7 +146,7 @@ class Journal:
             if not self._take_record(number, start, raw, fields):
                 self._keep(number, start, raw, "not-an-entry", "kept as it is; it is no entry")
             elif is_last:
-                self._say(number, start, end, "no-final-newline", "read; the next write closes the line first")
+                self._say_unterminated(number, start, end)
             return
         pieces = salvage(raw, self.dialect.is_record)
         self._take_pieces(number, start, raw, pieces, is_last=is_last)
@@ -184,7 +191,9 @@ class Journal:
                         number, first, part, "torn-tail", "kept as a fragment; the next write closes the line first"
                     )
                 case "damage":
-                    self._keep(number, first, part, "undecodable", "kept as a fragment")
+                    self._keep(number, first, part, "undecodable", _KEPT)
+        if is_last and pieces[-1].kind != "damage":
+            self._say_unterminated(number, start, start + len(raw))
 
     def _take_record(self, number: int, start: int, raw: bytes, fields: dict[str, Any]) -> bool:
         """Add one record; False when it is neither an entry nor a header."""
@@ -234,22 +243,27 @@ class Journal:
             parent = self.tree.ids[-1]
         return Envelope(envelope.type, id, parent)
 
-    def _add(self, number: int, start: int, size: int, envelope: Envelope) -> int:
+    def _add(self, number: int, start: int, size: int, envelope: Envelope) -> None:
         self._offsets.add_line(start, start + size, number)
-        self.types.append(envelope.type)
-        return self.tree.append(envelope.id, envelope.parent)
+        self.types.append(intern(envelope.type))
+        self.tree.append(envelope.id, envelope.parent)
 
-    def adopt(self, line: bytes, envelope: Envelope) -> int:
-        """Take in a line that was just written behind what was seen, with its LF; its node."""
+    def adopt(self, line: bytes, envelope: Envelope) -> None:
+        """Take in a line that was just written behind what was seen, with its LF."""
+        size = len(line) + 1
         self._lines += 1
-        start = self.size
-        self.size = start + len(line) + 1
-        return self._add(self._lines, start, len(line), envelope)
+        self._offsets.add_next(self.size, size, self._lines)
+        self.size += size
+        self.types.append(intern(envelope.type))
+        self.tree.append(envelope.id, envelope.parent)
 
     # Problems
 
     def _say(self, number: int, start: int, end: int, kind: str, action: str) -> None:
         self._problems.append(Problem(number, start, end, kind, action))
+
+    def _say_unterminated(self, number: int, start: int, end: int) -> None:
+        self._say(number, start, end, "no-final-newline", "read; the next write closes the line first")
 
     def _say_once(self, kind: str, number: int, start: int, end: int, action: str) -> None:
         if kind not in self._said_once:
@@ -289,7 +303,7 @@ class Journal:
             base = run[0].start
             data = read_bytes(self.store, base, run[-1].end - base)
             for place in run:
-                yield data[place.start - base : place.end - base].rstrip(b"\r")
+                yield data[place.start - base : place.end - base]
 
     def entries(self, nodes: Sequence[int]) -> list[Entry]:
         """The entries of some nodes, in the order asked for."""
@@ -328,7 +342,7 @@ class Journal:
         def get(name: str) -> bytes | None:
             try:
                 content = self.blobs.get(name) if self.blobs is not None else None
-            except DamagedError:
+            except (DamagedError, StoreError):
                 self._say_of(node, "damaged-blob", f"the reference {name[:12]}… stays in its place")
                 return None
             if content is None:
@@ -375,6 +389,13 @@ def _has_one_object_per_line(buffer: bytearray, ends: list[int]) -> bool:
     firsts: tuple[int, ...] = itemgetter(*ends[:-1])(buffer)
     lasts: tuple[int, ...] = itemgetter(*[end - len(ending) for end in ends])(buffer)
     return firsts.count(_OPEN) == len(firsts) and lasts.count(_CLOSE) == len(lasts)
+
+
+def _closed(problem: Problem) -> Problem:
+    """A problem of the last line, now that the line has an end."""
+    if problem.kind != "torn-tail":
+        return problem
+    return msgspec.structs.replace(problem, kind="undecodable", action=_KEPT)
 
 
 def _is_utf8(block: Block) -> bool:

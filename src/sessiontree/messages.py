@@ -160,6 +160,11 @@ class OtherMessage(MessageBase, frozen=True, tag=NEVER_WRITTEN):
     def role(self) -> str:
         return self.kind
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether this stands for a message that was not there at all."""
+        return not self.kind and not self.fields
+
 
 Message: TypeAlias = (
     User

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from sessiontree.lines import line_ends
+from sessiontree.lines import BLOCK_SIZE, line_ends
 
 
 class Place(Struct, frozen=True):
@@ -54,6 +54,17 @@ class Offsets:
         """A block in which each of `count` lines is one entry."""
         self._begin(_Run(self._count, first_line, start, size))
         self._count += count
+
+    def add_next(self, start: int, size: int, line: int) -> None:
+        """One entry on a whole line of `size` bytes, LF included; most often right behind the one before."""
+        run = self._runs[-1] if self._runs else None
+        if run is None or run.listed is not None or run.start + run.size != start or run.size > BLOCK_SIZE:
+            self.add_block(start, size, line, 1)
+            return
+        run.size += size
+        self._count += 1
+        if self._cached == len(self._runs) - 1:
+            self._cached = -1
 
     def add_line(self, start: int, end: int, line: int) -> None:
         """One entry: a whole line, or a part of one."""

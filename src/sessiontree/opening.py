@@ -83,7 +83,7 @@ def open_store(
     around = _surroundings(root if root is not None else home())
     options = Options(durability=durability, large_content=large_content)
     opened = Session(Journal(store, chosen, around.blobs), around, options)
-    if opened.header.id == "" and not len(opened) and head.strip() and b"\n" in head:
+    if dialect and opened.header.id == "" and not len(opened) and head.strip():
         raise NotASessionError(_refusal(store.location))
     return opened
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from sessiontree.entries import Header
 from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
-from sessiontree.ids import SHORTEST_PREFIX, is_session_id
+from sessiontree.ids import SHORTEST_PREFIX, is_session_id, is_session_id_prefix
 
 _file_name = re.compile(r"[0-9TZ-]+_(?P<id>.+)\.jsonl\Z")
 
@@ -41,11 +41,14 @@ def blobs_folder(root: str) -> str:
 
 def project_folder_name(cwd: str) -> str:
     """A readable name plus a short hash of the real path."""
-    real = os.path.realpath(cwd or os.sep)
-    readable = re.sub(r"\W+", "-", os.path.basename(real)).strip("-_")
+    try:
+        real = os.path.realpath(cwd or os.sep)
+    except ValueError as error:  # a NUL byte, or a character no file name can have
+        raise UsageError(f"{cwd!r} cannot be a folder: {error}") from None
+    readable = re.sub(r"[\W\ud800-\udfff]+", "-", os.path.basename(real)).strip("-_")
     while len(readable.encode()) > 48:
         readable = readable[:-1]
-    digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:10]
+    digest = hashlib.sha256(real.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     return f"{readable or 'root'}-{digest}"
 
 
@@ -77,12 +80,15 @@ def iter_session_files(root: str) -> Iterator[tuple[str, str]]:
 
 def find_session_file(root: str, wanted: str) -> str:
     """The file of the session with this id or unambiguous prefix of at least eight characters."""
-    if not is_session_id(wanted):
+    if not is_session_id_prefix(wanted):
         raise NotFoundError(f"{wanted!r} is neither a file nor a session id")
     found = [(id, path) for id, path in iter_session_files(root) if id.startswith(wanted)]
     exact = [path for id, path in found if id == wanted]
-    if exact:
+    if len(exact) == 1:
         return exact[0]
+    if exact:
+        shown = "\n".join(f"  {path}" for path in exact)
+        raise AmbiguousError(f"{wanted!r} is the id of {len(exact)} files; give a path:\n{shown}", tuple(exact))
     if len(wanted) < SHORTEST_PREFIX:
         raise NotFoundError(
             f"{wanted!r} is no file, and too short for a session id (at least {SHORTEST_PREFIX} characters)"
@@ -100,6 +106,6 @@ def short_id(root: str, id: str) -> str:
     """The shortest prefix of at least eight characters that means this session and no other."""
     others = [other for other, _ in iter_session_files(root) if other != id]
     length = SHORTEST_PREFIX
-    while length < len(id) and any(other.startswith(id[:length]) for other in others):
+    while length < len(id) and (id[length - 1] == "-" or any(other.startswith(id[:length]) for other in others)):
         length += 1
-    return id[:length].rstrip("-") if id[length - 1 : length] == "-" else id[:length]
+    return id[:length]

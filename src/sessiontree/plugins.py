@@ -33,7 +33,7 @@ def load(kind: Kind, name: str) -> Any:
         raise NotFoundError(f"no {kind.removesuffix('s')} named {name!r} is installed (there is: {known})")
     module, _, attribute = target.partition(":")
     found: Any = importlib.import_module(module.strip())
-    for part in attribute.split("[")[0].strip().split("."):
+    for part in filter(None, attribute.split("[")[0].strip().split(".")):
         found = getattr(found, part)
     return found
 
@@ -58,7 +58,7 @@ def _table(search_path: tuple[str, ...]) -> dict[str, dict[str, str]]:
 
 def _read(path: str) -> dict[str, dict[str, str]]:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read()
     except OSError:
         return {}

@@ -18,19 +18,24 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from sessiontree.values import parse_json
+from sessiontree.values import parse_json, tolerant_decoder
 
 PieceKind = Literal["record", "value", "nul-run", "bom", "damage"]
 
 BOM = b"\xef\xbb\xbf"
 
 # Scanning happens on the bytes as Latin-1 text: one character a byte, so offsets stay true and bad UTF-8 is read over.
-_scan = json.JSONDecoder(strict=False).raw_decode
+_scan = tolerant_decoder.raw_decode
 _blank = re.compile(r"[ \t\r\n]*")
 _nuls = re.compile(r"[\x00 \t\r\n]*\x00[\x00 \t\r\n]*")
 _object_start = re.compile(r'\{\s*"')
-_ATTEMPTS_PER_BYTE = 16
-_FREE_ATTEMPTS = 1 << 20
+# What follows an object that is a part of another one: such an object may look like a record, but is only quoted.
+_inside = re.compile(r"\s*[,\]}]")
+_WINDOWS = (4096, 256 * 1024, 0)
+_LONGEST_TOKEN = 16
+_COST_OF_ERROR = 64
+_BUDGET_PER_BYTE = 16
+_FREE_BUDGET = 1 << 20
 
 
 class Piece(Struct, frozen=True):
@@ -46,7 +51,7 @@ def salvage(raw: bytes, is_record: Callable[[dict[str, Any]], bool]) -> list[Pie
     """Cut a line into records and damage, in order; white space between them belongs to neither."""
     text = raw.decode("latin-1")
     pieces: list[Piece] = []
-    budget = _ATTEMPTS_PER_BYTE * len(text) + _FREE_ATTEMPTS
+    budget = _BUDGET_PER_BYTE * len(text) + _FREE_BUDGET
     at = 0
     if raw.startswith(BOM):
         pieces.append(Piece(0, len(BOM), "bom"))
@@ -61,7 +66,7 @@ def salvage(raw: bytes, is_record: Callable[[dict[str, Any]], bool]) -> list[Pie
             return pieces
         end, _, value = _try(text, at)
         if isinstance(value, dict):
-            pieces.append(Piece(at, end, "record", parse_json(raw[at:end])))
+            pieces.append(_record(raw, at, end))
             at = end
             continue
         if end and not pieces and _end_of(_blank, text, end) == len(text):
@@ -72,20 +77,42 @@ def salvage(raw: bytes, is_record: Callable[[dict[str, Any]], bool]) -> list[Pie
         at = start
 
 
+def _record(raw: bytes, start: int, end: int) -> Piece:
+    try:
+        return Piece(start, end, "record", parse_json(raw[start:end]))
+    except ValueError:  # nested so deeply that it decodes here and not there
+        return Piece(start, end, "damage")
+
+
 def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
     found = pattern.match(text, at)
     return found.end() if found else at
 
 
 def _try(text: str, at: int) -> tuple[int, int, Any]:
-    """Decode at a place: (its end, characters read, the value), with end 0 when there is no JSON value."""
-    try:
-        value, end = _scan(text, at)
-    except json.JSONDecodeError as error:
-        return 0, error.pos - at + 1, None
-    except RecursionError:
-        return 0, 4096, None  # what a thousand levels of nesting cost at most
-    return end, end - at, value
+    """Decode at a place: (its end, what it cost, the value), with end 0 when there is no JSON value.
+
+    Tried on a small part of the line first, then on larger ones: most attempts fail within a few characters, and a
+    decoder's error costs as much as all that is before it.
+    """
+    cost = 0
+    for window in _WINDOWS:
+        part = text[at : at + window] if window else text[at:]
+        is_rest = at + len(part) == len(text)
+        try:
+            value, end = _scan(part)
+        except json.JSONDecodeError as error:
+            cost += error.pos + _COST_OF_ERROR
+            ran_out = error.pos >= len(part) - _LONGEST_TOKEN or error.msg.startswith("Unterminated")
+            if error.msg.startswith("Unterminated"):
+                cost += len(part) - error.pos
+            if is_rest or not ran_out:
+                return 0, cost, None
+        except RecursionError:
+            return 0, cost + len(part), None
+        else:
+            return at + end, cost + end, value
+    return 0, cost, None
 
 
 def _next_record(text: str, at: int, is_record: Callable[[dict[str, Any]], bool], budget: int) -> tuple[int, int]:
@@ -97,7 +124,7 @@ def _next_record(text: str, at: int, is_record: Callable[[dict[str, Any]], bool]
         at = candidate.start()
         end, cost, value = _try(text, at)
         budget -= cost
-        if isinstance(value, dict) and is_record(value):
+        if isinstance(value, dict) and is_record(value) and not _inside.match(text, end):
             return at, budget
         at = end or at + 1  # inside a whole object that is no record there is no record either
     return len(text), budget

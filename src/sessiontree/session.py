@@ -101,6 +101,7 @@ class Session:
         self._listeners: list[Callable[[Entry], None]] = []
         self._arrived: list[int] = []
         self._unsynced = False
+        self._writable_header: Header | None = None
         journal.refresh()
         self._main = Branch(self, self._stored_leaf())
 
@@ -455,9 +456,12 @@ class Session:
         return entry
 
     def _check_writable(self, parent: str | None) -> None:
-        reason = self.read_only
-        if reason is not None:
-            raise ReadOnlyError(f"{self.location}: cannot be written: {reason}")
+        header = self._journal.header
+        if header is None or header is not self._writable_header:
+            reason = self.read_only
+            if reason is not None:
+                raise ReadOnlyError(f"{self.location}: cannot be written: {reason}")
+            self._writable_header = header
         if parent is not None and parent not in self._journal.tree.node_of:
             raise NotFoundError(f"{self.location}: there is no entry {parent!r} to append to")
 

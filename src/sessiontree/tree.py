@@ -39,7 +39,8 @@ class Tree:
         self._looks_ahead = False
         self._settled = 0
         self._oddities: tuple[Oddity, ...] = ()
-        self._cuts: list[Oddity] = []
+        self._cuts: dict[int, int] = {}
+        """Nodes that were made roots to open a ring, and the parents they name."""
         self._children: dict[int | None, list[int]] = {}
         self._children_upto = 0
 
@@ -56,7 +57,7 @@ class Tree:
         self.ids.append(id)
         self.node_of[id] = node
         self._parents.append(found)
-        if self._settled == node:  # nothing odd came in: what was settled still is
+        if self._settled == node and not self._unresolved:  # nothing odd came in: what was settled still is
             self._settled = node + 1
         return node
 
@@ -151,12 +152,14 @@ class Tree:
         self._settled = size
         if not self._unresolved and not self._looks_ahead and len(self.node_of) == size:
             return
+        for node, parent in self._cuts.items():  # what came since may have opened the ring elsewhere
+            self._parents[node] = parent
+        self._cuts = {}
         oddities = self._settle_duplicates() + self._settle_missing()
         if self._looks_ahead:
-            self._cut_rings()
-            oddities += self._forward_references()
+            oddities += self._cut_rings() + self._forward_references()
         self._children_upto = 0
-        self._oddities = tuple(sorted(oddities + self._cuts, key=lambda oddity: oddity.node))
+        self._oddities = tuple(sorted(oddities, key=lambda oddity: oddity.node))
 
     def _settle_duplicates(self) -> list[Oddity]:
         if len(self.node_of) == len(self.ids):
@@ -180,8 +183,9 @@ class Tree:
                 del self._unresolved[node]
         return oddities
 
-    def _cut_rings(self) -> None:
+    def _cut_rings(self) -> list[Oddity]:
         """Make the earliest node of each ring a root. Every node is walked once."""
+        oddities: list[Oddity] = []
         parents = self._parents
         fresh, walking, done = 0, 1, 2
         state = bytearray(len(parents))
@@ -195,11 +199,13 @@ class Tree:
             if node is not None and state[node] == walking:
                 ring = walk[walk.index(node) :]
                 first = min(ring)
-                kind: OddityKind = "self-parent" if len(ring) == 1 else "cycle"
-                self._cuts.append(Oddity(first, kind, self.ids[parents[first] or 0]))
+                named = ring[ring.index(first) + 1] if first != ring[-1] else ring[0]
+                oddities.append(Oddity(first, "self-parent" if len(ring) == 1 else "cycle", self.ids[named]))
+                self._cuts[first] = named
                 parents[first] = None
             for walked in walk:
                 state[walked] = done
+        return oddities
 
     def _forward_references(self) -> list[Oddity]:
         return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -31,12 +31,23 @@ def parse_json(raw: bytes) -> Any:
     """
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError):
         pass
     try:
-        return json.loads(raw.decode("utf-8", "surrogateescape"), strict=False)
+        return tolerant_decoder.decode(raw.decode("utf-8", "surrogateescape"))
     except RecursionError as error:
         raise ValueError("nested too deeply to decode") from error
+
+
+def _integer(digits: str) -> int | float:
+    """An integer; one with more digits than Python converts is taken for the number it is close to."""
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)
+
+
+tolerant_decoder = json.JSONDecoder(strict=False, parse_int=_integer)
 
 
 def render_json(value: object) -> bytes:
@@ -47,20 +58,21 @@ def render_json(value: object) -> bytes:
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
-def tolerant(
-    cls: type[ValueT], fields: Mapping[str, Any], parse: Mapping[str, Callable[[Any], Any]] | None = None
-) -> ValueT:
+Parsers: TypeAlias = Mapping[str, Callable[[Any], Any]]
+
+
+def tolerant(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parsers = {}) -> ValueT:  # noqa: B006 - never changed
     """Build a value from decoded JSON field by field: a field of the wrong type takes its default.
 
-    `parse` names fields that have a tolerant parser of their own.
+    `parsers` names fields, here and in values inside, that have a tolerant parser of their own.
     """
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(cls):
         if field.encode_name not in fields:
             continue
         found = fields[field.encode_name]
-        if parse and field.name in parse:
-            values[field.name] = parse[field.name](found)
+        if field.name in parsers:
+            values[field.name] = parsers[field.name](found)
             continue
         try:
             values[field.name] = msgspec.convert(found, field.type)
@@ -68,9 +80,19 @@ def tolerant(
             if isinstance(found, str) or field.type == JsonObject:
                 values[field.name] = found
         except (msgspec.ValidationError, RecursionError):
-            if field.required:
+            inner = _value_type(field.type)
+            if inner is not None and isinstance(found, dict):
+                values[field.name] = tolerant(inner, found, parsers)
+            elif field.required:
                 raise
     return cls(**values)
+
+
+def _value_type(declared: Any) -> type[Value] | None:
+    """The one kind of value a field may hold, if that is what it holds."""
+    options = [option for option in (get_args(declared) or (declared,)) if option is not type(None)]
+    only = options[0] if len(options) == 1 else None
+    return only if isinstance(only, type) and issubclass(only, Value) else None
 
 
 def struct_tag(cls: type[Struct]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from sessiontree.errors import InvalidEntryError
-from sessiontree.externals import LargeContent
+from sessiontree.externals import PLACES, LargeContent
 from sessiontree.ids import now_ms
 
 Durability = Literal["append", "turn", "system"]
@@ -46,6 +46,8 @@ def as_entry(
     kind = body.pop("type")
     if not isinstance(kind, str) or not kind or kind == "session":
         raise InvalidEntryError(f"{kind!r} is not a type an entry can have")
+    if PLACES in body:
+        raise InvalidEntryError(f"the field `{PLACES}` is reserved")
     for name in ("id", "parentId", "timestamp"):
         body.pop(name, None)  # those are given by the session
     if kind == "message" and not isinstance(body.get("message"), Mapping):

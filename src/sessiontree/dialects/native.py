@@ -46,7 +46,11 @@ class Native(PiShape):
 
 def is_torn_start(head: bytes) -> bool:
     """Nothing at all, or the beginning of a first line that was cut: a session that had no time to become one."""
-    return b"\n" not in head and (not head or head.lstrip().startswith(b'{"type":"session"'[: len(head)]))
+    if b"\n" in head:
+        return False
+    line = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    beginning = b'{"type":"'
+    return line.startswith(beginning) if len(line) > len(beginning) else beginning.startswith(line)
 
 
 NATIVE = Native()

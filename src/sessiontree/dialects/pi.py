@@ -42,7 +42,7 @@ class PiShape:
         records = list(iter_head_records(head))
         if any(map(self.is_header, records)):
             return 50
-        return 10 if any(map(self.is_record, records)) else 0
+        return 10 if any(map(self.is_record, records)) or any(map(is_title_slot, records)) else 0
 
     def decode_block(self, data: memoryview) -> Columns | None:
         try:
@@ -64,6 +64,9 @@ class PiShape:
         return fields.get("type") == "session" and isinstance(fields.get("id"), str)
 
     def header(self, fields: dict[str, Any]) -> Header:
+        version = fields.get("version")
+        if isinstance(version, str) and version.isdecimal():
+            fields = {**fields, "version": int(version)}
         return tolerant(Header, fields)
 
     def envelope(self, fields: dict[str, Any]) -> Envelope:
@@ -71,7 +74,7 @@ class PiShape:
         return Envelope(
             kind if isinstance(kind, str) else "",
             id if isinstance(id, str) else "",
-            parent if isinstance(parent, str) else None,
+            parent if parent is None or isinstance(parent, str) else "",
         )
 
     def parse(self, raw: bytes) -> Entry:
@@ -115,6 +118,11 @@ def iter_head_records(head: bytes) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(found, dict):
             yield found
+
+
+def is_title_slot(fields: dict[str, Any]) -> bool:
+    """The line that oh-my-pi puts before the header."""
+    return fields.get("type") == "title" and isinstance(fields.get("pad"), str)
 
 
 PI = PiShape()

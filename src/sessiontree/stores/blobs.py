@@ -48,8 +48,11 @@ class FileBlobs:
             return None
         except OSError as error:
             raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
-        with os.fdopen(fd, "rb") as file:
-            data = file.read()
+        try:
+            with os.fdopen(fd, "rb") as file:
+                data = file.read()
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
         if hashlib.sha256(data).hexdigest() != name:
             raise DamagedError(f"{path}: its content does not fit its name")
         return data

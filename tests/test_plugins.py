@@ -1,0 +1,148 @@
+"""The door for parts of other packages: listing imports nothing, ours come in the same way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessiontree import plugins
+from sessiontree.dialects.native import NATIVE
+from sessiontree.dialects.pi import PI
+from sessiontree.errors import NotFoundError
+from sessiontree.stores.files import FileStore
+from sessiontree.stores.memory import MemoryStore
+
+
+def run(code: str) -> Any:
+    """What a fresh interpreter prints as JSON."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def install(folder: Path, entry_points: str | bytes, package: str = "acme_sessions", info: str = "dist-info") -> None:
+    """A package of someone else, the way an installer leaves it."""
+    (folder / f"{package}.py").write_text("DIALECT = 'the dialect of acme'\n\nclass Deep:\n    inner = 'deep'\n")
+    metadata = folder / f"{package}-1.0.{info}"
+    metadata.mkdir()
+    raw = entry_points if isinstance(entry_points, bytes) else entry_points.encode()
+    (metadata / "entry_points.txt").write_bytes(raw)
+
+
+def test_our_own_parts_are_listed() -> None:
+    assert {"native", "pi"} <= set(plugins.names("dialects"))
+    assert {"file", "memory"} <= set(plugins.names("stores"))
+    assert plugins.names("dialects") == sorted(plugins.names("dialects"))
+
+
+def test_loading_gives_our_own_parts() -> None:
+    assert plugins.load("dialects", "native") is NATIVE
+    assert plugins.load("dialects", "pi") is PI
+    assert plugins.load("stores", "file") is FileStore
+    assert plugins.load("stores", "memory") is MemoryStore
+
+
+def test_listing_names_imports_none_of_them() -> None:
+    loaded = run(
+        "import sys, json\n"
+        "from sessiontree import plugins\n"
+        "names = {kind: plugins.names(kind) for kind in ('dialects', 'stores', 'summarizers', 'tools')}\n"
+        "assert 'pi' in names['dialects'] and 'file' in names['stores']\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    assert "sessiontree.plugins" in loaded
+    assert not [name for name in loaded if name.startswith(("sessiontree.dialects", "sessiontree.stores"))]
+    assert "msgspec" not in loaded
+    assert "importlib.metadata" not in loaded
+
+
+def test_loading_one_imports_only_that_one() -> None:
+    loaded = run(
+        "import sys, json\n"
+        "from sessiontree import plugins\n"
+        "plugins.load('stores', 'memory')\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    assert "sessiontree.stores.memory" in loaded
+    assert "sessiontree.stores.files" not in loaded
+    assert not [name for name in loaded if name.startswith("sessiontree.dialects")]
+
+
+def test_an_unknown_name_is_an_error_that_lists_what_there_is() -> None:
+    with pytest.raises(NotFoundError, match=r"no dialect named 'klingon'.*native.*pi"):
+        plugins.load("dialects", "klingon")
+
+
+def test_a_kind_nobody_has_is_said_to_be_empty() -> None:
+    kind: Any = "telescopes"
+    assert plugins.names(kind) == []
+    with pytest.raises(NotFoundError, match="there is: none"):
+        plugins.load(kind, "hubble")
+
+
+@pytest.mark.parametrize("info", ["dist-info", "egg-info"])
+def test_a_part_of_another_package_is_found(info: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "[sessiontree.dialects]\nacme = acme_sessions:DIALECT\n", info=info)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "acme_sessions", raising=False)
+    assert "acme" in plugins.names("dialects")
+    assert "acme_sessions" not in sys.modules
+    assert plugins.load("dialects", "acme") == "the dialect of acme"
+    assert "native" in plugins.names("dialects")
+
+
+def test_entry_points_are_read_as_installers_write_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [
+        "[console_scripts]",
+        "acme = acme_sessions:main",
+        "",
+        "# a comment = ignored",
+        "[sessiontree.tools]",
+        "  deep=acme_sessions:Deep.inner",
+        "extra = acme_sessions:DIALECT [extra]",
+        "; other = ignored",
+        "[other.group]",
+        "sessiontree = acme_sessions:DIALECT",
+    ]
+    install(tmp_path, "\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "acme_sessions", raising=False)
+    assert plugins.names("tools") == ["deep", "extra"]
+    assert plugins.load("tools", "deep") == "deep"
+    assert plugins.load("tools", "extra") == "the dialect of acme"
+
+
+def test_an_entry_point_may_be_a_whole_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "[sessiontree.tools]\nmodule = acme_sessions\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "acme_sessions", raising=False)
+    assert plugins.load("tools", "module").DIALECT == "the dialect of acme"
+
+
+def test_the_first_on_the_path_wins_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, target in (("first", "one"), ("second", "two")):
+        (tmp_path / name).mkdir()
+        install(tmp_path / name, f"[sessiontree.tools]\nacme = {target}:x\n", package=f"acme_{name}")
+    monkeypatch.syspath_prepend(tmp_path / "second")
+    monkeypatch.syspath_prepend(tmp_path / "first")
+    assert plugins.names("tools").count("acme") == 1
+    with pytest.raises(ModuleNotFoundError, match="one"):
+        plugins.load("tools", "acme")
+
+
+def test_a_broken_package_of_someone_else_does_not_hide_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, b"[sessiontree.dialects]\nna\xefve = acme:DIALECT\n")
+    (tmp_path / "empty-1.0.dist-info").mkdir()
+    (tmp_path / "file-1.0.dist-info").write_bytes(b"not a folder")
+    (tmp_path / "folder-1.0.dist-info" / "entry_points.txt").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert {"native", "pi"} <= set(plugins.names("dialects"))
+
+
+def test_a_path_that_is_no_folder_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "nowhere"), str(tmp_path / "x.zip"), *sys.path])
+    assert "native" in plugins.names("dialects")
