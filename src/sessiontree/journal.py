@@ -24,7 +24,7 @@ from sessiontree.dialects.base import Dialect, Envelope
 from sessiontree.entries import Compaction, Entry, Fragment, Header, Problem, parse_entry
 from sessiontree.errors import DamagedError, ReplacedError, StoreError
 from sessiontree.externals import PREFIX, restore
-from sessiontree.lines import Block, iter_blocks, line_ends
+from sessiontree.lines import Block, iter_blocks, iter_lines, line_ends
 from sessiontree.offsets import Offsets, Place
 from sessiontree.salvage import Piece, salvage
 from sessiontree.stores.base import BlobStore, Store, read_bytes
@@ -34,8 +34,6 @@ from sessiontree.values import parse_json
 _OPEN, _CLOSE = b"{}"
 _REFERENCE = PREFIX.encode()
 _KEPT = "kept as a fragment"
-_READ_SIZE = 1 << 20
-_READ_GAP = 16 * 1024
 
 _ODDITY_ACTIONS = {
     "duplicate-id": "the later entry with this id is used; the earlier one is kept and shown",
@@ -69,6 +67,8 @@ class Journal:
         self._lines = 0
         self._problems: list[Problem] = []
         self._said_once: set[str] = set()
+        self._unchecked: list[tuple[int, int, int]] = []
+        """Blocks that may hold bytes that are no UTF-8: checking is slow, and changes nothing in the tree."""
         self._body_problems: dict[tuple[int, str], Problem] = {}
 
     def __len__(self) -> int:
@@ -99,7 +99,8 @@ class Journal:
                 self._start_over()
         for block in iter_blocks(self.store.readinto, self.size):
             self._take_block(block)
-        return [node for node in range(known, len(self.types)) if self.tree.ids[node] not in seen]
+        new = range(known, len(self.types))
+        return [node for node in new if self.tree.ids[node] not in seen] if seen else list(new)
 
     def close_tail(self) -> None:
         """The line that had no LF has one now."""
@@ -113,9 +114,11 @@ class Journal:
 
     def _take_block(self, block: Block) -> None:
         ends = line_ends(block.buffer, block.size)
-        plain = block.whole and _has_one_object_per_line(block.buffer, ends) and _is_utf8(block)
+        plain = block.whole and _has_one_object_per_line(block.buffer, ends)
         columns = self.dialect.decode_block(block.data) if plain else None
         if columns is not None and len(columns.ids) == len(ends):
+            if not block.buffer.isascii():
+                self._unchecked.append((block.start, block.size, self._lines + 1))
             self._offsets.add_block(block.start, block.size, self._lines + 1, len(ends))
             self.types += columns.types
             self.tree.extend(columns.ids, columns.parents)
@@ -248,14 +251,13 @@ class Journal:
         self.types.append(intern(envelope.type))
         self.tree.append(envelope.id, envelope.parent)
 
-    def adopt(self, line: bytes, envelope: Envelope) -> None:
-        """Take in a line that was just written behind what was seen, with its LF."""
-        size = len(line) + 1
+    def adopt(self, size: int, kind: str, id: str, parent: str | None) -> None:
+        """Take in a line of `size` bytes, LF included, that was just written behind what was seen."""
         self._lines += 1
         self._offsets.add_next(self.size, size, self._lines)
         self.size += size
-        self.types.append(intern(envelope.type))
-        self.tree.append(envelope.id, envelope.parent)
+        self.types.append(intern(kind))
+        self.tree.append(id, parent)
 
     # Problems
 
@@ -281,10 +283,22 @@ class Journal:
 
     def problems(self) -> list[Problem]:
         """Everything odd that was met so far, in file order."""
+        self._check_encoding()
         found = [*self._problems, *map(self._oddity_problem, self.tree.oddities()), *self._body_problems.values()]
         if self.header is None:
             found.append(Problem(1, 0, 0, "no-header", "opened for reading only; the entries are read as they stand"))
         return sorted(found, key=lambda problem: (problem.start, problem.end, problem.kind))
+
+    def _check_encoding(self) -> None:
+        """Find the lines that are no UTF-8 among those that were decoded block by block."""
+        unchecked, self._unchecked = self._unchecked, []
+        for start, size, first_line in unchecked:
+            data = read_bytes(self.store, start, size)
+            if _is_utf8(data):
+                continue
+            for number, (offset, line) in enumerate(iter_lines(data), first_line):
+                if not _is_utf8(line):
+                    self._say(number, start + offset, start + offset + len(line), *_odd_json(line))
 
     def _oddity_problem(self, oddity: Oddity) -> Problem:
         place = self.place(oddity.node)
@@ -298,12 +312,8 @@ class Journal:
         return self._offsets.place(node)
 
     def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
-        """The bytes of some entries as they stand in the file, in the order asked for, read in few large steps."""
-        for run in _runs([self._offsets.place(node) for node in nodes]):
-            base = run[0].start
-            data = read_bytes(self.store, base, run[-1].end - base)
-            for place in run:
-                yield data[place.start - base : place.end - base]
+        """The bytes of some entries as they stand in the file, without LF, in the order asked for."""
+        return self._offsets.iter_raw(nodes)
 
     def entries(self, nodes: Sequence[int]) -> list[Entry]:
         """The entries of some nodes, in the order asked for."""
@@ -362,18 +372,6 @@ class Journal:
         )
 
 
-def _runs(places: Sequence[Place]) -> Iterator[list[Place]]:
-    """Places that lie close behind each other in the file, together."""
-    run: list[Place] = []
-    for place in places:
-        if run and not (0 <= place.start - run[-1].end <= _READ_GAP and place.end - run[0].start <= _READ_SIZE):
-            yield run
-            run = []
-        run.append(place)
-    if run:
-        yield run
-
-
 def _has_one_object_per_line(buffer: bytearray, ends: list[int]) -> bool:
     """Whether each line begins and ends like an object.
 
@@ -398,11 +396,9 @@ def _closed(problem: Problem) -> Problem:
     return msgspec.structs.replace(problem, kind="undecodable", action=_KEPT)
 
 
-def _is_utf8(block: Block) -> bool:
-    if block.buffer.isascii():
-        return True
+def _is_utf8(data: bytes) -> bool:
     try:
-        str(block.data, "utf-8")
+        data.decode()
     except UnicodeDecodeError:
         return False
     return True
@@ -410,9 +406,7 @@ def _is_utf8(block: Block) -> bool:
 
 def _odd_json(raw: bytes) -> tuple[str, str]:
     """What made the strict decoder refuse a line that the tolerant one reads."""
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
+    if not _is_utf8(raw):
         return "bad-utf8", "the bytes that are no UTF-8 are kept; the rest is read"
     if b"\\ud" in raw.lower():
         return "lone-surrogate", "kept as it is"

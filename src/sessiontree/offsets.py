@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 from msgspec import Struct
 
 from sessiontree.lines import BLOCK_SIZE, line_ends
+
+_READ_TOGETHER = 1 << 20
 
 
 class Place(Struct, frozen=True):
@@ -86,6 +89,27 @@ class Offsets:
         ends = self._ends(number, run)
         start = ends[at - 1] if at else 0
         return Place(run.start + start, run.start + ends[at] - 1, run.first_line + at)
+
+    def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
+        """The bytes of some entries in the order asked for, without LF; neighbours are read together."""
+        for number, group in groupby(nodes, lambda node: bisect_right(self._first_nodes, node) - 1):
+            run = self._runs[number]
+            if run.listed is None:
+                data = self._read(run.start, run.size)
+                ends = line_ends(data, run.size)
+                for node in group:
+                    at = node - run.first_node
+                    yield data[ends[at - 1] if at else 0 : ends[at] - 1]
+            else:
+                yield from self._iter_listed(run.listed, [node - run.first_node for node in group])
+
+    def _iter_listed(self, listed: _Listed, numbers: list[int]) -> Iterator[bytes]:
+        first = min(listed.starts[at] for at in numbers)
+        last = max(listed.ends[at] for at in numbers)
+        together = self._read(first, last - first) if last - first <= _READ_TOGETHER else None
+        for at in numbers:
+            start, end = listed.starts[at], listed.ends[at]
+            yield self._read(start, end - start) if together is None else together[start - first : end - first]
 
     def _begin(self, run: _Run) -> None:
         self._runs.append(run)

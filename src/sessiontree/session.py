@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sessiontree.context import Context, build_context, messages_on
 from sessiontree.copying import forked_lines, migrated_lines
-from sessiontree.dialects.base import Dialect, Envelope
+from sessiontree.dialects.base import Dialect
 from sessiontree.entries import (
     Config,
     ConfigChange,
@@ -438,32 +438,34 @@ class Session:
     def _write(self, kind: str, fields: dict[str, Any], parent: str | None) -> Entry:
         """Append one line. Everything that writes to an existing session comes through here."""
         with self._mutex:
-            self._check_writable(parent)
-            body, large = self._render_body(fields)
+            journal = self._journal
+            if journal.header is None or journal.header is not self._writable_header:
+                self._check_writable()
+            if parent is not None and parent not in journal.tree.node_of:
+                raise NotFoundError(f"{self.location}: there is no entry {parent!r} to append to")
+            body = render_json(fields)
+            has_large = may_hold_large_content(body) and self._options.large_content != "inline"
+            if has_large:
+                body, has_large = self._without_large_content(fields, body)
             if self._pending is None:
                 line = self._write_line(kind, parent, body)
             else:
                 line = self._write_pending(kind, parent, body, fields)
             self._unsynced = True
+            entry = journal.dialect.parse(line)  # before the sync, which leaves the processor's caches cold
+            if has_large:
+                outside = {"type": kind, "id": entry.id, "parentId": parent, "timestamp": entry.timestamp}
+                entry = parse_entry({**fields, **outside})
             durability = self._options.durability
             if durability == "append" or (durability == "turn" and ends_turn(kind, fields)):
                 self._sync()
-        entry = self.dialect.parse(line)
-        if large:
-            return parse_entry(
-                {**fields, "type": kind, "id": entry.id, "parentId": parent, "timestamp": entry.timestamp}
-            )
-        return entry
+            return entry
 
-    def _check_writable(self, parent: str | None) -> None:
-        header = self._journal.header
-        if header is None or header is not self._writable_header:
-            reason = self.read_only
-            if reason is not None:
-                raise ReadOnlyError(f"{self.location}: cannot be written: {reason}")
-            self._writable_header = header
-        if parent is not None and parent not in self._journal.tree.node_of:
-            raise NotFoundError(f"{self.location}: there is no entry {parent!r} to append to")
+    def _check_writable(self) -> None:
+        reason = self.read_only
+        if reason is not None:
+            raise ReadOnlyError(f"{self.location}: cannot be written: {reason}")
+        self._writable_header = self._journal.header
 
     def _write_line(self, kind: str, parent: str | None, body: bytes) -> bytes:
         """Write one line to a store that exists, after reading what others wrote; the line without its LF."""
@@ -473,13 +475,13 @@ class Session:
             if size != journal.size:
                 self._arrived.extend(journal.refresh())
             id = new_entry_id(journal.tree.node_of)
-            line = self.dialect.render_entry(kind, id, parent, timestamp(), body)
+            line = journal.dialect.render_entry(kind, id, parent, timestamp(), body)
             if journal.tail_is_open:
                 store.append(b"\n" + line + b"\n")
                 journal.close_tail()
             else:
                 store.append(line + b"\n")
-            journal.adopt(line, Envelope(kind, id, parent))
+            journal.adopt(len(line) + 1, kind, id, parent)
         finally:
             store.unlock()
         return line
@@ -495,16 +497,12 @@ class Session:
             journal.store, self._pending = self._pending, None
         else:
             memory.append(line + b"\n")
-        journal.adopt(line, Envelope(kind, id, parent))
+        journal.adopt(len(line) + 1, kind, id, parent)
         return line
 
-    def _render_body(self, fields: dict[str, Any]) -> tuple[bytes, bool]:
-        """The fields of an entry as JSON, and whether large content was taken out of them."""
-        body = render_json(fields)
-        choice = self._options.large_content
-        if choice == "inline" or not may_hold_large_content(body):
-            return body, False
-        if choice == "truncate" or self._around.blobs is None:
+    def _without_large_content(self, fields: dict[str, Any], body: bytes) -> tuple[bytes, bool]:
+        """The fields of an entry as JSON without large content, and whether any was put into blobs."""
+        if self._options.large_content == "truncate" or self._around.blobs is None:
             return render_json(truncate(fields)), False
         stored = externalise(fields, self._around.blobs.put)
         return (body, False) if stored == fields else (render_json(stored), True)

@@ -50,10 +50,13 @@ def _integer(digits: str) -> int | float:
 tolerant_decoder = json.JSONDecoder(strict=False, parse_int=_integer)
 
 
+_encode = msgspec.json.Encoder().encode
+
+
 def render_json(value: object) -> bytes:
     """Encode a value as one line of JSON without its newline. Text that UTF-8 cannot hold is escaped, not lost."""
     try:
-        return msgspec.json.encode(value)
+        return _encode(value)
     except (UnicodeEncodeError, msgspec.MsgspecError, OverflowError):
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
 

@@ -37,12 +37,17 @@ def as_entry(
         body = {**what, **fields}
     else:
         body = dict(fields)
-    if "type" not in body:
-        role = body.get("role")
-        if not isinstance(role, str) or not role:
-            raise InvalidEntryError("an entry needs a `type`, or a `role` that makes it a message")
-        body.setdefault("timestamp", now_ms())
-        return "message", {"message": body}
+    if "type" in body:
+        return _checked(body)
+    role = body.get("role")
+    if not isinstance(role, str) or not role:
+        raise InvalidEntryError("an entry needs a `type`, or a `role` that makes it a message")
+    if "timestamp" not in body:
+        body["timestamp"] = now_ms()
+    return "message", {"message": body}
+
+
+def _checked(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     kind = body.pop("type")
     if not isinstance(kind, str) or not kind or kind == "session":
         raise InvalidEntryError(f"{kind!r} is not a type an entry can have")

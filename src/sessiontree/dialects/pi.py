@@ -26,6 +26,13 @@ class _Wire(Struct, gc=False, rename={"parent": "parentId"}):
     parent: str | None = None
 
 
+class _Outside(Struct, gc=False, rename={"parent": "parentId"}):
+    type: str
+    id: str
+    parent: str | None
+    timestamp: str
+
+
 _HEAD_LINES = 32
 _decode_lines = msgspec.json.Decoder(_Wire).decode_lines
 
@@ -105,7 +112,7 @@ class PiShape:
         return render_json(fields)
 
     def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, body: bytes) -> bytes:
-        envelope = render_json({"type": kind, "id": id, "parentId": parent, "timestamp": timestamp})
+        envelope = render_json(_Outside(kind, id, parent, timestamp))
         return envelope if body == b"{}" else envelope[:-1] + b"," + body[1:]
 
 

@@ -58,7 +58,10 @@ class FileStore:
         fd = self._writer
         if fd < 0 or self._writer_pid != os.getpid():
             fd = self._open_writer()
-        _flock(fd, self.location)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _wait_for_lock(fd, self.location)
         try:
             found = os.stat(self.location)
         except OSError:
@@ -113,7 +116,7 @@ class FileStore:
         if self._writer < 0:
             return
         try:
-            self._system.fsync(self._writer)
+            self._system.fsync(self._writer, data_only=True)
         except OSError as error:
             self._failure = WriteError(
                 f"{self.location}: fsync failed: {error.strerror}; what was written since the last sync may be lost"
@@ -182,13 +185,8 @@ class FileStore:
         return "a torn line stays in it, because someone else wrote behind it"
 
 
-def _flock(fd: int, location: str) -> None:
-    """Keep other writers out; wait for those that are in."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return
-    except BlockingIOError:
-        pass
+def _wait_for_lock(fd: int, location: str) -> None:
+    """Wait for the writer that is in."""
     deadline = time.monotonic() + LOCK_SECONDS
     pause = 0.0001
     while True:

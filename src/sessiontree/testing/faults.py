@@ -44,9 +44,9 @@ class FailingSystem(System):
         short = self._short.pop(number, None)
         return super().write(fd, data if short is None else data[:short])
 
-    def fsync(self, fd: int) -> None:
+    def fsync(self, fd: int, *, data_only: bool = False) -> None:
         self._count("fsync")
-        super().fsync(fd)
+        super().fsync(fd, data_only=data_only)
 
     def truncate(self, fd: int, size: int) -> None:
         self._count("truncate")
@@ -85,8 +85,8 @@ class LosingSystem(System):
             self._synced_sizes.setdefault(found.st_ino, found.st_size)
         return fd
 
-    def fsync(self, fd: int) -> None:
-        super().fsync(fd)
+    def fsync(self, fd: int, *, data_only: bool = False) -> None:
+        super().fsync(fd, data_only=data_only)
         found = os.fstat(fd)
         if stat.S_ISDIR(found.st_mode):
             folder = os.path.abspath(self._paths[fd])

@@ -1,0 +1,75 @@
+"""`python -m benchmarks`: takes all measurements and prints one table. Exits with 1 when a bound does not hold."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+import msgspec
+
+from benchmarks import reading, starting, writing
+from benchmarks.results import Outcome, Result, Skipped, render_table
+
+Measurement = Callable[[int], Outcome]
+
+MEASUREMENTS: dict[str, Measurement] = {
+    "loader": reading.against_loader,
+    "newlines": reading.against_newlines,
+    "newlines-chunked": reading.against_chunked_newlines,
+    "memory": reading.memory,
+    "long-line": reading.long_line,
+    "append-flat": writing.append_stays_flat,
+    "append-short": writing.append_short,
+    "append-mixed": writing.append_mixed,
+    "append-fsync": writing.append_synced,
+    "import": starting.import_package,
+    "engine": starting.import_engine,
+    "help": starting.show_help,
+}
+LARGE: dict[str, Measurement] = {"large": reading.large_memory}
+
+
+def main() -> int:
+    arguments = _arguments()
+    outcomes: list[Outcome] = []
+    for name, measure in _chosen(arguments.only, large=arguments.large).items():
+        _say(f"{name} ...")
+        outcomes.append(measure(arguments.rounds))
+    if arguments.json:
+        print(msgspec.json.encode([_fields(outcome) for outcome in outcomes]).decode())
+    else:
+        print(render_table(outcomes))
+    for outcome in outcomes:
+        if isinstance(outcome, Skipped):
+            _say(f"skipped: {outcome.name}: {outcome.reason}")
+    return int(any(isinstance(outcome, Result) and not outcome.ok for outcome in outcomes))
+
+
+def _arguments() -> argparse.Namespace:
+    known = ", ".join({**MEASUREMENTS, **LARGE})
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", metavar="NAME", choices=list({**MEASUREMENTS, **LARGE}), help=f"one of: {known}")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--large", action="store_true", help="also measure a session of 1 GB")
+    parser.add_argument("--rounds", metavar="N", type=int, default=5, help="rounds per measurement (default: 5)")
+    return parser.parse_args()
+
+
+def _chosen(only: str | None, *, large: bool) -> dict[str, Measurement]:
+    if only is not None:
+        return {only: {**MEASUREMENTS, **LARGE}[only]}
+    return {**MEASUREMENTS, **LARGE} if large else MEASUREMENTS
+
+
+def _fields(outcome: Outcome) -> dict[str, object]:
+    fields: dict[str, object] = msgspec.to_builtins(outcome)
+    return {**fields, "ok": outcome.ok} if isinstance(outcome, Result) else fields
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,400 @@
+"""Writes a session like those that months of work with a coding agent leave behind, only larger.
+
+The same `Shape` gives the same bytes every time. Lines are written as they are made, so memory stays small whatever the
+size. Texts are slices of a few pools, made once from words and templates of our own: prose in several languages, code,
+the output of tools, and the base64 of signatures. How long each is follows from what it is; all lengths are stretched
+by one factor, which is steered so that bytes and entries run out together.
+
+One writer follows the main path, which is the longest and ends the file. The others are branches, each behind an
+earlier entry. Two in three are a person's: the leaf is moved there, a stretch is written, the leaf is moved back. The
+third is a sub-agent's: its lines alternate with those of the main path.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from pathlib import Path
+from random import Random
+from typing import Any, BinaryIO
+
+import msgspec
+from msgspec import Struct
+
+Body = tuple[str, dict[str, Any]]
+"""What an entry says: its type and the fields that are its own."""
+
+_POOL = 400_000
+_MEAN_LINE = 1_480
+"""Bytes of a line before stretching: the mean of what `_Talk` says."""
+_LONGEST_RESULT = 20_000
+_MODELS = ("swift-4", "swift-4-large", "granite-2")
+_EPOCH = datetime(2026, 1, 5, 8, tzinfo=UTC)
+
+
+class Shape(Struct, frozen=True):
+    """How large a generated session is."""
+
+    size: int = 100_000_000
+    entries: int = 60_000
+    branches: int = 120
+    compactions: int = 24
+    seed: int = 1
+
+
+LARGE = Shape(size=1_000_000_000, entries=600_000, branches=1_200, compactions=240)
+"""The same session ten times as long."""
+
+
+def scratch_folder() -> Path:
+    """Where generated files go: never the repository."""
+    chosen = os.environ.get("SESSIONTREE_BENCH_DIR")
+    folder = Path(chosen) if chosen else Path(tempfile.gettempdir(), f"sessiontree-bench-{os.getuid()}")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def generated(shape: Shape) -> Path:
+    """The session of a shape; made if it is not there yet. A change of this module makes it anew."""
+    recipe = hashlib.blake2b(Path(__file__).read_bytes(), digest_size=4).hexdigest()
+    numbers = "-".join(map(str, msgspec.structs.astuple(shape)))
+    path = scratch_folder() / f"session-{numbers}-{recipe}.jsonl"
+    if not path.exists():
+        unfinished = path.with_suffix(f".{os.getpid()}.tmp")
+        with open(unfinished, "wb") as file:
+            write_session(file, shape)
+        unfinished.rename(path)
+    return path
+
+
+def write_session(file: BinaryIO, shape: Shape) -> None:
+    """Write the session of a shape."""
+    out = _Out(file, shape)
+    main = _Writer(out, None)
+    subagent, subagent_left = main, 0
+    lengths = _branch_lengths(shape)
+    main_length = shape.entries - sum(lengths) - 2 * sum(not _is_subagent(at) for at in range(shape.branches))
+    branch_at = {_spread(at, shape.branches, main_length): at for at in range(shape.branches)}
+    compaction_at = {_spread(at, shape.compactions, main_length) for at in range(shape.compactions)}
+    for step in range(main_length):
+        if subagent_left:
+            subagent.speak()
+            subagent_left -= 1
+        branch = branch_at.get(step)
+        if branch is not None and _is_subagent(branch):
+            subagent, subagent_left = _Writer(out, out.earlier_entry(main)), lengths[branch]
+        elif branch is not None:
+            _write_detour(out, main, lengths[branch])
+        if step in compaction_at:
+            main.write(out.talk.compaction(main.kept_from()))
+        else:
+            main.speak()
+
+
+def _write_detour(out: _Out, main: _Writer, length: int) -> None:
+    """A person goes back, tries something and returns to the main path."""
+    branch = _Writer(out, out.earlier_entry(main))
+    out.move_leaf(branch.leaf)
+    for _ in range(length):
+        branch.speak()
+    out.move_leaf(main.leaf)
+    main.says_next(out.talk.branch_summary(branch.leaf))
+
+
+def _spread(at: int, count: int, length: int) -> int:
+    """The place of one of `count` things spread evenly over a length: as far from its ends as from each other."""
+    return (at + 1) * length // (count + 1)
+
+
+def _is_subagent(branch: int) -> bool:
+    return branch % 3 == 2
+
+
+def _branch_lengths(shape: Shape) -> list[int]:
+    """How many entries each branch has: about a fifth of all entries together."""
+    mean = max(2, shape.entries // (5 * max(1, shape.branches)))
+    random = Random(shape.seed)
+    return [random.randint(mean // 2, mean * 3 // 2) for _ in range(shape.branches)]
+
+
+class _Out:
+    """The file being written: gives entries their ids and times, and keeps its size on course."""
+
+    def __init__(self, file: BinaryIO, shape: Shape) -> None:
+        self._file = file
+        self._bytes_left = shape.size
+        self._entries_left = shape.entries
+        self._count = 0
+        self._now = _EPOCH
+        self.random = Random(shape.seed)
+        self.talk = _Talk(self.random)
+        self._landmarks: list[str] = []
+        header = {"type": "session", "version": 3, "id": f"{shape.seed:08x}-0000-7000-8000-000000000000"}
+        self._line({**header, "timestamp": self._time(), "cwd": "/home/ada/lattice", "sessiontree": 1})
+
+    def write(self, parent: str | None, body: Body) -> str:
+        """Write an entry; its id."""
+        kind, fields = body
+        # An odd factor makes the ids look random and keeps them apart without remembering them.
+        id = f"{(self._count * 2_654_435_761 + 12_345) % 2**32:08x}"
+        self._count += 1
+        self._now += timedelta(milliseconds=self.random.randint(200, 60_000))
+        self._line({"type": kind, "id": id, "parentId": parent, "timestamp": self._time(), **fields})
+        self._entries_left -= 1
+        if self._entries_left > 0:
+            self.talk.stretch = min(10.0, max(0.05, self._bytes_left / self._entries_left / _MEAN_LINE))
+        if self._count % 50 == 0:
+            self._landmarks.append(id)
+        return id
+
+    def move_leaf(self, target: str | None) -> None:
+        self.write(target, ("leaf", {"targetId": target}))
+
+    def earlier_entry(self, main: _Writer) -> str | None:
+        """Where a branch starts: mostly a little back on the main path, at times anywhere in the session."""
+        if self._landmarks and self.random.random() < 0.3:
+            return self.random.choice(self._landmarks)
+        return self.random.choice(main.recent)[0] if main.recent else None
+
+    def _line(self, fields: dict[str, Any]) -> None:
+        line = msgspec.json.encode(fields) + b"\n"
+        self._file.write(line)
+        self._bytes_left -= len(line)
+
+    def _time(self) -> str:
+        return self._now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class _Writer:
+    """Someone who writes one branch."""
+
+    def __init__(self, out: _Out, leaf: str | None) -> None:
+        self.leaf = leaf
+        self.recent: deque[tuple[str, bool]] = deque(maxlen=300)
+        """The last entries of the branch, and whether a kept range may start there."""
+        self._out = out
+        self._bodies = out.talk.iter_bodies()
+
+    def speak(self) -> None:
+        self.write(next(self._bodies))
+
+    def says_next(self, body: Body) -> None:
+        self._bodies = chain([body], self._bodies)
+
+    def write(self, body: Body) -> None:
+        kind, fields = body
+        id = self._out.write(self.leaf, body)
+        if kind in ("usage", "custom"):
+            return  # bookkeeping hangs on the leaf and does not move it
+        self.leaf = id
+        self.recent.append((id, kind == "message" and fields["message"]["role"] != "toolResult"))
+
+    def kept_from(self) -> str | None:
+        """The entry a compaction keeps from: 20 to 60 back, and not the result of a call that is summarised away."""
+        back = self._out.random.randint(20, 60)
+        return next((id for id, may_start in list(self.recent)[-back:] if may_start), self.leaf)
+
+
+class _Talk:
+    """What is said: bodies of entries with texts of fitting length."""
+
+    def __init__(self, random: Random) -> None:
+        self.stretch = 1.0
+        self._random = random
+        self._prose = _pool(random, _sentence)
+        self._code = _pool(random, _code_lines)
+        self._output = _pool(random, _output_line)
+        self._signature = base64.b64encode(random.randbytes(_POOL)).decode()
+        self._calls = 0
+
+    def iter_bodies(self) -> Iterator[Body]:
+        """One turn after the other, without end."""
+        while True:
+            yield from self._asides()
+            yield self._user()
+            for _ in range(min(24, int(self._random.expovariate(1 / 6)))):
+                call = self._tool_call()
+                yield self._assistant([*self._thoughts(), call], "toolUse")
+                yield self._tool_result(call)
+            yield self._assistant([*self._thoughts(), self._text(900)], "stop")
+
+    def compaction(self, kept: str | None) -> Body:
+        fields = {
+            "summary": "## Goal\n\n" + self._cut(self._prose, 6_000),
+            "firstKeptEntryId": kept,
+            "tokensBefore": self._random.randint(120_000, 190_000),
+            "details": {"readFiles": self._paths(12), "modifiedFiles": self._paths(6)},
+        }
+        return "compaction", fields
+
+    def branch_summary(self, left_at: str | None) -> Body:
+        return "branch_summary", {"fromId": left_at, "summary": self._cut(self._prose, 1_500)}
+
+    def _asides(self) -> Iterator[Body]:
+        """What stands between turns now and then."""
+        chance = self._random.random
+        if chance() < 0.015:
+            yield "model_change", {"provider": "anvil", "modelId": self._random.choice(_MODELS)}
+        if chance() < 0.015:
+            yield "thinking_level_change", {"thinkingLevel": self._random.choice(["low", "medium", "high"])}
+        if chance() < 0.02:
+            yield "custom_message", {"customType": "reminder", "content": self._cut(self._prose, 300), "display": False}
+        if chance() < 0.05:
+            yield "custom", {"customType": "todo", "data": {"open": self._paths(4), "done": 3}}
+        if chance() < 0.02:
+            yield "usage", {"kind": "title", "provider": "anvil", "model": _MODELS[0], "usage": self._usage()}
+
+    def _user(self) -> Body:
+        content = [self._text(250)] if self._random.random() < 0.9 else self._cut(self._prose, 250)
+        return "message", {"message": {"role": "user", "content": content, "timestamp": self._milliseconds()}}
+
+    def _assistant(self, content: list[dict[str, Any]], stop_reason: str) -> Body:
+        message = {
+            "role": "assistant",
+            "content": content,
+            "api": "anvil-messages",
+            "provider": "anvil",
+            "model": self._random.choice(_MODELS),
+            "usage": self._usage(),
+            "stopReason": stop_reason,
+            "timestamp": self._milliseconds(),
+        }
+        return "message", {"message": message}
+
+    def _thoughts(self) -> list[dict[str, Any]]:
+        blocks: list[dict[str, Any]] = []
+        if self._random.random() < 0.4:
+            signature = self._cut(self._signature, 700)
+            blocks.append({"type": "thinking", "thinking": self._cut(self._prose, 350), "thinkingSignature": signature})
+        if self._random.random() < 0.5:
+            blocks.append(self._text(120))
+        return blocks
+
+    def _tool_call(self) -> dict[str, Any]:
+        self._calls += 1
+        path = self._paths(1)[0]
+        name, arguments = self._random.choice(
+            (
+                ("bash", {"command": f'cd lattice && pytest -x "{path}" | tail -n 40', "timeout": 120}),
+                ("bash", {"command": f"rg -n 'def \\w+' {path} | sort -k2"}),
+                ("read", {"path": path, "offset": self._random.randint(1, 900), "limit": 200}),
+                ("edit", {"path": path, "oldText": self._cut(self._code, 250), "newText": self._cut(self._code, 350)}),
+                ("write", {"path": path, "content": self._cut(self._code, 1_200)}),
+            )
+        )
+        return {"type": "toolCall", "id": f"call_{self._calls:08d}", "name": name, "arguments": arguments}
+
+    def _tool_result(self, call: dict[str, Any]) -> Body:
+        pool = self._code if call["name"] == "read" else self._output
+        typical = {"read": 4_500, "bash": 2_200, "edit": 300, "write": 80}[call["name"]]
+        message = {
+            "role": "toolResult",
+            "toolCallId": call["id"],
+            "toolName": call["name"],
+            "content": [{"type": "text", "text": self._cut(pool, typical)}],
+            "isError": self._random.random() < 0.06,
+            "timestamp": self._milliseconds(),
+        }
+        return "message", {"message": message}
+
+    def _text(self, typical: int) -> dict[str, Any]:
+        return {"type": "text", "text": self._cut(self._prose, typical)}
+
+    def _usage(self) -> dict[str, Any]:
+        read, written, out = (self._random.randint(*bounds) for bounds in ((900, 150_000), (0, 6_000), (20, 3_000)))
+        cost = {"input": 0.000012, "output": out * 1.5e-5, "cacheRead": read * 3e-7, "cacheWrite": written * 3.75e-6}
+        return {
+            "input": 4,
+            "output": out,
+            "cacheRead": read,
+            "cacheWrite": written,
+            "totalTokens": 4 + out + read + written,
+            "cost": {**cost, "total": sum(cost.values())},
+        }
+
+    def _paths(self, count: int) -> list[str]:
+        words = self._random.choices(_NOUNS, k=2 * count)
+        return [f"src/{words[2 * at]}/{words[2 * at + 1]}_{at}.py" for at in range(count)]
+
+    def _milliseconds(self) -> int:
+        return 1_767_600_000_000 + self._calls * 30_000
+
+    def _cut(self, pool: str, typical: int) -> str:
+        """A piece of a pool: mostly short, at times many times the typical length."""
+        length = min(_LONGEST_RESULT, max(1, int(self.stretch * typical * self._random.lognormvariate(-0.5, 1.0))))
+        start = self._random.randrange(len(pool) - _LONGEST_RESULT)
+        return pool[start : start + length]
+
+
+def _pool(random: Random, piece: Callable[[Random], str]) -> str:
+    pieces: list[str] = []
+    length = 0
+    while length < _POOL:
+        pieces.append(piece(random))
+        length += len(pieces[-1])
+    return "".join(pieces)
+
+
+_NOUNS = ("parser", "ledger", "buffer", "cursor", "lattice", "schema", "window", "socket", "planner", "kernel", "shard")
+_VERBS = ("reads", "writes", "keeps", "drops", "moves", "checks", "opens", "closes", "merges", "splits", "retries")
+_FOREIGN = (
+    "先把解析器的测试跑一遍，再看缓存是否正确。",
+    "このバッファは呼び出し側が解放します。",
+    "설정 파일을 다시 읽고 결과를 비교해 주세요.",
+    "Die Prüfung läuft über alle Schlüssel – außer den leeren.",
+    "Готово ✅ 🎉",
+    "déjà vérifié 👍🏽",
+)
+
+
+def _sentence(random: Random) -> str:
+    if random.random() < 0.02:
+        return random.choice(_FOREIGN) + " "
+    first, second, third = random.choices(_NOUNS, k=3)
+    verb, other = random.choices(_VERBS, k=2)
+    return random.choice(
+        (
+            f"The {first} {verb} the {second} before the {third} {other} it. ",
+            f'I looked at `{first}.{second}()`: it {verb} "{third}" twice, which is why the {first} {other}. ',
+            f"- [ ] {first} {verb} every {second}\n",
+            f"Next: make sure the {first} never {other} a {second} that the {third} still {verb}.\n\n",
+            f"It's the {first}'s {second}, not the {third}'s. ",
+        )
+    )
+
+
+def _code_lines(random: Random) -> str:
+    first, second, third = random.choices(_NOUNS, k=3)
+    number = random.randint(2, 4_096)
+    comment = f"    # {random.choice(_FOREIGN)}\n" if random.random() < 0.03 else ""
+    return random.choice(
+        (
+            f'def {first}_{second}(self, {third}: str = "{first}\\n") -> dict[str, int]:\n'
+            f'    """Return the {second} of a {third}."""\n{comment}'
+            f"    return {{\"{first}\": {number}, '{second}': len({third})}}\n\n",
+            f"\tif err := {first}.{second.title()}(ctx, {number}); err != nil {{\n"
+            f'\t\treturn fmt.Errorf("{third} %q: %w", name, err)\n\t}}\n',
+            f"  const {first} = await {second}.map(({third}) => `${{{third}.id}}/{number}`);\n",
+            f'<div class="{first}-{second}" data-{third}="{number}">{first} &amp; {second}</div>\n',
+        )
+    )
+
+
+def _output_line(random: Random) -> str:
+    first, second = random.choices(_NOUNS, k=2)
+    number = random.randint(1, 99_999)
+    return random.choice(
+        (
+            f"src/{first}/{second}.py:{number}:\tself._{first}.{second}(limit={number})\n",
+            f"tests/test_{first}.py::test_{second}_{number} PASSED  [ {number % 100}%]\n",
+            f'{{"level":"info","at":"2026-01-05T08:{number % 60:02d}:00Z","msg":"{first} \\"{second}\\" done"}}\n',
+            f"-rw-r--r--  1 ada ada {number:>8} Jan  5 08:{number % 60:02d} {first}_{second}.txt\n",
+            f"\x1b[32m✓\x1b[0m {first} › {second} ({number} ms)\n" if number % 9 == 0 else f"ok {number} {first}\n",
+        )
+    )

@@ -1,0 +1,105 @@
+"""The competitors: what someone would write without us. Each is the faster of the ways that came to mind.
+
+The loader builds the same context by the same rules, for sessions such as `generate` writes: no damage, no resets, no
+context edits. `check_same_context` holds it to that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import sessiontree
+from sessiontree.messages import message_text
+
+Fields = dict[str, Any]
+
+_CHUNK = 128 * 1024
+_BOOKKEEPING = frozenset({"label", "session_info", "usage", "config", "custom"})
+_SPEAKING = frozenset({"message", "custom_message", "branch_summary", "compaction"})
+
+
+def load_context(path: Path) -> list[Fields]:
+    """Decode every line, index by id, walk to the root, apply the last compaction: the entries a model is sent."""
+    entries: dict[str, Fields] = {}
+    leaf: str | None = None
+    with open(path, "rb") as file:
+        for line in file:
+            fields = json.loads(line)
+            kind = fields["type"]
+            if kind == "session":
+                continue
+            entries[fields["id"]] = fields
+            if kind == "leaf":
+                leaf = fields["targetId"]
+            elif kind not in _BOOKKEEPING:
+                leaf = fields["id"]
+    return _after_compaction(_path(entries, leaf))
+
+
+def _path(entries: dict[str, Fields], leaf: str | None) -> list[Fields]:
+    path: list[Fields] = []
+    while leaf is not None:
+        path.append(entries[leaf])
+        leaf = path[-1]["parentId"]
+    path.reverse()
+    return path
+
+
+def _after_compaction(path: list[Fields]) -> list[Fields]:
+    last = max((at for at, fields in enumerate(path) if fields["type"] == "compaction"), default=None)
+    if last is None:
+        return [fields for fields in path if fields["type"] in _SPEAKING]
+    kept = path[last]["firstKeptEntryId"]
+    first = next((at for at, fields in enumerate(path[:last]) if fields["id"] == kept), last)
+    rest = path[first:last] + path[last + 1 :]
+    return [path[last], *(fields for fields in rest if fields["type"] in _SPEAKING - {"compaction"})]
+
+
+def check_same_context(path: Path) -> int:
+    """Assert that the loader and the library say the same; how many messages that is."""
+    session = sessiontree.open(path)
+    assert session.problems == [], session.problems[:3]
+    theirs = [_text(fields) for fields in load_context(path)]
+    ours = [message_text(message) for message in session.context().messages]
+    assert ours == theirs, f"{len(ours)} messages here, {len(theirs)} there, or other texts"
+    return len(ours)
+
+
+def _text(fields: Fields) -> str:
+    content = fields.get("message", fields).get("content", fields.get("summary"))
+    if isinstance(content, str):
+        return content
+    return "\n".join(block["text"] for block in content if block["type"] == "text")
+
+
+def count_newlines_whole(path: Path) -> int:
+    return path.read_bytes().count(b"\n")
+
+
+def count_newlines_in_chunks(path: Path) -> int:
+    """One reused buffer that stays in the processor's cache."""
+    buffer = bytearray(_CHUNK)
+    count = 0
+    with open(path, "rb", buffering=0) as file:
+        while got := file.readinto(buffer):
+            count += buffer.count(b"\n", 0, got)
+    return count
+
+
+def open_for_append(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+
+def write_lines(fd: int, lines: Iterable[bytes]) -> None:
+    """Bare appends: nothing is encoded, locked or looked at."""
+    for line in lines:
+        os.write(fd, line)
+
+
+def write_and_sync(fd: int, line: bytes) -> None:
+    os.write(fd, line)
+    os.fsync(fd)

@@ -1,0 +1,116 @@
+"""Measurements of open and context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import sessiontree
+from benchmarks import peers
+from benchmarks.generate import LARGE, Shape, generated, scratch_folder
+from benchmarks.results import Result, megabytes, milliseconds
+from benchmarks.timing import best_of, peak_memory, run_python
+from sessiontree.context import Context
+
+_OPEN = "import sys, sessiontree; session = sessiontree.open(sys.argv[1]); context = session.context()"
+_OPEN_TIMED = (
+    f"import time, sessiontree.opening; start = time.process_time(); {_OPEN}; print(time.process_time() - start)"
+)
+
+
+def open_and_build(path: Path) -> Context:
+    return sessiontree.open(path).context()
+
+
+def against_loader(rounds: int) -> Result:
+    """Open + context costs at most a fifth of decoding every line and building the same context."""
+    path = generated(Shape())
+    messages = peers.check_same_context(path)
+    best = best_of(rounds, {"ours": lambda: open_and_build(path), "theirs": lambda: peers.load_context(path)})
+    return Result(
+        "open + context, against a json.loads loader",
+        milliseconds(best["ours"]),
+        f"{milliseconds(best['theirs'])} for the same {messages:,} messages",
+        best["ours"] / best["theirs"],
+        bound=0.20,
+    )
+
+
+def against_newlines(rounds: int) -> Result:
+    """Open + context costs at most three times what it costs to read the bytes and count the newlines."""
+    return _against_counting("read at once", peers.count_newlines_whole, rounds, bound=3.0)
+
+
+def against_chunked_newlines(rounds: int) -> Result:
+    """The same against a counter that reads in chunks which stay in the processor's cache; nobody promised this."""
+    return _against_counting("read in chunks", peers.count_newlines_in_chunks, rounds, bound=None)
+
+
+def _against_counting(how: str, count: Callable[[Path], int], rounds: int, bound: float | None) -> Result:
+    path = generated(Shape())
+    best = best_of(3 * rounds, {"ours": lambda: open_and_build(path), "theirs": lambda: count(path)})
+    return Result(
+        f"open + context, against counting newlines, {how}",
+        milliseconds(best["ours"]),
+        milliseconds(best["theirs"]),
+        best["ours"] / best["theirs"],
+        bound=bound,
+    )
+
+
+def memory(rounds: int) -> Result:  # noqa: ARG001 - memory is not noisy
+    """Open + context of 100 MB needs at most 90 MB more than an interpreter that does nothing."""
+    bare = peak_memory("")
+    peak = peak_memory(_OPEN, generated(Shape()))
+    return Result(
+        "peak memory of open + context",
+        megabytes(peak),
+        f"{megabytes(bare)} for a bare interpreter",
+        (peak - bare) / 1e6,
+        bound=90,
+        unit="MB",
+    )
+
+
+def large_memory(rounds: int) -> Result:  # noqa: ARG001 - memory is not noisy
+    """A session of 1 GB opens under 250 MB, everything included."""
+    path = generated(LARGE)
+    peak = peak_memory(_OPEN, path)
+    took = float(run_python(_OPEN_TIMED, path)[0])
+    return Result(
+        "peak memory of open + context, 1 GB",
+        megabytes(peak),
+        f"opened in {took:.2f} s",
+        peak / 1e6,
+        bound=250,
+        unit="MB",
+    )
+
+
+def long_line(rounds: int) -> Result:
+    """A line four times as long takes about four times as long: reading a line is linear in its length."""
+    short, long = (_session_of_one_line(millions) for millions in (25, 100))
+    best = best_of(rounds, {"short": lambda: open_and_build(short), "long": lambda: open_and_build(long)})
+    for path in (short, long):
+        path.unlink()
+    return Result(
+        "one line of 100 MB, against one of 25 MB",
+        milliseconds(best["long"]),
+        milliseconds(best["short"]),
+        best["long"] / best["short"],
+        bound=6.0,
+    )
+
+
+def _session_of_one_line(millions: int) -> Path:
+    path = scratch_folder() / f"one-line-{millions}.jsonl"
+    piece = b'def f(x):\\n\\treturn \\"x\\"  # plain text with a few escapes, as in a file that a tool has read\\n'
+    with open(path, "wb") as file:
+        file.write(b'{"type":"session","version":3,"id":"one-line","timestamp":"","cwd":"/","sessiontree":1}\n')
+        file.write(
+            b'{"type":"message","id":"00000001","parentId":null,"timestamp":"","message":{"role":"user","content":"'
+        )
+        for _ in range(millions * 1_000_000 // len(piece)):
+            file.write(piece)
+        file.write(b'"}}\n')
+    return path
