@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 import sessiontree
 from sessiontree.messages import message_text
+from sessiontree.places import short_id
 from sessiontree.views.graph import build_graph, draw
 from sessiontree.views.text import one_line
 
@@ -75,6 +76,7 @@ def main() -> None:
     print("\nAnd where the session stands now:\n")
     show_context(session, taken)
 
+    short = short_id(home, session.id)
     command = os.path.join(os.path.dirname(sys.executable), "sessiontree")
     command = os.path.relpath(command) if os.path.exists(command) else "sessiontree"
     print(
@@ -82,11 +84,11 @@ def main() -> None:
 Try next:
 
   export SESSIONTREE_HOME={home}
-  {command} show {session.id}
-  {command} append {session.id} user "Now document the flag."
-  {command} branch {session.id} "which library?"
-  {command} tree {session.id}
-  {command} context {session.id} --as anthropic
+  {command} show {short}
+  {command} append {short} user "Now document the flag."
+  {command} branch {short} "which library?"
+  {command} tree {short}
+  {command} context {short} --as anthropic
 """
     )
 

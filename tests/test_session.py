@@ -44,7 +44,7 @@ def test_a_session_file_appears_with_the_first_user_message(session: sessiontree
 
 
 def test_until_assistant_keeps_a_session_in_memory_until_it_is_answered(tmp_path: Path) -> None:
-    session = sessiontree.create(cwd="/", path=tmp_path / "s.jsonl", appear="assistant")
+    session = sessiontree.create(cwd="/", path=tmp_path / "s.jsonl", until_assistant=True)
     session.append("user", "hello")
     assert not os.path.exists(session.location)
     assert texts(session.context()) == ["hello"]

@@ -31,13 +31,16 @@ def create(
     in_memory: bool = False,
     durability: Durability = "turn",
     appear: Appear = "user",
+    until_assistant: bool = False,
     large_content: LargeContent = "blobs",
 ) -> Session:
     """Start a session for work in `cwd` (default: the current folder).
 
-    Its file appears with the first user message (`appear`), in the home folder or at `path`. With `in_memory` it never
-    does.
+    Its file appears with the first user message, in the home folder or at `path`; with `until_assistant` it waits for
+    the first assistant message, with `appear="now"` for nothing. With `in_memory` it never appears.
     """
+    if until_assistant:
+        appear = "assistant"
     if id is not None and not is_session_id(id):
         raise UsageError(f"{id!r} cannot be a session id: letters, digits, '-', '_' and '.', no '..'")
     where = os.path.abspath(os.fspath(cwd) if cwd is not None else os.getcwd())

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from sessiontree.cli import output
+from sessiontree.cli import output, talk
 from sessiontree.cli.parser import Options
 
 SUMMARY = "append a message or an entry"
@@ -37,7 +37,10 @@ def run(options: Options) -> None:
     session = open(options.session, home=options.home, durability=options.durability)
     branch = session.branch(session.find_entry(options.at)) if options.at else session.branch()
     entries = [branch.append(what) for what in _asked_for(options)]
+    others = len(session.refresh())
     session.close()
+    if others:
+        talk.say(f"sessiontree: {session.location}: someone else is writing it, too ({others} new entries)")
     if options.json:
         output.print_json({"session": session.id, "entries": [describe_entry(entry) for entry in entries]})
     else:

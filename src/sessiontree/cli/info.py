@@ -22,10 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> None:
     from sessiontree.opening import open
+    from sessiontree.places import home, short_id
     from sessiontree.views.described import describe_session
 
     session = open(options.session, home=options.home, dialect=options.dialect)
-    facts = describe_session(session)
+    facts = {**describe_session(session), "shortId": short_id(options.home or home(), session.id)}
     if options.json:
         output.print_json(facts)
     else:
@@ -39,6 +40,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     origin = facts["forkedFrom"]
     rows = {
         "session": facts["id"],
+        "short id": facts["shortId"],
         "name": facts["name"] or "",
         "file": facts["path"],
         "dialect": f"{facts['dialect']}, version {facts['version']}",
