@@ -37,7 +37,6 @@ from sessiontree.entries import (
     UsageRecord,
     Worktree,
     decode_entry,
-    message_of,
     parse_entry,
     type_of,
 )
@@ -330,9 +329,10 @@ def test_a_model_is_named_in_either_way() -> None:
     assert ModelChange().selector is None
 
 
-def test_the_message_of_an_entry_can_be_had() -> None:
-    assert message_of(MessageEntry(message=User(content="hi"))) == User(content="hi")
-    assert message_of(Label()) is None
+def test_an_entry_may_hold_several_messages() -> None:
+    one, two = User(content="one"), User(content="two")
+    assert MessageEntry(message=one).messages == (one,)
+    assert MessageEntry(message=one, more_messages=(two,)).messages == (one, two)
 
 
 def test_only_assistants_call_tools() -> None:

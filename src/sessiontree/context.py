@@ -175,8 +175,9 @@ def _project(entry: Entry) -> Iterator[Message]:
     """What an entry says in a context: mostly one message or none."""
     match entry:
         case MessageEntry():
-            if not (isinstance(entry.message, OtherMessage) and entry.message.is_nothing):
-                yield entry.message
+            for message in entry.messages:
+                if not (isinstance(message, OtherMessage) and message.is_nothing):
+                    yield message
         case CustomMessage():
             yield CustomText(
                 timestamp=milliseconds(entry.timestamp),

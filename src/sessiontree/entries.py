@@ -54,7 +54,14 @@ class EntryBase(Value, frozen=True):
 
 
 class MessageEntry(EntryBase, frozen=True, tag="message"):
+    """A message; in some dialects one line holds several (the results of parallel calls), in their order."""
+
     message: Message = OtherMessage()
+    more_messages: tuple[Message, ...] = ()
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return (self.message, *self.more_messages)
 
 
 class ModelChange(EntryBase, frozen=True, tag="model_change"):
@@ -292,11 +299,6 @@ class Header(Value, frozen=True):
 def type_of(entry: Entry) -> str:
     """The entry's type as it is spelled in the file."""
     return entry.kind if isinstance(entry, Unknown) else struct_tag(type(entry))
-
-
-def message_of(entry: Entry) -> Message | None:
-    """The message an entry holds, or None."""
-    return entry.message if isinstance(entry, MessageEntry) else None
 
 
 def parse_entry(fields: Mapping[str, Any]) -> Entry:

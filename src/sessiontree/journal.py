@@ -19,7 +19,6 @@ from typing import Any
 
 import msgspec
 
-from sessiontree.context import Path
 from sessiontree.dialects.base import Dialect, Envelope
 from sessiontree.entries import Compaction, Entry, Fragment, Header, Problem, parse_entry
 from sessiontree.errors import DamagedError, ReplacedError, StoreError
@@ -75,6 +74,10 @@ class Journal:
         return len(self.types)
 
     @property
+    def location(self) -> str:
+        return self.store.location
+
+    @property
     def version(self) -> int:
         return self.header.version if self.header else self.dialect.version
 
@@ -99,6 +102,8 @@ class Journal:
                 self._start_over()
         for block in iter_blocks(self.store.readinto, self.size):
             self._take_block(block)
+        if not self.dialect.has_header:
+            self.header = self.dialect.find_header(self)
         new = range(known, len(self.types))
         return [node for node in new if self.tree.ids[node] not in seen] if seen else list(new)
 
@@ -120,8 +125,11 @@ class Journal:
             if not block.buffer.isascii():
                 self._unchecked.append((block.start, block.size, self._lines + 1))
             self._offsets.add_block(block.start, block.size, self._lines + 1, len(ends))
+            ids = columns.ids
+            if "" in ids:
+                ids = [id or _aside_id(node) for node, id in enumerate(ids, len(self.types))]
             self.types += columns.types
-            self.tree.extend(columns.ids, columns.parents)
+            self.tree.extend(ids, columns.parents)
             if block.buffer[ends[0] - 2 : ends[0]] == b"\r\n":
                 self._say_once("crlf", self._lines + 1, block.start, block.start + ends[0] - 1, "read as LF")
         else:
@@ -207,8 +215,11 @@ class Journal:
                 self._keep(number, start, raw, "second-header", "kept as it is; the first header counts")
             return True
         envelope = self.dialect.envelope(fields)
-        if not envelope.type or not (envelope.id or self.dialect.is_record(fields)):
+        if not envelope.type or not (envelope.id or envelope.aside or self.dialect.is_record(fields)):
             return False
+        if envelope.aside:
+            self._add(number, start, len(raw), Envelope(envelope.type, _aside_id(len(self.types)), None))
+            return True
         envelope = self._with_id(number, start, raw, envelope, fields)
         if envelope.parent == "":
             self._say(number, start, start + len(raw), "empty-parent", "read as a root")
@@ -285,7 +296,7 @@ class Journal:
         """Everything odd that was met so far, in file order."""
         self._check_encoding()
         found = [*self._problems, *map(self._oddity_problem, self.tree.oddities()), *self._body_problems.values()]
-        if self.header is None:
+        if self.header is None and self.dialect.has_header:
             found.append(Problem(1, 0, 0, "no-header", "opened for reading only; the entries are read as they stand"))
         return sorted(found, key=lambda problem: (problem.start, problem.end, problem.kind))
 
@@ -325,7 +336,7 @@ class Journal:
         else:
             entry = self.dialect.parse(raw)
         id = self.tree.ids[node]
-        if entry.id != id:  # the line has no id of its own: it was made when the line was read
+        if entry.id != id and not id.startswith("@"):  # the line has no id of its own: it was made for it
             parent = self.tree.parent(node)
             parent_id = None if parent is None else self.tree.ids[parent]
             entry = msgspec.structs.replace(entry, id=id, parent_id=parent_id)
@@ -339,6 +350,10 @@ class Journal:
         if isinstance(number, int) and 1 <= number <= len(self.tree.ids):
             return msgspec.structs.replace(entry, first_kept_entry_id=self.tree.ids[number - 1])
         return entry
+
+    def fields(self, nodes: Sequence[int]) -> list[dict[str, Any]]:
+        """The decoded objects of some entries' lines, as they stand there."""
+        return [self.fields_of(raw) for raw in self.iter_raw(nodes)]
 
     def fields_of(self, raw: bytes) -> dict[str, Any]:
         """The decoded object of a line, as it stands there."""
@@ -361,15 +376,10 @@ class Journal:
 
         return restore(self.fields_of(raw), get)
 
-    def path(self, leaf: int | None) -> Path:
-        """The path to a node, with its entries at hand."""
-        nodes = self.tree.path(leaf)
-        ids, types = self.tree.ids, self.types
-        return Path(
-            [ids[node] for node in nodes],
-            [types[node] for node in nodes],
-            lambda positions: self.entries([nodes[at] for at in positions]),
-        )
+
+def _aside_id(node: int) -> str:
+    """What an aside is called: it has no id of its own, but its place never changes."""
+    return f"@{node}"
 
 
 def _has_one_object_per_line(buffer: bytearray, ends: list[int]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from sessiontree import plugins
-from sessiontree.dialects.base import Dialect
+from sessiontree.dialects.base import AS_THE_OWNER, Dialect, Reading
 from sessiontree.entries import Header
 from sessiontree.errors import NotASessionError, UsageError
 from sessiontree.externals import LargeContent
@@ -62,13 +62,19 @@ def open(
     dialect: str | None = None,
     durability: Durability = "turn",
     large_content: LargeContent = "blobs",
+    reading: Reading = AS_THE_OWNER,
 ) -> Session:
     """Open a session by the path of its file, or by its id or a prefix of it. Writes nothing."""
     root = _root(home)
     wanted = os.fspath(session)
     path = wanted if looks_like_path(wanted) else find_session_file(root, wanted)
     return open_store(
-        FileStore(path), root=_root_of(path, root), dialect=dialect, durability=durability, large_content=large_content
+        FileStore(path),
+        root=_root_of(path, root),
+        dialect=dialect,
+        durability=durability,
+        large_content=large_content,
+        reading=reading,
     )
 
 
@@ -79,12 +85,13 @@ def open_store(
     dialect: str | None = None,
     durability: Durability = "turn",
     large_content: LargeContent = "blobs",
+    reading: Reading = AS_THE_OWNER,
 ) -> Session:
     """Open the session that a store holds."""
     head = read_bytes(store, 0, _HEAD)
     chosen = plugins.load("dialects", dialect) if dialect else detect(head, store.location)
     around = _surroundings(root if root is not None else home())
-    options = Options(durability=durability, large_content=large_content)
+    options = Options(durability=durability, large_content=large_content, reading=reading)
     opened = Session(Journal(store, chosen, around.blobs), around, options)
     if dialect and opened.header.id == "" and not len(opened) and head.strip():
         raise NotASessionError(_refusal(store.location))

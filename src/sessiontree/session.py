@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sessiontree.context import Context, build_context, messages_on
+from sessiontree.context import Context, messages_on
 from sessiontree.copying import forked_lines, migrated_lines
-from sessiontree.dialects.base import Dialect
+from sessiontree.dialects.base import Dialect, path_of
 from sessiontree.entries import (
     Config,
     ConfigChange,
@@ -26,7 +26,6 @@ from sessiontree.entries import (
     Header,
     Label,
     Problem,
-    SessionInfo,
     parse_entry,
 )
 from sessiontree.errors import AmbiguousError, InvalidEntryError, NotFoundError, ReadOnlyError
@@ -157,6 +156,8 @@ class Session:
     @property
     def read_only(self) -> str | None:
         """Why this session cannot be written, or None when it can."""
+        if not self.dialect.is_writable:
+            return f"sessions of {self.dialect.name} are only read"
         if self._journal.header is None:
             return "it has no header"
         newest, version = self.dialect.version, self.header.version
@@ -254,8 +255,8 @@ class Session:
 
     def path_ids(self, leaf: str | None = None) -> list[str]:
         """The ids from root to an entry, without reading any body; by default, to where the session stands."""
-        tree = self._journal.tree
-        return [tree.ids[node] for node in tree.path(self._node_or_none(leaf or self.leaf))]
+        nodes = self.dialect.find_path(self._journal, self._node_or_none(leaf or self.leaf), self._options.reading)
+        return [self._journal.tree.ids[node] for node in nodes]
 
     def path(self, leaf: str | None = None) -> list[Entry]:
         """The entries from root to an entry; by default, to where the session stands."""
@@ -268,7 +269,8 @@ class Session:
     def messages_to(self, id: str) -> list[Message]:
         """Every message on the path to an entry, as it was said: no compaction, reset or edit applied."""
         with self._mutex:
-            return messages_on(self._journal.path(self._node(id)))
+            nodes = self.dialect.find_path(self._journal, self._node(id), self._options.reading)
+            return messages_on(path_of(self._journal, nodes))
 
     # Where we stand
 
@@ -358,9 +360,8 @@ class Session:
 
     @property
     def name(self) -> str | None:
-        found = self._last("session_info")
-        name = " ".join(((found.name if isinstance(found, SessionInfo) else None) or "").split())
-        return name or self.header.title
+        with self._mutex:
+            return self.dialect.find_title(self._journal)
 
     @property
     def config(self) -> Config:
@@ -429,11 +430,12 @@ class Session:
 
     def _context(self, leaf: str | None) -> Context:
         with self._mutex:
-            return build_context(self._journal.path(self._node_or_none(leaf)), self.dialect.rules)
+            return self.dialect.build_context(self._journal, self._node_or_none(leaf), self._options.reading)
 
     def _path(self, leaf: str | None) -> list[Entry]:
         with self._mutex:
-            return self._journal.entries(self._journal.tree.path(self._node_or_none(leaf)))
+            nodes = self.dialect.find_path(self._journal, self._node_or_none(leaf), self._options.reading)
+            return self._journal.entries(nodes)
 
     def _write(self, kind: str, fields: dict[str, Any], parent: str | None) -> Entry:
         """Append one line. Everything that writes to an existing session comes through here."""
@@ -513,8 +515,7 @@ class Session:
             self._unsynced = False
 
     def _stored_leaf(self) -> str | None:
-        journal = self._journal
-        return self._id(self.dialect.find_leaf(journal.types, journal.tree))
+        return self._id(self.dialect.find_leaf(self._journal, self._options.reading))
 
     def _node_or_none(self, id: str | None) -> int | None:
         return None if id is None else self._node(id)

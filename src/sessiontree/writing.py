@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from sessiontree.dialects.base import AS_THE_OWNER, Reading
 from sessiontree.errors import InvalidEntryError
 from sessiontree.externals import PLACES, LargeContent
 from sessiontree.ids import now_ms
@@ -20,11 +21,12 @@ Appear = Literal["now", "user", "assistant"]
 
 
 class Options(Struct, frozen=True):
-    """How a session is written."""
+    """How a session is written, and how it is read where there is a choice."""
 
     durability: Durability = "turn"
     large_content: LargeContent = "blobs"
     appear: Appear = "user"
+    reading: Reading = AS_THE_OWNER
 
 
 def as_entry(

@@ -6,12 +6,10 @@ of its own, so where a session stands is in the file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sessiontree.context import Rules
+from sessiontree.dialects.base import Lines, Reading
 from sessiontree.dialects.pi import PiShape, iter_head_records
 from sessiontree.entries import Header
-from sessiontree.tree import Tree
 from sessiontree.values import render_json
 
 FORMAT = 1
@@ -31,7 +29,8 @@ class Native(PiShape):
             return 100
         return 1 if is_torn_start(head) else 0
 
-    def find_leaf(self, types: Sequence[str], tree: Tree) -> int | None:
+    def find_leaf(self, lines: Lines, reading: Reading) -> int | None:
+        types, tree = lines.types, lines.tree
         for node in range(len(types) - 1, -1, -1):
             if types[node] == "leaf":
                 if not tree.is_orphan(node):  # a move to an entry that is lost says nothing

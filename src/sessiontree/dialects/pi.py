@@ -6,7 +6,7 @@ outrank an earlier model change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from sys import intern
 from typing import Any
 
@@ -14,9 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.context import Rules
-from sessiontree.dialects.base import Columns, Envelope
-from sessiontree.entries import Entry, Header, decode_entry, parse_entry
-from sessiontree.tree import Tree
+from sessiontree.dialects.base import Columns, DialectBase, Envelope, Lines, Reading
+from sessiontree.entries import Entry, Header, SessionInfo, decode_entry, parse_entry
 from sessiontree.values import parse_json, render_json, tolerant
 
 
@@ -37,13 +36,14 @@ _HEAD_LINES = 32
 _decode_lines = msgspec.json.Decoder(_Wire).decode_lines
 
 
-class PiShape:
+class PiShape(DialectBase):
     """What Pi's own files and native files have in common: the shape of header and entries."""
 
     name = "pi"
     version = 3
+    has_header = True
+    is_writable = True
     rules = Rules(resets=False, explicit_model_wins=False, default_thinking=None)
-    bookkeeping: frozenset[str] = frozenset()
 
     def recognise(self, head: bytes) -> int:
         records = list(iter_head_records(head))
@@ -94,8 +94,17 @@ class PiShape:
             fields = None
         return parse_entry(fields if isinstance(fields, dict) else {})
 
-    def find_leaf(self, types: Sequence[str], tree: Tree) -> int | None:  # noqa: ARG002 - the contract has it
-        return len(types) - 1 if types else None
+    def find_leaf(self, lines: Lines, reading: Reading) -> int | None:
+        return len(lines.types) - 1 if lines.types else None
+
+    def find_title(self, lines: Lines) -> str | None:
+        """The last name in file order, whatever the branch."""
+        for node in range(len(lines.types) - 1, -1, -1):
+            if lines.types[node] == "session_info":
+                (entry,) = lines.entries([node])
+                name = entry.name if isinstance(entry, SessionInfo) else None
+                return " ".join((name or "").split()) or super().find_title(lines)
+        return super().find_title(lines)
 
     def render_header(self, header: Header) -> bytes:
         fields: dict[str, Any] = {

@@ -87,6 +87,7 @@ def describe_shown(entry: Entry) -> dict[str, Any]:
     match entry:
         case MessageEntry():
             said = describe_message(entry.message)
+            said["text"] = "\n".join(message_text(message) for message in entry.messages)
         case CustomMessage():
             said = {"text": text_of(entry.content)}
         case Compaction() | BranchSummary():

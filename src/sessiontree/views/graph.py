@@ -119,8 +119,9 @@ def gist(entry: Entry) -> str:
     """What an entry says, in a few words on one line."""
     match entry:
         case MessageEntry():
-            calls = " ".join(f"→ {one_line(call.name)}" for call in tool_calls(entry.message))
-            return " ".join(filter(None, [one_line(message_text(entry.message)), calls]))
+            texts = [one_line(message_text(message)) for message in entry.messages]
+            calls = [f"→ {one_line(call.name)}" for message in entry.messages for call in tool_calls(message)]
+            return " ".join(filter(None, [*texts, *calls]))
         case CustomMessage():
             return one_line(text_of(entry.content))
         case Compaction() | BranchSummary():

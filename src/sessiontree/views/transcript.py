@@ -111,7 +111,8 @@ def show_fragment(fragment: Fragment) -> Iterator[str]:
 def _body(entry: Entry) -> Iterator[str]:
     match entry:
         case MessageEntry():
-            yield from _message_body(entry.message)
+            for message in entry.messages:
+                yield from _message_body(message)
         case CustomMessage():
             yield from _blocks(blocks_of(entry.content))
         case Compaction() | BranchSummary():
