@@ -56,10 +56,10 @@ def chain(count: int, text: str = "hello", first: int = 0) -> list[bytes]:
     return [said(f"m{at}", f"m{at - 1}" if at else None, text) for at in range(first, first + count)]
 
 
-def opened(data: bytes | MemoryStore) -> Session:
+def opened(data: bytes | MemoryStore, dialect: str | None = None) -> Session:
     """The session in some bytes, far from anyone's home folder."""
     store = data if isinstance(data, MemoryStore) else MemoryStore(data)
-    return open_store(store, root=NOWHERE)
+    return open_store(store, root=NOWHERE, dialect=dialect)
 
 
 def grow(store: MemoryStore, data: bytes) -> None:

@@ -70,14 +70,12 @@ def restore(fields: dict[str, Any], get: Get) -> dict[str, Any]:
     listed = fields.pop(PLACES, None)
     places = {place for place in listed if isinstance(place, str)} if isinstance(listed, list) else set()
     for holder, key, text, place in _iter_strings(fields):
-        found = _reference.match(text) if place in places or _is_image_data(holder, key) else None
+        is_text = place in places or key == "image_url"
+        found = _reference.match(text) if is_text or _is_image_data(holder, key) else None
         content = get(found[1]) if found else None
         if content is None:
             continue
-        if place in places:
-            holder[key] = _text(content)
-        else:
-            holder[key] = base64.b64encode(content).decode("ascii")
+        holder[key] = _text(content) if is_text else base64.b64encode(content).decode("ascii")
     return fields
 
 
@@ -98,7 +96,8 @@ def _escaped(key: object) -> str:
 
 
 def _is_image_data(holder: Any, key: object) -> bool:
-    return key == "data" and isinstance(holder, dict) and holder.get("type") == "image"
+    kind = holder.get("type") if isinstance(holder, dict) else None
+    return (key == "data" and kind == "image") or (key == "result" and kind == "image_generation_call")
 
 
 def _text(content: bytes) -> str:

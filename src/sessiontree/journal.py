@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from sessiontree.dialects.base import Dialect, Envelope
-from sessiontree.entries import Compaction, Entry, Fragment, Header, Problem, parse_entry
+from sessiontree.entries import Compaction, Entry, Fragment, Header, Problem
 from sessiontree.errors import DamagedError, ReplacedError, StoreError
 from sessiontree.externals import PREFIX, restore
 from sessiontree.lines import Block, iter_blocks, iter_lines, line_ends
@@ -28,7 +28,7 @@ from sessiontree.offsets import Offsets, Place
 from sessiontree.salvage import Piece, salvage
 from sessiontree.stores.base import BlobStore, Store, read_bytes
 from sessiontree.tree import Oddity, Tree
-from sessiontree.values import parse_json
+from sessiontree.values import parse_json, render_json
 
 _OPEN, _CLOSE = b"{}"
 _REFERENCE = PREFIX.encode()
@@ -55,6 +55,7 @@ class Journal:
     def _start_over(self) -> None:
         self.header: Header | None = None
         self.header_fields: dict[str, Any] = {}
+        self.header_place: Place | None = None
         self.tree = Tree()
         self.types: list[str] = []
         self.fragments: list[Fragment] = []
@@ -66,6 +67,8 @@ class Journal:
         self._lines = 0
         self._problems: list[Problem] = []
         self._said_once: set[str] = set()
+        self.made_ids: list[int] = []
+        """Entries of a current version whose lines have no id: theirs was made from the line."""
         self._unchecked: list[tuple[int, int, int]] = []
         """Blocks that may hold bytes that are no UTF-8: checking is slow, and changes nothing in the tree."""
         self._body_problems: dict[tuple[int, str], Problem] = {}
@@ -102,8 +105,7 @@ class Journal:
                 self._start_over()
         for block in iter_blocks(self.store.readinto, self.size):
             self._take_block(block)
-        if not self.dialect.has_header:
-            self.header = self.dialect.find_header(self)
+        self.header = self.dialect.find_header(self)
         new = range(known, len(self.types))
         return [node for node in new if self.tree.ids[node] not in seen] if seen else list(new)
 
@@ -231,7 +233,8 @@ class Journal:
         self.header = self.dialect.header(fields)
         self.header_fields = fields
         end = start + len(raw)
-        if len(self.types):
+        self.header_place = Place(start, end, number)
+        if any(not is_aside(id) for id in self.tree.ids):
             self._say(number, start, end, "late-header", "read as the header, although entries stand before it")
         if self.header.version > self.dialect.version:
             self._say(number, start, end, "newer-version", f"version {self.header.version} is opened for reading only")
@@ -248,13 +251,14 @@ class Journal:
             self._say(
                 number, start, start + len(raw), "no-id", "an id is made from the line; it follows the entry before"
             )
+            self.made_ids.append(len(self.types))
         salt = f"{self.header.id if self.header else ''} {len(self.types)} ".encode("utf-8", "surrogatepass")
         id = hashlib.blake2b(salt + raw, digest_size=4).hexdigest()
         while id in self.tree.node_of:
             id = hashlib.blake2b(id.encode() + raw, digest_size=4).hexdigest()
         parent = envelope.parent
-        if "parentId" not in fields and self.tree.ids:
-            parent = self.tree.ids[-1]
+        if self.dialect.parent_key not in fields:
+            parent = next((id for id in reversed(self.tree.ids) if not is_aside(id)), None)
         return Envelope(envelope.type, id, parent)
 
     def _add(self, number: int, start: int, size: int, envelope: Envelope) -> None:
@@ -332,11 +336,11 @@ class Journal:
 
     def _entry(self, node: int, raw: bytes) -> Entry:
         if _REFERENCE in raw:
-            entry = parse_entry(self._restored(node, raw))
+            entry = self.dialect.parse(render_json(self._restored(node, raw)))
         else:
             entry = self.dialect.parse(raw)
         id = self.tree.ids[node]
-        if entry.id != id and not id.startswith("@"):  # the line has no id of its own: it was made for it
+        if entry.id != id and not is_aside(id):  # the line has no id of its own: it was made for it
             parent = self.tree.parent(node)
             parent_id = None if parent is None else self.tree.ids[parent]
             entry = msgspec.structs.replace(entry, id=id, parent_id=parent_id)
@@ -380,6 +384,11 @@ class Journal:
 def _aside_id(node: int) -> str:
     """What an aside is called: it has no id of its own, but its place never changes."""
     return f"@{node}"
+
+
+def is_aside(id: str) -> bool:
+    """Whether an id was given to a line that is no part of the tree."""
+    return id.startswith("@")
 
 
 def _has_one_object_per_line(buffer: bytearray, ends: list[int]) -> bool:

@@ -89,8 +89,11 @@ def open_store(
 ) -> Session:
     """Open the session that a store holds."""
     head = read_bytes(store, 0, _HEAD)
-    chosen = plugins.load("dialects", dialect) if dialect else detect(head, store.location)
+    chosen: Dialect = plugins.load("dialects", dialect) if dialect else detect(head, store.location)
     around = _surroundings(root if root is not None else home())
+    foreign_blobs = chosen.blob_folder(store.location)
+    if foreign_blobs is not None:
+        around = Surroundings(around.store_for, FileBlobs(foreign_blobs, flat=True))
     options = Options(durability=durability, large_content=large_content, reading=reading)
     opened = Session(Journal(store, chosen, around.blobs), around, options)
     if dialect and opened.header.id == "" and not len(opened) and head.strip():

@@ -19,7 +19,6 @@ from sessiontree.copying import forked_lines, migrated_lines
 from sessiontree.dialects.base import Dialect, path_of
 from sessiontree.entries import (
     Config,
-    ConfigChange,
     Entry,
     ForkOrigin,
     Fragment,
@@ -31,7 +30,7 @@ from sessiontree.entries import (
 from sessiontree.errors import AmbiguousError, InvalidEntryError, NotFoundError, ReadOnlyError
 from sessiontree.externals import externalise, may_hold_large_content, truncate
 from sessiontree.ids import new_entry_id, new_session_id, timestamp
-from sessiontree.journal import Journal
+from sessiontree.journal import Journal, is_aside
 from sessiontree.messages import Message
 from sessiontree.stores.base import BlobStore, Store, read_bytes
 from sessiontree.stores.memory import MemoryStore
@@ -121,6 +120,11 @@ class Session:
     @property
     def dialect(self) -> Dialect:
         return self._journal.dialect
+
+    @property
+    def journal(self) -> Journal:
+        """The lines behind the session, for those who look at the file itself."""
+        return self._journal
 
     @property
     def location(self) -> str:
@@ -236,7 +240,8 @@ class Session:
     def children(self, id: str | None) -> list[str]:
         """The children of an entry in file order; of None, the roots."""
         tree = self._journal.tree
-        return [tree.ids[child] for child in tree.children(self._node_or_none(id))]
+        found = [tree.ids[child] for child in tree.children(self._node_or_none(id))]
+        return found if id is not None else [root for root in found if not is_aside(root)]
 
     def roots(self) -> list[str]:
         return self.children(None)
@@ -246,7 +251,11 @@ class Session:
         tree, types = self._journal.tree, self._journal.types
         quiet = self.dialect.bookkeeping | {"leaf"}
         inner = {parent for node, parent in enumerate(tree.parents()) if types[node] not in quiet}
-        return [tree.ids[node] for node in range(len(tree)) if node not in inner and types[node] not in quiet]
+        return [
+            id
+            for node, id in enumerate(tree.ids)
+            if node not in inner and types[node] not in quiet and not is_aside(id)
+        ]
 
     def common_ancestor(self, one: str | None, other: str | None) -> str | None:
         """The deepest entry on both paths, or None when they share none."""
@@ -365,8 +374,8 @@ class Session:
 
     @property
     def config(self) -> Config:
-        found = self._last("config")
-        return found.config if isinstance(found, ConfigChange) else Config()
+        with self._mutex:
+            return self.dialect.find_config(self._journal)
 
     def usage(self) -> UsageTotals:
         """Tokens, cost and requests of the whole session, each response counted once."""
@@ -532,14 +541,6 @@ class Session:
     def _all(self, kind: str) -> list[Entry]:
         with self._mutex:
             return self._journal.entries([node for node, type in enumerate(self._journal.types) if type == kind])
-
-    def _last(self, kind: str) -> Entry | None:
-        with self._mutex:
-            types = self._journal.types
-            for node in range(len(types) - 1, -1, -1):
-                if types[node] == kind:
-                    return self._journal.entries([node])[0]
-        return None
 
 
 def new_session(header: Header, dialect: Dialect, store: Store, around: Surroundings, options: Options) -> Session:

@@ -90,8 +90,12 @@ class Tree:
 
     def is_orphan(self, node: int) -> bool:
         """Whether a node names a parent that is not there."""
+        return self.missing_parent(node) is not None
+
+    def missing_parent(self, node: int) -> str | None:
+        """The id of the parent a node names, if that parent is not there."""
         self._settle()
-        return node in self._unresolved
+        return self._unresolved.get(node)
 
     def path(self, node: int | None) -> list[int]:
         """Root to node. Of None, an empty path."""

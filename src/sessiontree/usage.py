@@ -32,10 +32,30 @@ def usage_of(entry: Entry) -> Usage | None:
             return None
 
 
+def _response_of(entry: Entry) -> str:
+    message = entry.message if isinstance(entry, MessageEntry) else None
+    return (message.response_id if isinstance(message, Assistant) else None) or entry.id
+
+
+def _size(usage: Usage) -> float:
+    return usage.input + usage.output + usage.cache_read + usage.cache_write
+
+
 def total_usage(entries: Iterable[Entry]) -> UsageTotals:
-    """The sum over some entries; an entry that comes twice (the same id) counts once, as it stands last."""
-    by_id = {entry.id: found for entry in entries if (found := usage_of(entry)) is not None}
-    used = list(by_id.values())
+    """The sum over some entries, each response counted once.
+
+    An entry that comes twice (the same id) counts as it stands last. Of the lines of one response, which all tell its
+    usage or the part of it known so far, the one that tells most counts.
+    """
+    by_response: dict[str, Usage] = {}
+    for entry in entries:
+        found = usage_of(entry)
+        if found is None:
+            continue
+        response = _response_of(entry)
+        known = by_response.get(response) if response != entry.id else None
+        by_response[response] = found if known is None or _size(found) >= _size(known) else known
+    used = list(by_response.values())
     return UsageTotals(
         requests=len(used),
         input=sum(usage.input for usage in used),

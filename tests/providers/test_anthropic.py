@@ -83,7 +83,7 @@ def test_results_come_first_in_the_message_after_their_calls() -> None:
         ToolResult(tool_call_id="b", content="2"),
         ToolResult(tool_call_id="a", content="1"),
     )
-    assert [block.get("tool_use_id", "text") for block in contents(found)[2]] == ["a", "b", "text"]
+    assert [block.get("tool_use_id", "text") for block in contents(found)[2]] == ["b", "a", "text"]
 
 
 def test_a_list_that_begins_with_the_assistant_gets_a_user_text_before_it() -> None:
@@ -227,8 +227,8 @@ def test_ids_outside_the_alphabet_are_changed_for_call_and_result_alike() -> Non
     assert used[1] == "call_1"
     assert used[2] == "call"
     assert len(set(used)) == 3
-    assert [block["tool_use_id"] for block in contents(found)[2]] == used
-    assert contents(found)[2][0]["content"] == [text("changed")]
+    assert [block["tool_use_id"] for block in contents(found)[2]] == [used[1], used[0], used[2]]
+    assert contents(found)[2][1]["content"] == [text("changed")]
     assert 'The tool id "" was sent as "call".' in found.notes
 
 

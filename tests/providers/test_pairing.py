@@ -100,9 +100,9 @@ def test_a_conversation_that_is_in_order_stays_as_it_is() -> None:
     assert found.notes == ()
 
 
-def test_results_come_in_the_order_of_their_calls() -> None:
+def test_results_keep_the_order_they_came_in() -> None:
     found = paired(calls("a", "b"), result("b", "2"), result("a", "1"))
-    assert shape(found.turns) == ["a:a,b", "r:a=1,b=2"]
+    assert shape(found.turns) == ["a:a,b", "r:b=2,a=1"]
 
 
 def test_a_result_recorded_later_moves_up_and_the_user_text_between_comes_after_it() -> None:
@@ -137,10 +137,10 @@ def test_a_result_without_a_call_is_dropped_and_noted() -> None:
 
 def test_an_unanswered_call_is_completed_with_an_error_that_says_the_outcome_is_unknown() -> None:
     found = paired(calls("a", "b"), result("b", "2"), User(content="on"))
-    assert shape(found.turns) == ["a:a,b", "r:a=?,b=2", "u:on"]
+    assert shape(found.turns) == ["a:a,b", "r:b=2,a=?", "u:on"]
     results = found.turns[1]
     assert isinstance(results, ResultsTurn)
-    assert results.answers[0].is_error
+    assert [answer.is_error for answer in results.answers] == [False, True]
     assert found.notes == ('The call "a" of "read" has no result and was answered as unknown.',)
 
 

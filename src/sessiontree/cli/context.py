@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, talk
-from sessiontree.cli.parser import Options
+from sessiontree.cli.parser import Options, add_reading, open_for_reading
 
 if TYPE_CHECKING:
     from sessiontree.context import Context
@@ -34,13 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="complete",
         help="tool calls without a result: answer them with an honest error (default), or leave them out",
     )
-    parser.add_argument("--dialect", metavar="NAME", help="read the file as this dialect (default: by its content)")
+    add_reading(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.opening import open
 
-    session = open(options.session, home=options.home, dialect=options.dialect)
+    session = open_for_reading(options)
     leaf = session.find_entry(options.leaf) if options.leaf else session.leaf
     context = session.branch(leaf).context()
     if options.json or options.form in ("anthropic", "openai", "openai-chat"):

@@ -5,12 +5,28 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from sessiontree.cli.talk import EXIT_CODES
 from sessiontree.errors import UsageError
 
-COMMANDS = ("new", "append", "show", "tree", "context", "branch", "label", "fork", "info", "migrate")
+if TYPE_CHECKING:
+    from sessiontree.session import Session
+
+COMMANDS = (
+    "new",
+    "append",
+    "show",
+    "tree",
+    "context",
+    "branch",
+    "label",
+    "fork",
+    "info",
+    "migrate",
+    "doctor",
+    "repair",
+)
 
 DESCRIPTION = "One tree of messages per session: write it, branch it, read it back."
 EPILOG = f"""examples:
@@ -62,6 +78,28 @@ def parse(arguments: Sequence[str]) -> Options:
         command.add_argument("--home", metavar="DIR", help="home folder of sessions (default: $SESSIONTREE_HOME)")
         command.set_defaults(run=module.run)
     return parser.parse_args(arguments, Options())
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Arguments of commands that read a session of any dialect."""
+    parser.add_argument("--dialect", metavar="NAME", help="read the file as this dialect (default: by its content)")
+    parser.add_argument("--recovered", action="store_true", help="with what the owner program loses and we bring back")
+    parser.add_argument(
+        "--as-of",
+        choices=("now", "timestamps"),
+        default="now",
+        help="choose the branch as the owner does now, or as its older versions did, by the newest time",
+    )
+    parser.add_argument("--snips", action="store_true", help="leave out what the owner's snip marks name")
+
+
+def open_for_reading(options: Options) -> Session:
+    """The session a reading command is about."""
+    from sessiontree.dialects.base import Reading
+    from sessiontree.opening import open
+
+    reading = Reading(recovered=options.recovered, as_of=options.as_of, snips=options.snips)
+    return open(options.session, home=options.home, dialect=options.dialect, reading=reading)
 
 
 def _version() -> str:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, talk
-from sessiontree.cli.parser import Options
+from sessiontree.cli.parser import Options, add_reading, open_for_reading
 
 if TYPE_CHECKING:
     from sessiontree.session import Session
@@ -21,14 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("--all", action="store_true", help="every branch and every fragment, not only the active path")
     parser.add_argument("--leaf", metavar="ENTRY", help="the path to this entry instead of where the session stands")
-    parser.add_argument("--dialect", metavar="NAME", help="read the file as this dialect (default: by its content)")
+    add_reading(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.opening import open
     from sessiontree.views.transcript import full_transcript, transcript
 
-    session = open(options.session, home=options.home, dialect=options.dialect)
+    session = open_for_reading(options)
     leaf = session.find_entry(options.leaf) if options.leaf else session.leaf
     if options.json:
         output.print_json(_described(session, leaf, everything=options.all))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli import output, talk
-from sessiontree.cli.parser import Options
+from sessiontree.cli.parser import Options, add_reading, open_for_reading
 
 SUMMARY = "draw the branches of a session"
 EXAMPLES = """examples:
@@ -16,15 +16,14 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("--all", action="store_true", help="also entries that say nothing: settings, labels, state")
-    parser.add_argument("--dialect", metavar="NAME", help="read the file as this dialect (default: by its content)")
+    add_reading(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.opening import open
     from sessiontree.views.described import describe_problem
     from sessiontree.views.graph import build_graph, describe_node, draw
 
-    session = open(options.session, home=options.home, dialect=options.dialect)
+    session = open_for_reading(options)
     nodes = build_graph(session, everything=options.all or options.json)
     if options.json:
         output.print_json(

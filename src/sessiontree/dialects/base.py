@@ -6,15 +6,17 @@ opens, reads or writes a file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from sessiontree.context import Context, Path, Rules, build_context
-from sessiontree.entries import Entry, Header
+from sessiontree.entries import Config, ConfigChange, Entry, Header
 from sessiontree.errors import ReadOnlyError
 from sessiontree.tree import Tree
+from sessiontree.values import parse_json, render_json
 
 
 class Envelope(Struct, frozen=True, gc=False):
@@ -55,6 +57,16 @@ class Reading(Struct, frozen=True):
 
 
 AS_THE_OWNER = Reading()
+
+
+class Relink(Struct, frozen=True):
+    """A better parent for a node than the one its line names, and why it is better."""
+
+    node: int
+    parent: int
+    why: str
+    rule: str = "missing-parent"
+    """What is wrong with the link as it stands: the rule that doctor reports it under."""
 
 
 class Lines(Protocol):
@@ -112,6 +124,11 @@ class Dialect(Protocol):
     def is_writable(self) -> bool: ...
 
     @property
+    def parent_key(self) -> str:
+        """The field of a line that names its parent."""
+        ...
+
+    @property
     def bookkeeping(self) -> frozenset[str]:
         """Types of entries that never move the leaf."""
         ...
@@ -140,8 +157,28 @@ class Dialect(Protocol):
 
     def build_context(self, lines: Lines, leaf: int | None, reading: Reading) -> Context: ...
 
+    def find_relinks(self, lines: Lines) -> list[Relink]:
+        """The links that bring back history the owner loses: what `Reading.recovered` follows and repair writes."""
+        ...
+
+    def with_parent(self, raw: bytes, parent: str | None) -> bytes:
+        """The same line with another parent, every other byte as it was."""
+        ...
+
+    def with_id(self, raw: bytes, id: str) -> bytes:
+        """The same line with another id, every other byte as it was."""
+        ...
+
     def find_title(self, lines: Lines) -> str | None:
         """The name the owner shows for the session, by the owner's own rule."""
+        ...
+
+    def find_config(self, lines: Lines) -> Config:
+        """The settings of the session, by the owner's own rule."""
+        ...
+
+    def blob_folder(self, location: str) -> str | None:
+        """Where the owner keeps large content of a session file, flat by hash; None when it keeps none."""
         ...
 
     def render_header(self, header: Header) -> bytes: ...
@@ -160,6 +197,8 @@ class DialectBase:
     is_writable = False
     bookkeeping: frozenset[str] = frozenset()
     rules = Rules()
+    parent_key = "parentId"
+    id_key = "id"
 
     def is_header(self, fields: dict[str, Any]) -> bool:
         return False
@@ -171,7 +210,32 @@ class DialectBase:
         return lines.header
 
     def find_path(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
-        return lines.tree.path(leaf)
+        if not reading.recovered:
+            return lines.tree.path(leaf)
+        return relinked_path(lines.tree, leaf, {relink.node: relink.parent for relink in self.find_relinks(lines)})
+
+    def find_relinks(self, lines: Lines) -> list[Relink]:
+        """A lost parent most likely stood right before its first child, behind the entry that stands there now.
+
+        All children of one lost parent get the same new one, so that branches stay branches.
+        """
+        relinks: list[Relink] = []
+        stands_for: dict[str, int] = {}
+        before: int | None = None
+        for node, kind in enumerate(lines.types):
+            lost = lines.tree.missing_parent(node)
+            if lost is not None and before is not None:
+                parent = stands_for.setdefault(lost, before)
+                relinks.append(Relink(node, parent, "it stands where the lost parent stood"))
+            if kind not in self.bookkeeping:
+                before = node
+        return relinks
+
+    def with_parent(self, raw: bytes, parent: str | None) -> bytes:
+        return replace_field(raw, self.parent_key, parent)
+
+    def with_id(self, raw: bytes, id: str) -> bytes:
+        return replace_field(raw, self.id_key, id)
 
     def build_context(self, lines: Lines, leaf: int | None, reading: Reading) -> Context:
         return build_context(path_of(lines, self.find_path(lines, leaf, reading)), self.rules)
@@ -179,11 +243,49 @@ class DialectBase:
     def find_title(self, lines: Lines) -> str | None:
         return lines.header.title if lines.header else None
 
+    def find_config(self, lines: Lines) -> Config:
+        for node in range(len(lines.types) - 1, -1, -1):
+            if lines.types[node] == "config":
+                (entry,) = lines.entries([node])
+                return entry.config if isinstance(entry, ConfigChange) else Config()
+        return Config()
+
+    def blob_folder(self, location: str) -> str | None:
+        return None
+
     def render_header(self, header: Header) -> bytes:
         raise ReadOnlyError(f"sessions of {self.name} cannot be written")
 
     def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, body: bytes) -> bytes:
         raise ReadOnlyError(f"sessions of {self.name} cannot be written")
+
+
+def relinked_path(tree: Tree, leaf: int | None, links: Mapping[int, int]) -> list[int]:
+    """Root to leaf over some better links; a link that would lead in a circle is not taken."""
+    path: list[int] = []
+    seen: set[int] = set()
+    node = leaf
+    while node is not None and node not in seen:
+        seen.add(node)
+        path.append(node)
+        node = links.get(node, tree.parent(node))
+    path.reverse()
+    return path
+
+
+def replace_field(raw: bytes, key: str, value: str | None) -> bytes:
+    """A line with one top-level field changed in place; the whole line is rendered anew only if that cannot be done."""
+    fields = parse_json(raw)
+    wanted = {**fields, key: value}
+    pattern = re.compile(rb'("%b"\s*:\s*)(?:null|"(?:[^"\\]|\\.)*")' % re.escape(render_json(key)[1:-1]))
+    for found in pattern.finditer(raw):
+        changed = raw[: found.start()] + found[1] + render_json(value) + raw[found.end() :]
+        try:
+            if parse_json(changed) == wanted:
+                return changed
+        except ValueError:
+            continue  # the same words inside a text
+    return render_json(wanted)
 
 
 def path_of(lines: Lines, nodes: list[int]) -> Path:

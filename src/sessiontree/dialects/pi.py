@@ -49,7 +49,7 @@ class PiShape(DialectBase):
         records = list(iter_head_records(head))
         if any(map(self.is_header, records)):
             return 50
-        return 10 if any(map(self.is_record, records)) or any(map(is_title_slot, records)) else 0
+        return 10 if any(map(self.is_record, records)) else 0
 
     def decode_block(self, data: memoryview) -> Columns | None:
         try:
@@ -134,11 +134,6 @@ def iter_head_records(head: bytes) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(found, dict):
             yield found
-
-
-def is_title_slot(fields: dict[str, Any]) -> bool:
-    """The line that oh-my-pi puts before the header."""
-    return fields.get("type") == "title" and isinstance(fields.get("pad"), str)
 
 
 PI = PiShape()

@@ -1,13 +1,15 @@
 """Turns -> turns in which every tool call is answered by exactly one result, directly behind the turn that made it.
 
-Calls and results are matched by id alone. Afterwards no id is used twice, the results of a turn stand in the order of
-its calls, and what the user said in between comes after them. Nothing in this module spells a provider's fields.
+Calls and results are matched by id alone. Afterwards no id is used twice, the results of a turn stand in the order they
+came in with the made-up ones last, and what the user said in between comes after them. Nothing in this module spells a
+provider's fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count, groupby
+from math import inf
 from typing import Literal, NamedTuple, TypeAlias, assert_never
 
 from sessiontree.messages import Text, ToolCall
@@ -189,18 +191,20 @@ def _answered_turn(
 ) -> list[Turn]:
     """The turn with its calls renamed or taken out, and the results behind it; nothing when nothing is left of it."""
     blocks: list[SpokenBlock] = []
-    answers: list[Answer] = []
+    answers: list[tuple[float, Answer]] = []
     for position, block in enumerate(turn.blocks):
         place = CallPlace(index, position)
         if not isinstance(block, ToolCall):
             blocks.append(block)
         elif place in ids:
             blocks.append(ToolCall(ids[place], block.name, block.arguments))
-            answers.append(_answer(ids[place], found.get(place)))
+            came = found.get(place)
+            answers.append((inf if came is None else came.turn, _answer(ids[place], came)))
     if not blocks:
         return []
     spoken = AssistantTurn(tuple(blocks), turn.api, turn.provider, turn.model, turn.response_id)
-    return [spoken, ResultsTurn(tuple(answers))] if answers else [spoken]
+    answers.sort(key=lambda pair: pair[0])
+    return [spoken, ResultsTurn(tuple(answer for _, answer in answers))] if answers else [spoken]
 
 
 def _answer(call_id: str, found: FoundAnswer | None) -> Answer:

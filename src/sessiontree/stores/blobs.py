@@ -22,10 +22,11 @@ def check_blob_name(name: str) -> str:
 
 
 class FileBlobs:
-    """Large content in a folder, spread over 256 sub-folders."""
+    """Large content in a folder, spread over 256 sub-folders, or flat as other programs keep it."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, system: System = SYSTEM) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, flat: bool = False, system: System = SYSTEM) -> None:
         self.folder = os.path.abspath(os.fspath(folder))
+        self._flat = flat
         self._system = system
 
     def put(self, data: bytes) -> str:
@@ -59,4 +60,4 @@ class FileBlobs:
 
     def _path(self, name: str) -> str:
         check_blob_name(name)
-        return os.path.join(self.folder, name[:2], name)
+        return os.path.join(self.folder, name) if self._flat else os.path.join(self.folder, name[:2], name)

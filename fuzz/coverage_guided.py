@@ -1,0 +1,40 @@
+"""A coverage-guided run (atheris) over `lines` and the parse of every dialect.
+
+.venv/bin/pip install atheris
+.venv/bin/python fuzz/coverage_guided.py -max_total_time=300 tests/corpus/pi-family
+"""
+
+from __future__ import annotations
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["sessiontree"]):
+    from sessiontree import plugins
+    from sessiontree.dialects.base import AS_THE_OWNER
+    from sessiontree.journal import Journal
+    from sessiontree.lines import iter_lines, line_ends
+    from sessiontree.salvage import salvage
+    from sessiontree.stores.memory import MemoryStore
+
+DIALECTS = [plugins.load("dialects", name) for name in plugins.names("dialects")]
+
+
+def one_input(data: bytes) -> None:
+    """Whatever the bytes: nothing raises."""
+    assert sum(len(line) for _, line in iter_lines(data)) + data.count(b"\n") == len(data)
+    assert line_ends(data, len(data))[-1:] in ([], [len(data)])
+    for dialect in DIALECTS:
+        for _, line in iter_lines(data):
+            salvage(line, dialect.is_record)
+            dialect.parse(line)
+        journal = Journal(MemoryStore(data), dialect)
+        journal.refresh()
+        journal.problems()
+        dialect.build_context(journal, dialect.find_leaf(journal, AS_THE_OWNER), AS_THE_OWNER)
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, one_input)
+    atheris.Fuzz()

@@ -1,0 +1,133 @@
+"""Say what is wrong with sessions: rule, count, place, what it costs, what the owner does, what repair does."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+
+if TYPE_CHECKING:
+    from sessiontree.doctor import Finding
+
+SUMMARY = "say what is wrong with sessions"
+EXAMPLES = """examples:
+  sessiontree doctor damaged.jsonl
+  sessiontree doctor ~/.pi/agent/sessions --json
+
+Exits with 3 when something said is hidden or something is broken, with 0 when there are at most notes."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("places", metavar="FILE|DIR", nargs="+", help="session files, or folders to look through")
+    parser.add_argument("--dialect", metavar="NAME", help="read the files as this dialect (default: by their content)")
+
+
+def run(options: Options) -> int:
+    files = list(_files(options.places))
+    reports = [_examined(path, options.dialect, number, len(files)) for number, path in enumerate(files, 1)]
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr)
+    if options.json:
+        output.print_json({"sessions": reports})
+    else:
+        output.print_lines(line for report in reports for line in _text(report, alone=len(reports) == 1))
+        if len(reports) > 1:
+            output.print_lines(_summary(reports))
+    sick = any(found["severity"] != "note" for report in reports for found in report["findings"])
+    return talk.DAMAGED if sick or any(report["error"] for report in reports) else 0
+
+
+def _files(places: list[str]) -> Iterator[str]:
+    from sessiontree.errors import NotFoundError
+
+    for place in places:
+        if os.path.isdir(place):
+            for root, folders, names in os.walk(place):
+                folders.sort()
+                yield from (os.path.join(root, name) for name in sorted(names) if name.endswith(".jsonl"))
+        elif os.path.exists(place):
+            yield place
+        else:
+            raise NotFoundError(f"{place}: no such file or folder")
+
+
+_started = time.monotonic()
+
+
+def _examined(path: str, dialect: str | None, number: int, count: int) -> dict[str, Any]:
+    from sessiontree.doctor import examine
+    from sessiontree.errors import SessionTreeError
+    from sessiontree.opening import open
+
+    if sys.stderr.isatty() and time.monotonic() - _started > 0.3:
+        print(f"\r\x1b[K{number}/{count} {os.path.basename(path)[:60]}", end="", file=sys.stderr, flush=True)
+    report: dict[str, Any] = {"path": path, "dialect": None, "entries": 0, "error": None, "findings": []}
+    try:
+        session = open(path, dialect=dialect)
+        report["dialect"] = session.dialect.name
+        report["entries"] = len(session)
+        report["findings"] = [_described(finding) for finding in examine(session)]
+        session.close()
+    except SessionTreeError as error:
+        report["error"] = str(error)
+    return report
+
+
+def _described(finding: Finding) -> dict[str, Any]:
+    rule = finding.rule
+    return {
+        "rule": rule.id,
+        "severity": rule.severity,
+        "count": finding.count,
+        "places": [{"line": place.line, "start": place.start, "end": place.end} for place in finding.places],
+        "meaning": rule.meaning,
+        "cost": finding.cost,
+        "owner": rule.owner,
+        "repair": rule.repair,
+    }
+
+
+_MARKS = {"loss": "✗", "damage": "✗", "note": "·"}
+
+
+def _text(report: dict[str, Any], *, alone: bool) -> Iterator[str]:
+    from sessiontree.views.text import one_line
+
+    if report["error"]:
+        yield one_line(f"✗ {report['error']}")
+        return
+    if not report["findings"]:
+        if alone:
+            yield one_line(
+                f"✓ {report['path']}: {report['entries']:,} entries of {report['dialect']}, nothing is wrong"
+            )
+        return
+    yield one_line(f"{report['path']} ({report['dialect']}, {report['entries']:,} entries)")
+    for found in report["findings"]:
+        where = found["places"][0]
+        cost = f"; {found['cost']}" if found["cost"] else ""
+        yield "  " + one_line(
+            f"{_MARKS[found['severity']]} {found['rule']}  {found['count']:,} ×, first at line {where['line']} "
+            f"bytes {where['start']}-{where['end']}: {found['meaning']}{cost}"
+        )
+        yield "      " + one_line(f"{report['dialect']} {found['owner']}. Repair {found['repair']}.")
+
+
+def _summary(reports: list[dict[str, Any]]) -> Iterator[str]:
+    """How many sessions have what."""
+    counts: dict[str, int] = {}
+    for report in reports:
+        for rule in {found["rule"] for found in report["findings"]}:
+            counts[rule] = counts.get(rule, 0) + 1
+    healthy = sum(not report["findings"] and not report["error"] for report in reports)
+    refused = sum(bool(report["error"]) for report in reports)
+    yield ""
+    yield f"{len(reports):,} files: {healthy:,} without findings, {refused:,} that are no session"
+    for rule, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        yield f"  {rule:24} {count:,}"

@@ -1,0 +1,58 @@
+"""Claude Code's transcripts as a dialect: the contract, answered by the modules beside this one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sessiontree.context import Context
+from sessiontree.dialects.base import Columns, DialectBase, Envelope, Lines, Reading, Relink
+from sessiontree.dialects.claude import about, leaf, path, relinks, spoken, titles, wire
+from sessiontree.dialects.claude.chain import Chain
+from sessiontree.entries import Entry, Header
+
+
+class ClaudeCode(DialectBase):
+    """The sessions of Claude Code; read as client 2.1.325 does."""
+
+    name = "claude"
+    version = 1
+    bookkeeping = wire.METADATA_TYPES
+    parent_key = "parentUuid"
+    id_key = "uuid"
+
+    def recognise(self, head: bytes) -> int:
+        return about.recognise(head)
+
+    def decode_block(self, data: memoryview) -> Columns | None:
+        return wire.decode_columns(data)
+
+    def is_record(self, fields: dict[str, Any]) -> bool:
+        return about.is_record(fields)
+
+    def envelope(self, fields: dict[str, Any]) -> Envelope:
+        return wire.envelope_of(fields)
+
+    def parse(self, raw: bytes) -> Entry:
+        return wire.parse_line(raw)
+
+    def find_header(self, lines: Lines) -> Header | None:
+        return about.find_header(lines)
+
+    def find_leaf(self, lines: Lines, reading: Reading) -> int | None:
+        return leaf.find_leaf(Chain(lines), reading)
+
+    def find_path(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
+        return path.find_trail(Chain(lines), leaf, reading).nodes
+
+    def find_relinks(self, lines: Lines) -> list[Relink]:
+        return relinks.find_relinks(Chain(lines))
+
+    def build_context(self, lines: Lines, leaf: int | None, reading: Reading) -> Context:
+        chain = Chain(lines)
+        return spoken.build_context(chain, path.find_trail(chain, leaf, reading))
+
+    def find_title(self, lines: Lines) -> str | None:
+        return titles.find_title(lines)
+
+
+CLAUDE = ClaudeCode()

@@ -1,0 +1,611 @@
+"""Claude Code: where a session stands, which lines belong to its path, and what the model sees of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sessiontree.dialects.base import Reading
+from sessiontree.messages import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User, message_text
+from sessiontree.opening import open_store
+from sessiontree.providers import render
+from sessiontree.session import Session
+from sessiontree.stores.memory import MemoryStore
+from tests.building import json_line
+
+NIL = "00000000-0000-0000-0000-000000000000"
+RECOVERED = Reading(recovered=True)
+OLD = Reading(as_of="timestamps")
+
+
+def at(milliseconds: int) -> str:
+    """A time so many milliseconds after noon."""
+    return f"2026-03-01T12:{milliseconds // 60000:02}:{milliseconds // 1000 % 60:02}.{milliseconds % 1000:03}Z"
+
+
+def line(kind: str, id: str, parent: str | None, time: int = 0, **fields: Any) -> dict[str, Any]:
+    outside = {"parentUuid": parent, "isSidechain": False, "type": kind, "uuid": id, "timestamp": at(time)}
+    return {**outside, "sessionId": "s", **fields}
+
+
+def user(id: str, parent: str | None, time: int = 0, content: Any = None, **fields: Any) -> dict[str, Any]:
+    return line("user", id, parent, time, message={"role": "user", "content": content or f"says {id}"}, **fields)
+
+
+def assistant(
+    id: str, parent: str | None, time: int = 0, *blocks: dict[str, Any], response: str | None = "", **fields: Any
+) -> dict[str, Any]:
+    """An answer; each is a response of its own unless it is told of which one."""
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "model": "claude-x",
+        "content": list(blocks) or [text(f"says {id}")],
+    }
+    if response is not None:
+        message["id"] = response or f"msg_{id}"
+    return line("assistant", id, parent, time, message={**message, **fields.pop("message", {})}, **fields)
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+def call(id: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": f"tool-{id}", "input": {"of": id}}
+
+
+def shard(id: str, parent: str | None, call_id: str, response: str | None = "msg_p", time: int = 0) -> dict[str, Any]:
+    return assistant(id, parent, time, call(call_id), response=response)
+
+
+def result(id: str, parent: str | None, *call_ids: str, time: int = 0, said: str = "done") -> dict[str, Any]:
+    blocks = [{"type": "tool_result", "tool_use_id": call_id, "content": f"{said} {call_id}"} for call_id in call_ids]
+    return user(id, parent, time, blocks)
+
+
+def system(id: str, parent: str | None, subtype: str, time: int = 0, **fields: Any) -> dict[str, Any]:
+    return line("system", id, parent, time, subtype=subtype, **fields)
+
+
+def boundary(id: str, before: str | None, *, parent: str | None = None, time: int = 0, **about: Any) -> dict[str, Any]:
+    return system(id, parent, "compact_boundary", time, logicalParentUuid=before, compactMetadata=about)
+
+
+def summary(id: str, parent: str | None, time: int = 0) -> dict[str, Any]:
+    return user(id, parent, time, "the summary", isCompactSummary=True)
+
+
+def pin(leaf: str | None, **fields: Any) -> dict[str, Any]:
+    return {"type": "last-prompt", "leafUuid": leaf, "sessionId": "s", **fields}
+
+
+def attachment(id: str, parent: str | None, about: dict[str, Any], time: int = 0, **fields: Any) -> dict[str, Any]:
+    return line("attachment", id, parent, time, attachment=about, **fields)
+
+
+def session_of(*lines: dict[str, Any], reading: Reading | None = None) -> Session:
+    data = b"".join(map(json_line, lines))
+    return open_store(MemoryStore(data), dialect="claude", reading=reading or Reading())
+
+
+def path_of(*lines: dict[str, Any], reading: Reading | None = None) -> list[str]:
+    return session_of(*lines, reading=reading).path_ids()
+
+
+def leaf_of(*lines: dict[str, Any], reading: Reading | None = None) -> str | None:
+    return session_of(*lines, reading=reading).leaf
+
+
+def messages_of(*lines: dict[str, Any], reading: Reading | None = None) -> tuple[Message, ...]:
+    return session_of(*lines, reading=reading).context().messages
+
+
+def texts_of(*lines: dict[str, Any]) -> list[str]:
+    return [message_text(message) for message in messages_of(*lines)]
+
+
+# Where the session stands
+
+
+def test_the_session_stands_at_the_last_line_of_the_chain_whatever_the_times_say() -> None:
+    lines = [user("a", None, 9000), assistant("b", "a", 8000), user("c", "a", 1000)]
+    assert leaf_of(*lines) == "c"
+
+
+def test_older_clients_take_the_leaf_with_the_newest_time() -> None:
+    lines = [user("a", None, 0), assistant("b", "a", 8000), user("c", "a", 1000), pin("c")]
+    assert leaf_of(*lines, reading=OLD) == "b"
+
+
+def test_older_clients_see_no_leaf_in_a_line_that_only_progress_follows() -> None:
+    lines = [user("a", None), line("progress", "p", "a", 9000), assistant("b", "p", 10), user("c", "a", 5)]
+    assert leaf_of(*lines, reading=OLD) == "b"
+
+
+def test_metadata_progress_and_sub_agents_do_not_move_the_leaf() -> None:
+    lines = [
+        user("a", None),
+        line("progress", "p", "a"),
+        user("side", "a", isSidechain=True),
+        {"type": "custom-title", "customTitle": "t", "uuid": "m", "sessionId": "s"},
+        {"type": "some-new-type", "uuid": "n", "parentUuid": "a", "sessionId": "s"},
+    ]
+    assert leaf_of(*lines) == "a"
+
+
+def test_meta_lines_attachments_and_request_errors_do_move_the_leaf() -> None:
+    assert leaf_of(user("a", None), user("b", "a", isMeta=True)) == "b"
+    assert leaf_of(user("a", None), attachment("b", "a", {"type": "date"})) == "b"
+    assert leaf_of(user("a", None), assistant("b", "a", isApiErrorMessage=True)) == "b"
+
+
+def test_in_the_transcript_of_a_sub_agent_its_lines_count() -> None:
+    lines = [user("a", None, isSidechain=True), assistant("b", "a", isSidechain=True)]
+    assert path_of(*lines) == ["a", "b"]
+
+
+def test_a_line_that_stands_before_its_parent_is_followed_down_to() -> None:
+    assert leaf_of(user("a", None), assistant("c", "b"), user("b", "a")) == "c"
+
+
+def test_a_pin_ends_the_chain_when_the_last_line_is_on_another_branch() -> None:
+    assert leaf_of(user("a", None), assistant("b", "a"), user("c", "a"), pin("b")) == "b"
+
+
+def test_a_pin_is_passed_when_the_last_line_descends_from_it() -> None:
+    assert leaf_of(user("a", None), pin("a"), assistant("b", "a")) == "b"
+    assert leaf_of(user("a", None), assistant("b", "a"), pin("a")) == "b"
+
+
+def test_an_explicit_pin_counts_only_what_was_written_after_it() -> None:
+    assert leaf_of(user("a", None), assistant("b", "a"), pin("a", explicit=True)) == "a"
+    assert leaf_of(user("a", None), assistant("b", "a"), pin("a", explicit=True), user("c", "a")) == "c"
+
+
+@pytest.mark.parametrize("named", [NIL, "not-there", None])
+def test_a_pin_that_names_nothing_is_no_pin(named: str | None) -> None:
+    assert leaf_of(user("a", None), assistant("b", "a"), pin("b"), user("c", "a"), pin(named, explicit=True)) == "c"
+
+
+def test_a_pin_on_another_shard_of_the_same_response_is_passed() -> None:
+    lines = [
+        user("a", None),
+        shard("s1", "a", "1"),
+        shard("s2", "s1", "2"),
+        pin("s2"),
+        result("r2", "s2", "2"),
+        result("r1", "s1", "1"),
+        assistant("b", "r1"),
+    ]
+    assert leaf_of(*lines) == "b"
+
+
+def test_a_file_of_metadata_only_stands_before_its_first_line() -> None:
+    session = session_of({"type": "mode", "mode": "normal", "sessionId": "s"})
+    assert (session.leaf, session.path_ids(), session.context().messages) == (None, [], ())
+
+
+# The walk
+
+
+def test_progress_is_passed_through() -> None:
+    lines = [user("a", None), line("progress", "p", "a"), line("progress", "q", "p"), assistant("b", "q")]
+    assert path_of(*lines) == ["a", "b"]
+
+
+def test_a_ring_gives_what_can_be_walked_once() -> None:
+    lines = [user("a", "c"), assistant("b", "a"), user("c", "b"), assistant("d", "b")]
+    assert path_of(*lines) == ["c", "a", "b", "d"]
+
+
+def test_a_ring_does_not_hide_what_stood_before_it_from_a_recovered_reading() -> None:
+    lines = [user("x", None), user("a", "b"), assistant("b", "a")]
+    assert path_of(*lines) == ["a", "b"]
+    assert path_of(*lines, reading=RECOVERED) == ["x", "a", "b"]
+
+
+def test_a_line_that_is_its_own_parent_is_a_root() -> None:
+    assert path_of(user("a", "a"), assistant("b", "a")) == ["a", "b"]
+
+
+def test_a_missing_parent_is_bridged_by_time_up_to_five_seconds() -> None:
+    assert path_of(user("a", None, 0), assistant("b", "lost", 5000)) == ["a", "b"]
+    assert path_of(user("a", None, 0), assistant("b", "lost", 5001)) == ["b"]
+
+
+def test_a_missing_parent_is_bridged_to_the_youngest_line_that_is_not_younger_wherever_it_stands() -> None:
+    lines = [user("a", None, 0), user("far", "a", 1000), user("young", "a", 4001), user("near", "a", 3000)]
+    assert path_of(*lines, assistant("b", "lost", 4000)) == ["a", "near", "b"]
+    assert path_of(user("a", None), assistant("b", "lost", 50), user("z", "a", 40), pin("b")) == ["a", "z", "b"]
+
+
+def test_a_missing_parent_is_never_bridged_to_a_line_that_hangs_on_it() -> None:
+    lines = [user("a", None, 0), assistant("b", "lost", 10), user("c", "b", 10), user("d", "b", 10)]
+    assert path_of(*lines) == ["a", "b", "d"]
+
+
+def test_history_behind_a_missing_parent_comes_back_in_a_recovered_reading() -> None:
+    lines = [user("a", None, 0), assistant("b", "a", 100), user("c", "lost", 60000), assistant("d", "c", 60001)]
+    assert path_of(*lines) == ["c", "d"]
+    assert path_of(*lines, reading=RECOVERED) == ["a", "b", "c", "d"]
+
+
+def test_lines_that_lost_the_same_parent_are_linked_to_the_same_line() -> None:
+    lines = [user("a", None), user("left", "lost", 60000), assistant("more", "left", 60001), user("c", "lost", 120000)]
+    assert path_of(*lines, reading=RECOVERED) == ["a", "c"]
+
+
+def test_lines_of_another_session_are_passed_over_when_history_is_brought_back() -> None:
+    lines = [user("a", None, 0), user("other", None, 100, sessionId="t"), user("c", "lost", 60000)]
+    assert path_of(*lines, reading=RECOVERED) == ["a", "c"]
+
+
+def test_a_line_without_time_and_parent_is_linked_to_what_stood_before_it() -> None:
+    lines = [user("a", None, 0), {**user("b", "lost"), "timestamp": 5}]
+    assert path_of(*lines) == ["b"]
+    assert path_of(*lines, reading=RECOVERED) == ["a", "b"]
+
+
+def test_a_root_in_the_middle_hides_what_stands_before_it_and_is_undone_in_a_recovered_reading() -> None:
+    lines = [user("a", None), assistant("b", "a"), user("c", None), assistant("d", "c")]
+    assert path_of(*lines) == ["c", "d"]
+    assert path_of(*lines, reading=RECOVERED) == ["a", "b", "c", "d"]
+
+
+def test_a_rewind_to_the_first_prompt_is_no_false_root() -> None:
+    lines = [user("a", None), assistant("b", "a"), user("c", None), pin(NIL, explicit=True), assistant("d", "c")]
+    assert path_of(*lines, reading=RECOVERED) == ["c", "d"]
+
+
+def test_the_later_of_two_lines_with_one_id_counts() -> None:
+    lines = [user("a", None), user("b", "a", content="first"), user("b", "a", content="second")]
+    assert texts_of(*lines) == ["says a", "second"]
+
+
+def test_snipped_lines_are_left_out_only_on_request() -> None:
+    lines = [
+        user("a", None),
+        assistant("b", "a"),
+        user("c", "b"),
+        system("x", "c", "snip_boundary", snipMetadata={"removedUuids": ["b", "gone"]}),
+        user("d", "x"),
+    ]
+    assert path_of(*lines) == ["a", "b", "c", "x", "d"]
+    assert path_of(*lines, reading=Reading(snips=True)) == ["a", "c", "x", "d"]
+
+
+# Parallel calls
+
+
+def parallel(response: str | None = "msg_p") -> list[dict[str, Any]]:
+    """Three shards; the next turn hangs on the result of the second call, which came last."""
+    return [
+        user("a", None),
+        shard("s1", "a", "1", response),
+        shard("s2", "s1", "2", response),
+        shard("s3", "s2", "3", response),
+        result("r3", "s3", "3"),
+        result("r1", "s1", "1"),
+        result("r2", "s2", "2"),
+        assistant("b", "r2"),
+    ]
+
+
+def test_shards_and_results_beside_the_path_are_put_behind_the_last_shard() -> None:
+    assert path_of(*parallel()) == ["a", "s1", "s2", "s3", "r3", "r1", "r2", "b"]
+
+
+def test_without_the_id_of_the_response_shards_and_results_are_lost() -> None:
+    assert path_of(*parallel(None)) == ["a", "s1", "s2", "r2", "b"]
+
+
+def test_shards_and_results_without_the_id_of_the_response_come_back_in_a_recovered_reading() -> None:
+    assert path_of(*parallel(None), reading=RECOVERED) == ["a", "s1", "r1", "s2", "s3", "r3", "r2", "b"]
+
+
+def test_shards_that_are_siblings_are_put_in_the_order_they_were_written() -> None:
+    lines = [
+        user("a", None),
+        shard("s1", "a", "1"),
+        shard("s2", "a", "2"),
+        result("r1", "s1", "1"),
+        result("r2", "s2", "2"),
+        assistant("b", "r2"),
+    ]
+    assert path_of(*lines) == ["a", "s1", "s2", "r1", "r2", "b"]
+
+
+def test_results_of_one_line_with_many_calls_are_all_there() -> None:
+    lines = [
+        user("a", None),
+        assistant("s", "a", 0, text("look"), call("1"), call("2"), call("3")),
+        result("r1", "s", "1"),
+        result("r2", "s", "2"),
+        result("r3", "s", "3"),
+        assistant("b", "r3"),
+    ]
+    assert path_of(*lines) == ["a", "s", "r1", "r2", "r3", "b"]
+
+
+def test_a_shard_behind_progress_is_found() -> None:
+    lines = parallel()
+    lines[3] = {**lines[3], "parentUuid": "p"}
+    lines.insert(3, line("progress", "p", "s2"))
+    assert path_of(*lines) == ["a", "s1", "s2", "s3", "r3", "r1", "r2", "b"]
+
+
+def test_a_shard_that_lost_its_parent_is_found_by_its_response() -> None:
+    lines = [
+        user("a", None),
+        shard("s1", "a", "1"),
+        shard("s3", "lost", "3", time=60000),
+        result("r3", "s3", "3"),
+        result("r1", "s1", "1"),
+        assistant("b", "r1"),
+    ]
+    assert path_of(*lines) == ["a", "s1", "s3", "r3", "r1", "b"]
+
+
+def test_of_two_results_for_one_call_the_first_is_kept() -> None:
+    lines = parallel()
+    lines.insert(6, result("again", "s1", "1", said="again"))
+    assert path_of(*lines) == ["a", "s1", "s2", "s3", "r3", "r1", "r2", "b"]
+
+
+def test_a_shard_beside_the_path_that_nothing_answers_is_dropped() -> None:
+    lines = [each for each in parallel() if each["uuid"] != "r3"]
+    assert path_of(*lines) == ["a", "s1", "s2", "r1", "r2", "b"]
+
+
+def test_a_branch_that_was_left_is_not_taken_for_a_part_of_the_response() -> None:
+    lines = [
+        user("a", None),
+        shard("s1", "a", "1"),
+        result("r1", "s1", "1"),
+        assistant("left", "r1"),
+        user("old", "left"),
+        user("new", "s1"),
+        assistant("b", "new"),
+    ]
+    assert path_of(*lines) == ["a", "s1", "r1", "new", "b"]
+
+
+def test_shards_of_a_response_become_one_message_with_what_the_whole_response_used() -> None:
+    def used(tokens: int) -> dict[str, Any]:
+        return {"usage": {"input_tokens": 5, "output_tokens": tokens, "cache_read_input_tokens": 7}}
+
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+    lines = [
+        user("a", None),
+        assistant("s0", "a", 0, thinking, response="msg_p", message=used(1)),
+        assistant("s1", "s0", 0, call("1"), response="msg_p", message=used(9)),
+        result("r1", "s1", "1"),
+        assistant("s2", "r1", 0, call("2"), response="msg_p", message={"stop_reason": "tool_use"}),
+        result("r2", "s2", "2"),
+    ]
+    session = session_of(*lines)
+    said, spoken, *results = session.context().messages
+    assert isinstance(said, User)
+    assert isinstance(spoken, Assistant)
+    assert spoken.content == (
+        Thinking("hm", "sig"),
+        ToolCall("1", "tool-1", {"of": "1"}),
+        ToolCall("2", "tool-2", {"of": "2"}),
+    )
+    assert spoken.usage is not None
+    assert (spoken.usage.output, spoken.usage.total_tokens, spoken.stop_reason) == (9, 21, "toolUse")
+    assert [each.tool_name for each in results if isinstance(each, ToolResult)] == ["tool-1", "tool-2"]
+    assert session.context().sources == ("a", "s0", "r1", "r2")
+
+
+# Compaction
+
+
+def compacted(**about: Any) -> list[dict[str, Any]]:
+    """Four lines, a boundary, its summary, a line that was there at once and the next turn."""
+    return [
+        user("a", None),
+        assistant("b", "a"),
+        user("c", "b"),
+        assistant("d", "c", message={"usage": {"input_tokens": 9}}),
+        boundary("B", "d", **about),
+        summary("S", "B"),
+        user("e", "S"),
+        assistant("f", "e"),
+    ]
+
+
+def test_a_boundary_begins_the_path() -> None:
+    assert path_of(*compacted()) == ["B", "S", "e", "f"]
+
+
+def test_a_boundary_with_a_parent_begins_the_path_all_the_same() -> None:
+    lines = compacted()
+    lines[4]["parentUuid"] = "d"
+    assert path_of(*lines) == ["B", "S", "e", "f"]
+
+
+def test_kept_messages_stand_behind_the_summary_when_it_is_the_anchor() -> None:
+    lines = compacted(preservedMessages={"anchorUuid": "S", "uuids": ["c", "d"]})
+    assert path_of(*lines) == ["B", "S", "c", "d", "e", "f"]
+
+
+def test_kept_messages_stand_before_the_summary_when_the_boundary_is_the_anchor() -> None:
+    lines = compacted(preservedMessages={"anchorUuid": "B", "uuids": ["a", "b"]})
+    assert path_of(*lines) == ["B", "a", "b", "S", "e", "f"]
+
+
+def test_a_kept_stretch_reaches_from_head_to_tail() -> None:
+    lines = compacted(preservedSegment={"headUuid": "b", "anchorUuid": "S", "tailUuid": "d"})
+    assert path_of(*lines) == ["B", "S", "b", "c", "d", "e", "f"]
+
+
+def test_a_list_of_kept_messages_wins_over_a_stretch_and_may_have_gaps() -> None:
+    stretch = {"headUuid": "b", "anchorUuid": "S", "tailUuid": "d"}
+    lines = compacted(preservedSegment=stretch, preservedMessages={"anchorUuid": "S", "uuids": ["b", "d"]})
+    assert path_of(*lines) == ["B", "S", "b", "d", "e", "f"]
+
+
+@pytest.mark.parametrize("end", ["headUuid", "tailUuid"])
+def test_a_stretch_without_one_of_its_ends_keeps_nothing(end: str) -> None:
+    stretch = {"headUuid": "b", "anchorUuid": "S", "tailUuid": "d", end: "gone"}
+    assert path_of(*compacted(preservedSegment=stretch)) == ["B", "S", "e", "f"]
+
+
+def test_the_next_turn_may_hang_on_the_last_kept_message() -> None:
+    lines = compacted(preservedMessages={"anchorUuid": "S", "uuids": ["c", "d"]})
+    lines[6]["parentUuid"] = "d"
+    assert path_of(*lines) == ["B", "S", "c", "d", "e", "f"]
+
+
+def test_only_the_last_boundary_on_the_chain_counts() -> None:
+    lines = compacted(preservedMessages={"anchorUuid": "S", "uuids": ["c", "d"]})
+    lines += [boundary("B2", "f", preservedMessages={"anchorUuid": "S2", "uuids": ["f"]}), summary("S2", "B2")]
+    assert path_of(*lines, user("g", "S2")) == ["B2", "S2", "f", "g"]
+
+
+def test_a_branch_from_before_a_compaction_is_not_compacted() -> None:
+    assert path_of(*compacted(), user("g", "b")) == ["a", "b", "g"]
+
+
+def test_what_came_before_a_compaction_can_still_be_looked_at() -> None:
+    session = session_of(*compacted(preservedMessages={"anchorUuid": "S", "uuids": ["c", "d"]}))
+    assert session.path_ids("d") == ["a", "b", "c", "d"]
+
+
+def test_a_boundary_with_nothing_behind_it_is_ignored() -> None:
+    session = session_of(*compacted()[:5])
+    assert (session.leaf, session.path_ids()) == ("d", ["a", "b", "c", "d"])
+    assert session.path_ids("B") == ["a", "b", "c", "d", "B"]
+
+
+def test_of_a_compaction_without_its_summary_only_what_follows_is_sent_and_a_recovered_reading_brings_all() -> None:
+    lines = [each for each in compacted() if each["uuid"] != "S"]
+    assert path_of(*lines) == ["B", "e", "f"]
+    assert path_of(*lines, reading=RECOVERED) == ["a", "b", "c", "d", "B", "e", "f"]
+
+
+def test_a_healthy_compaction_stays_one_in_a_recovered_reading() -> None:
+    assert path_of(*compacted(), reading=RECOVERED) == ["B", "S", "e", "f"]
+
+
+def test_results_beside_a_kept_stretch_are_kept_too() -> None:
+    before = parallel()
+    lines = [
+        *before,
+        boundary("B", "b", preservedSegment={"headUuid": "s1", "anchorUuid": "S", "tailUuid": "b"}),
+        summary("S", "B"),
+        user("e", "S"),
+    ]
+    assert path_of(*lines) == ["B", "S", "s1", "s2", "s3", "r3", "r1", "r2", "b", "e"]
+
+
+def test_what_kept_messages_used_is_not_counted_against_the_new_context() -> None:
+    kept = messages_of(*compacted(preservedMessages={"anchorUuid": "S", "uuids": ["d"]}))[1]
+    assert isinstance(kept, Assistant)
+    assert kept.usage is not None
+    assert kept.usage.total_tokens == 0
+
+
+# What the model sees
+
+
+def test_the_client_s_marks_on_user_lines_change_nothing() -> None:
+    marks = ({"isMeta": True}, {"isVisibleInTranscriptOnly": True}, {"isCompactSummary": True})
+    for mark in marks:
+        assert texts_of(user("a", None, **mark)) == ["says a"]
+
+
+def test_of_system_lines_only_local_commands_are_said() -> None:
+    lines = [
+        user("a", None),
+        system("b", "a", "local_command", content="<command-name>/x</command-name>"),
+        system("c", "b", "informational", content="not said"),
+        system("d", "c", "turn_duration", durationMs=5),
+    ]
+    assert texts_of(*lines) == ["says a", "<command-name>/x</command-name>"]
+
+
+def test_attachments_say_what_they_were_rendered_as_unless_they_speak_as_the_system() -> None:
+    rendered = [{"content": "one"}, {"content": "two"}]
+    lines = [
+        user("a", None),
+        attachment("b", "a", {"type": "file"}, rendered=rendered, renderedRole="user"),
+        attachment("c", "b", {"type": "date"}, rendered=rendered, renderedRole="system"),
+        attachment("d", "c", {"type": "of another day"}),
+    ]
+    assert texts_of(*lines) == ["says a", "one\ntwo"]
+
+
+def test_a_message_typed_during_a_turn_is_the_user_s() -> None:
+    lines = [user("a", None), attachment("b", "a", {"type": "queued_command", "prompt": "wait"})]
+    assert texts_of(*lines) == ["says a", "wait"]
+    blocks = attachment("b", "a", {"type": "queued_command", "prompt": [text("stop")]})
+    assert texts_of(user("a", None), blocks) == ["says a", "stop"]
+
+
+def test_a_file_attached_by_an_older_client_is_shown() -> None:
+    about = {"type": "file", "filename": "/x/a.txt", "content": {"type": "text", "file": {"content": "alpha"}}}
+    assert "alpha" in texts_of(user("a", None), attachment("b", "a", about))[1]
+
+
+def test_request_errors_are_dropped_and_other_synthetic_answers_stay() -> None:
+    synthetic = {"model": "<synthetic>"}
+    failed = assistant("b", "a", isApiErrorMessage=True, message=synthetic)
+    assert texts_of(user("a", None), failed) == ["says a"]
+    assert texts_of(user("a", None), assistant("b", "a", message=synthetic)) == ["says a", "says b"]
+
+
+def test_answers_of_white_space_are_dropped_and_empty_ones_say_so() -> None:
+    assert texts_of(user("a", None), assistant("b", "a", 0, text(" \n"))) == ["says a"]
+    assert texts_of(user("a", None), assistant("b", "a", message={"content": []})) == ["says a", "(no content)"]
+
+
+def test_a_result_without_its_call_stays_among_the_messages_and_the_model_is_sent_words_in_its_place() -> None:
+    messages = messages_of(user("a", None), assistant("b", "a"), result("c", "b", "gone"))
+    assert [message_text(message) for message in messages] == ["says a", "says b", "done gone", "(no content)"]
+    assert render(messages, "anthropic").messages[-1]["content"] == [text("(no content)")]
+
+
+def test_a_line_with_another_result_needs_no_words_in_place_of_a_stray_one() -> None:
+    messages = messages_of(user("a", None), shard("s", "a", "1"), result("c", "s", "gone", "1"))
+    assert [message_text(message) for message in messages] == ["says a", "", "done gone", "done 1"]
+
+
+def test_unanswered_calls_stay_and_are_completed_when_rendered() -> None:
+    messages = messages_of(user("a", None), shard("s", "a", "1"))
+    rendered = render(messages, "anthropic").messages
+    assert [block["type"] for block in rendered[-1]["content"]] == ["tool_result"]
+    assert rendered[-1]["content"][0]["is_error"] is True
+
+
+def test_text_that_looks_like_a_reference_to_a_blob_is_only_text() -> None:
+    said = "see blob:sha256:" + "0" * 64
+    assert texts_of(user("a", None, content=said)) == [said]
+
+
+def test_the_model_is_that_of_the_last_real_answer() -> None:
+    lines = [user("a", None), assistant("b", "a"), assistant("c", "b", message={"model": "<synthetic>"})]
+    state = session_of(*lines).context().state
+    assert state.model is not None
+    assert (state.model.provider, state.model.model_id, state.thinking_level) == ("anthropic", "claude-x", "off")
+
+
+def test_a_compaction_that_kept_no_answer_does_not_forget_the_model() -> None:
+    state = session_of(*compacted()[:6]).context().state
+    assert state.model is not None
+    assert state.model.model_id == "claude-x"
+
+
+def test_the_mode_is_the_last_one_noted() -> None:
+    assert session_of(user("a", None)).context().state.mode == "none"
+    modes = [{"type": "mode", "mode": "normal"}, {"type": "permission-mode", "permissionMode": "plan"}]
+    assert session_of(user("a", None), *modes).context().state.mode == "plan"
+
+
+def test_results_come_before_what_is_said_beside_them() -> None:
+    both = [text("and"), {"type": "tool_result", "tool_use_id": "1", "content": [text("out")], "is_error": True}]
+    _, _, answer, said = messages_of(user("a", None), shard("s", "a", "1"), user("r", "s", 0, both))
+    assert answer == ToolResult(answer.timestamp, "1", "tool-1", (Text("out"),), True)
+    assert message_text(said) == "and"

@@ -1,0 +1,100 @@
+"""Claude Code: the names of the files around a transcript."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from sessiontree.dialects.claude.beside import (
+    agent_meta,
+    agent_of,
+    agent_transcripts,
+    agents_by_call,
+    is_project_folder,
+    project_key,
+    spilled_outputs,
+)
+
+TRANSCRIPT = os.path.join("projects", "-x", "5a.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("cwd", "key"),
+    [
+        ("/home/user/proj", "-home-user-proj"),
+        ("/x/with space_under.dot", "-x-with-space-under-dot"),
+        ("/x/ünï-日本", "-x--n----"),
+        ("/x/u\u0308", "-x--"),
+        ("/x/emoji😀dir", "-x-emoji--dir"),
+    ],
+)
+def test_the_key_of_a_project_is_its_path_with_dashes_counted_in_utf_16(cwd: str, key: str) -> None:
+    assert project_key(cwd) == key
+
+
+def test_a_long_key_is_cut_and_told_apart_by_a_hash_of_the_whole_path() -> None:
+    one, other = "/" + "a" * 220, "/" + "a" * 219 + "b"
+    assert project_key("/" + "a" * 199) == "-" + "a" * 199
+    assert project_key(one)[:201] == project_key(other)[:201] == "-" + "a" * 199 + "-"
+    assert project_key(one) != project_key(other)
+
+
+def test_the_hash_is_that_of_signed_32_bit_arithmetic() -> None:
+    value = 0
+    for letter in "/" + "z" * 240:
+        value = (value * 31 + ord(letter)) % 2**32
+    value = abs(value - 2**32 if value >= 2**31 else value)
+    assert int(project_key("/" + "z" * 240).rpartition("-")[2], 36) == value
+
+
+def test_the_folder_of_a_long_path_may_have_another_hash() -> None:
+    long = "/" + "a" * 220
+    assert is_project_folder("-" + "a" * 199 + "-other", long)
+    assert not is_project_folder("-" + "a" * 199, long)
+    assert is_project_folder("-x", "/x")
+    assert not is_project_folder("-x-y", "/x")
+
+
+def test_a_sub_agent_s_transcript_lies_in_the_session_s_folder_or_beside_the_session() -> None:
+    assert agent_transcripts(TRANSCRIPT, "a1") == (
+        os.path.join("projects", "-x", "5a", "subagents", "agent-a1.jsonl"),
+        os.path.join("projects", "-x", "agent-a1.jsonl"),
+    )
+
+
+def test_a_sub_agent_s_files_know_each_other_by_name() -> None:
+    (transcript, _) = agent_transcripts(TRANSCRIPT, "acompact-1")
+    assert agent_of(transcript) == agent_of(agent_meta(transcript)) == "acompact-1"
+    assert agent_of(TRANSCRIPT) is None
+
+
+def test_the_call_that_started_a_sub_agent_is_in_its_meta_file() -> None:
+    metas = {"a1": {"toolUseId": "toolu_1"}, "a2": {"agentType": "x"}, "a3": None}
+    assert agents_by_call(metas) == {"toolu_1": "a1"}
+
+
+def test_older_clients_name_the_sub_agent_beside_the_result_of_the_call() -> None:
+    content = [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "done"}]
+    line = {"type": "user", "message": {"content": content}, "toolUseResult": {"agentId": "a1"}}
+    assert agents_by_call({}, [line, {"type": "user", "toolUseResult": "Error: x"}]) == {"toolu_1": "a1"}
+
+
+def test_spilled_output_is_looked_for_where_it_was_and_beside_the_session() -> None:
+    recorded = "/gone/5a/tool-results/b1.txt"
+    said = f"<persisted-output>\nOutput too large (9KB). Full output saved to: {recorded}\n\nPreview"
+    assert spilled_outputs(TRANSCRIPT, said) == (
+        recorded,
+        os.path.join("projects", "-x", "5a", "tool-results", "b1.txt"),
+    )
+    assert spilled_outputs("/gone/5a.jsonl", said) == (recorded,)
+
+
+def test_a_record_from_windows_is_found_beside_the_session_too() -> None:
+    said = "Full output saved to: C:\\x\\5a\\tool-results\\b1.txt\n"
+    assert spilled_outputs(TRANSCRIPT, said)[1].endswith("b1.txt")
+
+
+def test_text_that_names_no_spilled_output_has_none() -> None:
+    assert spilled_outputs(TRANSCRIPT, "all is well") == ()
+    assert spilled_outputs(TRANSCRIPT, "Full output saved to: /x/tool-results/..\n") == ()

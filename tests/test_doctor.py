@@ -1,0 +1,222 @@
+"""Doctor names what is wrong; repair mends it so that the owner's own rule finds everything; nothing is lost."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sessiontree
+from sessiontree.doctor import Finding, carry_out, examine, plan_repair
+from sessiontree.doctor.rules import RULES
+from sessiontree.errors import ExistsError
+from sessiontree.messages import message_text
+
+HEADER = '{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/"}'
+
+
+def message(id: str, parent: str | None, text: str, **more: Any) -> str:
+    fields = {"type": "message", "id": id, "parentId": parent, "timestamp": "2026-01-01T00:00:01.000Z"}
+    return json.dumps({**fields, "message": {"role": "user", "content": text}, **more}, separators=(",", ":"))
+
+
+def assistant(id: str, parent: str, *calls: str) -> str:
+    blocks = [{"type": "toolCall", "id": call, "name": "read", "arguments": {}} for call in calls]
+    return message(id, parent, "", message={"role": "assistant", "content": blocks, "stopReason": "toolUse"})
+
+
+def result(id: str, parent: str, call: str) -> str:
+    content = [{"type": "text", "text": f"result of {call}"}]
+    return message(id, parent, "", message={"role": "toolResult", "toolCallId": call, "content": content})
+
+
+def written(tmp_path: Path, *lines: str | bytes, end: bytes = b"\n") -> Path:
+    path = tmp_path / "s.jsonl"
+    data = b"\n".join(line.encode() if isinstance(line, str) else line for line in (HEADER, *lines))
+    path.write_bytes(data + end)
+    return path
+
+
+def found(path: Path) -> dict[str, Finding]:
+    return {finding.rule.id: finding for finding in examine(sessiontree.open(path))}
+
+
+def texts(path: Path) -> list[str]:
+    return [message_text(message) for message in sessiontree.open(path).context().messages]
+
+
+def repaired(path: Path) -> Path:
+    session = sessiontree.open(path)
+    carry_out(plan_repair(session), session)
+    return path
+
+
+CHAIN = (message("1", None, "one"), message("2", "1", "two"), message("3", "2", "three"))
+
+
+def test_a_healthy_session_has_no_findings_and_is_left_alone_byte_for_byte(tmp_path: Path) -> None:
+    path = written(tmp_path, *CHAIN)
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    assert found(path) == {}
+    assert plan_repair(sessiontree.open(path)).is_empty
+    repaired(path)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["s.jsonl"]
+
+
+def test_a_lost_line_is_found_counted_and_the_history_before_it_comes_back(tmp_path: Path) -> None:
+    path = written(tmp_path, CHAIN[0], CHAIN[1], message("4", "3", "four"), message("5", "4", "five"))
+    assert texts(path) == ["four", "five"]
+    finding = found(path)["missing-parent"]
+    assert (finding.count, finding.severity) == (1, "loss")
+    assert finding.cost == "2 entries of the active path unreachable"
+    assert texts(repaired(path)) == ["one", "two", "four", "five"]
+    assert found(path) == {}
+
+
+def test_recovered_reading_shows_the_same_without_touching_the_file(tmp_path: Path) -> None:
+    from sessiontree.dialects.base import Reading
+
+    path = written(tmp_path, CHAIN[0], CHAIN[1], message("4", "3", "four"))
+    before = path.read_bytes()
+    session = sessiontree.open(path, reading=Reading(recovered=True))
+    assert [message_text(message) for message in session.context().messages] == ["one", "two", "four"]
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("damage", "rule", "kept"),
+    [
+        (lambda lines: [lines[0], lines[1] + lines[2]], "fused-records", ["one", "two", "three"]),
+        (lambda lines: [lines[0], lines[1], lines[1][:60] + lines[2]], "glued-stub", ["one", "two", "three"]),
+        (lambda lines: [lines[0], "\x00" * 100 + lines[1], lines[2]], "nul-run", ["one", "two", "three"]),
+        (lambda lines: [lines[0], lines[1], "garbage", lines[2]], "undecodable", ["one", "two", "three"]),
+        (lambda lines: [lines[0], lines[1], "null", lines[2]], "not-an-object", ["one", "two", "three"]),
+        (lambda lines: [lines[0], lines[1], "   ", lines[2]], "blank-line", ["one", "two", "three"]),
+        (lambda lines: [message("1", "3", "one"), *lines[1:]], "cycle", ["one", "two", "three"]),
+        (lambda lines: [message("1", "1", "one"), *lines[1:]], "self-parent", ["one", "two", "three"]),
+    ],
+)
+def test_each_kind_of_damage_is_found_and_mended(tmp_path: Path, damage: Any, rule: str, kept: list[str]) -> None:
+    path = written(tmp_path, *damage(list(CHAIN)))
+    assert rule in found(path)
+    original = path.read_bytes()
+    leaf_texts = sorted(texts(repaired(path)))
+    assert leaf_texts == sorted(kept)
+    assert found(path) == {}
+    assert sessiontree.open(path).problems == []
+    once = path.read_bytes()
+    repaired(path)
+    assert path.read_bytes() == once
+    (backup,) = tmp_path.glob("*.bak")
+    assert backup.read_bytes() == original
+
+
+def test_every_byte_that_left_the_file_is_in_the_side_car_with_its_offset(tmp_path: Path) -> None:
+    stub = CHAIN[1][:60]
+    path = written(tmp_path, CHAIN[0], stub + CHAIN[2], CHAIN[1], b"\xff\xfe broken", CHAIN[1][:30], end=b"")
+    original = path.read_bytes()
+    repaired(path)
+    (sidecar,) = tmp_path.glob("*.quarantine-*")
+    records = [json.loads(line) for line in sidecar.read_text().splitlines()]
+    for record in records:
+        raw = base64.b64decode(record["bytes"])
+        assert original[record["offset"] : record["offset"] + len(raw)] == raw
+    taken = {base64.b64decode(record["bytes"]) for record in records}
+    assert {stub.encode(), b"\xff\xfe broken", CHAIN[1][:30].encode()} <= taken
+
+
+def test_an_id_used_twice_gets_both_entries_back(tmp_path: Path) -> None:
+    path = written(tmp_path, message("1", None, "first"), message("1", None, "second"), message("2", "1", "answer"))
+    assert found(path)["duplicate-id"].count == 1
+    repaired(path)
+    session = sessiontree.open(path)
+    assert len(set(session.ids)) == 3
+    assert texts(path) == ["second", "answer"]
+    assert found(path) == {}
+
+
+def test_a_session_that_lost_its_header_gets_one_its_owner_accepts(tmp_path: Path) -> None:
+    path = tmp_path / "2026-01-01T00-00-00-000Z_my-session.jsonl"
+    path.write_text("\n".join(CHAIN) + "\n")
+    assert "no-header" in found(path)
+    repaired(path)
+    session = sessiontree.open(path)
+    assert (session.id, session.problems, texts(path)) == ("my-session", [], ["one", "two", "three"])
+
+
+def test_an_entry_without_an_id_gets_one_in_the_file(tmp_path: Path) -> None:
+    nameless = (
+        '{"type":"message","timestamp":"2026-01-01T00:00:02.000Z","message":{"role":"user","content":"nameless"}}'
+    )
+    path = written(tmp_path, CHAIN[0], nameless)
+    ids = sessiontree.open(path).ids
+    repaired(path)
+    session = sessiontree.open(path)
+    assert (session.ids, session.problems, texts(path)) == (ids, [], ["one", "nameless"])
+
+
+def test_bookkeeping_of_a_dead_process_no_longer_hides_the_real_branch(tmp_path: Path) -> None:
+    marker = (
+        '{"type":"custom","id":"x","parentId":"1","timestamp":"2026-01-01T00:00:09.000Z","customType":"session_exit"}'
+    )
+    path = written(tmp_path, *CHAIN, marker)
+    assert texts(path) == ["one"]
+    assert found(path)["stale-leaf"].cost == "2 entries hidden"
+    assert texts(repaired(path)) == ["one", "two", "three"]
+    assert "stale-leaf" not in found(path)
+
+
+def test_tool_calls_and_results_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        message("1", None, "q"),
+        assistant("2", "1", "a", "b", "c"),
+        result("3", "2", "a"),
+        result("4", "2", "b"),
+        result("5", "4", "nobody asked"),
+    )
+    findings = found(path)
+    assert findings["orphan-tool-result"].count == 1
+    assert findings["unanswered-tool-call"].count == 1
+    assert findings["lost-parallel-results"].count == 1
+
+
+def test_a_compaction_that_keeps_from_an_entry_off_its_path_is_named(tmp_path: Path) -> None:
+    compaction = '{"type":"compaction","id":"c","parentId":"2","timestamp":"t",'
+    compaction += '"summary":"S","firstKeptEntryId":"gone","tokensBefore":1}'
+    path = written(tmp_path, CHAIN[0], CHAIN[1], compaction)
+    assert found(path)["dangling-bound"].severity == "loss"
+
+
+def test_repair_to_a_new_file_leaves_the_old_one_and_never_overwrites(tmp_path: Path) -> None:
+    path = written(tmp_path, CHAIN[0] + CHAIN[1], CHAIN[2])
+    before = path.read_bytes()
+    session = sessiontree.open(path)
+    plan = plan_repair(session)
+    new, _, backup = carry_out(plan, session, str(tmp_path / "new.jsonl"))
+    assert (path.read_bytes(), backup) == (before, None)
+    assert texts(Path(new)) == ["one", "two", "three"]
+    with pytest.raises(ExistsError):
+        carry_out(plan, session, str(tmp_path / "new.jsonl"))
+
+
+def test_untouched_lines_keep_every_byte(tmp_path: Path) -> None:
+    odd = '{ "type" : "message", "id":"2","parentId":"1","timestamp":"t",'
+    odd += '"message":{"role":"user","content":"\\u00fc \\ud83d"},"n":1.0}'
+    path = written(tmp_path, CHAIN[0], odd, "garbage", message("3", "2", "three"))
+    repaired(path)
+    assert path.read_bytes().splitlines()[2] == odd.encode()
+
+
+def test_every_kind_of_problem_has_a_rule() -> None:
+    import re
+
+    from sessiontree.tree import OddityKind
+
+    source = (Path(__file__).parents[1] / "src" / "sessiontree" / "journal.py").read_text()
+    kinds = {*re.findall(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"', source), *OddityKind.__args__, "bom", "crlf", "undecodable"}
+    assert kinds - {"utf-8"} <= set(RULES)
