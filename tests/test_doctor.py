@@ -220,3 +220,58 @@ def test_every_kind_of_problem_has_a_rule() -> None:
     source = (Path(__file__).parents[1] / "src" / "sessiontree" / "journal.py").read_text()
     kinds = {*re.findall(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"', source), *OddityKind.__args__, "bom", "crlf", "undecodable"}
     assert kinds - {"utf-8"} <= set(RULES)
+
+
+def claude_line(uuid: str, parent: str | None, content: Any, **more: Any) -> str:
+    fields = {
+        "parentUuid": parent,
+        "isSidechain": False,
+        "type": "user",
+        "message": {"role": "user", "content": content},
+    }
+    return json.dumps({**fields, "uuid": uuid, "timestamp": "2026-01-01T00:00:00.000Z", "sessionId": "s", **more})
+
+
+def claude_file(tmp_path: Path, *lines: str) -> Path:
+    path = tmp_path / "11111111-1111-4111-8111-111111111111.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_sub_agent_whose_transcript_is_gone_is_named(tmp_path: Path) -> None:
+    answer = [{"type": "tool_result", "tool_use_id": "t1", "content": "done"}]
+    path = claude_file(
+        tmp_path, claude_line("a", None, "go"), claude_line("b", "a", answer, toolUseResult={"agentId": "x1"})
+    )
+    assert found(path)["missing-subagent"].count == 1
+    transcript = path.with_suffix("") / "subagents" / "agent-x1.jsonl"
+    transcript.parent.mkdir(parents=True)
+    transcript.write_text("{}\n")
+    assert "missing-subagent" not in found(path)
+
+
+def test_spilled_output_is_found_beside_the_session_when_its_recorded_place_is_gone(tmp_path: Path) -> None:
+    text = "Output too large. Full output saved to: /gone/tool-results/t1.txt\n\nPreview"
+    path = claude_file(
+        tmp_path, claude_line("a", None, [{"type": "tool_result", "tool_use_id": "t1", "content": text}])
+    )
+    assert found(path)["missing-output"].severity == "loss"
+    spilled = path.with_suffix("") / "tool-results" / "t1.txt"
+    spilled.parent.mkdir(parents=True)
+    spilled.write_text("everything")
+    findings = found(path)
+    assert "missing-output" not in findings
+    assert findings["moved-output"].severity == "note"
+
+
+def test_lines_of_several_sessions_in_one_file_are_named(tmp_path: Path) -> None:
+    path = claude_file(tmp_path, claude_line("a", None, "one"), claude_line("b", "a", "two", sessionId="other"))
+    assert found(path)["several-sessions"].cost == "lines of 2 sessions"
+
+
+def test_a_title_where_the_owner_does_not_look_is_named(tmp_path: Path) -> None:
+    filler = [claude_line(f"f{number}", None, "x" * 1000) for number in range(80)]
+    title = json.dumps({"type": "custom-title", "customTitle": "T", "sessionId": "s"})
+    path = claude_file(tmp_path, *filler, title, *[line.replace('"f', '"g') for line in filler])
+    assert found(path)["title-out-of-sight"].count == 1
+    assert sessiontree.open(path).name == "T"

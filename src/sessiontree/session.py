@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sessiontree.context import Context, messages_on
 from sessiontree.copying import forked_lines, migrated_lines
-from sessiontree.dialects.base import Dialect, path_of
+from sessiontree.dialects.base import Beside, Dialect, path_of
 from sessiontree.entries import (
     Config,
     Entry,
@@ -376,6 +376,11 @@ class Session:
     def config(self) -> Config:
         with self._mutex:
             return self.dialect.find_config(self._journal)
+
+    def beside(self) -> list[Beside]:
+        """Files that belong to the session: transcripts of sub-agents, spilled tool output, and where they may lie."""
+        with self._mutex:
+            return self.dialect.find_beside(self._journal)
 
     def usage(self) -> UsageTotals:
         """Tokens, cost and requests of the whole session, each response counted once."""

@@ -218,7 +218,7 @@ def test_a_line_that_is_no_exact_title_slot_is_none(changes: dict[str, Any]) -> 
 def test_the_title_slot_is_an_aside_that_is_on_no_path() -> None:
     session = opened(slot("A name"), header(), said("a"), said("b", "a"))
     assert session.path_ids() == ["a", "b"]
-    assert session.roots() == [session.ids[0], "a"]
+    assert session.roots() == ["a"]
     assert session.raw(session.ids[0]) + b"\n" == slot("A name")
     assert session.fragments == []
 

@@ -69,6 +69,16 @@ class Relink(Struct, frozen=True):
     """What is wrong with the link as it stands: the rule that doctor reports it under."""
 
 
+class Beside(Struct, frozen=True):
+    """A file that belongs to a session: who names it, and where it may lie, the recorded place first."""
+
+    kind: Literal["subagent", "output"]
+    name: str
+    node: int
+    call: str | None
+    places: tuple[str, ...]
+
+
 class Lines(Protocol):
     """The lines of a session as a dialect may ask about them. Nodes are numbers in file order, asides included."""
 
@@ -177,6 +187,24 @@ class Dialect(Protocol):
         """The settings of the session, by the owner's own rule."""
         ...
 
+    @property
+    def title_types(self) -> frozenset[str]:
+        """Types of lines that name the session, where the owner looks for them only at the ends of a file."""
+        ...
+
+    @property
+    def title_window(self) -> int:
+        """How many bytes at each end of a file the owner looks through for a title; 0 when it reads all of it."""
+        ...
+
+    def find_beside(self, lines: Lines) -> list[Beside]:
+        """Files that belong to the session: transcripts of sub-agents, tool output that was spilled."""
+        ...
+
+    def find_session_ids(self, lines: Lines) -> list[str]:
+        """The ids of all sessions that the lines say they belong to, in file order."""
+        ...
+
     def blob_folder(self, location: str) -> str | None:
         """Where the owner keeps large content of a session file, flat by hash; None when it keeps none."""
         ...
@@ -199,6 +227,8 @@ class DialectBase:
     rules = Rules()
     parent_key = "parentId"
     id_key = "id"
+    title_types: frozenset[str] = frozenset()
+    title_window = 0
 
     def is_header(self, fields: dict[str, Any]) -> bool:
         return False
@@ -249,6 +279,12 @@ class DialectBase:
                 (entry,) = lines.entries([node])
                 return entry.config if isinstance(entry, ConfigChange) else Config()
         return Config()
+
+    def find_beside(self, lines: Lines) -> list[Beside]:
+        return []
+
+    def find_session_ids(self, lines: Lines) -> list[str]:
+        return [lines.header.id] if lines.header else []
 
     def blob_folder(self, location: str) -> str | None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -50,6 +51,9 @@ def examine(session: Session) -> list[Finding]:
     found += _bound_findings(journal, bounds)
     found += stale_leaf(journal)
     found += _bloat(journal)
+    found += _beside(journal)
+    found += _several_sessions(journal)
+    found += _title_out_of_sight(journal)
     told = {finding.rule.id for finding in found}
     found += [finding for finding in _problem_findings(session) if finding.rule.id not in told]
     order: dict[Severity, int] = {"loss": 0, "damage": 1, "note": 2}
@@ -173,6 +177,35 @@ def _bloat(journal: Journal) -> Iterator[Finding]:
         if size > _BLOAT_SHARE * total:
             places = [journal.place(node) for node, other in enumerate(journal.types) if other == kind]
             yield _finding("bloat", places, f"{kind} lines are {100 * size / total:.0f} % of {total:,} bytes")
+
+
+def _beside(journal: Journal) -> Iterator[Finding]:
+    """Files that belong to the session and are not where they should be."""
+    by_rule: dict[str, list[int]] = {}
+    for item in journal.dialect.find_beside(journal):
+        there = [os.path.isfile(place) for place in item.places]
+        if not any(there):
+            by_rule.setdefault("missing-subagent" if item.kind == "subagent" else "missing-output", []).append(
+                item.node
+            )
+        elif item.kind == "output" and not there[0]:
+            by_rule.setdefault("moved-output", []).append(item.node)
+    for rule, nodes in by_rule.items():
+        yield _finding(rule, map(journal.place, nodes))
+
+
+def _several_sessions(journal: Journal) -> Iterator[Finding]:
+    ids = journal.dialect.find_session_ids(journal)
+    if len(ids) > 1:
+        yield _finding("several-sessions", [Place(0, journal.size, 1)], f"lines of {len(ids)} sessions")
+
+
+def _title_out_of_sight(journal: Journal) -> Iterator[Finding]:
+    """A title that stands further from both ends of the file than the owner looks."""
+    window, types = journal.dialect.title_window, journal.dialect.title_types
+    places = [journal.place(node) for node, kind in enumerate(journal.types) if kind in types]
+    if places and all(place.start >= window and place.end <= journal.size - window for place in places):
+        yield _finding("title-out-of-sight", places[-1:])
 
 
 _BULKY = frozenset({"progress", "compaction", "mode_change"})

@@ -129,6 +129,10 @@ def describe_session(session: Session) -> dict[str, Any]:
         "labels": session.labels,
         "config": msgspec.to_builtins(session.config),
         "usage": msgspec.to_builtins(session.usage()),
+        "beside": [
+            {"kind": item.kind, "name": item.name, "call": item.call, "places": list(item.places)}
+            for item in session.beside()
+        ],
         "readOnly": session.read_only,
         "problems": [describe_problem(problem) for problem in session.problems],
     }

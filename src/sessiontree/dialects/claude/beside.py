@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from sessiontree.dialects.base import Beside, Lines
 from sessiontree.dialects.claude.wire import Fields, is_result, object_in, string_in
 
 _LONGEST_KEY = 200
+_STEP = 256
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _AGENT_FILE = re.compile(r"agent-(?P<id>.+)\.(?:jsonl|meta\.json)")
 _SPILLED = re.compile(r"Full output saved to: (?P<path>[^\n]*[/\\]tool-results[/\\][^\n/\\]+)")
@@ -35,6 +37,50 @@ def is_project_folder(name: str, cwd: str) -> bool:
     """Whether a folder of that name can be the one for a working folder; other builds hash long paths otherwise."""
     key = project_key(cwd)
     return name == key or (len(key) > _LONGEST_KEY and name.startswith(key[: _LONGEST_KEY + 1]))
+
+
+def find_beside(lines: Lines) -> list[Beside]:
+    """Every sub-agent and every spilled output that the results in a transcript name."""
+    found: list[Beside] = []
+    for node, fields in _iter_results(lines):
+        agent = string_in(object_in(fields, "toolUseResult"), "agentId")
+        content = object_in(fields, "message").get("content")
+        for block in content if isinstance(content, list) else ():
+            if not is_result(block):
+                continue
+            call = string_in(block, "tool_use_id")
+            if agent:
+                found.append(Beside("subagent", agent, node, call, agent_transcripts(lines.location, agent)))
+            for text in _texts(block.get("content")):
+                places = spilled_outputs(lines.location, text)
+                if places:
+                    found.append(Beside("output", os.path.basename(places[-1]), node, call, places))
+    return found
+
+
+def _iter_results(lines: Lines) -> Iterator[tuple[int, Fields]]:
+    """The lines of messages, a few at a time."""
+    nodes = [node for node, kind in enumerate(lines.types) if kind == "message"]
+    for start in range(0, len(nodes), _STEP):
+        step = nodes[start : start + _STEP]
+        yield from zip(step, lines.fields(step), strict=True)
+
+
+def _texts(content: object) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    parts = content if isinstance(content, list) else []
+    return [text for part in parts if isinstance(part, dict) and (text := string_in(part, "text"))]
+
+
+def find_session_ids(lines: Lines) -> list[str]:
+    """The ids that the lines of the main conversation name, in file order."""
+    ids: dict[str, None] = {}
+    for _, fields in _iter_results(lines):
+        id = string_in(fields, "sessionId")
+        if id and fields.get("isSidechain") is not True:
+            ids[id] = None
+    return list(ids)
 
 
 def _utf16_units(text: str) -> list[int]:

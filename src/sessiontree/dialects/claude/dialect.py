@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sessiontree.context import Context
-from sessiontree.dialects.base import Columns, DialectBase, Envelope, Lines, Reading, Relink
-from sessiontree.dialects.claude import about, leaf, path, relinks, spoken, titles, wire
+from sessiontree.dialects.base import Beside, Columns, DialectBase, Envelope, Lines, Reading, Relink
+from sessiontree.dialects.claude import about, beside, leaf, path, relinks, spoken, titles, wire
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.entries import Entry, Header
 
@@ -19,6 +19,8 @@ class ClaudeCode(DialectBase):
     bookkeeping = wire.METADATA_TYPES
     parent_key = "parentUuid"
     id_key = "uuid"
+    title_types = frozenset({"custom-title", "ai-title"})
+    title_window = 64 * 1024
 
     def recognise(self, head: bytes) -> int:
         return about.recognise(head)
@@ -53,6 +55,12 @@ class ClaudeCode(DialectBase):
 
     def find_title(self, lines: Lines) -> str | None:
         return titles.find_title(lines)
+
+    def find_beside(self, lines: Lines) -> list[Beside]:
+        return beside.find_beside(lines)
+
+    def find_session_ids(self, lines: Lines) -> list[str]:
+        return beside.find_session_ids(lines)
 
 
 CLAUDE = ClaudeCode()

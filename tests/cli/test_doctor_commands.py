@@ -1,0 +1,88 @@
+"""`doctor` and `repair` as a person runs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Run
+from tests.damage import BUILDERS, DAMAGE
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+
+
+def damaged(tmp_path: Path, dialect: str, kind: str) -> Path:
+    path = tmp_path / f"{dialect}.jsonl"
+    path.write_bytes(DAMAGE[kind].apply(BUILDERS[dialect]()))
+    return path
+
+
+def test_a_healthy_session_is_told_in_one_line(run: Run) -> None:
+    ran = run("doctor", str(CORPUS / "pi-family" / "01_linear.jsonl"))
+    assert (ran.code, ran.err) == (0, "")
+    assert len(ran.lines) == 1
+    assert "nothing is wrong" in ran.out
+
+
+def test_findings_say_rule_count_place_cost_owner_and_repair(run: Run, tmp_path: Path) -> None:
+    path = damaged(tmp_path, "pi", "lost line")
+    ran = run("doctor", str(path))
+    assert ran.code == 3
+    assert "✗ missing-parent 2 ×, first at line" in ran.out
+    assert "unreachable" in ran.out
+    assert "Repair links it to the best candidate." in ran.out
+    (report,) = run("doctor", str(path), "--json").json["sessions"]
+    (finding,) = report["findings"]
+    assert set(finding) == {"rule", "severity", "count", "places", "meaning", "cost", "owner", "repair"}
+
+
+def test_a_folder_is_looked_through_and_summed_up(run: Run) -> None:
+    ran = run("doctor", str(CORPUS), width=200)
+    assert ran.code == 3
+    assert "files: " in ran.out
+    assert "  undecodable  " in ran.out
+    reports = run("doctor", str(CORPUS), "--json").json["sessions"]
+    assert {report["dialect"] for report in reports} >= {"pi", "omp", "claude", "neovate"}
+
+
+def test_a_file_that_is_no_session_is_a_line_and_not_the_end(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"\x89PNG not a session")
+    (tmp_path / "b.jsonl").write_bytes((CORPUS / "pi-family" / "01_linear.jsonl").read_bytes())
+    ran = run("doctor", str(tmp_path))
+    assert ran.code == 3
+    assert "no session of a known kind" in ran.out
+    assert "2 files: 1 without findings, 1 that are no session" in ran.out
+    assert run("doctor", str(tmp_path / "nowhere")).code == 1
+
+
+def test_repair_only_shows_its_plan_until_it_is_told_to_write(run: Run, tmp_path: Path) -> None:
+    path = damaged(tmp_path, "claude", "stub glued to a record")
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    ran = run("repair", str(path))
+    assert ran.code == 0
+    assert "glued-stub" in ran.out
+    assert "nothing was written" in ran.err
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    assert list(tmp_path.glob("*.bak")) == []
+
+
+def test_repair_in_place_keeps_a_backup_and_a_side_car_and_is_done_then(run: Run, tmp_path: Path) -> None:
+    path = damaged(tmp_path, "neovate", "torn tail")
+    before = path.read_bytes()
+    told = run("repair", str(path), "--in-place", "--json").json
+    assert Path(told["backup"]).read_bytes() == before
+    assert [json.loads(line)["rule"] for line in Path(told["sidecar"]).read_text().splitlines()] == ["torn-tail"]
+    assert run("doctor", str(path)).code == 0
+    again = run("repair", str(path), "--in-place")
+    assert (again.code, again.out) == (0, "")
+    assert "nothing to mend" in again.err
+
+
+def test_context_reads_every_dialect_as_its_owner_and_recovered_adds_the_rest(run: Run, tmp_path: Path) -> None:
+    for dialect in BUILDERS:
+        path = damaged(tmp_path, dialect, "lost line")
+        owner = run("context", str(path), "--json").json
+        more = run("context", str(path), "--json", "--recovered").json
+        assert owner["dialect"] == dialect
+        assert len(more["messages"]) == 17
+        assert len(owner["messages"]) < 17
