@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from sessiontree.context import milliseconds
 from sessiontree.dialects.base import Columns, Envelope
+from sessiontree.dialects.claude.ordinary import STOP_REASONS, parse_ordinary
 from sessiontree.entries import ENTRY_TYPES, Compaction, Entry, MessageEntry, Unknown
 from sessiontree.messages import (
     Assistant,
@@ -72,7 +73,6 @@ METADATA_TYPES = frozenset(
 )
 SYNTHETIC = "<synthetic>"
 
-_STOP_REASONS = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "toolUse", "max_tokens": "length"}
 _FOREIGN_PREFIX = "claude:"
 
 
@@ -166,6 +166,12 @@ def _shared_type(kind: object, subtype: object, attachment_type: object) -> str:
 
 def parse_line(raw: bytes) -> Entry:
     """The entry on a line, whatever the line is."""
+    entry = parse_ordinary(raw)
+    return entry if entry is not None else parse_any(raw)
+
+
+def parse_any(raw: bytes) -> Entry:
+    """The entry on a line that is not ordinary."""
     try:
         spoken: Fields = msgspec.structs.asdict(_decode_spoken(raw))
         if type_of_line(spoken) == "message":
@@ -251,7 +257,7 @@ def _assistant(fields: Fields, time: int | None) -> Assistant:
         provider="anthropic",
         model=string_in(message, "model"),
         usage=_usage(message.get("usage")),
-        stop_reason="error" if is_error else _STOP_REASONS.get(reason, reason) if reason else None,
+        stop_reason="error" if is_error else STOP_REASONS.get(reason, reason) if reason else None,
         error_message=string_in(fields, "error") if is_error else None,
         response_id=string_in(message, "id") or None,
     )
