@@ -31,7 +31,7 @@ from sessiontree.errors import AmbiguousError, InvalidEntryError, NotFoundError,
 from sessiontree.externals import externalise, may_hold_large_content, truncate
 from sessiontree.ids import new_entry_id, new_session_id, timestamp
 from sessiontree.journal import Journal, is_aside
-from sessiontree.messages import Message
+from sessiontree.messages import Message, ToolCall, ToolResult, tool_calls
 from sessiontree.stores.base import BlobStore, Store, read_bytes
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.usage import UsageTotals, total_usage
@@ -376,6 +376,35 @@ class Session:
     def config(self) -> Config:
         with self._mutex:
             return self.dialect.find_config(self._journal)
+
+    @property
+    def git_branch(self) -> str | None:
+        """The git branch the session last worked on, if the file tells."""
+        with self._mutex:
+            return self.dialect.find_git_branch(self._journal)
+
+    @property
+    def last_activity(self) -> str | None:
+        """The time of the last message in file order, whatever its branch."""
+        with self._mutex:
+            types = self._journal.types
+            for node in range(len(types) - 1, -1, -1):
+                if types[node] == "message":
+                    (entry,) = self._journal.entries([node])
+                    if entry.timestamp:
+                        return entry.timestamp
+        return self.header.timestamp or None
+
+    def orphans(self) -> list[str]:
+        """The entries whose parent is not there, in file order."""
+        tree = self._journal.tree
+        return [tree.ids[oddity.node] for oddity in tree.oddities() if oddity.kind == "missing-parent"]
+
+    def pending_calls(self) -> list[ToolCall]:
+        """The tool calls of the context that have no result."""
+        messages = self.context().messages
+        answered = {message.tool_call_id for message in messages if isinstance(message, ToolResult)}
+        return [call for message in messages for call in tool_calls(message) if call.id not in answered]
 
     def beside(self) -> list[Beside]:
         """Files that belong to the session: transcripts of sub-agents, spilled tool output, and where they may lie."""

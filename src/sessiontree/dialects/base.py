@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from sessiontree.context import Context, Path, Rules, build_context
-from sessiontree.entries import Config, ConfigChange, Entry, Header
+from sessiontree.entries import Config, ConfigChange, Entry, Header, Worktree
 from sessiontree.errors import ReadOnlyError
 from sessiontree.tree import Tree
 from sessiontree.values import parse_json, render_json
@@ -197,6 +197,10 @@ class Dialect(Protocol):
         """How many bytes at each end of a file the owner looks through for a title; 0 when it reads all of it."""
         ...
 
+    def find_git_branch(self, lines: Lines) -> str | None:
+        """The git branch the session last worked on, if the file tells."""
+        ...
+
     def find_beside(self, lines: Lines) -> list[Beside]:
         """Files that belong to the session: transcripts of sub-agents, tool output that was spilled."""
         ...
@@ -279,6 +283,13 @@ class DialectBase:
                 (entry,) = lines.entries([node])
                 return entry.config if isinstance(entry, ConfigChange) else Config()
         return Config()
+
+    def find_git_branch(self, lines: Lines) -> str | None:
+        for node in range(len(lines.types) - 1, -1, -1):
+            if lines.types[node] == "worktree":
+                (entry,) = lines.entries([node])
+                return entry.branch if isinstance(entry, Worktree) else None
+        return None
 
     def find_beside(self, lines: Lines) -> list[Beside]:
         return []

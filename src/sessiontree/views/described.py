@@ -119,6 +119,8 @@ def describe_session(session: Session) -> dict[str, Any]:
         "path": session.location,
         "cwd": header.cwd,
         "created": header.timestamp,
+        "lastActivity": session.last_activity,
+        "gitBranch": session.git_branch,
         "forkedFrom": {"session": origin.session, "entry": origin.entry} if origin else None,
         "parentSession": header.parent_session,
         "leaf": session.leaf,
@@ -129,6 +131,8 @@ def describe_session(session: Session) -> dict[str, Any]:
         "labels": session.labels,
         "config": msgspec.to_builtins(session.config),
         "usage": msgspec.to_builtins(session.usage()),
+        "orphans": session.orphans(),
+        "pendingToolCalls": [{"id": call.id, "name": call.name} for call in session.pending_calls()],
         "beside": [
             {"kind": item.kind, "name": item.name, "call": item.call, "places": list(item.places)}
             for item in session.beside()

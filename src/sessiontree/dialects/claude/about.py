@@ -101,3 +101,14 @@ def _copied_from(lines: Lines, node: int) -> ForkOrigin | None:
     origin = object_in(fields, "forkedFrom")
     session = string_in(origin, "sessionId")
     return ForkOrigin(session, string_in(origin, "messageUuid")) if session else None
+
+
+def find_git_branch(lines: Lines) -> str | None:
+    """The branch that the last line which names one was written on; "HEAD" names none."""
+    for node in range(len(lines.types) - 1, -1, -1):
+        if lines.types[node] == "message":
+            (fields,) = lines.fields([node])
+            branch = string_in(fields, "gitBranch")
+            if branch and branch != "HEAD":
+                return branch
+    return None

@@ -56,6 +56,9 @@ class ClaudeCode(DialectBase):
     def find_title(self, lines: Lines) -> str | None:
         return titles.find_title(lines)
 
+    def find_git_branch(self, lines: Lines) -> str | None:
+        return about.find_git_branch(lines)
+
     def find_beside(self, lines: Lines) -> list[Beside]:
         return beside.find_beside(lines)
 
