@@ -72,7 +72,9 @@ def test_a_lost_line_is_found_counted_and_the_history_before_it_comes_back(tmp_p
     assert texts(path) == ["four", "five"]
     finding = found(path)["missing-parent"]
     assert (finding.count, finding.severity) == (1, "loss")
-    assert finding.cost == "2 entries of the active path unreachable"
+    assert finding.cost == (
+        "2 entries of the active path unreachable; best parent for 4 is 2: it stands where the lost parent stood"
+    )
     assert texts(repaired(path)) == ["one", "two", "four", "five"]
     assert found(path) == {}
 
@@ -275,3 +277,24 @@ def test_a_title_where_the_owner_does_not_look_is_named(tmp_path: Path) -> None:
     path = claude_file(tmp_path, *filler, title, *[line.replace('"f', '"g') for line in filler])
     assert found(path)["title-out-of-sight"].count == 1
     assert sessiontree.open(path).name == "T"
+
+
+def test_content_that_its_owner_cut_is_named(tmp_path: Path) -> None:
+    from sessiontree.dialects.omp import OMP
+
+    notice = "\n\n[Session persistence truncated large content]"
+    assert OMP.is_truncated("x" * 100 + notice) or OMP.is_truncated("x" * (500_000 - len(notice)) + notice)
+    path = written(tmp_path, CHAIN[0], message("2", "1", "x" * (500_000 - len(notice)) + notice))
+    findings = {finding.rule.id for finding in examine(sessiontree.open(path, dialect="omp"))}
+    assert "cut-content" in findings
+
+
+@pytest.mark.parametrize(
+    ("folder", "dialect"),
+    [(".claude/projects/x", "claude"), (".neovate/projects/x", "neovate"), (".omp/agent/sessions/x", "omp")],
+)
+def test_where_the_content_does_not_tell_the_place_does(tmp_path: Path, folder: str, dialect: str) -> None:
+    path = tmp_path / folder / "s.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"")
+    assert sessiontree.open(path).dialect.name == dialect

@@ -20,6 +20,7 @@ from sessiontree.stores.memory import MemoryBlobs, MemoryStore
 from sessiontree.writing import Appear, Durability, Options
 
 _HEAD = 64 * 1024
+_SURE = 20
 
 
 def create(
@@ -102,11 +103,15 @@ def open_store(
 
 
 def detect(head: bytes, location: str) -> Dialect:
-    """The dialect that is surest about the first bytes of a session."""
+    """The dialect that is surest about the first bytes of a session; where none is sure, the one at home there."""
     dialects: list[Dialect] = [plugins.load("dialects", name) for name in plugins.names("dialects")]
-    best = max(dialects, key=lambda dialect: dialect.recognise(head))
-    if best.recognise(head) == 0:
+    scores = {dialect.name: dialect.recognise(head) for dialect in dialects}
+    best = max(dialects, key=lambda dialect: scores[dialect.name])
+    if scores[best.name] == 0:
         raise NotASessionError(_refusal(location))
+    if scores[best.name] < _SURE:
+        at_home = [dialect for dialect in dialects if any(folder in location for folder in dialect.folders)]
+        return at_home[0] if at_home else best
     return best
 
 

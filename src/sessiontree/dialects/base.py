@@ -143,6 +143,11 @@ class Dialect(Protocol):
         """Types of entries that never move the leaf."""
         ...
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Parts of paths that only the owner's files have; asked when the content alone does not tell."""
+        ...
+
     def recognise(self, head: bytes) -> int: ...
 
     def decode_block(self, data: memoryview) -> Columns | None: ...
@@ -197,6 +202,10 @@ class Dialect(Protocol):
         """How many bytes at each end of a file the owner looks through for a title; 0 when it reads all of it."""
         ...
 
+    def is_truncated(self, text: str) -> bool:
+        """Whether the owner cut a text before it wrote it, and said so at the cut."""
+        ...
+
     def find_git_branch(self, lines: Lines) -> str | None:
         """The git branch the session last worked on, if the file tells."""
         ...
@@ -233,6 +242,7 @@ class DialectBase:
     id_key = "id"
     title_types: frozenset[str] = frozenset()
     title_window = 0
+    folders: tuple[str, ...] = ()
 
     def is_header(self, fields: dict[str, Any]) -> bool:
         return False
@@ -283,6 +293,9 @@ class DialectBase:
                 (entry,) = lines.entries([node])
                 return entry.config if isinstance(entry, ConfigChange) else Config()
         return Config()
+
+    def is_truncated(self, text: str) -> bool:
+        return False
 
     def find_git_branch(self, lines: Lines) -> str | None:
         for node in range(len(lines.types) - 1, -1, -1):

@@ -22,6 +22,7 @@ class Native(PiShape):
     name = "native"
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
     bookkeeping = BOOKKEEPING
+    folders = ("/sessiontree/sessions/",)
 
     def recognise(self, head: bytes) -> int:
         header = next(filter(self.is_header, iter_head_records(head)), None)

@@ -99,6 +99,7 @@ _decode_lines = msgspec.json.Decoder(_Wire).decode_lines
 
 class Neovate(DialectBase):
     name = "neovate"
+    folders = ("/.neovate/projects/", "/.takumi/projects/")
     parent_key = "parentUuid"
     id_key = "uuid"
     bookkeeping = frozenset(_SHARED_TYPES.values())

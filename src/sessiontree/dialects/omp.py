@@ -101,8 +101,12 @@ class RetriedTurn(MessageEntry, frozen=True, tag="message"):
 
 class OhMyPi(PiShape):
     name = "omp"
+    folders = ("/.omp/", "/.xcsh/")
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
     bookkeeping = frozenset({_SLOT})
+
+    def is_truncated(self, text: str) -> bool:
+        return is_truncated(text)
 
     def blob_folder(self, location: str) -> str | None:
         return blob_folder(location)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
@@ -11,7 +11,7 @@ from sessiontree.dialects.base import AS_THE_OWNER, Reading
 from sessiontree.doctor.rules import RULES, Rule, Severity
 from sessiontree.entries import Compaction, Entry, MessageEntry
 from sessiontree.journal import Journal
-from sessiontree.messages import ToolResult, tool_calls
+from sessiontree.messages import ToolResult, message_text, tool_calls
 from sessiontree.offsets import Place
 from sessiontree.session import Session
 
@@ -35,10 +35,11 @@ class Finding(Struct, frozen=True):
 
 
 class _Spoken(Struct):
-    """What was said about tools in the whole file: calls and results by id, with their nodes."""
+    """What was said in the whole file: calls and results by id, with their nodes, and texts that were cut."""
 
     calls: dict[str, int]
     results: dict[str, list[int]]
+    cut: list[int]
 
 
 def examine(session: Session) -> list[Finding]:
@@ -81,8 +82,11 @@ def _tree_findings(session: Session) -> Iterator[Finding]:
     """What better links would bring back, counted in messages."""
     journal = session.journal
     by_rule: dict[str, list[Place]] = {}
+    candidates: dict[str, str] = {}
     for relink in journal.dialect.find_relinks(journal):
         by_rule.setdefault(relink.rule, []).append(journal.place(relink.node))
+        best = f"best parent for {journal.tree.ids[relink.node]} is {journal.tree.ids[relink.parent]}: {relink.why}"
+        candidates.setdefault(relink.rule, best)
     if not by_rule:
         return
     leaf = _leaf(journal)
@@ -90,25 +94,28 @@ def _tree_findings(session: Session) -> Iterator[Finding]:
     whole = journal.dialect.find_path(journal, leaf, Reading(recovered=True))
     hidden = sum(1 for node in whole if node not in owned and journal.types[node] not in journal.dialect.bookkeeping)
     for rule, places in by_rule.items():
-        yield _finding(rule, places, f"{hidden:,} entries of the active path unreachable" if hidden else "")
+        lost = [f"{hidden:,} entries of the active path unreachable"] if hidden else []
+        yield _finding(rule, places, "; ".join([*lost, candidates[rule]]))
 
 
 def _read_all(journal: Journal) -> tuple[_Spoken, list[tuple[int, Compaction]]]:
-    spoken = _Spoken({}, {})
+    spoken = _Spoken({}, {}, [])
     bounds: list[tuple[int, Compaction]] = []
     for start in range(0, len(journal), _STEP):
         nodes = range(start, min(start + _STEP, len(journal)))
         for node, entry in zip(nodes, journal.entries(nodes), strict=True):
-            _listen(spoken, node, entry)
+            _listen(spoken, node, entry, journal.dialect.is_truncated)
             if isinstance(entry, Compaction):
                 bounds.append((node, entry))
     return spoken, bounds
 
 
-def _listen(spoken: _Spoken, node: int, entry: Entry) -> None:
+def _listen(spoken: _Spoken, node: int, entry: Entry, is_truncated: Callable[[str], bool]) -> None:
     if not isinstance(entry, MessageEntry):
         return
     for message in entry.messages:
+        if is_truncated(message_text(message)):
+            spoken.cut.append(node)
         if isinstance(message, ToolResult):
             spoken.results.setdefault(message.tool_call_id, []).append(node)
         for call in tool_calls(message):
@@ -119,6 +126,8 @@ def _tool_findings(journal: Journal, spoken: _Spoken, owner_path: set[int]) -> I
     orphans = [node for id, nodes in spoken.results.items() if id not in spoken.calls for node in nodes]
     if orphans:
         yield _finding("orphan-tool-result", map(journal.place, orphans), f"{len(orphans):,} results answer nothing")
+    if spoken.cut:
+        yield _finding("cut-content", map(journal.place, spoken.cut))
     open_calls = [node for id, node in spoken.calls.items() if id not in spoken.results]
     if open_calls:
         yield _finding("unanswered-tool-call", map(journal.place, open_calls), f"{len(open_calls):,} calls unanswered")

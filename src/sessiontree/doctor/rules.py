@@ -109,6 +109,9 @@ RULES: dict[str, Rule] = {
         Rule("missing-blob", "loss", "large content is not where it should be", "shows the reference", _LEFT),
         Rule("damaged-blob", "loss", "large content does not fit its name", "shows something else", _LEFT),
         Rule("missing-subagent", "note", "the transcript of a sub-agent is not there", "shows only its report", _LEFT),
+        Rule(
+            "cut-content", "note", "a text was too long and was cut before it was written", "shows what is left", _LEFT
+        ),
         Rule("missing-output", "loss", "tool output that was spilled to a file is gone", "shows its beginning", _LEFT),
         Rule(
             "moved-output", "note", "spilled tool output lies beside the session, not where it was", "loses it", _LEFT

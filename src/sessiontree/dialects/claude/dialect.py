@@ -21,6 +21,7 @@ class ClaudeCode(DialectBase):
     id_key = "uuid"
     title_types = frozenset({"custom-title", "ai-title"})
     title_window = 64 * 1024
+    folders = ("/.claude/projects/",)
 
     def recognise(self, head: bytes) -> int:
         return about.recognise(head)
