@@ -7,7 +7,6 @@ member for types we do not know. Nothing in this module does I/O.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -311,14 +310,15 @@ def parse_entry(fields: Mapping[str, Any]) -> Entry:
     return tolerant(cls, fields, {"content": parse_content, "message": parse_message})
 
 
-@functools.cache
-def _decoder() -> msgspec.json.Decoder[Entry]:
-    return msgspec.json.Decoder(Entry)
+_decoder: msgspec.json.Decoder[Entry] | None = None
 
 
 def decode_entry(raw: bytes) -> Entry | None:
     """One entry straight out of a well-formed line in the native shape; None when it needs `parse_entry`."""
+    global _decoder
+    if _decoder is None:  # made when first needed: it takes longer than importing this module
+        _decoder = msgspec.json.Decoder(Entry)
     try:
-        return _decoder().decode(raw)
+        return _decoder.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
