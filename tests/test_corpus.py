@@ -12,7 +12,7 @@ import pytest
 
 import sessiontree
 from sessiontree.context import ModelRef
-from sessiontree.journal import is_aside
+from sessiontree.dialects.base import is_aside
 from sessiontree.lines import iter_lines
 from sessiontree.messages import Message, RedactedThinking, Text, Thinking, ToolCall, message_blocks, message_text
 from sessiontree.session import Session

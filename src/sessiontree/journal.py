@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from sessiontree.dialects.base import Dialect, Envelope
+from sessiontree.dialects.base import Dialect, Envelope, aside_id, is_aside
 from sessiontree.entries import Compaction, Entry, Fragment, Header, Problem
 from sessiontree.errors import DamagedError, ReplacedError, StoreError
 from sessiontree.externals import PREFIX, restore
@@ -129,7 +129,7 @@ class Journal:
             self._offsets.add_block(block.start, block.size, self._lines + 1, len(ends))
             ids = columns.ids
             if "" in ids:
-                ids = [id or _aside_id(node) for node, id in enumerate(ids, len(self.types))]
+                ids = [id or aside_id(node) for node, id in enumerate(ids, len(self.types))]
             self.types += columns.types
             self.tree.extend(ids, columns.parents)
             if block.buffer[ends[0] - 2 : ends[0]] == b"\r\n":
@@ -220,7 +220,7 @@ class Journal:
         if not envelope.type or not (envelope.id or envelope.aside or self.dialect.is_record(fields)):
             return False
         if envelope.aside:
-            self._add(number, start, len(raw), Envelope(envelope.type, _aside_id(len(self.types)), None))
+            self._add(number, start, len(raw), Envelope(envelope.type, aside_id(len(self.types)), None))
             return True
         envelope = self._with_id(number, start, raw, envelope, fields)
         if envelope.parent == "":
@@ -379,16 +379,6 @@ class Journal:
             return content
 
         return restore(self.fields_of(raw), get)
-
-
-def _aside_id(node: int) -> str:
-    """What an aside is called: it has no id of its own, but its place never changes."""
-    return f"@{node}"
-
-
-def is_aside(id: str) -> bool:
-    """Whether an id was given to a line that is no part of the tree."""
-    return id.startswith("@")
 
 
 def _has_one_object_per_line(buffer: bytearray, ends: list[int]) -> bool:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sessiontree.context import Context, messages_on
 from sessiontree.copying import forked_lines, migrated_lines
-from sessiontree.dialects.base import Beside, Dialect, path_of
+from sessiontree.dialects.base import Beside, Dialect, is_aside, path_of
 from sessiontree.entries import (
     Config,
     Entry,
@@ -30,7 +30,7 @@ from sessiontree.entries import (
 from sessiontree.errors import AmbiguousError, InvalidEntryError, NotFoundError, ReadOnlyError
 from sessiontree.externals import externalise, may_hold_large_content, truncate
 from sessiontree.ids import new_entry_id, new_session_id, timestamp
-from sessiontree.journal import Journal, is_aside
+from sessiontree.journal import Journal
 from sessiontree.messages import Message, ToolCall, ToolResult, tool_calls
 from sessiontree.stores.base import BlobStore, Store, read_bytes
 from sessiontree.stores.memory import MemoryStore

@@ -7,9 +7,10 @@ opens, reads or writes a file.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from sessiontree.context import Context, Path, Rules, build_context
@@ -17,6 +18,8 @@ from sessiontree.entries import Config, ConfigChange, Entry, Header, Worktree
 from sessiontree.errors import ReadOnlyError
 from sessiontree.tree import Tree
 from sessiontree.values import parse_json, render_json
+
+WireT = TypeVar("WireT", bound=Struct)
 
 
 class Envelope(Struct, frozen=True, gc=False):
@@ -30,6 +33,16 @@ class Envelope(Struct, frozen=True, gc=False):
     id: str
     parent: str | None
     aside: bool = False
+
+
+def aside_id(node: int) -> str:
+    """What an aside is called: it has no id of its own, but its place never changes."""
+    return f"@{node}"
+
+
+def is_aside(id: str) -> bool:
+    """Whether an id was given to a line that is no part of the tree."""
+    return id.startswith("@") and id[1:].isdecimal()
 
 
 class Columns(Struct, frozen=True):
@@ -346,6 +359,14 @@ def replace_field(raw: bytes, key: str, value: str | None) -> bytes:
         except ValueError:
             continue  # the same words inside a text
     return render_json(wanted)
+
+
+def decode_wires(decode_lines: Callable[[memoryview], list[WireT]], data: memoryview) -> list[WireT] | None:
+    """The outsides of a block of lines in one call; None when any line is not what the decoder expects."""
+    try:
+        return decode_lines(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
 
 
 def path_of(lines: Lines, nodes: list[int]) -> Path:

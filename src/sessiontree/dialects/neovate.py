@@ -36,6 +36,7 @@ from sessiontree.dialects.base import (
     Lines,
     Reading,
     Relink,
+    decode_wires,
     path_of,
     relinked_path,
 )
@@ -113,9 +114,8 @@ class Neovate(DialectBase):
         return 10 if any(map(self.is_record, records)) else 0
 
     def decode_block(self, data: memoryview) -> Columns | None:
-        try:
-            wires = _decode_lines(data)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        wires = decode_wires(_decode_lines, data)
+        if wires is None:
             return None
         if not wires or any(
             not wire.type or (wire.type == _MESSAGE and (not wire.id or wire.parent == "")) for wire in wires

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from sessiontree.context import Context, Path, Rules, build_context, milliseconds
-from sessiontree.dialects.base import Columns, Envelope, Lines, Reading, path_of
+from sessiontree.dialects.base import Columns, Envelope, Lines, Reading, is_aside, path_of
 from sessiontree.dialects.pi import PiShape, iter_head_records
 from sessiontree.entries import (
     Compaction,
@@ -215,7 +215,7 @@ def _slot_title(lines: Lines) -> str | None:
 
 
 def _is_aside(lines: Lines, node: int) -> bool:
-    return lines.types[node] == _SLOT and lines.tree.ids[node] == f"@{node}"
+    return lines.types[node] == _SLOT and is_aside(lines.tree.ids[node])
 
 
 def _is_own_header(fields: dict[str, Any]) -> bool:

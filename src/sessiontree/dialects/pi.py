@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.context import Rules
-from sessiontree.dialects.base import Columns, DialectBase, Envelope, Lines, Reading
+from sessiontree.dialects.base import Columns, DialectBase, Envelope, Lines, Reading, decode_wires
 from sessiontree.entries import Entry, Header, SessionInfo, decode_entry, parse_entry
 from sessiontree.values import parse_json, render_json, tolerant
 
@@ -53,9 +53,8 @@ class PiShape(DialectBase):
         return 10 if any(map(self.is_record, records)) else 0
 
     def decode_block(self, data: memoryview) -> Columns | None:
-        try:
-            wires = _decode_lines(data)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        wires = decode_wires(_decode_lines, data)
+        if wires is None:
             return None
         types = [intern(wire.type) for wire in wires]
         ids = [wire.id for wire in wires]

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.context import milliseconds
-from sessiontree.dialects.base import Columns, Envelope
+from sessiontree.dialects.base import Columns, Envelope, decode_wires
 from sessiontree.dialects.claude.ordinary import STOP_REASONS, parse_ordinary
 from sessiontree.entries import ENTRY_TYPES, Compaction, Entry, MessageEntry, Unknown
 from sessiontree.messages import (
@@ -109,9 +109,8 @@ _decode_spoken = msgspec.json.Decoder(_SpokenWire).decode
 
 def decode_columns(data: memoryview) -> Columns | None:
     """The envelopes of a block of ordinary lines; None when one of them needs a closer look."""
-    try:
-        wires = _decode_lines(data)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    wires = decode_wires(_decode_lines, data)
+    if wires is None:
         return None
     types: list[str] = []
     ids: list[str] = []
