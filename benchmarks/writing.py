@@ -53,7 +53,7 @@ def append_stays_flat(rounds: int) -> Result:
 
 def append_short(rounds: int) -> Result:
     """The same with one short sentence, where there is next to nothing to write and the lock is most of the cost."""
-    return _against_write("append of a short line, against os.write", _SHORT, rounds, bound=None)
+    return _against_write("append of a short line, against os.write", _SHORT, rounds, bound=15.0)
 
 
 def append_mixed(rounds: int) -> Result:
@@ -86,7 +86,7 @@ def append_synced(rounds: int) -> Result:
     )
 
 
-def _against_write(name: str, some: list[Message], rounds: int, bound: float | None) -> Result:
+def _against_write(name: str, some: list[Message], rounds: int, bound: float) -> Result:
     messages = list(islice(cycle(some), _BLOCK))
     lines = _lines_of(messages)
     with _session("system") as session, _raw_file() as fd:

@@ -166,7 +166,7 @@ def test_a_time_cannot_lead_out_of_the_folder(stamp: str, tmp_path: Path) -> Non
     assert "\x00" not in path
 
 
-@pytest.mark.parametrize("cwd", ["/work/../../etc", "..", "/", "", "/a/" + "x" * 300, "/tmp/\udcff"])
+@pytest.mark.parametrize("cwd", ["/srv/../../etc", "..", "/", "", "/a/" + "x" * 300, "/tmp/\udcff"])
 def test_a_cwd_cannot_lead_out_of_the_folder(cwd: str, tmp_path: Path) -> None:
     path = session_path(str(tmp_path), Header(id=ONE, timestamp="2026", cwd=cwd))
     assert os.path.dirname(os.path.dirname(path)) == str(tmp_path / "sessions")
@@ -183,7 +183,7 @@ def test_a_cwd_that_no_system_could_have_is_named_or_refused(cwd: str, tmp_path:
 
 
 def test_a_folder_name_is_readable_and_carries_a_hash() -> None:
-    assert re.fullmatch(r"my-project-[0-9a-f]{10}", project_folder_name("/work/my project"))
+    assert re.fullmatch(r"my-project-[0-9a-f]{10}", project_folder_name("/srv/my project"))
     assert re.fullmatch(r"root-[0-9a-f]{10}", project_folder_name("/"))
 
 

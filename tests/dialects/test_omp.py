@@ -494,7 +494,7 @@ def test_a_long_file_with_usage_reads_the_same_in_blocks() -> None:
         ("/tmp/foo/bar", "-tmp-foo-bar"),
         ("/tmp/enc-home/tmp/foo/bar", "-tmp-foo-bar"),
         ("/tmp/enc-home-too", "-tmp-enc-home-too"),
-        ("/work/pi", "--work-pi--"),
+        ("/opt/pi", "--opt-pi--"),
         ("/usr", "--usr--"),
         ("/", "----"),
         ("/a b/日本", "--a b-日本--"),
