@@ -237,8 +237,8 @@ class Dialect(Protocol):
 
     def render_header(self, header: Header) -> bytes: ...
 
-    def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, body: bytes) -> bytes:
-        """One line without its LF. `body` is the JSON object of the fields beyond the envelope."""
+    def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:
+        """One line without its LF. `fields` are those beyond the envelope."""
         ...
 
 
@@ -329,7 +329,7 @@ class DialectBase:
     def render_header(self, header: Header) -> bytes:
         raise ReadOnlyError(f"sessions of {self.name} cannot be written")
 
-    def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, body: bytes) -> bytes:
+    def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:
         raise ReadOnlyError(f"sessions of {self.name} cannot be written")
 
 
