@@ -36,6 +36,7 @@ class PiShape(DialectBase):
     version = 3
     has_header = True
     is_writable = True
+    writes_plainly = True
     folders: tuple[str, ...] = ("/.pi/agent/sessions/",)
     rules = Rules(resets=False, explicit_model_wins=False, default_thinking=None)
 
