@@ -27,7 +27,7 @@ NATIVE_SAMPLE = (
 
 
 def test_files_keep_the_contract_of_a_store(tmp_path: Path) -> None:
-    assert len(check_store(lambda name: FileStore(tmp_path / name))) == 10
+    assert len(check_store(lambda name: FileStore(tmp_path / name))) == 12
 
 
 def test_memory_keeps_the_contract_of_a_store() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sessiontree.dialects.scribe import Start
 from sessiontree.entries import Compaction, Header, Label
 from sessiontree.ids import new_entry_id
 from sessiontree.journal import Journal
@@ -15,14 +16,24 @@ from sessiontree.values import render_json
 _ENVELOPE = {"type", "id", "parentId", "timestamp"}
 
 
-def forked_lines(journal: Journal, header: Header, leaf: int | None) -> Iterator[bytes]:
-    """A header, then each line of the path to `leaf`, each followed by the labels that were set there.
+def forked_lines(journal: Journal, header: Header, leaf: int | None, title: str | None) -> Iterator[bytes]:
+    """The lines of a fork, each with its LF: what stands at the top of a session, then the history of `leaf`."""
+    start = Start(header.id, header.timestamp, header.cwd, title, None, None, header.forked_from, journal.location)
+    dialect = journal.dialect
+    if not dialect.writes_plainly:
+        yield from (line + b"\n" for line in dialect.copied(journal, leaf, start))
+        return
+    yield from (line + b"\n" for line in dialect.scribe(start).begin())
+    yield from _path_with_labels(journal, leaf)
+
+
+def _path_with_labels(journal: Journal, leaf: int | None) -> Iterator[bytes]:
+    """Each line of a path, followed by the labels that were set there.
 
     In that order the last line is the leaf or hangs on it, so that a reader that takes the last line lands there too.
     """
     nodes = journal.tree.path(leaf)
     riders, strays = _labels_to_copy(journal, set(nodes))
-    yield journal.dialect.render_header(header) + b"\n"
     yield from _current_lines(journal, [copied for node in nodes for copied in (node, *riders.get(node, ()))])
     parent = None if leaf is None else journal.tree.ids[leaf]
     for label in strays:

@@ -359,6 +359,17 @@ class Journal:
         """The decoded objects of some entries' lines, as they stand there."""
         return [self.fields_of(raw) for raw in self.iter_raw(nodes)]
 
+    def whole_fields(self, nodes: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """The decoded objects of some entries' lines, with large content back in its place."""
+        for node, raw in zip(nodes, self.iter_raw(nodes), strict=True):
+            yield self._restored(node, raw) if _REFERENCE in raw else self.fields_of(raw)
+
+    def raw_lines(self) -> Iterator[bytes]:
+        """Every line of the file in order, without LF, whatever it holds."""
+        for block in iter_blocks(self.store.readinto, 0):
+            for _, line in iter_lines(bytes(block.data)):
+                yield line
+
     def fields_of(self, raw: bytes) -> dict[str, Any]:
         """The decoded object of a line, as it stands there."""
         try:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from sessiontree import plugins
 from sessiontree.dialects.base import AS_THE_OWNER, Dialect, Reading
+from sessiontree.dialects.scribe import Start
 from sessiontree.entries import Header
 from sessiontree.errors import NotASessionError, UsageError
 from sessiontree.externals import LargeContent
@@ -49,7 +51,7 @@ def create(
     header = Header(id=id or new_session_id(), version=native.version, timestamp=timestamp(), cwd=where)
     options = Options(durability=durability, large_content=large_content, appear="now" if in_memory else appear)
     if in_memory:
-        around = Surroundings(lambda _: MemoryStore(), MemoryBlobs())
+        around = Surroundings(lambda *_: MemoryStore(), MemoryBlobs())
         return new_session(header, native, MemoryStore(), around, options)
     root = _root(home)
     store = FileStore(path if path is not None else session_path(root, header))
@@ -92,9 +94,10 @@ def open_store(
     head = read_bytes(store, 0, _HEAD)
     chosen: Dialect = plugins.load("dialects", dialect) if dialect else detect(head, store.location)
     around = _surroundings(root if root is not None else home())
-    foreign_blobs = chosen.blob_folder(store.location)
-    if foreign_blobs is not None:
-        around = Surroundings(around.store_for, FileBlobs(foreign_blobs, flat=True))
+    if chosen.name != "native":
+        foreign_blobs = chosen.blob_folder(store.location)
+        blobs = around.blobs if foreign_blobs is None else FileBlobs(foreign_blobs, flat=True)
+        around = Surroundings(_stores_of_owner(chosen, store.location), blobs)
     options = Options(durability=durability, large_content=large_content, reading=reading)
     opened = Session(Journal(store, chosen, around.blobs), around, options)
     if dialect and opened.header.id == "" and not len(opened) and head.strip():
@@ -134,4 +137,15 @@ def _root_of(path: str, default: str) -> str:
 
 
 def _surroundings(root: str) -> Surroundings:
-    return Surroundings(lambda header: FileStore(session_path(root, header)), FileBlobs(blobs_folder(root)))
+    return Surroundings(lambda header, _: FileStore(session_path(root, header)), FileBlobs(blobs_folder(root)))
+
+
+def _stores_of_owner(dialect: Dialect, location: str) -> Callable[[Header, bool], Store]:
+    """Where forks of a foreign session go: beside it, or for work in another folder, where its owner looks then."""
+
+    def store_for(header: Header, moved: bool) -> Store:
+        start = Start(header.id, header.timestamp, header.cwd)
+        place = dialect.destination(start, os.environ).path
+        return FileStore(place if moved else os.path.join(os.path.dirname(location), os.path.basename(place)))
+
+    return store_for

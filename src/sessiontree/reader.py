@@ -19,6 +19,13 @@ from sessiontree.messages import Message, ToolCall, ToolResult, tool_calls
 from sessiontree.usage import UsageTotals, total_usage
 
 
+class Here:
+    """Stands for "where the session stands" in arguments where None already means "before the first entry"."""
+
+
+HERE = Here()
+
+
 class Reader:
     """One session to look at. Threads may share it."""
 
@@ -50,6 +57,11 @@ class Reader:
     def journal(self) -> Journal:
         """The lines behind the session, for those who look at the file itself."""
         return self._journal
+
+    @property
+    def reading(self) -> Reading:
+        """How the session is read, where there is a choice."""
+        return self._reading
 
     @property
     def problems(self) -> list[Problem]:
@@ -165,7 +177,7 @@ class Reader:
     def children(self, id: str | None) -> list[str]:
         """The children of an entry in file order; of None, the roots."""
         tree = self._journal.tree
-        found = [tree.ids[child] for child in tree.children(self._node_or_none(id))]
+        found = [tree.ids[child] for child in tree.children(self.node_of(id))]
         return found if id is not None else [root for root in found if not is_aside(root)]
 
     def roots(self) -> list[str]:
@@ -185,11 +197,11 @@ class Reader:
     def common_ancestor(self, one: str | None, other: str | None) -> str | None:
         """The deepest entry on both paths, or None when they share none."""
         tree = self._journal.tree
-        return self._id(tree.common_ancestor(self._node_or_none(one), self._node_or_none(other)))
+        return self._id(tree.common_ancestor(self.node_of(one), self.node_of(other)))
 
     def path_ids(self, leaf: str | None = None) -> list[str]:
         """The ids from root to an entry, without reading any body; by default, to where the session stands."""
-        nodes = self.dialect.find_path(self._journal, self._node_or_none(leaf or self.leaf), self._reading)
+        nodes = self.dialect.find_path(self._journal, self.node_of(leaf or self.leaf), self._reading)
         return [self._journal.tree.ids[node] for node in nodes]
 
     def path(self, leaf: str | None = None) -> list[Entry]:
@@ -223,6 +235,12 @@ class Reader:
     def name(self) -> str | None:
         with self._mutex:
             return self.dialect.find_title(self._journal)
+
+    @property
+    def given_name(self) -> str | None:
+        """The name that someone gave the session; unlike `name`, nothing that the owner shows in place of one."""
+        with self._mutex:
+            return self.dialect.find_given_title(self._journal)
 
     @property
     def config(self) -> Config:
@@ -272,17 +290,18 @@ class Reader:
 
     def _context(self, leaf: str | None) -> Context:
         with self._mutex:
-            return self.dialect.build_context(self._journal, self._node_or_none(leaf), self._reading)
+            return self.dialect.build_context(self._journal, self.node_of(leaf), self._reading)
 
     def _path(self, leaf: str | None) -> list[Entry]:
         with self._mutex:
-            nodes = self.dialect.find_path(self._journal, self._node_or_none(leaf), self._reading)
+            nodes = self.dialect.find_path(self._journal, self.node_of(leaf), self._reading)
             return self._journal.entries(nodes)
 
     def _stored_leaf(self) -> str | None:
         return self._id(self.dialect.find_leaf(self._journal, self._reading))
 
-    def _node_or_none(self, id: str | None) -> int | None:
+    def node_of(self, id: str | None) -> int | None:
+        """The number of an entry in file order, by its id; of None, None."""
         return None if id is None else self._node(id)
 
     def _node(self, id: str) -> int:

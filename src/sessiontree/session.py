@@ -15,34 +15,33 @@ from msgspec import Struct
 
 from sessiontree.context import Context
 from sessiontree.copying import forked_lines, migrated_lines
-from sessiontree.dialects.base import Dialect
+from sessiontree.dialects.base import Dialect, aside_id, is_aside
+from sessiontree.dialects.scribe import Item, Start, Written
 from sessiontree.entries import (
     Config,
     Entry,
     ForkOrigin,
     Header,
+    parse_entry,
 )
-from sessiontree.errors import InvalidEntryError, NotFoundError, ReadOnlyError
+from sessiontree.errors import ConflictError, InvalidEntryError, NotFoundError, ReadOnlyError
 from sessiontree.externals import externalise, may_hold_large_content, truncate
 from sessiontree.ids import new_entry_id, new_session_id, timestamp
 from sessiontree.journal import Journal
-from sessiontree.reader import Reader
+from sessiontree.reader import HERE, Here, Reader
 from sessiontree.stores.base import BlobStore, Store, read_bytes
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.writing import Options, as_entry, ends_turn, makes_file_appear
 
-
-class Here:
-    """Stands for "where the session stands" in arguments where None already means "before the first entry"."""
-
-
-HERE = Here()
+_REWRITES = 8
+"""How often a rewrite is tried anew when others write meanwhile."""
 
 
 class Surroundings(Struct, frozen=True):
     """What a session needs from the world around it: a place for its forks, and for large content."""
 
-    store_for: Callable[[Header], Store]
+    store_for: Callable[[Header, bool], Store]
+    """Where a fork goes: given its header, and whether it shall work in another folder than its origin."""
     blobs: BlobStore | None = None
 
 
@@ -61,7 +60,7 @@ class Branch:
         """
         kind, body = as_entry(what, content, fields)
         entry = self.session._write(kind, body, self.leaf)
-        if kind not in self.session.dialect.bookkeeping:
+        if kind not in self.session.dialect.bookkeeping and not is_aside(entry.id):
             self.leaf = entry.id
         return entry
 
@@ -92,6 +91,7 @@ class Session(Reader):
         self._arrived: list[int] = []
         self._unsynced = False
         self._writable_header: Header | None = None
+        self._needs_scribe = not journal.dialect.writes_plainly
         self._main = Branch(self, self._stored_leaf())
 
     @property
@@ -114,12 +114,12 @@ class Session(Reader):
     def branch(self, at: str | Here | None = HERE) -> Branch:
         """Another position to write from: at an entry, or with None before the first one. Writes nothing."""
         leaf = self.leaf if isinstance(at, Here) else at
-        self._node_or_none(leaf)
+        self.node_of(leaf)
         return Branch(self, leaf)
 
     def move(self, to: str | None) -> None:
         """Stand at another entry, durably; None means before the first one."""
-        self._node_or_none(to)
+        self.node_of(to)
         self._main.move(to)
 
     def reset(self) -> None:
@@ -198,14 +198,14 @@ class Session(Reader):
 
     # Rewriting and copying
 
-    def fork(self, at: str | None = None, *, cwd: str | None = None, store: Store | None = None) -> Session:
-        """A new session with the path to an entry; by default, to where the session stands.
+    def fork(self, at: str | Here | None = HERE, *, cwd: str | None = None, store: Store | None = None) -> Session:
+        """A new session with the history of an entry; by default, of where the session stands. Of None, an empty one.
 
-        Lines are copied byte for byte, ids stay, labels of copied entries come along. `forkedFrom` in the header of
-        the new session says where it came from.
+        Lines are copied byte for byte but for what names the session they belong to, ids stay, labels of copied
+        entries come along, and the new session says where it came from in its owner's way.
         """
         with self._mutex:
-            leaf = at or self.leaf
+            leaf = self.leaf if isinstance(at, Here) else at
             header = Header(
                 id=new_session_id(),
                 version=self.dialect.version,
@@ -213,8 +213,8 @@ class Session(Reader):
                 cwd=self.cwd if cwd is None else cwd,
                 forked_from=ForkOrigin(self.id, leaf),
             )
-            target = store or self._around.store_for(header)
-            target.create(forked_lines(self._journal, header, self._node_or_none(leaf)))
+            target = store or self._around.store_for(header, cwd is not None)
+            target.create(forked_lines(self._journal, header, self.node_of(leaf), self.given_name))
         return Session(Journal(target, self.dialect, self._around.blobs), self._around, self._options)
 
     def migrate(self) -> str | None:
@@ -240,12 +240,14 @@ class Session(Reader):
         """
         with self._mutex:
             journal = self._journal
-            if journal.header is not self._writable_header:
+            if journal.header is None or journal.header is not self._writable_header:
                 self._check_writable()
             if parent is not None and parent not in journal.tree.node_of:
                 raise NotFoundError(f"{self.location}: there is no entry {parent!r} to append to")
             if self._pending is not None:
                 return self._write_pending(kind, fields, parent)
+            if self._needs_scribe or kind in journal.dialect.scribed_kinds:
+                return self._write_by_scribe(kind, fields, parent)
             store = journal.store
             size = store.lock()
             try:
@@ -272,6 +274,56 @@ class Session(Reader):
         if reason is not None:
             raise ReadOnlyError(f"{self.location}: cannot be written: {reason}")
         self._writable_header = self._journal.header
+
+    def _write_by_scribe(self, kind: str, fields: dict[str, Any], parent: str | None) -> Entry:
+        """Write an entry in the own way of a format that is not the native shape: it may take several lines."""
+        store = self._journal.store
+        item = Item(kind, fields, timestamp=timestamp())
+        for _ in range(_REWRITES):
+            size = store.lock()
+            try:
+                if size != self._journal.size:
+                    self._arrived.extend(self._journal.refresh())
+                known, journal = len(self._journal), self._journal
+                scribe = journal.dialect.scribe(Start(self.id, item.timestamp, self.cwd), journal)
+                written = scribe.add(item, parent)
+                if written.overwrite is not None:
+                    at, data = written.overwrite
+                    store.overwrite(at, data, read_bytes(store, at, len(data)))
+                if written.lines:
+                    data = b"".join(line + b"\n" for line in written.lines)
+                    store.append(b"\n" + data if journal.tail_is_open else data)
+            finally:
+                store.unlock()
+            if written.rewrite is None:
+                break
+            try:
+                store.replace((line + b"\n" for line in written.rewrite), journal.size)
+                break
+            except ConflictError:
+                continue  # someone wrote meanwhile: what shall be rewritten is looked at again
+        else:
+            raise ConflictError(f"{self.location}: others kept writing while it was being rewritten; it is as it was")
+        if written.overwrite is not None or written.rewrite is not None:
+            self._journal = Journal(store, journal.dialect, self._around.blobs)
+        self._journal.refresh()
+        self._unsynced = True
+        durability = self._options.durability
+        if durability == "append" or (durability == "turn" and ends_turn(kind, fields)):
+            self._sync()
+        return self._entry_of(written, item, known)
+
+    def _entry_of(self, written: Written, item: Item, known: int) -> Entry:
+        """What a scribe wrote, as it reads: the entry itself, or the line beside the tree that says it."""
+        journal = self._journal
+        node = journal.tree.node_of.get(written.id) if written.id is not None else None
+        if node is None or node < known:
+            new = [number for number in range(known, len(journal)) if journal.types[number] == item.kind]
+            node = new[-1] if new else None
+        if node is not None:
+            return journal.entries([node])[0]
+        said = {**item.fields, "type": item.kind, "id": aside_id(len(journal)), "timestamp": item.timestamp}
+        return parse_entry(said)
 
     def _line(self, kind: str, id: str, parent: str | None, fields: dict[str, Any]) -> tuple[bytes, Entry]:
         """An entry as a line with its LF, large content put elsewhere, and as a value that has all of its content."""

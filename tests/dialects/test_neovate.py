@@ -21,7 +21,7 @@ from sessiontree.dialects.neovate import (
 from sessiontree.dialects.omp import OMP
 from sessiontree.dialects.pi import PI
 from sessiontree.entries import Config, ConfigChange, FileSnapshot, ForkOrigin, SessionInfo, Unknown
-from sessiontree.errors import NotASessionError, ReadOnlyError
+from sessiontree.errors import NotASessionError
 from sessiontree.messages import (
     Assistant,
     Image,
@@ -193,9 +193,11 @@ def test_what_is_no_session_is_refused() -> None:
         opened(b"just some words\n")
 
 
-def test_a_session_is_only_read() -> None:
-    with pytest.raises(ReadOnlyError):
-        opened(message("a", None)).append("user", "more")
+def test_a_session_can_be_gone_on_with() -> None:
+    session = opened(message("a", None, "one"))
+    session.append("user", "more")
+    assert texts(session) == ["one", "more"]
+    assert session.problems == []
 
 
 # Leaf and path
@@ -496,9 +498,9 @@ def test_a_line_keeps_every_other_byte_when_its_parent_is_changed() -> None:
     assert NEOVATE.with_id(line, "y") == line.replace(b'"uuid":"b"', b'"uuid":"y"')
 
 
-def test_recovered_ends_where_a_root_would_follow_its_own_child() -> None:
+def test_recovered_never_lets_a_root_follow_its_own_child() -> None:
     lines = [message("b", "a"), SNAPSHOT, message("a", None)]
-    assert opened(*lines, reading=RECOVERED).path_ids() == ["b", "a"]
+    assert opened(*lines, reading=RECOVERED).path_ids() == ["a"]
     assert opened(read("cycle"), reading=RECOVERED).path_ids() == ["a", "b"]
 
 

@@ -204,3 +204,72 @@ def test_a_replaced_file_survives_a_power_cut_as_new_with_the_old_as_backup(tmp_
     system.cut_power(str(tmp_path))
     assert path.read_bytes() == b"new\n"
     assert Path(backup).read_bytes() == b"old\n"
+
+
+def put_over(store: FileStore, data: bytes, expected: bytes) -> None:
+    store.lock()
+    try:
+        store.overwrite(0, data, expected)
+    finally:
+        store.unlock()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_an_overwrite_that_fails_changes_no_byte_and_is_raised_until_resolved(path: Path, error: int) -> None:
+    system = FailingSystem()
+    store = FileStore(path, system=system)
+    before = path.read_bytes()
+    system.fail("pwrite", error)
+    with pytest.raises(WriteError, match="as it was"):
+        put_over(store, b"XXXX", before[:4])
+    assert path.read_bytes() == before
+    with pytest.raises(WriteError, match="earlier write failed"):
+        store.lock()
+    store.resolve()
+    put_over(store, b"XXXX", before[:4])
+    assert path.read_bytes() == b"XXXX" + before[4:]
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_an_overwrite_that_falls_short_is_undone(path: Path, size: int) -> None:
+    system = FailingSystem()
+    store = FileStore(path, system=system)
+    before = path.read_bytes()
+    system.shorten_write(size, call="pwrite")
+    with pytest.raises(WriteError, match="as it was"):
+        put_over(store, b"XXXX", before[:4])
+    assert path.read_bytes() == before
+
+
+def test_an_overwrite_that_cannot_be_undone_says_which_bytes_are_new(path: Path) -> None:
+    system = FailingSystem()
+    store = FileStore(path, system=system)
+    before = path.read_bytes()
+    system.shorten_write(2, call="pwrite")
+    system.fail("pwrite", errno.EIO, nth=2)
+    with pytest.raises(WriteError, match="bytes 0 to 2 are new"):
+        put_over(store, b"XXXX", before[:4])
+    assert path.read_bytes() == b"XX" + before[2:]
+
+
+def test_an_overwrite_of_a_file_that_was_replaced_meanwhile_is_refused(path: Path) -> None:
+    store = FileStore(path)
+    before = path.read_bytes()
+    store.size()
+    os.replace(path, path.with_suffix(".old"))
+    path.write_bytes(before)
+    with pytest.raises(sessiontree.StoreError, match="replaced"):
+        put_over(store, b"XXXX", before[:4])
+    assert path.read_bytes() == before
+
+
+def test_an_overwrite_survives_a_power_cut_once_it_is_synced(path: Path) -> None:
+    system = LosingSystem()
+    store = FileStore(path, system=system)
+    before = path.read_bytes()
+    put_over(store, b"XXXX", before[:4])
+    store.sync()
+    put_over(store, b"YYYY", b"XXXX")
+    put_over(store, b"ZZZZ", b"YYYY")
+    system.cut_power(str(path.parent))
+    assert path.read_bytes() == b"XXXX" + before[4:]

@@ -25,6 +25,7 @@ def kill_while(what: str, *arguments: str, after_lines: int, pause: float) -> li
     child = subprocess.Popen(
         [sys.executable, "-m", "tests.durability.children", what, *arguments],
         stdout=subprocess.PIPE,
+        bufsize=0,  # `communicate` does not look at what `readline` has read ahead
         cwd=Path(__file__).parents[2],
     )
     assert child.stdout is not None

@@ -97,6 +97,18 @@ class Beside(Struct, frozen=True):
     places: tuple[str, ...]
 
 
+class SessionFile(Struct, frozen=True):
+    """What a file in one of the folders where a dialect's owner keeps sessions is, by its name alone."""
+
+    kind: Literal["session", "subagent"] = "session"
+    id: str | None = None
+    """The id that the name gives it, where its lines carry that of another session or none."""
+    parent: str | None = None
+    """For a sub-agent: the file of the session that started it, from the root; None when the name does not tell."""
+    draft_marker: str | None = None
+    """The file, from the root, that says that nothing was sent yet, if it is there."""
+
+
 class Lines(Protocol):
     """The lines of a session as a dialect may ask about them. Nodes are numbers in file order, asides included."""
 
@@ -118,6 +130,18 @@ class Lines(Protocol):
 
     def fields(self, nodes: Sequence[int]) -> list[dict[str, Any]]:
         """The decoded objects of some nodes' lines, as they stand there, in the order asked for."""
+        ...
+
+    def whole_fields(self, nodes: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """The same with large content back in its place."""
+        ...
+
+    def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
+        """The bytes of some nodes' lines as they stand there, without LF, in the order asked for."""
+        ...
+
+    def raw_lines(self) -> Iterator[bytes]:
+        """Every line of the file in order, without LF, whatever it holds."""
         ...
 
 
@@ -206,6 +230,10 @@ class Dialect(Protocol):
         """The name the owner shows for the session, by the owner's own rule."""
         ...
 
+    def find_given_title(self, lines: Lines) -> str | None:
+        """The name that someone gave the session; None when the owner only shows something in place of a name."""
+        ...
+
     def find_config(self, lines: Lines) -> Config:
         """The settings of the session, by the owner's own rule."""
         ...
@@ -254,8 +282,19 @@ class Dialect(Protocol):
         """
         ...
 
+    def belong_together(self, lines: Lines, node: int, child: int) -> bool:
+        """Whether the node that follows another in a history has to be told in one call with it."""
+        ...
+
     def scribe(self, start: Start, lines: Lines | None = None) -> Scribe:
         """Someone who writes a session: a new one, or with `lines` the one that is there, which it continues."""
+        ...
+
+    def copied(self, lines: Lines, leaf: int | None, start: Start) -> Iterator[bytes]:
+        """The lines, without LF, of a new session that begins with the history of a leaf.
+
+        Each is copied as it stands, but for what names the session it belongs to.
+        """
         ...
 
     @property
@@ -263,8 +302,36 @@ class Dialect(Protocol):
         """Whether every entry is one line made by `render_entry`, so that no scribe is needed to append one."""
         ...
 
+    @property
+    def scribed_kinds(self) -> frozenset[str]:
+        """Types of entries that cannot be appended as one plain line, although others can."""
+        ...
+
     def destination(self, start: Start, environment: Mapping[str, str]) -> Destination:
         """Where the owner looks for a new session, by the rules and the environment variables of the owner."""
+        ...
+
+    # Finding sessions
+
+    def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """The folders where the owner keeps sessions, by its rules and environment variables; they need not exist."""
+        ...
+
+    def session_kind(self, root: str, relative: str) -> SessionFile | None:
+        """What a file below a root is, by its path from there; None when it is no session."""
+        ...
+
+    @property
+    def barren_folders(self) -> frozenset[str]:
+        """Names of folders below a root that never hold a session."""
+        ...
+
+    def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
+        """Folder below a root -> working folder, where the owner records that outside of its sessions.
+
+        `read` gives the bytes of a file, or None when there is none. A folder that may be that of several working
+        folders is left out.
+        """
         ...
 
     def render_header(self, header: Header) -> bytes: ...
@@ -282,6 +349,7 @@ class DialectBase:
     has_header = False
     is_writable = False
     writes_plainly = False
+    scribed_kinds: frozenset[str] = frozenset()
     bookkeeping: frozenset[str] = frozenset()
     rules = Rules()
     parent_key = "parentId"
@@ -289,6 +357,7 @@ class DialectBase:
     title_types: frozenset[str] = frozenset()
     title_window = 0
     folders: tuple[str, ...] = ()
+    barren_folders: frozenset[str] = frozenset()
 
     def is_header(self, fields: dict[str, Any]) -> bool:
         return False
@@ -333,6 +402,9 @@ class DialectBase:
     def find_title(self, lines: Lines) -> str | None:
         return lines.header.title if lines.header else None
 
+    def find_given_title(self, lines: Lines) -> str | None:
+        return self.find_title(lines)
+
     def find_config(self, lines: Lines) -> Config:
         for node in range(len(lines.types) - 1, -1, -1):
             if lines.types[node] == "config":
@@ -366,14 +438,34 @@ class DialectBase:
         """Lines of the native shape, every field as it stands there."""
         for start in range(0, len(nodes), _TOLD_TOGETHER):
             step = nodes[start : start + _TOLD_TOGETHER]
-            for node, fields in zip(step, lines.fields(step), strict=True):
+            for node, fields in zip(step, lines.whole_fields(step), strict=True):
                 yield native_item(lines.types[node], lines.tree.ids[node], fields)
+
+    def belong_together(self, lines: Lines, node: int, child: int) -> bool:
+        """The results of an answer: formats that write them in one line need them in a row."""
+        if lines.types[child] != "message":
+            return False
+        (fields,) = lines.fields([child])
+        message = fields.get("message")
+        return isinstance(message, dict) and message.get("role") == "toolResult"
+
+    def copied(self, lines: Lines, leaf: int | None, start: Start) -> Iterator[bytes]:
+        raise ReadOnlyError(f"sessions of {self.name} cannot be written")
 
     def scribe(self, start: Start, lines: Lines | None = None) -> Scribe:
         raise ReadOnlyError(f"sessions of {self.name} cannot be written")
 
     def destination(self, start: Start, environment: Mapping[str, str]) -> Destination:
         raise ReadOnlyError(f"sessions of {self.name} cannot be written")
+
+    def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        return ()
+
+    def session_kind(self, root: str, relative: str) -> SessionFile | None:
+        return SessionFile() if is_session_name(relative) else None
+
+    def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
+        return {}
 
     def render_header(self, header: Header) -> bytes:
         raise ReadOnlyError(f"sessions of {self.name} cannot be written")
@@ -382,15 +474,17 @@ class DialectBase:
         raise ReadOnlyError(f"sessions of {self.name} cannot be written")
 
 
+def is_session_name(relative: str) -> bool:
+    """Whether a file is called like one with lines: not hidden, no backup, no file that is still being written."""
+    return relative.endswith(".jsonl") and not relative.rpartition("/")[2].startswith(".")
+
+
 def native_item(kind: str, id: str, line: dict[str, Any]) -> Item:
     """A line of the native shape as an item, with what rode along on it put back."""
     fields = {name: value for name, value in line.items() if name not in _OUTSIDE}
-    found = rider_of(line)
-    if found:
-        del fields[RIDER]
     timestamp = line.get("timestamp")
     item = Item(kind, fields, id, timestamp if isinstance(timestamp, str) else "")
-    return restored(item, found) if found else item
+    return restored(item, rider_of(line)) if RIDER in line else item
 
 
 def relinked_path(tree: Tree, leaf: int | None, links: Mapping[int, int]) -> list[int]:

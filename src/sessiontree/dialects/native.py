@@ -6,10 +6,20 @@ of its own, so where a session stands is in the file.
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Mapping
+
 from sessiontree.context import Rules
-from sessiontree.dialects.base import Lines, Reading
+from sessiontree.dialects import native_discovery
+from sessiontree.dialects.base import Lines, Reading, SessionFile
 from sessiontree.dialects.pi import PiShape, iter_head_records
+from sessiontree.dialects.pi.places import expanded, home_of, resolved
+from sessiontree.dialects.pi.scribe import Said, ShapeScribe
+from sessiontree.dialects.pi.words import hidden, is_left_out
+from sessiontree.dialects.scribe import Destination, Item, Start
 from sessiontree.entries import Header
+from sessiontree.places import session_path
 from sessiontree.values import render_json
 
 FORMAT = 1
@@ -40,8 +50,56 @@ class Native(PiShape):
                 return node
         return None
 
+    def scribe(self, start: Start, lines: Lines | None = None) -> ShapeScribe:
+        return NativeScribe(self, start, lines)
+
+    def destination(self, start: Start, environment: Mapping[str, str]) -> Destination:
+        header = Header(id=start.id, timestamp=start.timestamp, cwd=start.cwd)
+        return Destination(session_path(_home(environment), header), ("sessiontree", "show", start.id))
+
+    def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        return native_discovery.roots(_home(environment))
+
+    def session_kind(self, root: str, relative: str) -> SessionFile | None:
+        return native_discovery.kind_of(relative)
+
     def render_header(self, header: Header) -> bytes:
         return super().render_header(header)[:-1] + b',"sessiontree":' + render_json(FORMAT) + b"}"
+
+
+class NativeScribe(ShapeScribe):
+    """Writes a native session. Almost every item is in native words already."""
+
+    quiet = BOOKKEEPING | {"leaf"}
+    _stands: str | None = None
+
+    def say(self, item: Item) -> Said:
+        return hidden(item) if is_left_out(item) else Said(item.kind, item.fields)
+
+    def wrote(self, kind: str, id: str, parent: str | None) -> None:
+        super().wrote(kind, id, parent)
+        if kind == "leaf":
+            self._stands = parent
+        elif kind not in BOOKKEEPING:
+            self._stands = id
+
+    def stands_at(self, leaf: str | None) -> bool:
+        """Bookkeeping does not count: below the leaf or anywhere else, as in a file that Pi wrote."""
+        node = leaf
+        while node != self._stands and node in self._quiet:
+            node = self._parents[node]
+        return node == self._stands
+
+
+def _home(environment: Mapping[str, str]) -> str:
+    """As `places.home` finds it, in an environment that need not be that of this process."""
+    chosen = environment.get("SESSIONTREE_HOME")
+    if chosen:
+        return resolved(expanded(chosen, environment))
+    if sys.platform == "darwin":
+        return os.path.join(home_of(environment), "Library", "Application Support", "sessiontree")
+    data = environment.get("XDG_DATA_HOME") or os.path.join(home_of(environment), ".local", "share")
+    return os.path.join(data, "sessiontree")
 
 
 def is_torn_start(head: bytes) -> bool:

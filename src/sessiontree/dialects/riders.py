@@ -7,6 +7,9 @@ it; `restored` gives the entry back as it was. Owners pass over fields they do n
 * `entry`: the whole entry (`type` and fields), when the line says it in quite other words, or says something else;
 * `fields`, `message`: fields of the entry, or of its message, that the line has no place for;
 * `insert`, `replace`: blocks of the message's content by position, left out or said differently on the line.
+
+Anything else in a rider stays on the item under the same field, to ride on: what an agent's own lines say beyond shared
+words stands under the agent's name, and the words in which tools were called under `tools`.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ RIDER = "sessiontree"
 """The field of a line that holds a rider, and the type of a line that is nothing but one."""
 
 Placed = Sequence[tuple[int, Any]]
+
+_PARTS = frozenset({"id", "entry", "fields", "message", "insert", "replace"})
 
 
 def rider(
@@ -58,10 +63,15 @@ def restored(item: Item, found: Mapping[str, Any]) -> Item:
     id = found.get("id")
     id = id if isinstance(id, str) and id else item.id
     also = (*item.also, item.id) if id != item.id and item.id else item.also
+    on = {name: value for name, value in found.items() if name not in _PARTS}
     entry = found.get("entry")
     if isinstance(entry, dict) and isinstance(entry.get("type"), str):
-        return Item(entry["type"], {k: v for k, v in entry.items() if k != "type"}, id, item.timestamp, also)
-    fields = {**item.fields, **_object(found, "fields")}
+        fields = {name: value for name, value in entry.items() if name != "type"}
+        return Item(entry["type"], fields | ({RIDER: on} if on else {}), id, item.timestamp, also)
+    fields = {name: value for name, value in item.fields.items() if name != RIDER}
+    if on:
+        fields[RIDER] = on
+    fields |= _object(found, "fields")
     message = fields.get("message")
     if isinstance(message, dict):
         message = {**message, **_object(found, "message")}

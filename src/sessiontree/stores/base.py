@@ -11,17 +11,20 @@ class Store(Protocol):
 
     Contract:
     * Bytes that were appended come back exactly, at the same offsets, for as long as the store exists. Nothing but
-      `replace` changes them.
+      `replace` and `overwrite` changes them.
     * Reading never writes, and works while others write: what is read is a prefix of what will be there.
     * Writing is done between `lock` and `unlock`. `lock` keeps other writers out (threads, processes, other stores on
       the same place) and gives the size at that moment. `append` writes all or nothing: when it fails, the bytes are
       as they were, and a `WriteError` is raised by every later `lock` until `resolve` finds the store sound.
+    * `overwrite`, too, is called between `lock` and `unlock`. It puts bytes over as many at an offset if those are the
+      expected ones, else it raises `ConflictError` and writes nothing. The size never changes. The death of the process
+      leaves the old bytes or the new ones; a failure is kept like that of an append.
     * A store whose bytes were deleted, replaced or cut by someone else raises `ReplacedError` from `lock`, and writes
       nothing.
     * `create` makes the store with its first bytes, durably, all or nothing; `ExistsError` when it is there already.
     * `replace` swaps all bytes at once, durably: a reader sees the old or the new ones, never a mixture. It keeps the
       old ones as a backup whose name it gives back. `ConflictError` when the size is not the expected one.
-    * `sync` returns when everything appended so far would survive a power cut.
+    * `sync` returns when everything appended or put over so far would survive a power cut.
     """
 
     @property
@@ -42,6 +45,8 @@ class Store(Protocol):
     def lock(self) -> int: ...
 
     def append(self, data: bytes) -> None: ...
+
+    def overwrite(self, offset: int, data: bytes, expected: bytes) -> None: ...
 
     def unlock(self) -> None: ...
 

@@ -68,6 +68,70 @@ def publish_new(temporary: str, path: str, system: System = SYSTEM) -> None:
     sync_folder(os.path.dirname(path), system)
 
 
+class Staged:
+    """A whole file, synced, that no name leads to yet: the death of the process leaves nothing behind.
+
+    On file systems that cannot have files without a name, it has one that nobody looks at.
+    """
+
+    def __init__(self, path: str, chunks: Iterable[bytes], system: System = SYSTEM) -> None:
+        self._path, self._system = path, system
+        self._temporary: str | None = None
+        make_folder(os.path.dirname(path), system)
+        self._fd = _open_unnamed(os.path.dirname(path) or ".")
+        if self._fd < 0:
+            self._temporary = write_beside(path, chunks, system)
+            return
+        try:
+            for chunk in chunks:
+                write_all(self._fd, chunk, system)
+            system.fsync(self._fd)
+        except BaseException:
+            self.discard()
+            raise
+
+    @property
+    def location(self) -> str:
+        """Where it can be read until it is published."""
+        return self._temporary or f"/proc/self/fd/{self._fd}"
+
+    def publish(self) -> None:
+        """Give it its name, durably; `ExistsError` when that is taken."""
+        try:
+            if self._temporary is not None:
+                publish_new(self._temporary, self._path, self._system)
+                return
+            folder = self._system.open(os.path.dirname(self._path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                # With a folder given, Python asks for the link to be followed; without, it links the link itself.
+                os.link(self.location, self._path, src_dir_fd=folder, follow_symlinks=True)
+                self._system.fsync(folder)
+            except FileExistsError:
+                raise ExistsError(f"{self._path}: there is a file already; it was not touched") from None
+            finally:
+                os.close(folder)
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if self._temporary is not None:
+            with contextlib.suppress(OSError):
+                self._system.unlink(self._temporary)
+
+
+def _open_unnamed(folder: str) -> int:
+    """A file without a name in a folder, 0600; -1 where that cannot be had."""
+    if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
+        return -1
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return -1
+
+
 def create_file(path: str, chunks: Iterable[bytes], system: System = SYSTEM) -> None:
     """Make a new file durably, whole or not at all; `ExistsError` when the name is taken."""
     try:

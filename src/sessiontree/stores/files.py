@@ -2,7 +2,8 @@
 
 Appending is one write of whole bytes with O_APPEND, under an advisory lock on the file itself, after a look at the
 file's name: if that name now means another file, or none, nothing is written. A write that fails is undone by cutting
-the file back to where it was, unless someone else has written behind it meanwhile.
+the file back to where it was, unless someone else has written behind it meanwhile. Overwriting is one write at an
+offset, which takes a descriptor of its own: with O_APPEND, Linux appends whatever the offset.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterable
 
 from sessiontree.errors import ConflictError, NotFoundError, ReplacedError, StoreError, WriteError
+from sessiontree.stores.base import read_bytes
 from sessiontree.stores.durable import create_file, sync_folder, write_beside
 from sessiontree.stores.system import SYSTEM, System
 
@@ -85,6 +87,15 @@ class FileStore:
         self._failure = WriteError(f"{self.location}: could not be written: {cause}; {self._roll_back(written)}")
         raise self._failure from error
 
+    def overwrite(self, offset: int, data: bytes, expected: bytes) -> None:
+        if len(data) != len(expected) or read_bytes(self, offset, len(data)) != expected:
+            raise ConflictError(f"{self.location} byte {offset}: not the bytes that were expected; nothing was written")
+        fd = self._open_for_writing(os.O_WRONLY)
+        try:
+            self._put_over(fd, offset, data, expected)
+        finally:
+            os.close(fd)
+
     def unlock(self) -> None:
         fcntl.flock(self._writer, fcntl.LOCK_UN)
 
@@ -153,24 +164,48 @@ class FileStore:
     def _open_writer(self) -> int:
         """A descriptor of our own: one that came through a fork would share its lock with the parent process."""
         self._open_reader()
+        fd = self._open_for_writing(os.O_WRONLY | os.O_APPEND)
+        if self._writer >= 0:
+            os.close(self._writer)
+        self._writer, self._writer_pid = fd, os.getpid()
+        return fd
+
+    def _open_for_writing(self, flags: int) -> int:
+        """A descriptor of the file that is meant, unless its name means another one by now."""
         try:
-            fd = self._system.open(self.location, os.O_WRONLY | os.O_APPEND)
+            fd = self._system.open(self.location, flags)
         except FileNotFoundError:
             raise ReplacedError(
                 f"{self.location}: was deleted while it was open; nothing was written. Open it again."
             ) from None
         except OSError as error:
-            raise WriteError(f"{self.location}: cannot be written: {error.strerror}") from error
+            raise WriteError(f"{self.location}: cannot be written: {error.strerror}; it is as it was") from error
         found = os.fstat(fd)
         if (found.st_dev, found.st_ino) != self._identity:
             os.close(fd)
             raise ReplacedError(
                 f"{self.location}: was replaced by another file while it was open; nothing was written. Open it again."
             )
-        if self._writer >= 0:
-            os.close(self._writer)
-        self._writer, self._writer_pid = fd, os.getpid()
         return fd
+
+    def _put_over(self, fd: int, offset: int, data: bytes, expected: bytes) -> None:
+        try:
+            written = self._system.pwrite(fd, data, offset)
+            if written == len(data):
+                return
+            cause = f"only {written} of {len(data)} bytes were written"
+            error: OSError | None = None
+        except OSError as failed:
+            written, cause, error = 0, failed.strerror or str(failed), failed
+        state = "the file is as it was"
+        if written:
+            try:
+                if self._system.pwrite(fd, expected[:written], offset) != written:
+                    state = f"bytes {offset} to {offset + written} are new, the rest is old"
+            except OSError:
+                state = f"bytes {offset} to {offset + written} are new, the rest is old"
+        self._failure = WriteError(f"{self.location}: could not be written: {cause}; {state}")
+        raise self._failure from error
 
     def _roll_back(self, written: int) -> str:
         """Cut away what a failed write left, if nobody has written behind it. Says what the file is like now."""

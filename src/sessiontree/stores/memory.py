@@ -45,6 +45,13 @@ class MemoryStore:
         assert self._data is not None
         self._data += data
 
+    def overwrite(self, offset: int, data: bytes, expected: bytes) -> None:
+        assert self._data is not None
+        end = offset + len(data)
+        if len(data) != len(expected) or self._data[offset:end] != expected:
+            raise ConflictError(f"{self.location} byte {offset}: not the bytes that were expected; nothing was written")
+        self._data[offset:end] = data
+
     def unlock(self) -> None:
         self._lock.release()
 

@@ -14,6 +14,9 @@ class System:
     def write(self, fd: int, data: bytes) -> int:
         return os.write(fd, data)
 
+    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+        return os.pwrite(fd, data, offset)
+
     def fsync(self, fd: int, *, data_only: bool = False) -> None:
         """Make a file survive a power cut. `data_only` spares what is not needed to read its bytes back, its times."""
         if data_only and hasattr(os, "fdatasync"):

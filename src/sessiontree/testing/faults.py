@@ -9,7 +9,7 @@ from typing import Literal
 
 from sessiontree.stores.system import System
 
-Call = Literal["open", "write", "fsync", "truncate", "link", "rename", "unlink"]
+Call = Literal["open", "write", "pwrite", "fsync", "truncate", "link", "rename", "unlink"]
 
 
 class FailingSystem(System):
@@ -18,15 +18,15 @@ class FailingSystem(System):
     def __init__(self) -> None:
         self.calls: dict[str, int] = {}
         self._failures: dict[tuple[str, int], int] = {}
-        self._short: dict[int, int] = {}
+        self._short: dict[tuple[str, int], int] = {}
 
     def fail(self, call: Call, error: int, *, nth: int = 1) -> None:
         """Let the n-th call from now on fail with an errno."""
         self._failures[call, self.calls.get(call, 0) + nth] = error
 
-    def shorten_write(self, size: int, *, nth: int = 1) -> None:
+    def shorten_write(self, size: int, *, nth: int = 1, call: Literal["write", "pwrite"] = "write") -> None:
         """Let the n-th write from now on write only `size` bytes, as a full disk does."""
-        self._short[self.calls.get("write", 0) + nth] = size
+        self._short[call, self.calls.get(call, 0) + nth] = size
 
     def _count(self, call: Call) -> int:
         number = self.calls[call] = self.calls.get(call, 0) + 1
@@ -41,8 +41,13 @@ class FailingSystem(System):
 
     def write(self, fd: int, data: bytes) -> int:
         number = self._count("write")
-        short = self._short.pop(number, None)
+        short = self._short.pop(("write", number), None)
         return super().write(fd, data if short is None else data[:short])
+
+    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+        number = self._count("pwrite")
+        short = self._short.pop(("pwrite", number), None)
+        return super().pwrite(fd, data if short is None else data[:short], offset)
 
     def fsync(self, fd: int, *, data_only: bool = False) -> None:
         self._count("fsync")
@@ -72,6 +77,14 @@ class LosingSystem(System):
         self._paths: dict[int, str] = {}
         self._synced_sizes: dict[int, int] = {}
         self._unsynced_names: set[str] = set()
+        self._put_over: dict[int, list[tuple[int, bytes]]] = {}
+        """Bytes that were overwritten since the last sync, as they were, in the order of writing."""
+
+    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+        with open(self._paths[fd], "rb") as file:
+            file.seek(offset)
+            self._put_over.setdefault(os.fstat(fd).st_ino, []).append((offset, file.read(len(data))))
+        return super().pwrite(fd, data, offset)
 
     def open(self, path: str, flags: int, mode: int = 0o600) -> int:
         is_new = bool(flags & os.O_CREAT) and not os.path.lexists(path)
@@ -93,6 +106,7 @@ class LosingSystem(System):
             self._unsynced_names = {name for name in self._unsynced_names if os.path.dirname(name) != folder}
         else:
             self._synced_sizes[found.st_ino] = found.st_size
+            self._put_over.pop(found.st_ino, None)
 
     def link(self, source: str, target: str) -> None:
         super().link(source, target)
@@ -110,6 +124,10 @@ class LosingSystem(System):
         for root, _, names in os.walk(folder):
             for name in names:
                 path = os.path.join(root, name)
+                for offset, old in reversed(self._put_over.pop(os.stat(path).st_ino, [])):
+                    with open(path, "r+b") as file:
+                        file.seek(offset)
+                        file.write(old)
                 size = self._synced_sizes.get(os.stat(path).st_ino)
                 if size is not None and size < os.stat(path).st_size:
                     os.truncate(path, size)

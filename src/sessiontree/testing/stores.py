@@ -24,6 +24,8 @@ def check_store(make_store: MakeStore) -> list[str]:
         _lock_gives_the_size_that_others_made,
         _reading_past_the_end_gives_nothing,
         _only_one_writer_is_in_at_a_time,
+        _overwriting_changes_those_bytes_and_no_other,
+        _overwriting_other_bytes_than_expected_is_refused,
         _replacing_swaps_everything_and_keeps_a_backup,
         _replacing_a_changed_place_is_refused,
         _syncing_and_closing_lose_nothing,
@@ -131,6 +133,46 @@ def _only_one_writer_is_in_at_a_time(make_store: MakeStore, name: str) -> None:
     for writer in range(4):
         mine = [line for line in lines if line.startswith(b"%d-" % writer)]
         expect(mine == [b"%d-%d" % (writer, number) for number in range(25)], "each writer's appends keep their order")
+
+
+def _overwrite(store: Store, offset: int, data: bytes, expected: bytes) -> None:
+    store.lock()
+    try:
+        store.overwrite(offset, data, expected)
+    finally:
+        store.unlock()
+
+
+def _overwriting_changes_those_bytes_and_no_other(make_store: MakeStore, name: str) -> None:
+    store = make_store(name)
+    store.create([b"title: old\nhead\n"])
+    _append(store, b"line\n")
+    _overwrite(store, 7, b"new", b"old")
+    expect(_all_of(make_store(name)) == b"title: new\nhead\nline\n", "overwritten bytes stand at their offset")
+    size = _append(store, b"more\n")
+    expect(size == len(b"title: new\nhead\nline\n"), "overwriting does not change the size", size)
+    _overwrite(make_store(name), 0, b"T", b"t")
+    store.sync()
+    found = _all_of(store)
+    expect(found == b"Title: new\nhead\nline\nmore\n", "and appending goes on behind everything", found)
+
+
+def _overwriting_other_bytes_than_expected_is_refused(make_store: MakeStore, name: str) -> None:
+    store = make_store(name)
+    store.create([b"title: old\n"])
+    for offset, data, expected in (
+        (7, b"new", b"odd"),
+        (7, b"newer", b"old"),
+        (7, b"new", b"older"),
+        (8, b"new\n", b"ld\n\n"),
+        (500, b"new", b"old"),
+    ):
+        with expect_error(ConflictError, f"putting {data!r} over what is not {expected!r} is refused"):
+            _overwrite(store, offset, data, expected)
+    found = _all_of(make_store(name))
+    expect(found == b"title: old\n", "and nothing is changed", found)
+    _append(store, b"line\n")
+    expect(_all_of(store) == b"title: old\nline\n", "a refusal is no failure: the store can be written on")
 
 
 def _replacing_swaps_everything_and_keeps_a_backup(make_store: MakeStore, name: str) -> None:

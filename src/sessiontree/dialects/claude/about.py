@@ -13,7 +13,7 @@ from sessiontree.dialects.pi import iter_head_records
 from sessiontree.entries import ForkOrigin, Header
 
 SURE, LIKELY, UNSURE = 60, 40, 20
-_FIRST_LINES = 64
+_FIRST_LINES, _FEW_LINES = 64, 4
 
 
 def recognise(head: bytes) -> int:
@@ -55,7 +55,7 @@ def find_header(lines: Lines) -> Header | None:
         return None
     size = len(lines.types)
     placed = list(islice((node for node in range(size) if _is_placed(lines, node)), _FIRST_LINES))
-    first = lines.fields(placed or range(size)[:_FIRST_LINES])
+    first = _first_fields(lines, placed or range(size)[:_FIRST_LINES])
     end = next((node for node in range(size - 1, -1, -1) if _is_placed(lines, node)), size - 1)
     (last,) = lines.fields([end])
     stem = os.path.splitext(os.path.basename(lines.location))[0]
@@ -67,6 +67,12 @@ def find_header(lines: Lines) -> Header | None:
         parent_session=origin.session if origin else None,
         forked_from=origin,
     )
+
+
+def _first_fields(lines: Lines, nodes: Sequence[int]) -> Sequence[Fields]:
+    """The first lines, decoded; of an ordinary file the first few say all there is to know."""
+    few = lines.fields(nodes[:_FEW_LINES])
+    return few if all(_first_string(few, key) for key in ("sessionId", "timestamp", "cwd")) else lines.fields(nodes)
 
 
 def _is_placed(lines: Lines, node: int) -> bool:
@@ -111,4 +117,16 @@ def find_git_branch(lines: Lines) -> str | None:
             branch = string_in(fields, "gitBranch")
             if branch and branch != "HEAD":
                 return branch
+    return None
+
+
+def find_given_title(lines: Lines) -> str | None:
+    """The last name that the user gave the session, else the last that the client made for it."""
+    for kind, key in (("custom-title", "customTitle"), ("ai-title", "aiTitle")):
+        for node in range(len(lines.types) - 1, -1, -1) if kind in lines.types else ():
+            if lines.types[node] == kind:
+                (fields,) = lines.fields([node])
+                title = " ".join((string_in(fields, key) or "").split())
+                if title:
+                    return title
     return None

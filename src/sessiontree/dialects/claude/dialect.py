@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sessiontree.context import Context
-from sessiontree.dialects.base import Beside, Columns, DialectBase, Envelope, Lines, Reading, Relink
-from sessiontree.dialects.claude import about, beside, leaf, path, relinks, spoken, titles, wire
+from sessiontree.dialects.base import Beside, Columns, DialectBase, Envelope, Lines, Reading, Relink, SessionFile
+from sessiontree.dialects.claude import (
+    about,
+    beside,
+    copying,
+    discovery,
+    history,
+    leaf,
+    path,
+    places,
+    relinks,
+    spoken,
+    telling,
+    titles,
+    wire,
+)
 from sessiontree.dialects.claude.chain import Chain
-from sessiontree.entries import Entry, Header
+from sessiontree.dialects.claude.scribe import ClaudeScribe
+from sessiontree.dialects.scribe import Destination, Item, Start
+from sessiontree.entries import ENTRY_TYPES, Entry, Header
 
 
 class ClaudeCode(DialectBase):
-    """The sessions of Claude Code; read as client 2.1.325 does."""
+    """The sessions of Claude Code; read as client 2.1.325 does, and written so that it resumes them."""
 
     name = "claude"
     version = 1
-    bookkeeping = wire.METADATA_TYPES
+    is_writable = True
+    bookkeeping = wire.METADATA_TYPES | (frozenset(ENTRY_TYPES) - wire.SPEAKING_ENTRIES)
     parent_key = "parentUuid"
     id_key = "uuid"
     title_types = frozenset({"custom-title", "ai-title"})
     title_window = 64 * 1024
     folders = ("/.claude/projects/",)
+    barren_folders = discovery.BARREN
 
     def recognise(self, head: bytes) -> int:
         return about.recognise(head)
@@ -57,6 +76,9 @@ class ClaudeCode(DialectBase):
     def find_title(self, lines: Lines) -> str | None:
         return titles.find_title(lines)
 
+    def find_given_title(self, lines: Lines) -> str | None:
+        return about.find_given_title(lines)
+
     def find_git_branch(self, lines: Lines) -> str | None:
         return about.find_git_branch(lines)
 
@@ -65,6 +87,30 @@ class ClaudeCode(DialectBase):
 
     def find_session_ids(self, lines: Lines) -> list[str]:
         return beside.find_session_ids(lines)
+
+    def find_history(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
+        return history.find_history(lines, leaf, reading)
+
+    def tell(self, lines: Lines, nodes: Sequence[int]) -> Iterator[Item]:
+        return telling.tell(lines, nodes)
+
+    def belong_together(self, lines: Lines, node: int, child: int) -> bool:
+        return telling.belong_together(lines, node, child)
+
+    def scribe(self, start: Start, lines: Lines | None = None) -> ClaudeScribe:
+        return ClaudeScribe(start, lines)
+
+    def copied(self, lines: Lines, leaf: int | None, start: Start) -> Iterator[bytes]:
+        return copying.copied(lines, leaf, start)
+
+    def destination(self, start: Start, environment: Mapping[str, str]) -> Destination:
+        return places.destination(start, environment)
+
+    def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        return discovery.roots(environment)
+
+    def session_kind(self, root: str, relative: str) -> SessionFile | None:
+        return discovery.kind_of(relative)
 
 
 CLAUDE = ClaudeCode()

@@ -3,7 +3,8 @@
 Five types of lines form the chain and carry `uuid` and `parentUuid`; every other line is an aside, also if it has a
 uuid, and so is a chain line without one. The types of our entries are the shared words: what says something is a
 "message", a boundary is a "compaction", the rest keeps its own name. A foreign name that is one of the shared words
-gets a prefix, so that nobody takes the line for what it is not.
+gets a prefix, so that nobody takes the line for what it is not. An aside that we wrote ourselves holds an entry in the
+native shape, and is that entry.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from msgspec import Struct
 from sessiontree.context import milliseconds
 from sessiontree.dialects.base import Columns, Envelope, decode_wires
 from sessiontree.dialects.claude.ordinary import STOP_REASONS, parse_ordinary
-from sessiontree.entries import ENTRY_TYPES, Compaction, Entry, MessageEntry, Unknown
+from sessiontree.dialects.riders import RIDER
+from sessiontree.entries import ENTRY_TYPES, Compaction, Entry, MessageEntry, Unknown, parse_entry
 from sessiontree.messages import (
     Assistant,
     Block,
@@ -65,6 +67,7 @@ METADATA_TYPES = frozenset(
         "permission-mode",
         "pr-link",
         "queue-operation",
+        RIDER,
         "summary",
         "tag",
         "tools-used",
@@ -74,6 +77,9 @@ METADATA_TYPES = frozenset(
 SYNTHETIC = "<synthetic>"
 
 _FOREIGN_PREFIX = "claude:"
+# An entry that speaks has its place in the chain; beside it, it is nothing that anyone should take for one.
+SPEAKING_ENTRIES = frozenset({"message", "custom_message", "branch_summary", "compaction", "reset_boundary"})
+_ASIDE_ENTRIES = frozenset(ENTRY_TYPES) - SPEAKING_ENTRIES
 
 
 class _WireAttachment(Struct, gc=False):
@@ -86,6 +92,7 @@ class _Wire(Struct, gc=False, rename={"parent": "parentUuid"}):
     parent: str | None = None
     subtype: str | None = None
     attachment: _WireAttachment | None = None
+    entry: _WireAttachment | None = None
 
 
 class _SpokenWire(Struct, gc=False, omit_defaults=True):
@@ -116,8 +123,8 @@ def decode_columns(data: memoryview) -> Columns | None:
     ids: list[str] = []
     parents: list[str | None] = []
     for wire in wires:
-        kind, attachment = wire.type, wire.attachment
-        types.append(intern(_shared_type(kind, wire.subtype, attachment.type if attachment else None)))
+        kind, inner = wire.type, wire.entry if wire.type == RIDER else wire.attachment
+        types.append(intern(_shared_type(kind, wire.subtype, inner.type if inner else None)))
         if kind in CHAIN_TYPES and wire.uuid:
             ids.append(wire.uuid)
             parents.append(wire.parent)
@@ -138,7 +145,8 @@ def envelope_of(fields: Fields) -> Envelope:
 
 def type_of_line(fields: Fields) -> str:
     """What the line is in shared words."""
-    return _shared_type(fields.get("type"), fields.get("subtype"), object_in(fields, "attachment").get("type"))
+    inner = object_in(fields, "entry" if fields.get("type") == RIDER else "attachment")
+    return _shared_type(fields.get("type"), fields.get("subtype"), inner.get("type"))
 
 
 def chain_id(fields: Fields) -> str:
@@ -147,7 +155,7 @@ def chain_id(fields: Fields) -> str:
     return id if fields.get("type") in CHAIN_TYPES and isinstance(id, str) else ""
 
 
-def _shared_type(kind: object, subtype: object, attachment_type: object) -> str:
+def _shared_type(kind: object, subtype: object, inner_type: object) -> str:
     match kind:
         case "user" | "assistant":
             return "message"
@@ -155,8 +163,10 @@ def _shared_type(kind: object, subtype: object, attachment_type: object) -> str:
             return "compaction"
         case "system" if subtype == "local_command":
             return "message"
-        case "attachment" if attachment_type == "queued_command":
+        case "attachment" if inner_type == "queued_command":
             return "message"
+        case str() if kind == RIDER:
+            return inner_type if isinstance(inner_type, str) and inner_type in _ASIDE_ENTRIES else RIDER
         case str():
             return _FOREIGN_PREFIX + kind if kind in ENTRY_TYPES else kind
         case _:
@@ -189,6 +199,9 @@ def parse_fields(fields: Fields) -> Entry:
     kind, id = type_of_line(fields), chain_id(fields)
     parent = string_in(fields, "parentUuid") if id else None
     timestamp = string_in(fields, "timestamp") or ""
+    if fields.get("type") == RIDER and kind != RIDER:
+        inside = {"id": string_in(fields, "id") or "", "parentId": None, "timestamp": timestamp}
+        return parse_entry({**object_in(fields, "entry"), **inside})
     if kind == "message":
         first, *more = parse_messages(fields)
         return MessageEntry(id, parent, timestamp, first, tuple(more))

@@ -1,12 +1,14 @@
-"""Pi's sessions, versions 1 to 3, and the shape that the native form shares with them.
+"""Pi's sessions, versions 1 to 3, and the shape that the native form and oh-my-pi share with them.
 
 Pi takes the last line of the file for the leaf, whatever its type, and lets the model of the latest assistant message
 outrank an earlier model change.
+
+Told in shared words, old versions are current ones, and a model change names provider and id in two fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from sys import intern
 from typing import Any
 
@@ -14,8 +16,22 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.context import Rules
-from sessiontree.dialects.base import Columns, DialectBase, Envelope, Lines, Reading, decode_wires
-from sessiontree.entries import Entry, Header, SessionInfo, decode_entry, parse_entry
+from sessiontree.dialects.base import (
+    Columns,
+    DialectBase,
+    Envelope,
+    Lines,
+    Reading,
+    SessionFile,
+    decode_wires,
+    native_item,
+)
+from sessiontree.dialects.pi import discovery
+from sessiontree.dialects.pi.places import find_destination
+from sessiontree.dialects.pi.scribe import ShapeScribe
+from sessiontree.dialects.pi.words import PiScribe, with_pair
+from sessiontree.dialects.scribe import Destination, Item, Start
+from sessiontree.entries import Compaction, Entry, Header, SessionInfo, decode_entry, parse_entry
 from sessiontree.values import parse_json, render_json, tolerant
 
 
@@ -26,19 +42,18 @@ class _Wire(Struct, gc=False, rename={"parent": "parentId"}):
 
 
 _HEAD_LINES = 32
+_MEANT_FOR = "sessiontreeFor"
+_TOLD_TOGETHER = 256
 _decode_lines = msgspec.json.Decoder(_Wire).decode_lines
 
 
 class PiShape(DialectBase):
-    """What Pi's own files and native files have in common: the shape of header and entries."""
+    """What the files of Pi, of oh-my-pi and native ones have in common: the shape of header and entries."""
 
-    name = "pi"
     version = 3
     has_header = True
     is_writable = True
     writes_plainly = True
-    folders: tuple[str, ...] = ("/.pi/agent/sessions/",)
-    rules = Rules(resets=False, explicit_model_wins=False, default_thinking=None)
 
     def recognise(self, head: bytes) -> int:
         records = list(iter_head_records(head))
@@ -100,7 +115,24 @@ class PiShape(DialectBase):
                 return " ".join((name or "").split()) or super().find_title(lines)
         return super().find_title(lines)
 
+    def tell(self, lines: Lines, nodes: Sequence[int]) -> Iterator[Item]:
+        for start in range(0, len(nodes), _TOLD_TOGETHER):
+            step = nodes[start : start + _TOLD_TOGETHER]
+            for node, fields in zip(step, lines.whole_fields(step), strict=True):
+                kind, shared = self.in_shared_words(lines.types[node], _as_version_3(lines, node, fields))
+                yield native_item(kind, lines.tree.ids[node], shared)
+
+    def in_shared_words(self, kind: str, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The type and the decoded line in the words that all dialects share."""
+        return kind, dict(with_pair(line)) if kind == "model_change" else line
+
+    def scribe(self, start: Start, lines: Lines | None = None) -> ShapeScribe:
+        return ShapeScribe(self, start, lines)
+
     def render_header(self, header: Header) -> bytes:
+        return render_json(self.header_fields(header))
+
+    def header_fields(self, header: Header) -> dict[str, Any]:
         fields: dict[str, Any] = {
             "type": "session",
             "version": header.version,
@@ -112,10 +144,57 @@ class PiShape(DialectBase):
             fields["parentSession"] = header.parent_session
         if header.forked_from is not None:
             fields["forkedFrom"] = header.forked_from
-        return render_json(fields)
+        return fields
 
     def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:
         return render_json({"type": kind, "id": id, "parentId": parent, "timestamp": timestamp, **fields})
+
+
+class Pi(PiShape):
+    name = "pi"
+    folders = ("/.pi/agent/sessions/",)
+    rules = Rules(resets=False, explicit_model_wins=False, default_thinking=None)
+
+    def recognise(self, head: bytes) -> int:
+        header = next(filter(self.is_header, iter_head_records(head)), None)
+        if header is not None and header.get(_MEANT_FOR) == self.name:
+            return 90
+        return super().recognise(head)
+
+    def header_fields(self, header: Header) -> dict[str, Any]:
+        """What we write for Pi may hold entries that only other programs write, so the header says whom it is for."""
+        return {**super().header_fields(header), _MEANT_FOR: self.name}
+
+    def scribe(self, start: Start, lines: Lines | None = None) -> ShapeScribe:
+        return PiScribe(self, start, lines)
+
+    def destination(self, start: Start, environment: Mapping[str, str]) -> Destination:
+        return find_destination(start, environment)
+
+    def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        return discovery.roots(environment)
+
+    def session_kind(self, root: str, relative: str) -> SessionFile | None:
+        return discovery.kind_of(relative)
+
+    def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:
+        if kind not in ("custom", "custom_message"):
+            return super().render_entry(kind, id, parent, timestamp, fields)
+        # Pi writes the envelope of these two last.
+        return render_json({"type": kind, **fields, "id": id, "parentId": parent, "timestamp": timestamp})
+
+
+def _as_version_3(lines: Lines, node: int, line: dict[str, Any]) -> dict[str, Any]:
+    """A decoded line in the words of the current version: bounds by id, and the role's new name."""
+    message = line.get("message")
+    if isinstance(message, dict) and message.get("role") == "hookMessage":
+        line = {**line, "message": {**message, "role": "custom"}}
+    if lines.types[node] == "compaction" and lines.header is not None and lines.header.version < 2:
+        line = {name: value for name, value in line.items() if name != "firstKeptEntryIndex"}
+        (entry,) = lines.entries([node])
+        if isinstance(entry, Compaction) and entry.first_kept_entry_id is not None:
+            line["firstKeptEntryId"] = entry.first_kept_entry_id
+    return line
 
 
 def iter_head_records(head: bytes) -> Iterator[dict[str, Any]]:
@@ -129,4 +208,4 @@ def iter_head_records(head: bytes) -> Iterator[dict[str, Any]]:
             yield found
 
 
-PI = PiShape()
+PI = Pi()

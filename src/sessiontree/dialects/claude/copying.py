@@ -1,0 +1,49 @@
+"""A new transcript that begins with the history of another: its lines as they stand, but for the session they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sessiontree.dialects.base import AS_THE_OWNER, Lines, is_aside, replace_field
+from sessiontree.dialects.claude.history import find_history
+from sessiontree.dialects.claude.places import session_uuid
+from sessiontree.dialects.claude.wire import Fields, object_in, string_in
+from sessiontree.dialects.scribe import Start
+from sessiontree.values import parse_json, render_json
+
+
+def copied(lines: Lines, leaf: int | None, start: Start) -> Iterator[bytes]:
+    """The history of a leaf in file order with the labels on it, then a title and where the session stands."""
+    new = session_uuid(start.id)
+    history = set(find_history(lines, leaf, AS_THE_OWNER))
+    nodes = sorted(history | _labels(lines, {lines.tree.ids[node] for node in history}))
+    for raw in lines.iter_raw(nodes):
+        yield _of_session(raw, new, start)
+    if start.title:
+        yield render_json({"type": "custom-title", "customTitle": start.title, "sessionId": new})
+    if leaf is not None and leaf in history:
+        last = max(node for node in history if not is_aside(lines.tree.ids[node]))
+        explicit = {} if leaf == last else {"explicit": True}
+        pin = {"type": "last-prompt", "leafUuid": lines.tree.ids[leaf], **explicit, "sessionId": new}
+        yield render_json(pin)
+
+
+def _labels(lines: Lines, ids: set[str]) -> set[int]:
+    candidates = [node for node, kind in enumerate(lines.types) if kind == "label"]
+    entries = (object_in(fields, "entry") for fields in lines.fields(candidates))
+    return {node for node, entry in zip(candidates, entries, strict=True) if entry.get("targetId") in ids}
+
+
+def _of_session(raw: bytes, session: str, start: Start) -> bytes:
+    """The same line in another session, with where it was copied from, as the client marks it."""
+    try:
+        fields: Fields = parse_json(raw)
+    except ValueError:
+        return raw
+    raw = replace_field(raw, "sessionId", session)
+    if start.forked_from is None or "uuid" not in fields:
+        return raw
+    mark = {"sessionId": start.forked_from.session, "messageUuid": string_in(fields, "uuid")}
+    if "forkedFrom" in fields:
+        return render_json({**fields, "sessionId": session, "forkedFrom": mark})
+    return raw.rstrip()[:-1].rstrip() + b',"forkedFrom":' + render_json(mark) + b"}"

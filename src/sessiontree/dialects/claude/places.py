@@ -1,0 +1,37 @@
+"""Where the client looks for a session, and what it is called there. Names only; nothing is looked at."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Mapping
+
+from sessiontree.dialects.claude.beside import project_key
+from sessiontree.dialects.scribe import Destination, Start
+
+_uuid = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
+_SESSIONS = uuid.uuid5(uuid.NAMESPACE_URL, "sessiontree:claude")
+
+
+def is_uuid(text: str) -> bool:
+    return _uuid.match(text) is not None
+
+
+def session_uuid(id: str) -> str:
+    """What the client calls a session: it finds none whose id is no UUID."""
+    return id if is_uuid(id) else made_uuid(_SESSIONS, id)
+
+
+def made_uuid(space: uuid.UUID, name: str) -> str:
+    """A UUID that follows from a name, whatever characters it has."""
+    return str(uuid.uuid5(space, name.encode("utf-8", "backslashreplace").decode()))
+
+
+def destination(start: Start, environment: Mapping[str, str]) -> Destination:
+    """The transcript of a new session, whose folder is given as a real path."""
+    home = environment.get("HOME") or environment.get("USERPROFILE") or "~"
+    config = environment.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude")
+    folder = environment.get("CLAUDE_CODE_PROJECT_DIR_NAME") or project_key(start.cwd)
+    id = session_uuid(start.id)
+    return Destination(os.path.join(config, "projects", folder, f"{id}.jsonl"), ("claude", "--resume", id))

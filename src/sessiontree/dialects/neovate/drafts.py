@@ -1,0 +1,72 @@
+"""An item as the bodies of its lines, with the riders they need, before they get a place in the file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from sessiontree.dialects.neovate.asides import MARKS
+from sessiontree.dialects.neovate.deltas import applied
+from sessiontree.dialects.neovate.hearing import hear_item, hear_result, heard_message, is_output
+from sessiontree.dialects.neovate.riding import extras_of, rider_for, without_extras
+from sessiontree.dialects.neovate.saying import Call, Said, say, say_result, say_stray_result
+from sessiontree.dialects.scribe import Item, Note
+
+
+class Draft(Struct, frozen=True):
+    """The bodies of an item's lines, each with its rider."""
+
+    bodies: list[dict[str, Any]]
+    riders: list[dict[str, Any]]
+    notes: tuple[Note, ...] = ()
+
+
+def draft(item: Item, uuid: str, timestamp: str, marks: dict[str, Any], *, is_root: bool) -> Draft | None:
+    """Any item but a result that answers a call; None when it has to stand beside the tree."""
+    bare = without_extras(item)
+    said = say_stray_result(bare.fields["message"]) if is_tool_result(bare) else say(bare)
+    if said is None:
+        return None
+    bodies = _with_extras(said.bodies, extras_of(item))
+    heard = hear_item(bodies, uuid, timestamp, is_root=is_root)
+    if len(bodies) == 1 and is_output(bodies[0]):
+        marks = {**marks, "alone": True}  # or it would be taken for what a command before it printed
+    further = [{MARKS: {"part": True}} for _ in bodies[1:]]
+    return Draft(bodies, [rider_for(bare, heard, said, marks), *further], said.notes)
+
+
+def draft_result(item: Item, call: Call, id: str, timestamp: str) -> Draft:
+    """A result as one part of a line; its rider stands among those of the line's results."""
+    bare = without_extras(item)
+    said: Said = say_result(bare.fields["message"], call)
+    (part,) = _with_extras(said.bodies, extras_of(item))
+    heard = heard_message(hear_result(part), id, timestamp)
+    return Draft([part], [rider_for(bare, heard, said, {})], said.notes)
+
+
+def around_results(item: Item) -> dict[str, Any]:
+    """What a line of results said beyond its results, kept by the first of them."""
+    found = extras_of(item).get("around")
+    return found if isinstance(found, dict) else {}
+
+
+def role_of(item: Item) -> str:
+    """The role of the message that an item holds; empty when it holds none."""
+    message = item.fields.get("message") if item.kind == "message" else None
+    role = message.get("role") if isinstance(message, dict) else None
+    return role if isinstance(role, str) else ""
+
+
+def is_tool_result(item: Item) -> bool:
+    return role_of(item) == "toolResult"
+
+
+def _with_extras(bodies: list[dict[str, Any]], extras: dict[str, Any]) -> list[dict[str, Any]]:
+    """Bodies with what their lines said beyond shared words when they came from Neovate."""
+    whole, deltas = extras.get("bodies"), extras.get("lines")
+    if isinstance(whole, list) and whole and all(isinstance(body, dict) for body in whole):
+        return whole
+    if isinstance(deltas, list) and len(deltas) == len(bodies):
+        return [applied(body, delta) for body, delta in zip(bodies, deltas, strict=True)]
+    return bodies

@@ -1,0 +1,229 @@
+"""Reading what oh-my-pi and xcsh write.
+
+What differs from Pi:
+
+* the first line may be a title slot, overwritten in place at each rename; it is an aside, and its title counts;
+* a reset boundary starts the context anew, unless a compaction follows it;
+* an explicit model outranks what assistant messages name, and there is one per role;
+* the context is what can be sent: calls without a result are taken out of it, and so are turns that failed. With
+  `Reading.recovered` they stay.
+
+The leaf is the last line, whatever its type, as with Pi. Told in shared words, usage outside of turns and changes of
+the title have the native names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from sessiontree.context import Context, Rules, build_context
+from sessiontree.dialects.base import Columns, Envelope, Lines, Reading, SessionFile, is_aside, path_of
+from sessiontree.dialects.omp import discovery
+from sessiontree.dialects.omp.marks import SLOT, is_own_header, is_own_record, is_title_slot
+from sessiontree.dialects.omp.places import blob_folder, find_destination
+from sessiontree.dialects.omp.scribe import OhMyPiScribe, with_key
+from sessiontree.dialects.omp.sending import (
+    RetriedTurn,
+    as_read_here,
+    is_sent,
+    notes,
+    without_dangling_calls,
+    without_failed_turns,
+)
+from sessiontree.dialects.pi import PiShape, iter_head_records
+from sessiontree.dialects.pi.scribe import ShapeScribe
+from sessiontree.dialects.scribe import Destination, Item, Start
+from sessiontree.entries import Compaction, Entry, Header, MessageEntry, Unknown, UsageRecord
+from sessiontree.messages import Assistant, ToolResult, Usage
+from sessiontree.values import parse_json, tolerant
+
+TRUNCATION_NOTICE = "\n\n[Session persistence truncated large content]"
+
+_RENAMED = {"model_usage": "usage"}
+"""Types that have a name of their own in shared words."""
+
+_RETRIED = b'"retryRecovery"'
+_TASK = b'"task"'
+
+
+class OhMyPi(PiShape):
+    name = "omp"
+    folders = ("/.omp/", "/.xcsh/")
+    rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
+    bookkeeping = frozenset({SLOT})
+    scribed_kinds = frozenset({"session_info"})
+
+    def is_truncated(self, text: str) -> bool:
+        return is_truncated(text)
+
+    def blob_folder(self, location: str) -> str | None:
+        return blob_folder(location)
+
+    def recognise(self, head: bytes) -> int:
+        records = list(iter_head_records(head))
+        if records and is_title_slot(records[0]):
+            return 80
+        header = next(filter(self.is_header, records), None)
+        if (header is not None and is_own_header(header)) or any(map(is_own_record, records)):
+            return 60
+        if header is not None:
+            return 40
+        return 5 if any(map(self.is_record, records)) else 0
+
+    def decode_block(self, data: memoryview) -> Columns | None:
+        columns = super().decode_block(data)
+        if columns is None or not columns.ids or SLOT in columns.types:
+            return None
+        if not _RENAMED.keys().isdisjoint(columns.types):
+            return Columns([_RENAMED.get(kind, kind) for kind in columns.types], columns.ids, columns.parents)
+        return columns
+
+    def is_record(self, fields: dict[str, Any]) -> bool:
+        return super().is_record(fields) or is_title_slot(fields)
+
+    def envelope(self, fields: dict[str, Any]) -> Envelope:
+        if is_title_slot(fields):
+            return Envelope(SLOT, "", None, aside=True)
+        envelope = super().envelope(fields)
+        if envelope.type in _RENAMED:
+            return Envelope(_RENAMED[envelope.type], envelope.id, envelope.parent)
+        return envelope
+
+    def parse(self, raw: bytes) -> Entry:
+        entry = super().parse(raw)
+        if isinstance(entry, Unknown) and entry.kind == "model_usage":
+            return tolerant(UsageRecord, {**entry.fields, "kind": entry.fields.get("purpose")})
+        if isinstance(entry, MessageEntry):
+            return _with_own_fields(entry, raw)
+        return entry
+
+    def find_header(self, lines: Lines) -> Header | None:
+        """The header with the title of the slot, which the program writes without touching the header."""
+        header, slot = lines.header, _slot_title(lines)
+        if header is None or slot is None or (slot or None) == header.title:
+            return header
+        return msgspec.structs.replace(header, title=slot or None)
+
+    def find_leaf(self, lines: Lines, reading: Reading) -> int | None:
+        for node in range(len(lines.types) - 1, -1, -1):
+            if not _is_aside(lines, node):
+                return node
+        return None
+
+    def find_path(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
+        return [node for node in super().find_path(lines, leaf, reading) if not _is_aside(lines, node)]
+
+    def build_context(self, lines: Lines, leaf: int | None, reading: Reading) -> Context:
+        path = path_of(lines, self.find_path(lines, leaf, reading))
+        loaded: dict[str, Entry] = {}
+        context = build_context(as_read_here(path, loaded), self.rules)
+        said = [
+            (message, source)
+            for message, source in zip(context.messages, context.sources, strict=True)
+            if is_sent(lines, loaded[source], reading)
+        ]
+        if not reading.recovered:
+            said = without_failed_turns(without_dangling_calls(said))
+        said = [*notes(path), *said]
+        return Context(
+            context.path,
+            tuple(message for message, _ in said),
+            tuple(source for _, source in said),
+            context.state,
+        )
+
+    def find_title(self, lines: Lines) -> str | None:
+        """The slot's title, else the header's, else the short summary of the latest compaction that has one."""
+        given = self.find_given_title(lines)
+        if given is not None:
+            return given
+        for node in range(len(lines.types) - 1, -1, -1):
+            if lines.types[node] == "compaction":
+                (entry,) = lines.entries([node])
+                if isinstance(entry, Compaction) and entry.short_summary:
+                    return entry.short_summary
+        return None
+
+    def find_given_title(self, lines: Lines) -> str | None:
+        header = self.find_header(lines)
+        return header.title or None if header is not None else None
+
+    def tell(self, lines: Lines, nodes: Sequence[int]) -> Iterator[Item]:
+        return super().tell(lines, [node for node in nodes if not _is_aside(lines, node)])
+
+    def in_shared_words(self, kind: str, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        match line.get("type"):
+            case "model_usage":
+                return kind, with_key(line, "purpose", "kind")
+            case "title_change":
+                is_by_user = line.get("source") == "user"  # as every name is that an entry gives
+                line = {name: value for name, value in line.items() if name != "source" or not is_by_user}
+                return "session_info", with_key(line, "title", "name")
+            case _:
+                return super().in_shared_words(kind, line)
+
+    def scribe(self, start: Start, lines: Lines | None = None) -> ShapeScribe:
+        return OhMyPiScribe(self, start, lines)
+
+    def destination(self, start: Start, environment: Mapping[str, str]) -> Destination:
+        return find_destination(start, environment)
+
+    def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        return discovery.roots(environment)
+
+    def session_kind(self, root: str, relative: str) -> SessionFile | None:
+        return discovery.kind_of(relative)
+
+    def header_fields(self, header: Header) -> dict[str, Any]:
+        fields = super().header_fields(header)
+        if not header.title:
+            return fields
+        own = ("type", "version", "id", "timestamp", "cwd")
+        first = {name: fields[name] for name in own}
+        return {**first, "title": header.title, "titleSource": "user", **fields}
+
+
+def _slot_title(lines: Lines) -> str | None:
+    """The title in the slot, which may be empty; None when there is no slot."""
+    if not lines.types or lines.types[0] != SLOT or not _is_aside(lines, 0):
+        return None
+    return str(lines.fields([0])[0].get("title", ""))
+
+
+def _is_aside(lines: Lines, node: int) -> bool:
+    return lines.types[node] == SLOT and is_aside(lines.tree.ids[node])
+
+
+def _with_own_fields(entry: MessageEntry, raw: bytes) -> Entry:
+    """What shared words have no field for: a turn that was tried again, and what a sub-agent used."""
+    message = entry.message
+    if isinstance(message, Assistant) and _RETRIED in raw:
+        if _message_fields(raw).get("retryRecovery"):
+            return RetriedTurn(entry.id, entry.parent_id, entry.timestamp, message)
+    elif isinstance(message, ToolResult) and message.usage is None and message.tool_name == "task" and _TASK in raw:
+        details = _message_fields(raw).get("details")
+        usage = details.get("usage") if isinstance(details, dict) else None
+        if isinstance(usage, dict):
+            counted = msgspec.structs.replace(message, usage=tolerant(Usage, usage))
+            return msgspec.structs.replace(entry, message=counted)
+    return entry
+
+
+def _message_fields(raw: bytes) -> dict[str, Any]:
+    try:
+        fields = parse_json(raw)
+    except ValueError:
+        return {}
+    message = fields.get("message") if isinstance(fields, dict) else None
+    return message if isinstance(message, dict) else {}
+
+
+def is_truncated(text: str) -> bool:
+    """Whether the program cut a text off when it wrote it down: the notice stands where the rest was."""
+    return text.endswith(TRUNCATION_NOTICE)
+
+
+OMP = OhMyPi()

@@ -1,0 +1,34 @@
+"""Where the sessions of oh-my-pi and xcsh are found, and what lies beside them.
+
+<bucket>/<time>_<id>.jsonl                      a session
+<bucket>/<time>_<id>/<agent>.jsonl              a sub-agent of it, which may have a folder of its own in turn
+<bucket>/<time>_<id>/.draft-only-session        nothing was sent yet
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from sessiontree.dialects.base import SessionFile, is_session_name
+from sessiontree.dialects.omp.places import find_destination
+from sessiontree.dialects.pi.places import home_of
+from sessiontree.dialects.scribe import Start
+
+_ANY = Start("any", "0", "/any")
+_DRAFT = ".draft-only-session"
+
+
+def roots(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The folder of oh-my-pi as its variables say, and that of xcsh."""
+    own = os.path.dirname(os.path.dirname(find_destination(_ANY, environment).path))
+    return own, os.path.join(home_of(environment), ".xcsh", "agent", "sessions")
+
+
+def kind_of(relative: str) -> SessionFile | None:
+    if not is_session_name(relative):
+        return None
+    folder, _, name = relative.rpartition("/")
+    if "/" in folder:
+        return SessionFile("subagent", parent=f"{folder}.jsonl")
+    return SessionFile(draft_marker=os.path.join(folder, name.removesuffix(".jsonl"), _DRAFT))

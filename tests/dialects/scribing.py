@@ -1,0 +1,212 @@
+"""Builders for the tests of scribes: items in shared words, written by a dialect and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from sessiontree.dialects.base import AS_THE_OWNER, Dialect, is_aside
+from sessiontree.dialects.native import NATIVE
+from sessiontree.dialects.omp import OMP
+from sessiontree.dialects.pi import PI
+from sessiontree.dialects.scribe import Item, Note, Start
+from sessiontree.doctor import examine
+from sessiontree.journal import Journal
+from sessiontree.opening import open_store
+from sessiontree.session import Session
+from sessiontree.stores.memory import MemoryStore
+from tests.building import NOWHERE, TIME
+
+DIALECTS: dict[str, Dialect] = {"pi": PI, "native": NATIVE, "omp": OMP}
+START = Start(id="019c0000-0000-7000-8000-00000000000b", timestamp="2026-02-16T10:00:00.000Z", cwd="/tmp")
+
+Told = tuple[Item, str | None]
+"""An item and the id of its parent."""
+
+
+def item(kind: str, id: str, /, also: tuple[str, ...] = (), **fields: Any) -> Item:
+    return Item(kind, fields, id, TIME, also)
+
+
+def message(id: str, role: str = "user", content: Any = "hello", **fields: Any) -> Item:
+    return item("message", id, message={"role": role, "content": content, **fields})
+
+
+def chained(*items: Item) -> list[Told]:
+    """Items of which each follows the one before it."""
+    return [(each, items[at - 1].id if at else None) for at, each in enumerate(items)]
+
+
+class Writing:
+    """What a scribe made of some items."""
+
+    def __init__(
+        self, dialect: str, told: Sequence[Told], leaf: str | None = None, start: Start = START, *, stands: bool = True
+    ) -> None:
+        self.name, self.dialect = dialect, DIALECTS[dialect]
+        scribe = self.dialect.scribe(start)
+        self.lines = list(scribe.begin())
+        self.head = len(self.lines)
+        self.notes: list[Note] = []
+        self.ids: dict[str | None, str | None] = {None: None}
+        last: str | None = None
+        for each, parent in told:
+            written = scribe.add(each, self.ids.get(parent, parent))
+            self.lines += written.lines
+            self.notes += written.notes
+            last = self.ids[each.id] = written.id
+        self.body = len(self.lines)
+        self.leaf = self.ids[leaf] if leaf is not None or not stands else last
+        self.lines += scribe.end(self.leaf)
+        self.data = b"".join(line + b"\n" for line in self.lines)
+
+    @property
+    def closing(self) -> list[bytes]:
+        """The lines behind the last item."""
+        return self.lines[self.body :]
+
+    def journal(self) -> Journal:
+        journal = Journal(MemoryStore(self.data), self.dialect)
+        journal.refresh()
+        return journal
+
+    def session(self) -> Session:
+        return open_store(MemoryStore(self.data), root=NOWHERE, dialect=self.name)
+
+    def told(self) -> list[Told]:
+        """Every entry that was read back, with its parent."""
+        return told(self.journal())
+
+    def findings(self) -> set[str]:
+        """What doctor finds. Half a character is what was written, and no fault of the scribe."""
+        return {finding.rule.id for finding in examine(self.session())} - {"lone-surrogate"}
+
+
+def told(journal: Journal) -> list[Told]:
+    tree, dialect = journal.tree, journal.dialect
+    nodes = [node for node, id in enumerate(tree.ids) if not is_aside(id)]
+    found = []
+    for node, each in zip(nodes, dialect.tell(journal, nodes), strict=True):
+        parent = tree.parent(node)
+        found.append((each, None if parent is None else tree.ids[parent]))
+    return found
+
+
+def context_at(journal: Journal, leaf: str | None) -> tuple[Any, Any]:
+    """Messages and state at an entry."""
+    node = None if leaf is None else journal.tree.node_of[leaf]
+    context = journal.dialect.build_context(journal, node, AS_THE_OWNER)
+    return context.messages, context.state
+
+
+def context_of(journal: Journal) -> tuple[Any, Any]:
+    """Messages and state where the owner finds the session."""
+    node = journal.dialect.find_leaf(journal, AS_THE_OWNER)
+    context = journal.dialect.build_context(journal, node, AS_THE_OWNER)
+    return context.messages, context.state
+
+
+# Any conversation
+
+
+def _paired(text: str) -> str:
+    """A text as JSON gives it back: halves of one character that stand together are that character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+texts = st.one_of(
+    st.sampled_from(["", "hello", "你好，世界", "👩‍🚀 done", "half \ud83d only", 'a "quoted"\nline\t\x00', "x" * 700]),
+    st.text(st.characters(), max_size=12).map(_paired),
+)
+ids = st.one_of(
+    st.text("0123456789abcdef", min_size=8, max_size=8),
+    st.text(st.characters(), min_size=1, max_size=6).map(_paired).filter(lambda id: not id.startswith("@")),
+)
+_texts_only = st.lists(st.builds(lambda text: {"type": "text", "text": text}, texts), max_size=2)
+_image = st.just({"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"})
+_thinking = st.one_of(
+    st.builds(lambda text: {"type": "thinking", "thinking": text, "thinkingSignature": "s"}, texts),
+    st.just({"type": "redactedThinking", "data": "opaque"}),
+)
+_user = st.one_of(texts, st.lists(st.one_of(_image, _texts_only.map(lambda two: two[0] if two else {"type": "odd"}))))
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> tuple[list[Told], str | None]:
+    """Items with their parents, and where the session stands: branches, calls in parallel, compactions, labels."""
+    made: list[Told] = []
+    ends: list[str | None] = [None]
+    parents: dict[str | None, str | None] = {}
+    count = draw(st.integers(1, 12))
+
+    def add(kind: str, parent: str | None, /, **fields: Any) -> str:
+        id = draw(ids)
+        if id in parents:
+            id = f"{id}{len(parents)}"
+        if kind == "leaf":
+            fields["targetId"] = parent
+        made.append((Item(kind, fields, id, draw(st.sampled_from([TIME, "2026-02-16T10:00:02.000Z"]))), parent))
+        parents[id] = parent
+        return id
+
+    def path(id: str | None) -> list[str]:
+        found = []
+        while id is not None:
+            found.append(id)
+            id = parents[id]
+        return found
+
+    for number in range(count):
+        parent = draw(st.one_of(st.just(ends[-1]), st.sampled_from(ends)))
+        match draw(st.integers(0, 16)):
+            case 0 | 1 | 2:
+                end = add("message", parent, message={"role": "user", "content": draw(_user), "timestamp": number})
+            case 3 | 4 | 5 | 6:
+                calls = [
+                    {"type": "toolCall", "id": f"c{number}-{at}", "name": "read", "arguments": {"path": draw(texts)}}
+                    for at in range(draw(st.integers(0, 3)))
+                ]
+                content = [*draw(st.lists(_thinking, max_size=1)), *draw(_texts_only), *calls]
+                end = add(
+                    "message",
+                    parent,
+                    message={
+                        "role": "assistant",
+                        "provider": "p",
+                        "model": "m",
+                        "content": content,
+                        "extra": [1, None],
+                    },
+                )
+                for call in calls:
+                    result = {"role": "toolResult", "toolCallId": call["id"], "toolName": "read", "isError": False}
+                    end = add("message", end, message={**result, "content": draw(_texts_only)})
+            case 7:
+                kept = draw(st.sampled_from([None, *path(parent)]))
+                end = add("compaction", parent, summary=draw(texts), firstKeptEntryId=kept, tokensBefore=5)
+            case 8:
+                end = add("branch_summary", parent, fromId="root", summary=draw(texts))
+            case 9:
+                end = add("label", parent, targetId=draw(st.sampled_from([*parents, "nowhere"])), label=draw(texts))
+            case 10:
+                role = draw(st.sampled_from([None, "default", "smol"]))
+                pair = {"provider": draw(st.sampled_from(["p", "a/b"])), "modelId": draw(st.sampled_from(["m", "x/y"]))}
+                end = add("model_change", parent, **pair, **({"role": role} if role else {}))
+            case 11:
+                end = add("custom_message", parent, customType="x", content=draw(_user), display=False)
+            case 12:
+                end = add("session_info", parent, name=draw(texts))
+            case 13:
+                end = add("usage", parent, kind="cache_warm", provider="p", model="m", usage={"input": 1})
+            case 14:
+                role = draw(st.sampled_from(["developer", "system", "custom"]))
+                end = add("message", parent, message={"role": role, "content": draw(texts), "timestamp": 7})
+            case 15:
+                end = add("leaf", parent)
+            case _:
+                kind = draw(st.sampled_from(["mode_change", "custom", "config", "worktree", "unheard-of"]))
+                end = add(kind, parent, mode="plan", customType="t", config={}, path="/w", unknown={"a": draw(texts)})
+        ends.append(end)
+    return made, draw(st.one_of(st.just(ends[-1]), st.sampled_from(ends)))

@@ -1,0 +1,1091 @@
+"""Claude Code: what a scribe writes, line by line, and that any conversation written comes back as it was."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessiontree.dialects.base import AS_THE_OWNER
+from sessiontree.dialects.claude import CLAUDE
+from sessiontree.dialects.claude.places import session_uuid
+from sessiontree.dialects.scribe import Item, Note, Start
+from sessiontree.doctor.findings import examine
+from sessiontree.entries import Config, ForkOrigin
+from sessiontree.journal import Journal
+from sessiontree.messages import Assistant, Message, Text, ToolResult, User, blocks_of, message_text, tool_calls
+from sessiontree.opening import open_store
+from sessiontree.stores.base import read_bytes
+from sessiontree.stores.memory import MemoryStore
+from tests.building import examples
+
+SESSION = "5e551011-0000-4000-8000-000000000001"
+NIL = "00000000-0000-0000-0000-000000000000"
+START = Start(SESSION, "2026-02-16T10:00:00.000Z", "/home/user/proj")
+MS = 1771236001000
+TIME = "2026-02-16T10:00:01.000Z"
+CORPUS = Path(__file__).parent.parent / "corpus" / "claude"
+SIGNATURE = "c2lnbmF0dXJl"
+USAGE = {"input": 5, "output": 7, "cacheRead": 1, "cacheWrite": 2, "totalTokens": 15}
+
+
+class Transcript:
+    """What a scribe wrote for some items, each behind the one before it unless told otherwise."""
+
+    def __init__(self, start: Start = START, lines: Journal | None = None) -> None:
+        self.scribe = CLAUDE.scribe(start, lines)
+        self.raw: list[bytes] = list(self.scribe.begin())
+        self.ids: dict[str, str | None] = {}
+        self.notes: list[Note] = []
+        self.at: str | None = None
+
+    def add(self, *items: Item) -> Transcript:
+        for item in items:
+            self.add_at(item, self.at)
+        return self
+
+    def add_at(self, item: Item, parent: str | None) -> str | None:
+        written = self.scribe.add(item, parent)
+        self.raw += written.lines
+        self.notes += written.notes
+        self.at = self.ids[item.id] = written.id
+        return written.id
+
+    def end(self, leaf: str | None = "") -> Transcript:
+        self.raw += self.scribe.end(self.at if leaf == "" else leaf)
+        return self
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(line + b"\n" for line in self.raw)
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.raw]
+
+    @property
+    def chain(self) -> list[dict[str, Any]]:
+        return [line for line in self.lines if "uuid" in line]
+
+    @property
+    def journal(self) -> Journal:
+        return journal_of(self.data)
+
+    def told(self, leaf: str | None = None) -> list[Item]:
+        return told(self.journal, leaf)
+
+    def messages(self, leaf: str | None = None) -> tuple[Message, ...]:
+        journal = self.journal
+        node = CLAUDE.find_leaf(journal, AS_THE_OWNER) if leaf is None else journal.tree.node_of[leaf]
+        return CLAUDE.build_context(journal, node, AS_THE_OWNER).messages
+
+    def texts(self) -> list[str]:
+        return [message_text(message) for message in self.messages()]
+
+
+def journal_of(data: bytes) -> Journal:
+    journal = Journal(MemoryStore(data), CLAUDE)
+    journal.refresh()
+    return journal
+
+
+def told(journal: Journal, leaf: str | None = None) -> list[Item]:
+    node = CLAUDE.find_leaf(journal, AS_THE_OWNER) if leaf is None else journal.tree.node_of[leaf]
+    return list(CLAUDE.tell(journal, CLAUDE.find_history(journal, node, AS_THE_OWNER)))
+
+
+def plain(items: Sequence[Item]) -> list[tuple[str, dict[str, Any], str]]:
+    return [(item.kind, item.fields, item.id) for item in items]
+
+
+def written(*items: Item, start: Start = START) -> Transcript:
+    return Transcript(start).add(*items).end()
+
+
+def item(kind: str, id: str, **fields: Any) -> Item:
+    return Item(kind, fields, id, TIME)
+
+
+def said(role: str, id: str, **fields: Any) -> Item:
+    return item("message", id, message={"role": role, **fields, "timestamp": MS})
+
+
+def user(id: str, content: Any = "hello") -> Item:
+    return said("user", id, content=content)
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def call(id: str, name: str = "Read", **arguments: Any) -> dict[str, Any]:
+    return {"type": "toolCall", "id": id, "name": name, "arguments": arguments}
+
+
+def answer(id: str, *blocks: dict[str, Any], **fields: Any) -> Item:
+    common = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-x", "usage": USAGE}
+    reason = "toolUse" if any(block["type"] == "toolCall" for block in blocks) else "stop"
+    return said("assistant", id, content=list(blocks), **{**common, "stopReason": reason, **fields})
+
+
+def result(id: str, call_id: str, *blocks: dict[str, Any], **fields: Any) -> Item:
+    content = list(blocks) or [text(f"result of {call_id}")]
+    shape = {"toolCallId": call_id, "toolName": "Read", "content": content, "isError": False}
+    return said("toolResult", id, **{**shape, **fields})
+
+
+def thinking(words: str, signature: str | None = SIGNATURE) -> dict[str, Any]:
+    signed = {"thinkingSignature": signature} if signature else {}
+    return {"type": "thinking", "thinking": words, **signed}
+
+
+def check_comes_back(*items: Item) -> Transcript:
+    transcript = written(*items)
+    assert plain(transcript.told()) == plain(items)
+    return transcript
+
+
+# Lines
+
+
+def test_a_line_has_the_fields_the_client_writes_in_their_order_and_no_entrypoint() -> None:
+    (line,) = written(user("u1"), start=Start(SESSION, TIME, "/x", git_branch="main")).chain
+    assert list(line) == [
+        "parentUuid",
+        "isSidechain",
+        "type",
+        "message",
+        "uuid",
+        "timestamp",
+        "userType",
+        "cwd",
+        "sessionId",
+        "version",
+        "gitBranch",
+        "sessiontree",
+    ]
+    assert line["parentUuid"] is None
+    assert (line["cwd"], line["sessionId"], line["gitBranch"], line["userType"]) == ("/x", SESSION, "main", "external")
+
+
+def test_ids_that_are_uuids_stay_and_others_become_uuids_that_always_follow_from_them() -> None:
+    kept = str(uuid.uuid4())
+    first, second = written(user(kept), user("u2")).chain
+    assert first["uuid"] == kept
+    assert "sessiontree" not in first
+    assert uuid.UUID(second["uuid"]).version == 5
+    assert second["sessiontree"] == {"id": "u2"}
+    assert written(user(kept), user("u2")).raw == written(user(kept), user("u2")).raw
+    other = written(user(kept), user("u2"), start=Start(str(uuid.uuid4()), TIME, "/x"))
+    assert other.chain[1]["uuid"] != second["uuid"]
+
+
+def test_an_answer_is_a_line_for_each_of_its_blocks() -> None:
+    transcript = check_comes_back(user("u1"), answer("a1", thinking("hm"), text("yes"), call("c1")))
+    shards = transcript.chain[1:]
+    assert [shard["message"]["content"][0]["type"] for shard in shards] == ["thinking", "text", "tool_use"]
+    assert [shard["apiBlockIndex"] for shard in shards] == [0, 1, 2]
+    for name in ("id", "usage", "stop_reason", "model"):
+        assert len({json.dumps(shard["message"][name]) for shard in shards}) == 1
+    assert len({shard["requestId"] for shard in shards}) == 1
+    assert shards[0]["message"]["id"].startswith("msg_")
+    assert shards[0]["message"]["stop_reason"] == "tool_use"
+    assert shards[0]["message"]["usage"] == {
+        "input_tokens": 5,
+        "output_tokens": 7,
+        "cache_read_input_tokens": 1,
+        "cache_creation_input_tokens": 2,
+    }
+    assert [shard["parentUuid"] for shard in shards] == [line["uuid"] for line in transcript.chain[:3]]
+    assert transcript.at == shards[-1]["uuid"]
+
+
+def test_the_id_of_a_response_stays_and_one_that_is_none_rides_along() -> None:
+    transcript = check_comes_back(
+        user("u1"), answer("a1", text("x"), responseId="msg_01"), answer("a2", text("y"), responseId="resp|7")
+    )
+    assert transcript.chain[1]["message"]["id"] == "msg_01"
+    assert transcript.chain[2]["message"]["id"].startswith("msg_")
+
+
+def test_two_answers_never_share_a_response() -> None:
+    transcript = check_comes_back(
+        user("u1"), answer("a1", text("x"), responseId="msg_01"), answer("a2", text("y"), responseId="msg_01")
+    )
+    assert [message_text(message) for message in transcript.messages()] == ["hello", "x", "y"]
+
+
+def test_a_model_is_always_written() -> None:
+    transcript = check_comes_back(user("u1"), said("assistant", "a1", content=[text("x")]))
+    assert transcript.chain[1]["message"]["model"] == "unknown"
+
+
+def test_each_result_hangs_on_the_line_of_its_call_and_the_next_turn_on_the_last_result() -> None:
+    items = [
+        user("u1"),
+        answer("a1", text("three"), call("c1"), call("c2"), call("c3")),
+        result("r1", "c1"),
+        result("r3", "c3"),
+        result("r2", "c2"),
+        answer("a2", text("done")),
+    ]
+    transcript = check_comes_back(*items)
+    chain = transcript.chain
+    lines = {line["uuid"]: line for line in chain}
+    results = [line for line in chain if "toolUseResult" in line]
+    for line in results:
+        (block,) = line["message"]["content"]
+        (called,) = lines[line["parentUuid"]]["message"]["content"]
+        assert called["id"] == block["tool_use_id"]
+        assert line["sourceToolAssistantUUID"] == line["parentUuid"]
+    assert chain[-1]["parentUuid"] == results[-1]["uuid"] == transcript.ids["r2"]
+    assert [message.role for message in transcript.messages()] == [
+        "user",
+        "assistant",
+        *["toolResult"] * 3,
+        "assistant",
+    ]
+
+
+def test_a_call_without_a_result_is_not_lost_beside_the_path() -> None:
+    items = [
+        user("u1"),
+        answer("a1", call("c1"), call("c2"), call("c3")),
+        result("r1", "c1"),
+        user("u2", "stop"),
+        answer("a2", text("ok")),
+    ]
+    transcript = check_comes_back(*items)
+    calls = [call.id for message in transcript.messages() for call in tool_calls(message)]
+    assert calls == ["c1", "c2", "c3"]
+
+
+def test_a_result_that_comes_after_the_user_spoke_does_not_hide_what_was_said() -> None:
+    items = [
+        user("u1"),
+        answer("a1", call("c1"), call("c2")),
+        result("r1", "c1"),
+        user("u2", "meanwhile"),
+        result("r2", "c2"),
+        answer("a2", text("ok")),
+    ]
+    assert written(*items).texts() == ["hello", "", "result of c1", "meanwhile", "result of c2", "ok"]
+    check_comes_back(*items)
+
+
+def test_tool_ids_that_the_provider_refuses_are_changed_alike_in_call_and_result() -> None:
+    items = [
+        user("u1"),
+        answer("a1", call("call|1.x"), call("call_1_x")),
+        result("r1", "call|1.x"),
+        result("r2", "call_1_x"),
+    ]
+    transcript = check_comes_back(*items)
+    blocks = [block for line in transcript.chain[1:] for block in line["message"]["content"]]
+    calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
+    assert calls == ["call_1_x", "call_1_x_2"]
+    assert [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"] == calls
+    assert any(note.kind == "changed" and note.what == "ids of tool calls" for note in transcript.notes)
+
+
+def test_a_call_id_that_is_used_again_gets_an_id_of_its_own() -> None:
+    items = [
+        user("u1"),
+        answer("a1", call("call_0")),
+        result("r1", "call_0", text("one")),
+        answer("a2", call("call_0")),
+        result("r2", "call_0", text("two")),
+    ]
+    transcript = check_comes_back(*items)
+    answered = [message.tool_call_id for message in transcript.messages() if isinstance(message, ToolResult)]
+    assert answered == ["call_0", "call_0_2"]
+
+
+def test_calls_of_one_response_with_the_same_id_are_answered_in_their_order() -> None:
+    items = [
+        user("u1"),
+        answer("a1", call("c"), call("x"), call("c")),
+        result("r1", "c", text("one")),
+        result("r2", "x", text("two")),
+        user("u2"),
+    ]
+    transcript = check_comes_back(*items)
+    assert [call.id for message in transcript.messages() for call in tool_calls(message)] == ["c", "x", "c_2"]
+    transcript = check_comes_back(*items[:4], result("r3", "c", text("three")), user("u2"))
+    answered = [message.tool_call_id for message in transcript.messages() if isinstance(message, ToolResult)]
+    assert answered == ["c", "x", "c_2"]
+
+
+def test_a_result_without_a_call_is_kept_aside() -> None:
+    transcript = check_comes_back(user("u1"), result("r1", "nowhere"), user("u2"))
+    assert transcript.texts() == ["hello", "hello"]
+    assert [note.what for note in transcript.notes] == ["results without a call"]
+
+
+def test_thinking_without_a_signature_of_the_provider_is_left_out_and_comes_back() -> None:
+    items = [
+        user("u1"),
+        answer("a1", thinking("mine", None), text("x")),
+        answer("a2", text("y"), thinking("foreign"), provider="openai", api="openai-responses"),
+        answer("a3", {"type": "redactedThinking", "data": "zz"}, text("z"), provider="google", api="google"),
+    ]
+    transcript = check_comes_back(*items)
+    kinds = [block["type"] for line in transcript.chain[1:] for block in line["message"]["content"]]
+    assert kinds == ["text"] * 3
+    dropped = [note for note in transcript.notes if note.kind == "dropped"]
+    assert {note.why for note in dropped} == {"thinking without a signature of this provider"}
+    assert len(dropped) == 3
+
+
+def test_signed_and_redacted_thinking_of_the_provider_stays() -> None:
+    redacted = {"type": "redactedThinking", "data": "zz"}
+    transcript = check_comes_back(user("u1"), answer("a1", thinking("hm"), redacted, text("x")))
+    assert [line["message"]["content"][0] for line in transcript.chain[1:]] == [
+        {"type": "thinking", "thinking": "hm", "signature": SIGNATURE},
+        {"type": "redacted_thinking", "data": "zz"},
+        {"type": "text", "text": "x"},
+    ]
+
+
+def test_an_answer_of_nothing_but_unsigned_thinking_is_not_said() -> None:
+    transcript = check_comes_back(user("u1"), answer("a1", thinking("hm", None)), user("u2"))
+    assert transcript.texts() == ["hello", "hello"]
+
+
+def test_images_are_written_in_prompts_and_results() -> None:
+    image = {"type": "image", "data": "aGk=", "mimeType": "image/jpeg"}
+    transcript = check_comes_back(
+        user("u1", [text("look"), image]), answer("a1", call("c1")), result("r1", "c1", text("shot"), image)
+    )
+    source = {"type": "base64", "media_type": "image/jpeg", "data": "aGk="}
+    assert transcript.chain[0]["message"]["content"][1] == {"type": "image", "source": source}
+    assert transcript.chain[2]["message"]["content"][0]["content"][1] == {"type": "image", "source": source}
+
+
+def test_a_failed_answer_keeps_its_text_and_one_without_text_is_shown_but_not_sent() -> None:
+    items = [
+        user("u1"),
+        answer("a1", text("half"), stopReason="aborted"),
+        user("u2"),
+        answer("a2", stopReason="error", errorMessage="529 overloaded"),
+        user("u3"),
+    ]
+    transcript = check_comes_back(*items)
+    assert transcript.texts() == ["hello", "half", "hello", "hello"]
+    note = transcript.chain[3]
+    assert note["isApiErrorMessage"] is True
+    assert note["message"]["content"] == [text("529 overloaded")]
+
+
+def test_empty_texts_are_left_out_where_something_else_is_said() -> None:
+    transcript = check_comes_back(
+        user("u1", [text(""), text("x")]), answer("a1", text(""), call("c1")), result("r1", "c1", text(""))
+    )
+    assert transcript.chain[0]["message"]["content"] == [text("x")]
+    assert [line["message"]["content"][0]["type"] for line in transcript.chain[1:2]] == ["tool_use"]
+
+
+def test_what_a_line_has_no_place_for_rides_along() -> None:
+    cost = {"input": 0.1, "output": 0.2, "total": 0.3}
+    odd = {"type": "toolCall", "id": "c1", "name": "functions.read", "arguments": {"a": 1}, "thoughtSignature": "t"}
+    check_comes_back(
+        item("message", "u1", message={"role": "user", "content": "no time"}, extra={"a": 1}),
+        answer("a1", odd, usage={**USAGE, "cost": cost}, api="x", provider="y", diagnostics=[1]),
+        result("r1", "c1", toolName="functions.read", details={"lines": 3}, sessiontreeBlobs=[]),
+        item("message", "u2", message={"role": "user", "content": "x", "timestamp": 1}, sessiontree={"pi": {"k": 1}}),
+    )
+
+
+def test_lone_surrogates_survive() -> None:
+    check_comes_back(
+        user("u\ud83d", "half \ud83d of"), answer("a1", text("\ude00"), call("c\ud83d")), result("r1", "c\ud83d")
+    )
+
+
+def test_times_are_iso_whatever_they_were() -> None:
+    odd = [
+        Item("message", {"message": {"role": "user", "content": "x", "timestamp": MS}}, "u1", ""),
+        Item("message", {"message": {"role": "user", "content": "x"}}, "u2", "yesterday"),
+        Item("message", {"message": {"role": "user", "content": "x"}}, "u3", "20260216T100002"),
+    ]
+    transcript = written(*odd)
+    assert [line["timestamp"][:19] for line in transcript.chain][:2] == ["2026-02-16T10:00:01"] * 2
+    assert all("T" in line["timestamp"] and "-" in line["timestamp"] for line in transcript.chain)
+
+
+# What the client has no line for
+
+
+def test_a_command_of_the_user_is_written_as_the_client_does() -> None:
+    command = said("bashExecution", "b1", command="ls", output="a\nb", exitCode=1, cancelled=False, truncated=False)
+    transcript = check_comes_back(user("u1"), command, user("u2"))
+    assert transcript.texts()[1:3] == [
+        "<bash-input>ls</bash-input>",
+        "<bash-stdout>a\nb</bash-stdout><bash-stderr></bash-stderr>",
+    ]
+    assert transcript.chain[2]["sessiontree"] == {"part": True}
+
+
+def test_a_command_that_the_model_shall_not_see_is_kept_aside() -> None:
+    command = said("bashExecution", "b1", command="ls", output="", excludeFromContext=True)
+    assert check_comes_back(user("u1"), command, user("u2")).texts() == ["hello", "hello"]
+
+
+def test_what_only_looks_like_a_command_stays_what_the_user_said() -> None:
+    check_comes_back(
+        user("u1", "<bash-input>ls</bash-input>"),
+        user("u2", "<bash-stdout>x</bash-stdout><bash-stderr></bash-stderr>"),
+        user("u3", "<system-reminder>mine</system-reminder>"),
+    )
+
+
+def test_messages_of_extensions_speak_in_the_users_place() -> None:
+    transcript = check_comes_back(
+        user("u1"),
+        item("custom_message", "m1", customType="note", content="by the way", display=True, details={"x": 1}),
+        said("custom", "m2", customType="note", content=[text("too")], display=False),
+        item("branch_summary", "s1", fromId="u0", summary="went wrong"),
+    )
+    assert [line.get("isMeta") for line in transcript.chain] == [None, True, True, True]
+    assert transcript.texts()[1:3] == ["by the way", "too"]
+    assert "went wrong" in transcript.texts()[3]
+
+
+def test_entries_without_a_line_are_asides_at_their_place() -> None:
+    items = [
+        item("model_change", "x0", provider="anthropic", modelId="claude-x"),
+        user("u1"),
+        item("thinking_level_change", "x1", thinkingLevel="high"),
+        item("custom", "x2", customType="state", data={"a": 1}),
+        answer("a1", call("c1"), call("c2")),
+        result("r1", "c1"),
+        item("usage", "x3", note="title", usage={"input": 1}),
+        result("r2", "c2"),
+        item("never_heard_of", "x4", field=[1]),
+        said("system", "x5", content="You are"),
+        said("developer", "x6", content="odd"),
+        answer("a2", text("done")),
+    ]
+    transcript = check_comes_back(*items)
+    asides = [line for line in transcript.lines if line["type"] == "sessiontree"]
+    assert [line["id"] for line in asides] == ["x0", "x1", "x2", "x3", "x4", "x5", "x6"]
+    assert all(note.kind == "aside" for note in transcript.notes)
+    assert [message.role for message in transcript.messages()] == [
+        "user",
+        "assistant",
+        "toolResult",
+        "toolResult",
+        "assistant",
+    ]
+
+
+def test_asides_belong_to_the_branches_that_go_on_behind_them() -> None:
+    transcript = Transcript().add(user("u1"), item("model_change", "x1", modelId="one"), user("one"))
+    transcript.add_at(item("model_change", "x2", modelId="two"), transcript.ids["x1"])
+    transcript.add(user("two"))
+    transcript.add_at(item("label", "l1", targetId="u1", label="L"), transcript.ids["u1"])
+    transcript.add_at(user("three"), transcript.ids["u1"])
+    transcript.end()
+    expected = {
+        "one": ["u1", "x1", "one"],
+        "two": ["u1", "x1", "x2", "two"],
+        "three": ["u1", "three"],
+        "u1": ["u1"],
+    }
+    for leaf, ids in expected.items():
+        assert [told.id for told in transcript.told(transcript.ids[leaf])] == ids
+    journal = transcript.journal
+    label = journal.types.index("label")
+    assert [told.id for told in CLAUDE.tell(journal, CLAUDE.find_history(journal, label, AS_THE_OWNER))] == ["u1", "l1"]
+
+
+def test_a_prompt_of_the_client_follows_the_asides_before_it() -> None:
+    transcript = written(user("u1"), item("model_change", "x1", modelId="one"))
+    prompt = {**transcript.chain[0], "uuid": str(uuid.uuid4()), "parentUuid": transcript.ids["u1"]}
+    del prompt["sessiontree"]
+    transcript.raw.append(json.dumps(prompt).encode())
+    assert [told.id for told in transcript.told()] == ["u1", "x1", prompt["uuid"]]
+
+
+def test_labels_are_found_by_our_reader_on_the_lines_they_name() -> None:
+    items = [
+        user("u1"),
+        answer("a1", text("x"), call("c1")),
+        item("label", "l1", targetId="a1", label="here"),
+        result("r1", "c1"),
+        item("label", "l2", targetId="u1", label="start"),
+    ]
+    transcript = check_comes_back(*items)
+    session = open_store(MemoryStore(transcript.data), dialect="claude")
+    assert session.labels == {transcript.ids["a1"]: "here", transcript.ids["u1"]: "start"}
+
+
+def test_a_malformed_aside_of_a_foreign_file_is_kept_as_unknown() -> None:
+    lines = [
+        {"type": "sessiontree", "sessionId": "s", "entry": {"type": "compaction", "summary": "x"}},
+        {"type": "sessiontree", "sessionId": "s", "entry": {"type": 5}},
+        {"type": "sessiontree", "sessionId": "s", "entry": "label"},
+        {"type": "sessiontree", "sessionId": "s"},
+        {"type": "sessiontree", "sessionId": "s", "entry": {"type": "label", "targetId": 5, "label": []}},
+    ]
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    journal = journal_of(data)
+    assert journal.types == ["sessiontree"] * 4 + ["label"]
+    assert [item.kind for item in told(journal)] == ["label"]
+    assert open_store(MemoryStore(data), dialect="claude").labels == {}
+
+
+def test_a_name_is_also_written_where_the_client_looks_for_it() -> None:
+    transcript = check_comes_back(user("u1"), item("session_info", "n1", name="A name"), user("u2"))
+    kinds = [line["type"] for line in transcript.lines]
+    assert kinds == ["user", "sessiontree", "custom-title", "agent-name", "user", "custom-title", "last-prompt"]
+    assert CLAUDE.find_title(transcript.journal) == "A name"
+
+
+def test_settings_of_the_session_are_found_and_are_no_part_of_its_history() -> None:
+    start = Start(SESSION, TIME, "/x", config=Config(approval_mode="yolo"), forked_from=ForkOrigin("other", "e1"))
+    transcript = written(user("u1"), start=start)
+    assert CLAUDE.find_config(transcript.journal) == Config(approval_mode="yolo")
+    assert plain(transcript.told()) == plain([user("u1")])
+    header = transcript.journal.header
+    assert header is not None
+    assert header.forked_from == ForkOrigin("other", "e1")
+
+
+# Compaction
+
+
+def compaction(id: str, first_kept: str | None, summary: str = "what happened", **fields: Any) -> Item:
+    kept = {"firstKeptEntryId": first_kept} if first_kept else {}
+    return item("compaction", id, summary=summary, **kept, tokensBefore=1000, **fields)
+
+
+def test_a_compaction_is_a_boundary_and_a_summary_that_name_what_was_kept() -> None:
+    items = [
+        user("u1", "old"),
+        answer("a1", text("old too")),
+        user("u2", "kept"),
+        answer("a2", call("c1"), call("c2")),
+        result("r1", "c1"),
+        result("r2", "c2"),
+        compaction("k1", "u2", details={"files": ["x"]}),
+        user("u3", "new"),
+    ]
+    transcript = check_comes_back(*items)
+    boundary = next(line for line in transcript.chain if line.get("subtype") == "compact_boundary")
+    summary = next(line for line in transcript.chain if line.get("isCompactSummary"))
+    assert boundary["parentUuid"] is None
+    assert boundary["logicalParentUuid"] == transcript.ids["r2"]
+    assert summary["parentUuid"] == boundary["uuid"]
+    assert summary["isVisibleInTranscriptOnly"] is True
+    about = boundary["compactMetadata"]
+    kept = [line["uuid"] for line in transcript.chain[2:7]]
+    assert (about["trigger"], about["preTokens"]) == ("manual", 1000)
+    assert about["preservedMessages"] == {"anchorUuid": summary["uuid"], "uuids": kept, "allUuids": kept}
+    assert about["preservedSegment"] == {"headUuid": kept[0], "anchorUuid": summary["uuid"], "tailUuid": kept[-1]}
+    texts = transcript.texts()
+    assert "what happened" in texts[0]
+    assert texts[1:] == ["kept", "", "result of c1", "result of c2", "new"]
+
+
+def test_what_a_compaction_kept_is_there_also_when_nothing_follows_it() -> None:
+    transcript = check_comes_back(user("u1", "old"), user("u2", "kept"), compaction("k1", "u2"))
+    assert transcript.texts()[1:] == ["kept"]
+
+
+def test_a_compaction_may_keep_nothing_or_begin_to_keep_at_an_aside() -> None:
+    nothing = check_comes_back(user("u1"), compaction("k1", None), user("u2", "new"))
+    assert nothing.texts()[1:] == ["new"]
+    items = [
+        user("u1", "old"),
+        item("model_change", "x1", modelId="m"),
+        user("u2", "kept"),
+        compaction("k1", "x1"),
+        user("u3", "new"),
+    ]
+    assert check_comes_back(*items).texts()[1:] == ["kept", "new"]
+
+
+def test_an_older_summary_within_what_is_kept_is_not_sent_again() -> None:
+    items = [
+        user("u1", "one"),
+        user("u2", "two"),
+        compaction("k1", "u2", "first"),
+        user("u3", "three"),
+        compaction("k2", "u2", "second"),
+        user("u4", "four"),
+    ]
+    texts = check_comes_back(*items).texts()
+    assert "second" in texts[0]
+    assert texts[1:] == ["two", "three", "four"]
+
+
+def test_a_reset_of_the_context_is_a_boundary_without_a_summary() -> None:
+    items = [user("u1", "old"), item("reset_boundary", "z1"), user("u2", "new")]
+    assert check_comes_back(*items).texts() == ["new"]
+
+
+def test_a_branch_that_leaves_before_a_compaction_does_not_see_its_summary() -> None:
+    transcript = Transcript().add(user("u1", "one"), answer("a1", text("kept")), compaction("k1", "a1"), user("u2"))
+    compacted = transcript.at
+    for name in ("b1", "b2"):
+        transcript.add_at(user(name, name), transcript.ids["a1"])
+        transcript.add(answer(f"{name}a", text("ok")))
+    transcript.end()
+    assert transcript.texts() == ["one", "kept", "b2", "ok"]
+    assert [told.id for told in transcript.told()] == ["u1", "a1", "b2", "b2a"]
+    assert [told.id for told in transcript.told(transcript.ids["b1a"])] == ["u1", "a1", "b1", "b1a"]
+    assert [told.id for told in transcript.told(compacted)] == ["u1", "a1", "k1", "u2"]
+    assert len(transcript.messages(compacted)) == 3
+
+
+def test_a_call_may_have_another_result_on_another_branch() -> None:
+    transcript = Transcript().add(user("u1"), answer("a1", call("c1"), call("c2")))
+    tips = []
+    for name in ("x", "y", "z"):
+        transcript.at = transcript.ids["a1"]
+        items = [
+            result(f"{name}1", "c1", text(name)),
+            result(f"{name}2", "c2", text(name)),
+            answer(f"{name}3", text("ok")),
+        ]
+        tips.append(transcript.add(*items).at)
+    transcript.add_at(user("u2", "never mind"), transcript.ids["a1"])
+    transcript.add_at(user("u3", "half"), transcript.ids["x1"])
+    transcript.end()
+    for name, tip in zip(("x", "y", "z"), tips, strict=True):
+        assert [told.id for told in transcript.told(tip)] == ["u1", "a1", f"{name}1", f"{name}2", f"{name}3"]
+        assert [message_text(message) for message in transcript.messages(tip)] == ["hello", "", name, name, "ok"]
+    assert [told.id for told in transcript.told(transcript.ids["u2"])] == ["u1", "a1", "u2"]
+    assert [told.id for told in transcript.told()] == ["u1", "a1", "x1", "u3"]
+
+
+# Where the session stands
+
+
+def test_the_last_lines_name_the_session_and_say_where_it_stands() -> None:
+    transcript = written(user("u1", "x" * 300), answer("a1", text("y")), start=Start(SESSION, TIME, "/x", title="T"))
+    title, pin = transcript.lines[-2:]
+    assert title == {"type": "custom-title", "customTitle": "T", "sessionId": SESSION}
+    assert pin == {"type": "last-prompt", "lastPrompt": "x" * 200, "leafUuid": transcript.at, "sessionId": SESSION}
+
+
+def test_a_session_may_stand_at_an_answer_whose_results_are_on_another_branch() -> None:
+    transcript = Transcript().add(user("u1"), answer("a1", call("c1")), result("r1", "c1"), user("u2"))
+    transcript.end(transcript.ids["a1"])
+    assert [message.role for message in transcript.messages()] == ["user", "assistant"]
+    first, last = transcript.told()
+    assert (first.id, last.id) == ("u1", "a1")
+    leaf = CLAUDE.find_leaf(transcript.journal, AS_THE_OWNER)
+    assert leaf is not None
+    assert transcript.journal.tree.ids[leaf] in last.also
+
+
+def test_a_leaf_that_is_not_the_end_of_the_newest_branch_is_pinned() -> None:
+    transcript = Transcript().add(user("u1"), answer("a1", text("x")), user("u2"))
+    transcript.at = transcript.ids["a1"]
+    transcript.add(user("u3"))
+    for leaf in ("u2", "a1", "u1"):
+        again = Transcript().add(user("u1"), answer("a1", text("x")), user("u2"))
+        again.at = again.ids["a1"]
+        again.add(user("u3")).end(again.ids[leaf])
+        assert again.lines[-1]["explicit"] is True
+        journal = again.journal
+        assert CLAUDE.find_leaf(journal, AS_THE_OWNER) == journal.tree.node_of[str(again.ids[leaf])]
+
+
+def test_a_second_root_is_marked_as_a_rewind() -> None:
+    transcript = Transcript().add(user("u1"))
+    transcript.add_at(user("u2"), None)
+    transcript.end()
+    assert {"type": "last-prompt", "leafUuid": NIL, "explicit": True, "sessionId": SESSION} in transcript.lines
+    assert CLAUDE.find_relinks(transcript.journal) == []
+    assert transcript.texts() == ["hello"]
+
+
+# Continuing
+
+
+def continued(transcript: Transcript) -> Transcript:
+    journal = transcript.journal
+    again = Transcript(Start("other", TIME, "/other"), journal)
+    again.raw = list(transcript.raw)
+    again.at = transcript.at
+    return again
+
+
+def new(item: Item) -> Item:
+    return Item(item.kind, item.fields, "", item.timestamp)
+
+
+def test_a_file_is_continued_in_its_own_words() -> None:
+    start = Start(SESSION, TIME, "/x", git_branch="topic")
+    first = written(user("u1"), start=start)
+    again = continued(first).add(new(answer("", text("more"))))
+    line = again.chain[-1]
+    assert line["parentUuid"] == first.at
+    assert (line["sessionId"], line["cwd"], line["gitBranch"]) == (SESSION, "/x", "topic")
+    assert uuid.UUID(line["uuid"]).version == 4
+    assert again.texts() == ["hello", "more"]
+
+
+def test_a_result_in_a_continued_file_finds_its_call_and_loses_no_other() -> None:
+    transcript = written(user("u1"), answer("a1", text("two"), call("c1"), call("c2")))
+    calls = transcript.chain[2:]
+    again = continued(transcript)
+    for at, id in enumerate(("c1", "c2")):
+        again = continued(again).add(new(result("", id)))
+        line = again.chain[-1]
+        assert line["sourceToolAssistantUUID"] == calls[at]["uuid"]
+        found = [block.id for message in again.messages() for block in tool_calls(message)]
+        assert found == ["c1", "c2"]
+    again = continued(again).add(new(user("", "next")))
+    assert [message.role for message in again.messages()] == ["user", "assistant", "toolResult", "toolResult", "user"]
+
+
+def test_moving_naming_and_labelling_in_a_continued_file() -> None:
+    transcript = written(user("u1"), answer("a1", text("x")), user("u2"))
+    target = transcript.ids["a1"]
+    moved = continued(transcript).add(new(item("leaf", "", targetId=target)))
+    assert moved.lines[-1] == {"type": "last-prompt", "leafUuid": target, "explicit": True, "sessionId": SESSION}
+    assert CLAUDE.find_leaf(moved.journal, AS_THE_OWNER) == moved.journal.tree.node_of[str(target)]
+    reset = continued(transcript).add(new(item("leaf", "", targetId=None)))
+    assert reset.lines[-1]["leafUuid"] == NIL
+    named = continued(transcript).add(new(item("session_info", "", name="New")))
+    assert [line["type"] for line in named.lines[-2:]] == ["custom-title", "agent-name"]
+    labelled = continued(transcript).add(new(item("label", "", targetId=target, label="L")))
+    assert open_store(MemoryStore(labelled.data), dialect="claude").labels == {target: "L"}
+
+
+def test_appending_to_a_session_of_the_client_moves_its_leaf_only_with_what_is_said() -> None:
+    session = open_store(MemoryStore((CORPUS / "03_parallel.jsonl").read_bytes()), dialect="claude")
+    prompt = session.append("user", "and now").id
+    session.label(prompt, "here")
+    session.rename("Another name")
+    session.append({"type": "model_change", "provider": "anthropic", "modelId": "m"})
+    session.append("system", "You are")
+    assert session.leaf == prompt
+    assert (session.labels, session.name) == ({prompt: "here"}, "Another name")
+    session.append({"role": "assistant", "content": [call("t1"), call("t2")]})
+    session.append({"role": "toolResult", "toolCallId": "t1", "content": [text("one")]})
+    assert [call.id for call in session.pending_calls()] == ["t2"]
+    answered = session.append({"role": "toolResult", "toolCallId": "t2", "content": [text("two")]}).id
+    session.append({"type": "compaction", "summary": "S", "firstKeptEntryId": prompt, "tokensBefore": 1})
+    assert [message.role for message in session.context().messages] == [
+        "user",
+        "user",
+        "assistant",
+        *["toolResult"] * 2,
+    ]
+    session.move(answered)
+    again = open_store(MemoryStore(read_bytes(session.journal.store, 0, session.journal.size)), dialect="claude")
+    assert again.leaf == answered
+    assert [finding.rule.id for finding in examine(again)] == []
+
+
+def test_a_fork_is_a_copy_that_says_where_it_comes_from() -> None:
+    transcript = written(user("u1"), answer("a1", text("x")), item("label", "l1", targetId="a1", label="L"), user("u2"))
+    leaf = str(transcript.ids["a1"])
+    journal = transcript.journal
+    start = Start("new", TIME, "/x", title="Fork", forked_from=ForkOrigin(SESSION, leaf))
+    data = b"".join(line + b"\n" for line in CLAUDE.copied(journal, journal.tree.node_of[leaf], start))
+    fork = open_store(MemoryStore(data), dialect="claude")
+    assert (fork.id, fork.name, fork.leaf, fork.labels) == (session_uuid("new"), "Fork", leaf, {leaf: "L"})
+    assert fork.header.forked_from == ForkOrigin(SESSION, leaf)
+    assert [message_text(message) for message in fork.context().messages] == ["hello", "x"]
+    assert examine(fork) == []
+
+
+def test_a_continued_file_can_be_compacted() -> None:
+    transcript = written(user("u1", "old"), user("u2", "q"), answer("a2", text("x"), call("c1")), result("r2", "c1"))
+    kept = transcript.ids["a2"]
+    again = continued(transcript).add(new(compaction("", kept)))
+    assert again.texts()[1:] == ["x", "result of c1"]
+    again = continued(again).add(new(user("", "new")))
+    assert again.texts()[1:] == ["x", "result of c1", "new"]
+
+
+@pytest.mark.parametrize("golden", sorted(CORPUS.glob("*.jsonl")), ids=lambda golden: golden.stem)
+def test_a_transcript_of_the_client_can_be_continued(golden: Path) -> None:
+    journal = journal_of(golden.read_bytes())
+    leaf = CLAUDE.find_leaf(journal, AS_THE_OWNER)
+    assert leaf is not None
+    before = CLAUDE.build_context(journal, leaf, AS_THE_OWNER).messages
+    again = Transcript(START, journal)
+    again.at = journal.tree.ids[leaf]
+    again.add(new(user("", "and now")), new(answer("", text("this"))))
+    data = golden.read_bytes() + again.data
+    session = open_store(MemoryStore(data), dialect="claude")
+    assert session.context().messages[:-2] == before
+    assert [message_text(message) for message in session.context().messages[-2:]] == ["and now", "this"]
+    assert len(CLAUDE.find_session_ids(session.journal)) == len(CLAUDE.find_session_ids(journal))
+
+
+# Where it goes
+
+
+def test_a_session_goes_where_the_client_looks_for_it() -> None:
+    start = Start(SESSION, TIME, "/home/user/with space_under.dot")
+    found = CLAUDE.destination(start, {"HOME": "/home/user"})
+    assert found.path == f"/home/user/.claude/projects/-home-user-with-space-under-dot/{SESSION}.jsonl"
+    assert found.resume == ("claude", "--resume", SESSION)
+
+
+def test_the_owners_variables_count_and_a_session_id_becomes_a_uuid() -> None:
+    environment = {"HOME": "/h", "CLAUDE_CONFIG_DIR": "/c", "CLAUDE_CODE_PROJECT_DIR_NAME": "mine"}
+    id = session_uuid("my-session")
+    assert uuid.UUID(id)
+    assert CLAUDE.destination(Start("my-session", TIME, "/x"), environment).path == f"/c/projects/mine/{id}.jsonl"
+    assert written(user("u1"), start=Start("my-session", TIME, "/x")).chain[0]["sessionId"] == id
+
+
+def test_long_folders_and_characters_beyond_the_basic_plane_are_counted_as_the_client_does() -> None:
+    path = CLAUDE.destination(Start(SESSION, TIME, "/emoji😀dir"), {"HOME": "/h"}).path
+    assert path.split("/")[-2] == "-emoji--dir"
+    key = CLAUDE.destination(Start(SESSION, TIME, "/" + "x" * 300), {"HOME": "/h"}).path.split("/")[-2]
+    assert key.startswith("-" + "x" * 199 + "-")
+
+
+# Any conversation
+
+words = st.one_of(
+    st.sampled_from(
+        ["", " ", "hello", "你好，世界", "😀 ok", "<b>&</b>", "half \ud83d", "line\nline\u2028", "blob:sha256:x"]
+    ),
+    st.text(max_size=12),
+)
+texts = words.map(text)
+images = st.just({"type": "image", "data": "aGk=", "mimeType": "image/png"})
+spoken = st.one_of(words, st.lists(st.one_of(texts, images), max_size=3))
+signed = st.builds(thinking, words, st.sampled_from([None, SIGNATURE]))
+redacted = st.just({"type": "redactedThinking", "data": "zz"})
+odd_ids = st.sampled_from(["c", "call|1", "call_1", "toolu_01", "x y", "é", "", "call_0"])
+arguments = st.dictionaries(words, st.one_of(words, st.integers(), st.none()), max_size=2)
+calls = st.builds(lambda id, name, given: {**call(id, name), "arguments": given}, odd_ids, words, arguments)
+providers = st.sampled_from(
+    [
+        {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-x"},
+        {"api": "openai-responses", "provider": "openai", "model": "gpt-x", "responseId": "resp_1"},
+        {},
+    ]
+)
+more_of_answers = st.sampled_from(
+    [
+        {"usage": USAGE, "stopReason": "stop"},
+        {"usage": {**USAGE, "cost": {"total": 1.5}}, "stopReason": "toolUse", "responseId": "msg_1"},
+        {"stopReason": "error", "errorMessage": "boom"},
+        {"stopReason": "aborted"},
+        {"stopReason": "length", "diagnostics": []},
+        {},
+    ]
+)
+bookkeeping = st.sampled_from(
+    [
+        ("model_change", {"provider": "p", "modelId": "m"}),
+        ("custom", {"customType": "x", "data": [1]}),
+        ("session_info", {"name": "Title"}),
+        ("config", {"config": {"approvalMode": "yolo"}}),
+        ("usage", {"kind": "title"}),
+        ("strange", {"a": {"b": None}}),
+        ("message", {"message": {"role": "system", "content": "sys"}}),
+        ("message", {"message": {"role": "bashExecution", "command": "x", "output": "", "excludeFromContext": True}}),
+    ]
+)
+
+
+def is_beside(item: Item) -> bool:
+    """Whether an item gets no line in the chain; a branch from before it could not be told from one behind it."""
+    role = item.fields.get("message", {}).get("role")
+    excluded = item.fields.get("message", {}).get("excludeFromContext") is True
+    return (
+        item.kind not in ("message", "custom_message", "branch_summary", "compaction") or role == "system" or excluded
+    )
+
+
+def is_rooted(found: Sequence[tuple[Item, str | None]], id: str | None) -> bool:
+    """Whether a place is behind a line of the chain; before the first one, places cannot be told apart."""
+    if id is None:
+        return not any(parent is None and is_beside(item) for item, parent in found)
+    return any(item.fields.get("message", {}).get("role") == "user" for item in path_to(found, id))
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[tuple[Item, str | None]]:
+    """Items with the ids of their parents: turns, bookkeeping, compactions, and now and then a branch."""
+    found: list[tuple[Item, str | None]] = []
+    ends: list[str | None] = [None]
+    """Items behind which all calls are answered: where another branch may begin."""
+    at: str | None = None
+    paths: dict[str | None, list[str]] = {None: []}
+
+    def add(kind: str, fields: dict[str, Any]) -> str:
+        nonlocal at
+        id = f"e{len(found)}"
+        paths[id] = [*paths[at], id]
+        found.append((Item(kind, fields, id, TIME), at))
+        at = id
+        return id
+
+    def message(role: str, **fields: Any) -> str:
+        time = draw(st.sampled_from([{"timestamp": MS}, {"timestamp": 5}, {}]))
+        return add("message", {"message": {"role": role, **fields, **time}})
+
+    for _ in range(draw(st.integers(1, 8))):
+        match draw(st.sampled_from(["turn", "turn", "turn", "aside", "meta", "command", "compaction", "branch"])):
+            case "turn":
+                message("user", content=draw(spoken))
+                blocks = draw(st.lists(st.one_of(texts, signed, redacted, calls), max_size=4))
+                message("assistant", content=blocks, **{**draw(providers), **draw(more_of_answers)})
+                ids = list(dict.fromkeys(block["id"] for block in blocks if block["type"] == "toolCall"))
+                for id in draw(st.permutations(ids)):
+                    ends.append(at)
+                    names = [block["name"] for block in blocks if block.get("id") == id]
+                    content = draw(st.lists(st.one_of(texts, images), max_size=2))
+                    error = draw(st.booleans())
+                    message("toolResult", toolCallId=id, toolName=names[-1], content=content, isError=error)
+                    if draw(st.integers(0, 4)) == 0:
+                        add(*draw(bookkeeping))
+            case "aside":
+                add(*draw(bookkeeping))
+                if found:
+                    target = draw(st.sampled_from([item.id for item, _ in found]))
+                    add("label", {"targetId": target, "label": "L"})
+            case "meta":
+                add("custom_message", {"customType": "x", "content": draw(spoken), "display": draw(st.booleans())})
+                add("branch_summary", {"fromId": "e0", "summary": draw(words)})
+            case "command":
+                shown = draw(words)
+                message(
+                    "bashExecution", command=draw(words), output=shown, cancelled=False, truncated=False, exitCode=0
+                )
+            case "compaction" if paths[at]:
+                kept = draw(st.sampled_from([None, *[id for id in ends if id in paths[at]]]))
+                add("compaction", {"summary": draw(words), "firstKeptEntryId": kept, "tokensBefore": 10})
+            case "branch":
+                at = draw(st.sampled_from([end for end in ends if is_rooted(found, end)] or [at]))
+            case _:
+                continue
+        ends.append(at)
+    return found
+
+
+def write_tree(found: Sequence[tuple[Item, str | None]]) -> Transcript:
+    transcript = Transcript()
+    for each, parent in found:
+        transcript.add_at(each, None if parent is None else transcript.ids[parent])
+    return transcript.end()
+
+
+def path_to(found: Sequence[tuple[Item, str | None]], id: str | None) -> list[Item]:
+    items = {item.id: (item, parent) for item, parent in found}
+    path: list[Item] = []
+    while id is not None:
+        item, id = items[id]
+        path.append(item)
+    return path[::-1]
+
+
+@examples(300)
+@given(conversations())
+def test_any_conversation_comes_back_as_it_was(found: list[tuple[Item, str | None]]) -> None:
+    transcript = write_tree(found)
+    if transcript.at is None:
+        return  # before the first entry: the client knows no such place
+    expected = path_to(found, found[-1][0].id if found else None)
+    assert plain(transcript.told()) == plain(expected)
+
+
+@examples(150)
+@given(conversations())
+def test_every_branch_comes_back_as_it_was(found: list[tuple[Item, str | None]]) -> None:
+    transcript = write_tree(found)
+    journal = transcript.journal
+    stands = [transcript.ids[item.id] for item, _ in found]
+    inner = {parent for _, parent in found}
+    for item, _ in found:
+        leaf = transcript.ids[item.id]
+        if item.id not in inner and leaf is not None and stands.count(leaf) == 1:
+            assert plain(told(journal, leaf)) == plain(path_to(found, item.id))
+
+
+@examples(150)
+@given(conversations())
+def test_doctor_finds_nothing_wrong_in_what_was_written(found: list[tuple[Item, str | None]]) -> None:
+    session = open_store(MemoryStore(write_tree(found).data), dialect="claude")
+    rules = {finding.rule.id for finding in examine(session)}
+    # A branch may leave between a call and its result. So it was, and the rule does not look at branches.
+    assert rules <= {"lone-surrogate", "unanswered-tool-call", "lost-parallel-results"}
+
+
+@examples(150)
+@given(conversations())
+def test_the_model_is_told_the_same_texts_calls_and_results(found: list[tuple[Item, str | None]]) -> None:
+    path = path_to(found, found[-1][0].id if found else None)
+    transcript = write_tree(found)
+    if transcript.at is None or any(item.kind == "compaction" for item in path):
+        return
+    context = transcript.messages()
+    answers = [message for message in context if isinstance(message, Assistant)]
+    expected = [
+        [block["text"] for block in item.fields["message"]["content"] if block.get("text")]
+        for item in path
+        if item.fields.get("message", {}).get("role") == "assistant"
+    ]
+    said = [[block.text for block in blocks_of(message.content) if isinstance(block, Text)] for message in answers]
+    flat = [words for each in said for words in each if words.strip() and words != "(no content)"]
+    assert flat == [words for each in expected for words in each if words.strip()]
+    called = [call.id for message in context for call in tool_calls(message)]
+    answered = {message.tool_call_id for message in context if isinstance(message, ToolResult)}
+    assert answered <= set(called)
+    assert len(called) == len(set(called))
+
+
+@examples(100)
+@given(
+    st.lists(
+        st.builds(
+            Item,
+            st.sampled_from(
+                ["message", "compaction", "custom_message", "label", "custom", "branch_summary", "leaf", ""]
+            ),
+            st.recursive(
+                st.one_of(st.none(), st.booleans(), st.integers(), words),
+                lambda inner: st.one_of(
+                    st.lists(inner, max_size=3),
+                    st.dictionaries(
+                        st.sampled_from(
+                            [
+                                "message",
+                                "role",
+                                "content",
+                                "type",
+                                "text",
+                                "sessiontree",
+                                "claude",
+                                "data",
+                                "id",
+                                "summary",
+                            ]
+                        ),
+                        inner,
+                        max_size=4,
+                    ),
+                ),
+                max_leaves=12,
+            ).map(lambda value: value if isinstance(value, dict) else {"message": value}),
+            words,
+            words,
+        ),
+        max_size=4,
+    )
+)
+def test_nothing_raises_whatever_an_item_holds(items: list[Item]) -> None:
+    transcript = written(*items)
+    told(transcript.journal)
+    assert all(isinstance(message, User | Assistant | ToolResult) for message in transcript.messages())

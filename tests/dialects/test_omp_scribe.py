@@ -1,0 +1,365 @@
+"""Writing as oh-my-pi does: the title slot, its own words, renaming, and where its sessions lie."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sessiontree
+from sessiontree.dialects.omp import OMP, is_title_slot
+from sessiontree.dialects.omp.marks import render_slot
+from sessiontree.dialects.pi import PI
+from sessiontree.dialects.scribe import Item, Start, Written
+from sessiontree.journal import Journal
+from sessiontree.stores.memory import MemoryStore
+from tests.building import TIME, entry, examples, header, said
+from tests.dialects.scribing import START, Writing, chained, context_of, item, message, told
+
+NAMED = msgspec.structs.replace(START, title="A name ✓")
+
+
+def journal_of(data: bytes) -> Journal:
+    journal = Journal(MemoryStore(data), OMP)
+    journal.refresh()
+    return journal
+
+
+def fields_of(writing: Writing) -> list[dict[str, Any]]:
+    """The entries as they stand in the file."""
+    return [json.loads(line) for line in writing.lines[writing.head :]]
+
+
+def rename(data: bytes, name: str, parent: str | None = "a") -> Written:
+    return OMP.scribe(START, journal_of(data)).add(Item("session_info", {"name": name}, "", TIME), parent)
+
+
+def renamed(data: bytes, name: str) -> bytes:
+    """The file after a rename, as a session carries it out."""
+    written = rename(data, name)
+    if written.rewrite is not None:
+        assert not written.lines
+        return b"".join(line + b"\n" for line in written.rewrite)
+    if written.overwrite is not None:
+        at, put = written.overwrite
+        data = data[:at] + put + data[at + len(put) :]
+    return data + b"".join(line + b"\n" for line in written.lines)
+
+
+# The title slot
+
+
+@given(st.text(st.characters(), max_size=400), st.sampled_from([None, "user", "auto"]))
+@examples(200)
+def test_a_slot_has_256_bytes_whatever_the_title(title: str, source: str | None) -> None:
+    line = render_slot(title, source, TIME)
+    assert len(line + b"\n") == 256
+    fields = json.loads(line)
+    assert is_title_slot(fields)
+    assert fields.get("source") == source
+    assert set(fields["pad"]) <= {" "}
+    assert title.encode("utf-16", "surrogatepass").startswith(fields["title"].encode("utf-16", "surrogatepass"))
+
+
+def test_a_title_is_cut_by_whole_characters_and_no_earlier_than_it_must() -> None:
+    fields = json.loads(render_slot("é" * 300, "user", TIME))
+    assert len(fields["pad"]) < 2
+    assert set(fields["title"]) == {"é"}
+    assert json.loads(render_slot("👩" * 300, "user", TIME))["title"].strip("👩") == ""
+
+
+def test_fields_of_the_slot_stand_in_the_order_of_the_owner() -> None:
+    assert list(json.loads(render_slot("T", "user", TIME))) == ["type", "v", "title", "source", "updatedAt", "pad"]
+
+
+def test_a_new_session_begins_with_slot_and_header() -> None:
+    start = msgspec.structs.replace(NAMED, origin="/old/s.jsonl")
+    writing = Writing("omp", [(message("a"), None)], start=start)
+    slot, head = (json.loads(line) for line in writing.lines[:2])
+    assert len(writing.lines[0]) == 255
+    assert (slot["title"], slot["source"]) == ("A name ✓", "user")
+    assert list(head) == ["type", "version", "id", "timestamp", "cwd", "title", "titleSource", "parentSession"]
+    assert (head["title"], head["titleSource"], head["parentSession"]) == ("A name ✓", "user", "/old/s.jsonl")
+    assert writing.session().name == "A name ✓"
+    assert OMP.recognise(writing.data) == 80
+    assert writing.findings() == set()
+
+
+def test_a_session_without_a_name_has_an_empty_slot() -> None:
+    writing = Writing("omp", [(message("a"), None)])
+    slot, head = (json.loads(line) for line in writing.lines[:2])
+    assert (slot["title"], "source" in slot, "title" in head) == ("", False, False)
+    assert writing.session().name is None
+
+
+def test_names_on_the_way_are_told_of_and_the_last_one_is_in_the_slot() -> None:
+    items = [item("session_info", "i", name="first"), message("a"), item("session_info", "j", name="A name ✓")]
+    writing = Writing("omp", chained(*items), start=NAMED)
+    assert [(fields["type"], fields.get("title")) for fields in fields_of(writing)] == [
+        ("title_change", "first"),
+        ("message", None),
+        ("title_change", "A name ✓"),
+    ]
+    assert writing.closing == []
+    assert [each for each, _ in writing.told()] == items
+
+
+@pytest.mark.parametrize("fields", [{}, {"name": None}, {"name": "x", "title": "y"}, {"name": "x", "source": "auto"}])
+def test_odd_names_come_back_as_they_were(fields: dict[str, Any]) -> None:
+    one = item("session_info", "i", **fields)
+    writing = Writing("omp", [(one, None)])
+    assert fields_of(writing)[0]["type"] == "title_change"
+    assert isinstance(fields_of(writing)[0]["title"], str)
+    assert writing.told() == [(one, None)]
+
+
+# Renaming
+
+
+def test_renaming_overwrites_the_slot_in_place_and_adds_an_entry() -> None:
+    data = Writing("omp", [(message("a"), None)], start=NAMED).data
+    written = rename(data, "另一个名字")
+    assert written.overwrite is not None
+    assert written.overwrite[0] == 0
+    assert len(written.overwrite[1]) == 256
+    assert written.rewrite is None
+    (line,) = written.lines
+    change = json.loads(line)
+    assert (change["type"], change["parentId"], change["title"]) == ("title_change", "a", "另一个名字")
+    assert change["source"] == "user"
+    journal = journal_of(renamed(data, "另一个名字"))
+    assert OMP.find_title(journal) == "另一个名字"
+    assert journal.problems() == []
+
+
+def test_taking_the_name_away_empties_the_slot() -> None:
+    data = Writing("omp", [(message("a"), None)], start=NAMED).data
+    assert OMP.find_title(journal_of(renamed(data, ""))) is None
+
+
+def test_a_file_without_a_slot_is_written_anew_with_another_header_and_nothing_else() -> None:
+    lines = [header(id="0123456789abcdef", title="old", other=[1, 1.50]), said("a"), b"{torn\n", said("b", "a")]
+    data = b"".join(lines)
+    written = rename(data, "new", "b")
+    assert written.overwrite is None
+    assert written.rewrite is not None
+    assert [line + b"\n" for line in written.rewrite[1:4]] == lines[1:]
+    head = json.loads(written.rewrite[0])
+    assert {**head, "title": "old"} == {**json.loads(lines[0]), "titleSource": "user"}
+    assert head["title"] == "new"
+    assert json.loads(written.rewrite[4])["type"] == "title_change"
+    assert OMP.find_title(journal_of(renamed(data, "new"))) == "new"
+
+
+def test_a_slot_of_an_odd_size_is_never_overwritten_in_place() -> None:
+    slot = b'{"type":"title","v":1,"title":"old","updatedAt":"t","pad":""}\n'
+    data = slot + header() + said("a")
+    journal = journal_of(renamed(data, "new"))
+    assert OMP.find_title(journal) == "new"
+    assert journal.header is not None
+    assert next(each.id for each, _ in told(journal)) == "a"
+    assert rename(data, "again").overwrite is None
+
+
+def test_a_file_without_a_header_gets_the_entry_and_a_note() -> None:
+    written = rename(entry("reset_boundary", "a"), "new")
+    assert (written.overwrite, written.rewrite, len(written.lines)) == (None, None, 1)
+    assert [note.kind for note in written.notes] == ["changed"]
+
+
+def test_a_session_is_renamed_where_oh_my_pi_looks(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(Writing("omp", [(message("a"), None)], start=NAMED).data)
+    session = sessiontree.open(path, dialect="omp")
+    session.rename("New name")
+    session.append("user", "and on")
+    session.close()
+    again = sessiontree.open(path)
+    assert (again.dialect.name, again.name, again.problems) == ("omp", "New name", [])
+    assert json.loads(path.read_bytes()[:256])["title"] == "New name"
+    assert [found.role for found in again.context().messages] == ["user", "user"]
+
+
+def test_other_entries_are_appended_plainly() -> None:
+    assert OMP.writes_plainly
+    assert OMP.scribed_kinds == {"session_info"}
+    assert PI.scribed_kinds == frozenset()
+
+
+# Its own words
+
+
+def test_a_model_is_named_in_one_field() -> None:
+    items = [
+        item("model_change", "a", provider="p", modelId="x/y"),
+        item("model_change", "b", provider="p/q", modelId="m", role="smol", resolvedModelIsFallback=True),
+        item("model_change", "c", model="nameless"),
+        item("model_change", "d", provider="p"),
+    ]
+    writing = Writing("omp", chained(*items))
+    assert [fields.get("model") for fields in fields_of(writing)] == ["p/x/y", "p/q/m", "nameless", None]
+    assert "provider" not in fields_of(writing)[0]
+    assert [each for each, _ in writing.told()] == items
+    assert context_of(writing.journal())[1].models == {"default": "nameless", "smol": "p/q/m"}
+
+
+def test_usage_outside_of_turns_has_its_own_name_where_it_can_be_counted() -> None:
+    items = [
+        item("usage", "a", kind="cache_warm", provider="p", model="m", usage={"input": 3}, note="n"),
+        item("usage", "b", kind="odd"),
+        item("usage", "c", kind="k", purpose="p", provider="p", model="m", usage={"input": 4}),
+    ]
+    writing = Writing("omp", chained(*items))
+    first, second, third = fields_of(writing)
+    assert (first["type"], first["purpose"], "kind" in first) == ("model_usage", "cache_warm", False)
+    assert (second["type"], second["kind"]) == ("usage", "odd")
+    assert (third["kind"], third["purpose"]) == ("k", "p")
+    assert [each for each, _ in writing.told()] == items
+    assert writing.session().usage().input == 7
+
+
+def test_a_system_prompt_is_put_where_oh_my_pi_does_not_stumble_over_it() -> None:
+    items = [message("a", "system", "be good"), message("b"), message("c", "stranger")]
+    writing = Writing("omp", chained(*items))
+    assert [fields["type"] for fields in fields_of(writing)] == ["sessiontree", "message", "sessiontree"]
+    assert [note.what for note in writing.notes] == ["system prompts", "messages of unknown roles"]
+    assert [each for each, _ in writing.told()] == items
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [("context_edit", "changed"), ("config", "aside"), ("worktree", "aside"), ("file_snapshot", "aside")],
+)
+def test_types_that_oh_my_pi_does_not_know_stay_as_lines_and_are_noted(kind: str, what: str) -> None:
+    writing = Writing("omp", chained(message("a"), item(kind, "b", targetId="a", replacement=None)))
+    assert [fields["type"] for fields in fields_of(writing)] == ["message", kind]
+    assert [note.kind for note in writing.notes] == [what]
+
+
+@pytest.mark.parametrize("role", ["developer", "fileMention", "pythonExecution", "bashExecution", "custom"])
+def test_its_own_roles_are_written_as_they_are(role: str) -> None:
+    writing = Writing("omp", [(message("a", role), None)])
+    assert fields_of(writing)[0]["message"]["role"] == role
+    assert writing.notes == []
+
+
+@pytest.mark.parametrize("kind", ["mode_change", "reset_boundary", "session_init", "ttsr_injection", "credential_pin"])
+def test_its_own_types_need_no_note(kind: str) -> None:
+    assert Writing("omp", [(item(kind, "a"), None)]).notes == []
+
+
+# Telling
+
+
+def test_usage_and_titles_are_told_in_native_words() -> None:
+    lines = [
+        entry("model_usage", "a", purpose="title", role="tiny", provider="p", model="m", usage={}),
+        entry("title_change", "b", "a", title="New", previousTitle="Old", source="user"),
+        entry("title_change", "c", "b", title="Auto", source="auto", trigger="t"),
+    ]
+    items = [each for each, _ in told(journal_of(header() + b"".join(lines)))]
+    assert [(each.kind, each.fields) for each in items] == [
+        ("usage", {"kind": "title", "role": "tiny", "provider": "p", "model": "m", "usage": {}}),
+        ("session_info", {"name": "New", "previousTitle": "Old"}),
+        ("session_info", {"name": "Auto", "source": "auto", "trigger": "t"}),
+    ]
+
+
+def test_the_title_slot_is_told_by_nobody() -> None:
+    journal = journal_of(Writing("omp", [(message("a"), None)], start=NAMED).data)
+    assert [each.kind for each in OMP.tell(journal, range(len(journal)))] == ["message"]
+
+
+def test_a_short_summary_is_shown_but_was_given_by_nobody() -> None:
+    compacted = entry("compaction", "b", "a", summary="s", shortSummary="In short", firstKeptEntryId="a")
+    journal = journal_of(header() + said("a") + compacted)
+    assert OMP.find_title(journal) == "In short"
+    assert OMP.find_given_title(journal) is None
+
+
+def test_what_pi_wrote_for_oh_my_pis_roles_goes_back_as_it_was() -> None:
+    items = [message("a", "developer", "be brief"), item("model_change", "b", provider="p", modelId="m", role="smol")]
+    there = Writing("pi", chained(*items))
+    back = Writing("omp", there.told())
+    assert [fields["type"] for fields in fields_of(back)] == ["message", "model_change"]
+    assert [each for each, _ in back.told()] == items
+
+
+# Where it goes
+
+
+def destination(cwd: str, environment: dict[str, str]) -> str:
+    return OMP.destination(Start("019c-s", "2026-02-16T10:20:30.000Z", cwd), environment).path
+
+
+@pytest.mark.parametrize(
+    ("cwd", "bucket"),
+    [
+        ("{home}", "-"),
+        ("{home}/proj", "-proj"),
+        ("{home}/proj/a-b", "-proj-a-b"),
+        ("{home}/proj/a/b", "-proj-a-b"),
+        ("{home}/link", "-proj"),
+        ("{tmp}", "-tmp"),
+        ("{tmp}/foo/bar", "-tmp-foo-bar"),
+        ("{home}/tmp/foo/bar", "-tmp-foo-bar"),
+        ("/work/pi", "--work-pi--"),
+        ("/usr", "--usr--"),
+        ("/", "----"),
+    ],
+)
+def test_the_bucket_is_that_of_the_real_folder(tmp_path: Path, cwd: str, bucket: str) -> None:
+    temporary = tmp_path / "tmp"
+    home = temporary / "enc-home"
+    (home / "proj").mkdir(parents=True)
+    (home / "link").symlink_to(home / "proj")
+    environment = {"HOME": str(home), "TMPDIR": f"{temporary}/"}
+    path = destination(cwd.format(home=home, tmp=temporary), environment)
+    assert path == f"{home}/.omp/agent/sessions/{bucket}/2026-02-16T10-20-30-000Z_019c-s.jsonl"
+
+
+def test_a_home_behind_a_link_is_the_real_one(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "home").symlink_to(tmp_path / "real")
+    path = destination(f"{tmp_path}/real/proj", {"HOME": f"{tmp_path}/home"})
+    assert os.path.basename(os.path.dirname(path)) == "-proj"
+
+
+@pytest.mark.parametrize(
+    ("environment", "sessions"),
+    [
+        ({}, "/h/.omp/agent/sessions"),
+        ({"PI_CODING_AGENT_DIR": "/agent"}, "/agent/sessions"),
+        ({"PI_CONFIG_DIR": ".mine"}, "/h/.mine/agent/sessions"),
+        ({"OMP_PROFILE": "work"}, "/h/.omp/profiles/work/agent/sessions"),
+        ({"PI_PROFILE": "old"}, "/h/.omp/profiles/old/agent/sessions"),
+        ({"OMP_PROFILE": "work", "PI_PROFILE": "old"}, "/h/.omp/profiles/work/agent/sessions"),
+        ({"OMP_PROFILE": "", "PI_PROFILE": "old"}, "/h/.omp/agent/sessions"),
+        ({"OMP_PROFILE": "default"}, "/h/.omp/agent/sessions"),
+        ({"OMP_PROFILE": "../evil"}, "/h/.omp/agent/sessions"),
+        ({"XDG_DATA_HOME": "/nonexistent"}, "/h/.omp/agent/sessions"),
+    ],
+)
+def test_the_folder_of_sessions_comes_from_the_environment(environment: dict[str, str], sessions: str) -> None:
+    path = destination("/w", {"HOME": "/h", "TMPDIR": "/t", **environment})
+    assert path == f"{sessions}/--w--/2026-02-16T10-20-30-000Z_019c-s.jsonl"
+
+
+def test_a_folder_for_data_counts_if_oh_my_pi_was_moved_there(tmp_path: Path) -> None:
+    (tmp_path / "omp" / "profiles" / "work").mkdir(parents=True)
+    environment = {"HOME": "/h", "TMPDIR": "/t", "XDG_DATA_HOME": str(tmp_path)}
+    assert destination("/w", environment).startswith(f"{tmp_path}/omp/sessions/--w--/")
+    assert destination("/w", {**environment, "PI_CODING_AGENT_DIR": "/agent"}).startswith("/agent/sessions/")
+    profile = destination("/w", {**environment, "OMP_PROFILE": "work"})
+    assert profile.startswith(f"{tmp_path}/omp/profiles/work/sessions/")
+    assert destination("/w", {**environment, "OMP_PROFILE": "play"}).startswith("/h/.omp/profiles/play/agent/")
+
+
+def test_a_session_is_resumed_by_its_id() -> None:
+    assert OMP.destination(Start("019c-s", TIME, "/w"), {"HOME": "/h"}).resume == ("omp", "--resume", "019c-s")

@@ -1,0 +1,535 @@
+"""Writing in the shape of Pi: what is told again is what was written, and the session stands where it should."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from sessiontree.dialects.base import AS_THE_OWNER
+from sessiontree.dialects.pi import PI
+from sessiontree.dialects.scribe import Item, Start
+from sessiontree.entries import Config, ForkOrigin
+from sessiontree.errors import UsageError
+from sessiontree.journal import Journal
+from sessiontree.opening import detect
+from sessiontree.stores.memory import MemoryStore
+from tests.building import TIME, entry, examples, header, json_line, said
+from tests.dialects.scribing import (
+    DIALECTS,
+    START,
+    Told,
+    Writing,
+    chained,
+    context_at,
+    context_of,
+    conversations,
+    item,
+    message,
+    told,
+)
+
+FOLDER = Path(__file__).parents[1] / "corpus" / "pi-family"
+DAMAGED = {
+    "29_self_parent",
+    "31_dup_ids",
+    "33_malformed_middle",
+    "35_no_final_newline",
+    "39_version_99",
+    "45_parent_empty_string",
+}
+HEALTHY = sorted(path.stem for path in FOLDER.glob("*.jsonl") if path.stem not in DAMAGED)
+
+
+def journal_of(data: bytes, dialect: Any = PI) -> Journal:
+    journal = Journal(MemoryStore(data), dialect)
+    journal.refresh()
+    return journal
+
+
+def parsed(lines: list[bytes]) -> list[Any]:
+    return [json.loads(line) for line in lines]
+
+
+def kinds(writing: Writing) -> list[str]:
+    return [fields["type"] for fields in parsed(writing.lines[writing.head :])]
+
+
+def noted(writing: Writing) -> list[tuple[str, str]]:
+    return [(note.kind, note.what) for note in writing.notes]
+
+
+# Any conversation
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(conversations())
+@examples(120)
+def test_what_is_told_again_is_what_was_written(dialect: str, conversation: tuple[list[Told], str | None]) -> None:
+    items, leaf = conversation
+    writing = Writing(dialect, items, leaf, stands=False)
+    found = writing.told()
+    assert found[: len(items)] == items
+    assert [each.kind for each, _ in found[len(items) :]] in ([], ["leaf"])
+    journal = writing.journal()
+    assert {problem.kind for problem in journal.problems()} <= {"lone-surrogate"}
+    assert context_of(journal) == context_at(journal, writing.leaf)
+    assert writing.findings() == set()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(conversations())
+@examples(30)
+def test_the_same_items_make_the_same_bytes(dialect: str, conversation: tuple[list[Told], str | None]) -> None:
+    items, leaf = conversation
+    unnamed = [
+        (msgspec.structs.replace(each, id="" if at % 3 else each.id), None) for at, (each, _) in enumerate(items)
+    ]
+    assert Writing(dialect, items, leaf).data == Writing(dialect, items, leaf).data
+    assert Writing(dialect, unnamed).data == Writing(dialect, unnamed).data
+
+
+# The corpus
+
+
+WITH_REDACTED_THINKING = {"21_dangling_toolcall_leaf", "25_error_toolcall_turn"}
+"""Pi cannot send such blocks in the form that oh-my-pi has for them, so they are written in Pi's own."""
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_file_written_again_in_its_own_dialect_gives_the_same_context_and_state(name: str) -> None:
+    data = (FOLDER / f"{name}.jsonl").read_bytes()
+    dialect = detect(data, name)
+    journal = journal_of(data, dialect)
+    leaf = dialect.find_leaf(journal, AS_THE_OWNER)
+    start = Start(START.id, START.timestamp, "/tmp", title=dialect.find_given_title(journal))
+    writing = Writing(dialect.name, told(journal), None if leaf is None else journal.tree.ids[leaf], start)
+    again = writing.journal()
+    if name not in WITH_REDACTED_THINKING:
+        assert context_of(again) == context_of(journal)
+    assert dialect.find_title(again) == dialect.find_title(journal)
+    assert writing.told()[: len(journal)] == told(journal)
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_file_written_for_another_owner_tells_the_same(name: str, target: str) -> None:
+    data = (FOLDER / f"{name}.jsonl").read_bytes()
+    journal = journal_of(data, detect(data, name))
+    items = told(journal)
+    assert Writing(target, items).told()[: len(items)] == items
+
+
+# Ids
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_any_id_is_kept_and_an_empty_or_used_one_is_made_anew(dialect: str) -> None:
+    first, second, third = message("a b/ü"), message(""), message("a b/ü", content="again")
+    writing = Writing(dialect, [(first, None), (second, "a b/ü"), (third, "a b/ü")])
+    ids = [each.id for each, _ in writing.told()[:3]]
+    assert ids[0] == "a b/ü"
+    assert all(len(id) == 8 and int(id, 16) >= 0 for id in ids[1:])
+    assert len(set(ids)) == 3
+    assert writing.findings() == set()
+
+
+def test_made_ids_depend_on_the_session() -> None:
+    other = msgspec.structs.replace(START, id="another")
+    assert Writing("pi", [(message(""), None)]).ids != Writing("pi", [(message(""), None)], start=other).ids
+
+
+def test_a_reference_to_an_entry_that_got_another_id_follows_it() -> None:
+    twice = [message("a"), message("b"), message("a"), item("label", "l", targetId="a", label="x")]
+    writing = Writing("pi", chained(*twice))
+    renamed = writing.told()[2][0].id
+    assert renamed != "a"
+    assert writing.told()[3][0].fields["targetId"] == renamed
+    also = [message("x"), item("message", "y", also=("z",), message={"role": "user", "content": "hi"})]
+    kept = item("compaction", "c", summary="s", firstKeptEntryId="z")
+    assert Writing("pi", chained(*also, kept)).told()[2][0].fields["firstKeptEntryId"] == "y"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_file_that_is_continued_gets_lines_with_ids_it_does_not_have(dialect: str) -> None:
+    journal = journal_of(header() + said("a"), DIALECTS[dialect])
+    scribe = DIALECTS[dialect].scribe(START, journal)
+    one, two = scribe.add(message("a"), "a"), scribe.add(message(""), "a")
+    assert len({one.id, two.id, "a"}) == 3
+    assert json.loads(one.lines[0])["parentId"] == "a"
+    assert scribe.add(message("free"), "a").id == "free"
+
+
+def test_an_item_without_a_time_gets_that_of_the_line_before_it() -> None:
+    writing = Writing("pi", chained(message("a"), Item("message", message("b").fields, "b")))
+    assert parsed(writing.lines)[-1]["timestamp"] == TIME
+
+
+# What owners need to find
+
+
+def needy(**message: Any) -> Item:
+    return item("message", "a", message={"role": "assistant", **message})
+
+
+@pytest.mark.parametrize("dialect", ["pi", "omp"])
+def test_answers_have_blocks_and_a_cost_where_tokens_were_counted(dialect: str) -> None:
+    given = needy(content="hello", usage={"input": 1, "output": 2})
+    writing = Writing(dialect, [(given, None)])
+    message = parsed(writing.lines)[-1]["message"]
+    assert message["content"] == [{"type": "text", "text": "hello"}]
+    assert message["usage"]["cost"]["total"] == 0
+    assert writing.told()[0][0].fields == given.fields
+
+
+def test_hidden_thinking_is_in_pis_own_form_and_comes_back() -> None:
+    given = needy(content=[{"type": "redactedThinking", "data": "xx"}])
+    writing = Writing("pi", [(given, None)])
+    (block,) = parsed(writing.lines)[-1]["message"]["content"]
+    assert block == {"type": "thinking", "thinking": "", "thinkingSignature": "xx", "redacted": True}
+    assert writing.told()[0][0].fields == given.fields
+
+
+# Lines as the owner writes them
+
+
+def test_the_header_is_that_of_pi() -> None:
+    start = Start("s1", "2026-02-16T10:00:00.000Z", "/src", title="T", origin="/old/s.jsonl")
+    head = Writing("pi", [], start=start).lines[0]
+    assert head == (
+        b'{"type":"session","version":3,"id":"s1","timestamp":"2026-02-16T10:00:00.000Z","cwd":"/src",'
+        b'"parentSession":"/old/s.jsonl","sessiontreeFor":"pi"}'
+    )
+
+
+def test_the_header_of_a_native_session_says_where_it_was_forked() -> None:
+    start = Start("s1", "t", "/src", forked_from=ForkOrigin("s0", "e"), origin="/old.jsonl")
+    fields = json.loads(Writing("native", [], start=start).lines[0])
+    assert fields["forkedFrom"] == {"session": "s0", "entry": "e"}
+    assert fields["parentSession"] == "/old.jsonl"
+    assert fields["sessiontree"] == 1
+
+
+def test_keys_stand_in_the_order_of_pi() -> None:
+    items = [message("a"), item("custom", "b", customType="t", data=1), item("custom_message", "c", customType="t")]
+    lines = Writing("pi", chained(*items)).lines[1:]
+    assert [list(fields) for fields in parsed(lines)] == [
+        ["type", "id", "parentId", "timestamp", "message"],
+        ["type", "customType", "data", "id", "parentId", "timestamp"],
+        ["type", "customType", "id", "parentId", "timestamp"],
+    ]
+    native = Writing("native", chained(*items)).lines[2]
+    assert list(json.loads(native)) == ["type", "id", "parentId", "timestamp", "customType", "data"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_rides_on_from_elsewhere_stays_on_the_line(dialect: str) -> None:
+    riding = {"tools": {"agent": "claude", "name": "Read"}}
+    one = item("message", "a", message={"role": "user", "content": "x"}, sessiontree=riding)
+    two = item("message", "b", message={"role": "developer", "content": "x"}, sessiontree=riding)
+    writing = Writing(dialect, chained(one, two))
+    assert [fields["sessiontree"]["tools"] for fields in parsed(writing.lines[writing.head :])] == [riding["tools"]] * 2
+    assert [each for each, _ in writing.told()] == [one, two]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Item("message", {"message": None}, "x", TIME),
+        Item("message", {}, "x", TIME),
+        Item("message", {"message": {"role": ["user"], "content": {}}}, "x", TIME),
+        Item("custom_message", {"customType": {}, "content": 5}, "x", TIME),
+        Item("model_change", {"provider": [], "modelId": {}, "role": {}, "model": []}, "x", TIME),
+        Item("usage", {"kind": [], "provider": {}, "usage": 1}, "x", TIME),
+        Item("session_info", {"name": []}, "x", TIME),
+        Item("config", {"config": []}, "x", TIME),
+        Item("label", {"targetId": [], "label": {}}, "x", TIME),
+        Item("compaction", {"firstKeptEntryId": {}, "preserveData": []}, "x", TIME),
+        Item("session", {"version": 3}, "x", TIME),
+        Item("", {"a": 1}, "x", TIME),
+        Item("thing", {"type": "message", "id": "a", "parentId": "q", "other": 1}, "x", TIME),
+        Item("title", {"v": 1, "title": "T", "updatedAt": "", "pad": ""}, "x", TIME),
+    ],
+)
+def test_an_item_that_would_be_taken_for_something_else_still_comes_back(dialect: str, odd: Item) -> None:
+    writing = Writing(dialect, chained(message("a"), odd))
+    assert [each for each, _ in writing.told()][:2] == [message("a"), odd]
+    assert writing.findings() == set()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_entry_nested_too_deeply_for_a_line_is_dropped_and_said_and_the_chain_holds(dialect: str) -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    writing = Writing(dialect, chained(message("a"), item("custom", "b", customType="t", data=deep), message("c")))
+    assert noted(writing) == [("dropped", "entries nested too deeply")]
+    assert [parent for _, parent in writing.told()] == [None, "a", "b"]
+    assert writing.findings() == set()
+
+
+# What Pi says in other words
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        ("config", "aside"),
+        ("mode_change", "aside"),
+        ("session_init", "aside"),
+        ("file_snapshot", "aside"),
+        ("worktree", "aside"),
+        ("reset_boundary", "changed"),
+    ],
+)
+def test_types_that_pi_does_not_know_stay_as_lines_and_are_noted(kind: str, what: str) -> None:
+    writing = Writing("pi", chained(message("a"), item(kind, "b"), message("c")))
+    assert kinds(writing) == ["message", kind, "message"]
+    assert [note.kind for note in writing.notes] == [what]
+
+
+def test_a_model_of_another_role_is_put_where_pi_does_not_take_it_for_its_own() -> None:
+    smol = item("model_change", "b", provider="p", modelId="m", role="smol")
+    writing = Writing("pi", chained(item("model_change", "a", provider="x", modelId="y"), smol))
+    assert kinds(writing) == ["model_change", "sessiontree"]
+    assert noted(writing) == [("aside", "models of other roles")]
+    assert writing.told()[1][0] == smol
+
+
+def test_a_model_in_one_field_becomes_pis_pair() -> None:
+    writing = Writing("pi", [(item("model_change", "a", model="x/y/z", role="default"), None)])
+    fields = parsed(writing.lines)[1]
+    assert (fields["provider"], fields["modelId"], "model" in fields) == ("x", "y/z", False)
+
+
+@pytest.mark.parametrize("fields", [{"model": "nameless"}, {"provider": "p"}, {}])
+def test_a_model_without_a_provider_is_kept_out_of_pis_sight(fields: dict[str, Any]) -> None:
+    one = item("model_change", "a", **fields)
+    writing = Writing("pi", [(one, None)])
+    assert kinds(writing) == ["sessiontree"]
+    assert writing.told() == [(one, None)]
+
+
+@pytest.mark.parametrize("fields", [{"thinkingLevel": None, "configured": "auto"}, {}])
+def test_no_thinking_level_is_off_to_pi(fields: dict[str, Any]) -> None:
+    one = item("thinking_level_change", "a", **fields)
+    writing = Writing("pi", [(one, None)])
+    assert parsed(writing.lines)[1]["thinkingLevel"] == "off"
+    assert writing.told() == [(one, None)]
+
+
+def test_roles_of_oh_my_pi_are_messages_of_an_extension_to_pi() -> None:
+    files = [
+        {"path": "a.md", "content": "text"},
+        {"path": "i.png", "image": {"type": "image", "data": "", "mimeType": ""}},
+    ]
+    items = [
+        message("a", "developer", "be brief"),
+        item("message", "b", message={"role": "fileMention", "files": files}),
+        item("message", "c", message={"role": "pythonExecution", "code": "1/0", "output": "boom", "exitCode": 1}),
+        item("message", "d", message={"role": "pythonExecution", "code": "2", "excludeFromContext": True}),
+        message("e", "stranger"),
+    ]
+    writing = Writing("pi", chained(*items))
+    assert kinds(writing) == ["custom_message"] * 3 + ["sessiontree"] * 2
+    developer, mention, python = (fields["content"] for fields in parsed(writing.lines)[1:4])
+    assert developer == "be brief"
+    assert mention == [{"type": "text", "text": '<file path="a.md">\ntext\n</file>'}, files[1]["image"]]
+    assert "1/0" in python
+    assert "boom" in python
+    assert [each for each, _ in writing.told()] == items
+    assert {note.kind for note in writing.notes} == {"mapped", "aside"}
+
+
+@pytest.mark.parametrize("dialect", ["pi", "native"])
+@pytest.mark.parametrize(
+    "unsent",
+    [
+        message("b", "assistant", [{"type": "text", "text": "first try"}], retryRecovery={"attempt": 1}),
+        item("custom_message", "b", customType="prewalk-plan", content="plan"),
+    ],
+)
+def test_what_oh_my_pi_never_sends_is_left_out_of_the_context(dialect: str, unsent: Item) -> None:
+    writing = Writing(dialect, [(message("a"), None), (unsent, "a"), (message("c", content="on"), "b")])
+    journal = writing.journal()
+    assert [found.content for found in context_of(journal)[0]] == ["hello", "on"]
+    assert journal.tree.ids[:2] == ["a", "b"]
+    assert writing.ids["b"] == journal.tree.ids[2]
+
+
+# Where the session stands
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_session_that_stands_at_its_last_line_needs_no_more(dialect: str) -> None:
+    assert Writing(dialect, chained(message("a"), message("b"))).closing == []
+    assert Writing(dialect, []).closing == []
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_session_that_stands_elsewhere_ends_with_a_line_that_leads_there(dialect: str) -> None:
+    branches = [(message("a"), None), (message("b"), "a"), (message("c"), "a")]
+    writing = Writing(dialect, branches, "b")
+    (line,) = parsed(writing.closing)
+    assert (line["type"], line["parentId"], line["targetId"]) == ("leaf", "b", "b")
+    assert context_of(writing.journal()) == context_at(writing.journal(), "b")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_session_may_stand_before_its_first_entry(dialect: str) -> None:
+    writing = Writing(dialect, [(message("a"), None)], None, stands=False)
+    (line,) = parsed(writing.closing)
+    assert (line["parentId"], line["targetId"]) == (None, None)
+    assert context_of(writing.journal())[0] == ()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_labels_below_the_leaf_may_be_last(dialect: str) -> None:
+    label = item("label", "l", targetId="a", label="x")
+    assert Writing(dialect, [(message("a"), None), (message("b"), "a"), (label, "b")], "b").closing == []
+
+
+@pytest.mark.parametrize(("dialect", "closing"), [("pi", ["leaf"]), ("omp", ["leaf"]), ("native", [])])
+def test_a_label_on_another_branch_is_not_last_where_the_last_line_counts(dialect: str, closing: list[str]) -> None:
+    label = item("label", "l", targetId="a", label="x")
+    writing = Writing(dialect, [(message("a"), None), (message("b"), "a"), (label, "a")], "b")
+    assert [fields["type"] for fields in parsed(writing.closing)] == closing
+    assert [found.role for found in context_of(writing.journal())[0]] == ["user", "user"]
+
+
+def test_bookkeeping_that_doctor_would_take_for_a_dead_branch_is_not_last_in_pi() -> None:
+    label = item("label", "l", targetId="a", label="x")
+    writing = Writing("pi", [(message("a"), None), (message("b"), "a"), (message("c"), "a"), (label, "b")], "b")
+    assert [fields["type"] for fields in parsed(writing.closing)] == ["leaf"]
+    assert writing.findings() == set()
+
+
+def test_a_native_session_that_stands_at_bookkeeping_stands_at_what_it_hangs_on() -> None:
+    label = item("label", "l", targetId="a", label="x")
+    assert Writing("native", chained(message("a"), label), "l").closing == []
+
+
+# Names and settings
+
+
+@pytest.mark.parametrize("dialect", ["pi", "native"])
+def test_a_title_that_no_entry_says_is_said_at_the_end(dialect: str) -> None:
+    start = msgspec.structs.replace(START, title="A name")
+    writing = Writing(dialect, chained(item("session_info", "i", name="old"), message("a")), start=start)
+    assert writing.session().name == "A name"
+    assert context_of(writing.journal())[0] == context_at(writing.journal(), "a")[0]
+    told_last = Writing(dialect, chained(message("a"), item("session_info", "i", name="A  name")), start=start)
+    assert told_last.closing == []
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_settings_that_no_entry_says_are_kept(dialect: str) -> None:
+    config = Config(approval_mode="yolo")
+    start = msgspec.structs.replace(START, config=config)
+    assert Writing(dialect, [(message("a"), None)], start=start).session().config == config
+    told_already = item("config", "c", config=msgspec.to_builtins(config))
+    assert Writing(dialect, chained(message("a"), told_already), start=start).closing == []
+    assert Writing(dialect, [], start=msgspec.structs.replace(START, config=Config())).closing == []
+
+
+# Telling
+
+
+def test_version_1_is_told_with_made_ids_and_bounds_by_id() -> None:
+    lines = [
+        {"type": "message", "timestamp": TIME, "message": {"role": "user", "content": "one"}},
+        {"type": "message", "timestamp": TIME, "message": {"role": "hookMessage", "customType": "t", "content": "h"}},
+        {"type": "compaction", "timestamp": TIME, "summary": "s", "firstKeptEntryIndex": 2, "tokensBefore": 1},
+    ]
+    journal = journal_of(header(version=None) + b"".join(map(json_line, lines)))
+    (one, _), (hook, parent), (compaction, _) = told(journal)
+    assert one.id == journal.tree.ids[0] == parent
+    assert hook.fields["message"]["role"] == "custom"
+    assert compaction.fields == {"summary": "s", "tokensBefore": 1, "firstKeptEntryId": hook.id}
+
+
+@pytest.mark.parametrize("number", [0, 99, "1", None])
+def test_a_bound_of_version_1_that_names_nothing_is_not_told(number: Any) -> None:
+    line = {"type": "compaction", "timestamp": TIME, "summary": "s", "firstKeptEntryIndex": number}
+    ((compaction, _),) = told(journal_of(header(version=None) + json_line(line)))
+    assert compaction.fields == {"summary": "s"}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_moves_of_the_leaf_are_told(dialect: str) -> None:
+    data = header(sessiontree=1) + said("a") + entry("leaf", "b", "a", targetId="a")
+    moves = [each for each, _ in told(journal_of(data, DIALECTS[dialect]))]
+    assert [(each.kind, each.fields) for each in moves][1] == ("leaf", {"targetId": "a"})
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_model_change_is_told_with_provider_and_id_in_two_fields(dialect: str) -> None:
+    lines = [
+        entry("model_change", "a", model="x/y/z", role="smol"),
+        entry("model_change", "b", provider="p", modelId="m"),
+        entry("model_change", "c", model="nameless"),
+    ]
+    items = [each.fields for each, _ in told(journal_of(header(sessiontree=1) + b"".join(lines), DIALECTS[dialect]))]
+    assert items == [
+        {"provider": "x", "modelId": "y/z", "role": "smol"},
+        {"provider": "p", "modelId": "m"},
+        {"model": "nameless"},
+    ]
+
+
+# Where it goes
+
+
+@pytest.mark.parametrize(
+    ("cwd", "folder"),
+    [
+        ("/home/u/my-proj", "--home-u-my-proj--"),
+        ("/home/u/my/proj", "--home-u-my-proj--"),
+        ("/", "----"),
+        ("/a b/日本", "--a b-日本--"),
+        ("/x/./y/../z/", "--x-z--"),
+        ("/c:/x", "--c--x--"),
+    ],
+)
+def test_pi_finds_a_session_in_the_folder_of_its_working_folder(cwd: str, folder: str) -> None:
+    start = Start("019c-s", "2026-11-15T06:44:51.316Z", cwd)
+    found = PI.destination(start, {"HOME": "/h"})
+    assert found.path == f"/h/.pi/agent/sessions/{folder}/2026-11-15T06-44-51-316Z_019c-s.jsonl"
+    assert found.resume == ("pi", "--session", found.path)
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"PI_CODING_AGENT_DIR": "/agent"}, "/agent/sessions/--w--"),
+        ({"PI_CODING_AGENT_DIR": "~/agent"}, "/h/agent/sessions/--w--"),
+        ({"PI_CODING_AGENT_SESSION_DIR": "/flat"}, "/flat"),
+        ({"PI_CODING_AGENT_SESSION_DIR": "/flat", "PI_CODING_AGENT_DIR": "/agent"}, "/flat"),
+    ],
+)
+def test_pi_takes_its_folders_from_the_environment(environment: dict[str, str], folder: str) -> None:
+    found = PI.destination(Start("s", "t", "/w"), {"HOME": "/h", **environment})
+    assert found.path == f"{folder}/t_s.jsonl"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_nothing_in_a_session_leads_out_of_the_folder(dialect: str) -> None:
+    with pytest.raises(UsageError):
+        DIALECTS[dialect].destination(Start("../x", "t", "/w"), {"HOME": "/h"})
+    odd = DIALECTS[dialect].destination(Start("s", "../../t", "/w"), {"HOME": "/h"})
+    assert ".." not in odd.path.split("/")
+
+
+def test_a_native_session_goes_to_the_home_that_the_environment_names(tmp_path: Path) -> None:
+    start = Start("019c-s", "2026-11-15T06:44:51.316Z", str(tmp_path))
+    found = DIALECTS["native"].destination(start, {"SESSIONTREE_HOME": str(tmp_path / "home")})
+    assert found.path.startswith(f"{tmp_path}/home/sessions/")
+    assert found.path.endswith("/2026-11-15T06-44-51-316Z_019c-s.jsonl")
+    assert found.resume == ("sessiontree", "show", "019c-s")
+    linux = DIALECTS["native"].destination(start, {"HOME": "/h", "XDG_DATA_HOME": "/data"})
+    assert linux.path.startswith(("/data/sessiontree/sessions/", "/h/Library/"))
