@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sessiontree.context import Context, State
+    from sessiontree.converting.conversion import Converted, convert
     from sessiontree.entries import Config, Entry, Fragment, Header, Problem
     from sessiontree.errors import (
         AmbiguousError,
         ConflictError,
+        ConversionError,
         DamagedError,
         ExistsError,
         InvalidEntryError,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
         UsageError,
         WriteError,
     )
+    from sessiontree.forking import Forked, fork
     from sessiontree.messages import Message
     from sessiontree.opening import create, open, open_store
     from sessiontree.session import Branch, Session
@@ -44,9 +47,12 @@ _HOME_OF = {
     "Config": "entries",
     "ConflictError": "errors",
     "Context": "context",
+    "ConversionError": "errors",
+    "Converted": "converting.conversion",
     "DamagedError": "errors",
     "Entry": "entries",
     "ExistsError": "errors",
+    "Forked": "forking",
     "Fragment": "entries",
     "Header": "entries",
     "InvalidEntryError": "errors",
@@ -63,7 +69,9 @@ _HOME_OF = {
     "UsageError": "errors",
     "UsageTotals": "usage",
     "WriteError": "errors",
+    "convert": "converting.conversion",
     "create": "opening",
+    "fork": "forking",
     "open": "opening",
     "open_store": "opening",
 }
@@ -74,9 +82,12 @@ __all__ = [
     "Config",
     "ConflictError",
     "Context",
+    "ConversionError",
+    "Converted",
     "DamagedError",
     "Entry",
     "ExistsError",
+    "Forked",
     "Fragment",
     "Header",
     "InvalidEntryError",
@@ -93,7 +104,9 @@ __all__ = [
     "UsageError",
     "UsageTotals",
     "WriteError",
+    "convert",
     "create",
+    "fork",
     "open",
     "open_store",
 ]

@@ -5,6 +5,7 @@
     │   ├── NotFoundError       no such session, entry, dialect or store
     │   ├── AmbiguousError      a prefix fits several sessions; `.candidates` lists them
     │   ├── InvalidEntryError   an entry that may not be written
+    │   ├── ConversionError     a session that cannot be told in another format without a loss that was not allowed
     │   └── ReadOnlyError       this session can be read but not written, and why
     ├── DamagedError            the bytes are not what they should be
     │   └── NotASessionError    no session in this file; nothing was written to it
@@ -43,6 +44,10 @@ class AmbiguousError(UsageError):
 
 class InvalidEntryError(UsageError):
     """An entry that may not be written."""
+
+
+class ConversionError(UsageError):
+    """A session cannot be told in another format without a loss that was not allowed; nothing was written."""
 
 
 class ReadOnlyError(UsageError):

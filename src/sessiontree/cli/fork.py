@@ -1,39 +1,68 @@
-"""Copy the path to an entry into a new session. Lines are copied byte for byte; the new session knows its origin."""
+"""Copy the history of an entry into a new session, of the same agent or of another one.
+
+Choosing a prompt means the history before it, and its text is printed for editing; choosing the first one starts from
+nothing. The new session says where it came from in its owner's way.
+"""
 
 from __future__ import annotations
 
 import argparse
 
-from sessiontree.cli import output
+from sessiontree.cli import output, talk
 from sessiontree.cli.parser import Options
 
-SUMMARY = "copy a path into a new session"
+SUMMARY = "copy a history into a new session"
 EXAMPLES = """examples:
   sessiontree fork 019c2f3a
-  sessiontree fork s.jsonl --at 8b01d2e4 --cwd ../other --json"""
+  sessiontree fork s.jsonl --at 8b01d2e4 --no-before --to claude --cwd ../other"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("--at", metavar="ENTRY", help="the entry to fork at (default: where the session stands)")
     parser.add_argument(
-        "--at", metavar="ENTRY", help="the entry the path ends with (default: where the session stands)"
+        "--before", action=argparse.BooleanOptionalAction, help="up to the entry before it (default: for prompts)"
     )
+    parser.add_argument("--to", metavar="DIALECT", help="claude, pi, omp, neovate or native (default: the same)")
     parser.add_argument("--cwd", metavar="DIR", help="folder the new session works in (default: the same)")
-    parser.add_argument("--path", metavar="FILE", help="where to put the file (default: in the home folder)")
+    parser.add_argument("--path", metavar="FILE", help="where to put the file (default: where its owner looks)")
 
 
 def run(options: Options) -> None:
     import os
 
+    from sessiontree.cli.convert import check_target, report_lines
+    from sessiontree.forking import fork
     from sessiontree.opening import open
     from sessiontree.stores.files import FileStore
+    from sessiontree.views.text import clean
 
     session = open(options.session, home=options.home)
-    at = session.find_entry(options.at) if options.at else None
-    cwd = os.path.abspath(options.cwd) if options.cwd else None
-    forked = session.fork(at, cwd=cwd, store=FileStore(options.path) if options.path else None)
+    forked = fork(
+        session,
+        session.find_entry(options.at) if options.at else None,
+        before=options.before,
+        to=check_target(options.to) if options.to else None,
+        cwd=os.path.abspath(options.cwd) if options.cwd else None,
+        store=FileStore(options.path) if options.path else None,
+    )
     if options.json:
-        origin = {"session": session.id, "entry": at or session.leaf}
-        output.print_json({"id": forked.id, "path": forked.location, "entries": len(forked), "forkedFrom": origin})
-    else:
-        output.print_lines([forked.location])
+        output.print_json(
+            {
+                "id": forked.session.id,
+                "path": forked.session.location,
+                "entries": len(forked.session),
+                "forkedFrom": {"session": session.id, "entry": forked.at},
+                "prompt": forked.prompt,
+                "report": forked.report.as_json() if forked.report else None,
+            }
+        )
+        return
+    output.print_lines([clean(forked.session.location)])
+    if forked.report is not None:
+        for line in report_lines(forked.report):
+            talk.say(line)
+    if forked.prompt:
+        talk.say("the prompt it was taken before, for editing:")
+        for line in forked.prompt.splitlines():
+            talk.say(line)

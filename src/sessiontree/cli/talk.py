@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from sessiontree.entries import Problem
-from sessiontree.errors import DamagedError, NotFoundError, ReadOnlyError, SessionTreeError, UsageError
+from sessiontree.errors import ConversionError, DamagedError, NotFoundError, ReadOnlyError, SessionTreeError, UsageError
 from sessiontree.views.text import clean
 
 FAILED, USAGE, DAMAGED, INTERRUPTED = 1, 2, 3, 130
@@ -22,7 +22,7 @@ def exit_code(error: SessionTreeError) -> int:
     match error:
         case DamagedError():
             return DAMAGED
-        case NotFoundError() | ReadOnlyError():
+        case NotFoundError() | ReadOnlyError() | ConversionError():
             return FAILED
         case UsageError():
             return USAGE

@@ -1,0 +1,46 @@
+"""Go on with a session in its agent, or in another one: converts and installs it if needed, then starts the agent."""
+
+from __future__ import annotations
+
+import argparse
+
+from sessiontree.cli import output
+from sessiontree.cli.parser import Options, add_reading, open_for_reading
+
+SUMMARY = "go on with a session in an agent"
+EXAMPLES = """examples:
+  sessiontree resume 019c2f3a --in claude
+  sessiontree resume ~/.claude/projects/-work/4f1c.jsonl --in pi --print
+
+A session that AGENT finds where it lies is resumed there; otherwise a converted copy with all branches is installed for
+it. With --print the copy is installed, too, and the command is printed instead of run."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("--in", dest="agent", metavar="AGENT", help="claude, pi, omp or neovate (default: its own)")
+    parser.add_argument("--cwd", metavar="DIR", help="the folder to work in (default: the session's)")
+    parser.add_argument("--print", dest="show", action="store_true", help="print the command instead of running it")
+    add_reading(parser)
+
+
+def run(options: Options) -> None:
+    from sessiontree.cli.convert import check_target, described
+    from sessiontree.converting.installing import carry_out
+    from sessiontree.converting.resuming import plan_resumption, start_agent
+    from sessiontree.views.text import clean
+
+    session = open_for_reading(options)
+    resumption = plan_resumption(session, check_target(options.agent) if options.agent else None, options.cwd)
+    if not options.show and not options.json:
+        start_agent(session, resumption)
+        return
+    if resumption.plan is not None:
+        carry_out(session, resumption.plan)
+    if options.json:
+        installed = None if resumption.plan is None else described(resumption.plan)
+        output.print_json(
+            {"session": session.id, "command": list(resumption.command), "cwd": resumption.cwd, "installed": installed}
+        )
+    else:
+        output.print_lines([clean(resumption.shell_line)])

@@ -1,0 +1,79 @@
+"""Every dialect to every other one and back: the same conversation, and a report of what the target could not hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+import sessiontree
+from sessiontree import Session
+from sessiontree.converting.comparing import first_difference
+from sessiontree.converting.outline import iter_items
+from sessiontree.doctor import examine
+from tests.building import examples, opened
+from tests.convert.conversations import everything, sessions
+
+DIALECTS = ("claude", "neovate", "omp", "pi", "native")
+PAIRS = [(source, target) for source in DIALECTS for target in DIALECTS]
+CORPUS = sorted((Path(__file__).parents[1] / "corpus").glob("*/*.jsonl"))
+
+
+def converted(session: Session, to: str, branch: str = "all") -> Session:
+    made = sessiontree.convert(session, to, branch=branch)  # type: ignore[arg-type]
+    return opened(b"".join(made.lines), to)
+
+
+def told(session: Session) -> list[object]:
+    """A session in shared words, without what is made anew for each file, whatever the order of its branches."""
+    items = [
+        (item.kind, item.id, parent, {name: value for name, value in item.fields.items() if name != "sessiontree"})
+        for item, parent in iter_items(session, session.leaf, whole=True)
+        if item.kind != "leaf"
+    ]
+    return sorted(items, key=lambda item: (item[1], str(item)))
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_everything_survives_the_way_there_and_back(source: str, target: str) -> None:
+    there = converted(everything(), source)
+    across = converted(there, target)
+    assert first_difference(there, there.leaf, across, whole=True) is None
+    back = converted(across, source)
+    assert told(back) == told(there)
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+def test_a_converted_session_has_the_same_labels_and_name(target: str) -> None:
+    session = everything()
+    there = converted(session, target)
+    assert there.given_name == "the last line"
+    assert sorted(there.labels.values()) == ["the question"]
+    back = converted(there, "native")
+    assert (back.labels, back.given_name) == (session.labels, session.given_name)
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+def test_doctor_finds_nothing_in_a_converted_session(target: str) -> None:
+    findings = examine(converted(everything(), target))
+    assert [finding.rule.id for finding in findings if finding.rule.severity != "note"] == []
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+@examples(25)
+@given(session=sessions())
+def test_any_conversation_survives_the_way_there_and_back(target: str, session: Session) -> None:
+    there = converted(session, target)
+    assert first_difference(session, session.leaf, there, whole=True) is None
+    assert told(converted(there, "native")) == told(session)
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_session_of_the_corpus_converts_to_every_dialect_and_back(path: Path, target: str) -> None:
+    session = sessiontree.open(path)
+    there = converted(session, target)
+    assert first_difference(session, session.leaf, there, whole=True) is None
+    back = converted(there, session.dialect.name)
+    assert first_difference(session, session.leaf, back, whole=True) is None
