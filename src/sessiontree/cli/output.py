@@ -21,6 +21,13 @@ def print_json(value: Mapping[str, Any]) -> None:
     sys.stdout.buffer.write(data)
 
 
+def print_bytes(pieces: Iterable[bytes]) -> None:
+    """A document as it is made, piece by piece."""
+    sys.stdout.flush()
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+
+
 def print_lines(lines: Iterable[str]) -> None:
     """Text that has been made clean."""
     encoding = sys.stdout.encoding or "utf-8"

@@ -1,0 +1,117 @@
+"""Write a session as a document: Markdown, one HTML page, plain text, JSON, or its own lines.
+
+Goes to stdout, or with --out to a new file, which is never overwritten. By default the path to where the session
+stands; with --branch all every branch. --redact masks keys, tokens, private keys, passwords, e-mail addresses and home
+paths by rule, and says how many.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options, add_reading, open_for_reading
+from sessiontree.errors import ExistsError, UsageError
+
+if TYPE_CHECKING:
+    from sessiontree.exporting import Format
+
+SUMMARY = "write a session as a document"
+EXAMPLES = """examples:
+  sessiontree export 019c2f3a --out session.html --branch all
+  sessiontree export s.jsonl --format md --redact"""
+
+_ENDINGS: dict[str, Format] = {
+    ".md": "md",
+    ".markdown": "md",
+    ".html": "html",
+    ".htm": "html",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".txt": "text",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument(
+        "--format",
+        choices=("md", "html", "json", "jsonl", "text"),
+        help="what to write (default: by the ending of --out, else md)",
+    )
+    parser.add_argument(
+        "--branch",
+        choices=("active", "all"),
+        default="active",
+        help="the path to where the session stands (default), or every branch",
+    )
+    parser.add_argument("--redact", action="store_true", help="mask secrets, e-mail addresses and home paths")
+    parser.add_argument("--out", metavar="FILE", help="write a new file instead of stdout")
+    add_reading(parser)
+
+
+def run(options: Options) -> None:
+    import gc
+
+    from sessiontree.exporting import Redactor, export
+
+    gc.disable()  # no value of ours leads back to itself: looking for rings takes a tenth of the time and finds none
+    format = _format(options)
+    if options.out and os.path.lexists(options.out):
+        raise ExistsError(f"{options.out}: there is a file already; it was not touched")
+    session = open_for_reading(options)
+    redactor = Redactor(os.path.expanduser("~")) if options.redact else None
+    pieces = export(session, format, branch=options.branch, redactor=redactor)
+    if options.out:
+        path, size = _write(options.out, pieces)
+        if options.json:
+            output.print_json(
+                {
+                    "path": path,
+                    "format": format,
+                    "branch": options.branch,
+                    "bytes": size,
+                    "masked": redactor.counts if redactor else None,
+                    "maskedByRule": dict(redactor.by_rule) if redactor else None,
+                }
+            )
+        else:
+            output.print_lines([path])
+    else:
+        output.print_bytes(pieces)
+    if redactor is not None:
+        talk.say(redactor.report)
+    if not options.json:
+        talk.say_problems(session.location, session.problems)
+
+
+def _format(options: Options) -> Format:
+    """What was asked for, else what the file's name says, else Markdown. `--json` alone means the JSON document."""
+    chosen: Format | None = options.format
+    if chosen is None and options.out:
+        chosen = _ENDINGS.get(os.path.splitext(options.out)[1].lower())
+    if options.json and not options.out:
+        if chosen not in (None, "json"):
+            raise UsageError(f"--json prints one JSON object, so the {chosen} document needs a file: add --out FILE")
+        return "json"
+    return chosen or "md"
+
+
+def _write(out: str, pieces: Iterator[bytes]) -> tuple[str, int]:
+    """Write a new file, whole or not at all; its path and size."""
+    from sessiontree.stores.durable import create_file
+
+    size = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal size
+        for piece in pieces:
+            size += len(piece)
+            yield piece
+
+    path = os.path.abspath(out)
+    create_file(path, counted())
+    return path, size
