@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test setup check bench fuzz lock clean
+.PHONY: demo test setup check bench fuzz acceptance lock clean
 
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
@@ -23,6 +23,9 @@ bench: $(READY)
 
 fuzz: $(READY)
 	$(BIN)/python -m fuzz --seconds 600
+
+acceptance: $(READY)
+	$(BIN)/python -m acceptance
 
 setup: $(READY)
 

@@ -1,0 +1,79 @@
+"""Real programs read our sessions, and we compare. Exits with 1 when one differs, with 3 when no program could run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from acceptance import network, programs
+from acceptance.cases import Case, Outcome, iter_cases, try_case
+from acceptance.programs import Name
+from acceptance.results import describe, exit_code, render_table
+from acceptance.sources import iter_sources
+
+PROGRAMS: list[Name] = ["claude", "pi", "omp"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m acceptance", description=__doc__)
+    parser.add_argument("--only", choices=PROGRAMS, help="run one program")
+    parser.add_argument("--case", metavar="TEXT", default="", help="only sessions whose name contains this")
+    parser.add_argument("--as-is", action="store_true", help="only files in a program's own dialect, no conversion")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--keep", action="store_true", help="keep the scratch folder with all that was run")
+    options = parser.parse_args()
+
+    missing = {name: _reason_missing(name) for name in ([options.only] if options.only else PROGRAMS)}
+    if network.namespace() is None:
+        _say("No network namespace can be made here: programs run without one, behind a proxy that does not exist.")
+    scratch = Path(tempfile.mkdtemp(prefix="sessiontree-acceptance-"))
+    try:
+        sources = [source for source in iter_sources(scratch) if options.case in source.name]
+        installed = [name for name, reason in missing.items() if reason is None]
+        outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
+    finally:
+        if options.keep:
+            _say(f"Kept {scratch}")
+        else:
+            shutil.rmtree(scratch, ignore_errors=True)
+    if options.json:
+        print(json.dumps(describe(outcomes, missing), indent=2, ensure_ascii=False))
+    else:
+        print(render_table(outcomes, missing))
+    return exit_code(outcomes, missing)
+
+
+def _reason_missing(name: Name) -> str | None:
+    try:
+        _say(f"{programs.install(name).title} is installed in {programs.folder()}")
+    except programs.NotInstalledError as error:
+        _say(f"{name} could not be installed: {error}")
+        return str(error)
+    return None
+
+
+def _try_all(cases: Sequence[Case], scratch: Path) -> list[Outcome]:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda case: _tried(case, scratch), cases))
+
+
+def _tried(case: Case, scratch: Path) -> Outcome:
+    try:
+        return try_case(case, scratch / case.program / case.row.replace(", ", "-").replace(" ", "-"))
+    except Exception as error:  # noqa: BLE001 - a case that breaks must not hide how the others end
+        return Outcome(case, "differs", f"{type(error).__name__}: {error}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

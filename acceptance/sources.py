@@ -1,0 +1,187 @@
+"""The sessions that are tried: those of the corpus, and conversations that we write with our own library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import sessiontree
+from sessiontree import Session
+
+Dialect: TypeAlias = Literal["claude", "pi", "omp", "neovate", "native"]
+
+CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
+FOLDERS: dict[Dialect, str] = {"claude": "claude", "pi": "pi-family", "omp": "pi-family", "neovate": "neovate"}
+
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+MODEL = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-sonnet-4-5"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A session file and the dialect it is read in."""
+
+    dialect: Dialect
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.dialect} {self.path.stem}"
+
+    def opened(self) -> Session:
+        return sessiontree.open(self.path, dialect=self.dialect)
+
+    def is_healthy(self) -> bool:
+        session = self.opened()
+        return bool(session.context().messages) and not session.problems
+
+
+def iter_sources(folder: Path) -> Iterator[Source]:
+    """Every session of the corpus, and ours, which are written to `folder`."""
+    for dialect, name in FOLDERS.items():
+        for path in sorted((CORPUS / name).glob("*.jsonl")):
+            if path.stat().st_size:
+                yield Source(dialect, path)
+    for write in CONVERSATIONS:
+        path = folder / f"{write.__name__}.jsonl"
+        with sessiontree.create(cwd="/tmp", path=path, home=folder) as session:
+            write(session)
+        yield Source("native", path)
+
+
+def plain(session: Session) -> None:
+    session.append("user", "What is in this folder?")
+    _answer(session, _text("A readme and one test."))
+    session.append("user", "Thank you.")
+    _answer(session, _text("You are welcome."))
+
+
+def tools(session: Session) -> None:
+    session.append("user", "Read both files and run the tests.")
+    calls = [
+        _call("toolu_01a", "read", path="a.txt"),
+        _call("toolu_01b", "read", path="b.txt", limit=3),
+        _call("toolu_01c", "bash", command="make test", env={"CI": True, "depth": [1, 2, None]}),
+    ]
+    _answer(session, _text("All three at once."), *calls)
+    _result(session, "toolu_01a", "read", _text("alpha\n  indented\n"))
+    _result(session, "toolu_01b", "read", _text("no such file: b.txt"), is_error=True)
+    _result(session, "toolu_01c", "bash", _text("3 passed"), _text("0 failed"))
+    _answer(session, _text("The second file is missing."), _call("toolu_02", "write", path="b.txt", content=""))
+    _result(session, "toolu_02", "write")
+    _answer(session, _text("Now it is there."))
+
+
+def thinking(session: Session) -> None:
+    session.append("user", "Think first.")
+    _answer(session, {"type": "thinking", "thinking": "Hm.", "thinkingSignature": "c2lnbmVk"}, _text("Thought."))
+    session.append("user", "Once more.")
+    _answer(session, {"type": "thinking", "thinking": "Nobody signed this."}, _text("Thought again."))
+
+
+def languages(session: Session) -> None:
+    session.append("user", "请把 README 翻译成中文，谢谢！ 👩‍💻🎉")
+    call = _call("toolu_zh", "write", path="说明.md", content='「会话」树 🌲\n\ttab \\ and "quotes"')
+    _answer(session, _text("好的：第一行\n第二行"), call)
+    _result(session, "toolu_zh", "write", _text("已写入 说明.md ✅"))
+    _answer(session, _text("完成。 Ünïcödé — “quotes” \u2028 and more"))
+
+
+def images(session: Session) -> None:
+    session.append("user", [_text("What is this?"), _image()])
+    _answer(session, _text("Let me open the other one."), _call("toolu_img", "read", path="b.png"))
+    _result(session, "toolu_img", "read", _text("a picture"), _image())
+    _answer(session, _text("Both are one pixel."))
+
+
+def told(session: Session) -> None:
+    session.append("user", "I run something myself.")
+    session.append(role="bashExecution", command="ls -1", output="a.txt\nb.txt", exitCode=0, cancelled=False)
+    session.append(
+        role="bashExecution",
+        command="cat secret",
+        output="hidden",
+        exitCode=0,
+        cancelled=False,
+        excludeFromContext=True,
+    )
+    session.append({"type": "custom_message", "customType": "note", "content": "Mind the gap.", "display": True})
+    _answer(session, _text("I saw two files."))
+
+
+def compacted(session: Session) -> None:
+    session.append("user", "The first question.")
+    _answer(session, _text("The first answer."))
+    kept = session.append("user", "The second question.")
+    _answer(session, _text("Looking."), _call("toolu_kept", "read", path="a.txt"))
+    _result(session, "toolu_kept", "read", _text("alpha"))
+    _answer(session, _text("The second answer."))
+    session.append(
+        {
+            "type": "compaction",
+            "summary": "## So far\n\nThe first question was asked and answered.",
+            "firstKeptEntryId": kept.id,
+            "tokensBefore": 1234,
+        }
+    )
+    session.append("user", "The third question.")
+    _answer(session, _text("The third answer."))
+
+
+def branches(session: Session) -> None:
+    start = session.append("user", "Which way?")
+    _answer(session, _text("Left."))
+    session.append("user", "Go left.")
+    older = _answer(session, _text("Left it is."))
+    other = session.branch(at=start.id)
+    other.append(_assistant(_text("Right.")))
+    other.append("user", "Go right.")
+    other.append(_assistant(_text("Right it is.")))
+    session.move(older)
+
+
+def unanswered(session: Session) -> None:
+    session.append("user", "Start something long.")
+    _answer(session, _text("Starting."), _call("toolu_open", "bash", command="sleep 100"))
+
+
+CONVERSATIONS: list[Callable[[Session], None]] = [
+    plain,
+    tools,
+    thinking,
+    languages,
+    images,
+    told,
+    compacted,
+    branches,
+    unanswered,
+]
+
+
+def _assistant(*blocks: dict[str, Any]) -> dict[str, Any]:
+    stopped = "toolUse" if any(block["type"] == "toolCall" for block in blocks) else "stop"
+    cost = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite", "total"), 0)
+    usage = {"input": 10, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 12, "cost": cost}
+    return {"role": "assistant", **MODEL, "content": list(blocks), "stopReason": stopped, "usage": usage}
+
+
+def _answer(session: Session, *blocks: dict[str, Any]) -> str:
+    return session.append(_assistant(*blocks)).id
+
+
+def _result(session: Session, call: str, tool: str, *blocks: dict[str, Any], is_error: bool = False) -> None:
+    session.append(role="toolResult", toolCallId=call, toolName=tool, content=list(blocks), isError=is_error)
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _image() -> dict[str, Any]:
+    return {"type": "image", "data": PICTURE, "mimeType": "image/png"}
+
+
+def _call(id: str, tool: str, **arguments: Any) -> dict[str, Any]:
+    return {"type": "toolCall", "id": id, "name": tool, "arguments": arguments}
