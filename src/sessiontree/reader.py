@@ -15,6 +15,7 @@ from sessiontree.dialects.base import Beside, Dialect, Reading, is_aside, path_o
 from sessiontree.entries import Config, Entry, Fragment, Header, Label, Problem
 from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.journal import Journal
+from sessiontree.lazy import LazyMessages
 from sessiontree.messages import Message, ToolCall, ToolResult, tool_calls
 from sessiontree.usage import UsageTotals, total_usage
 
@@ -272,7 +273,10 @@ class Reader:
 
     def _context(self, leaf: str | None) -> Context:
         with self._mutex:
-            return self.dialect.build_context(self._journal, self._node_or_none(leaf), self._reading)
+            context = self.dialect.build_context(self._journal, self._node_or_none(leaf), self._reading)
+        if isinstance(context.messages, LazyMessages):
+            context.messages.guard(self._mutex)
+        return context
 
     def _path(self, leaf: str | None) -> list[Entry]:
         with self._mutex:

@@ -51,6 +51,8 @@ class Columns(Struct, frozen=True):
     types: list[str]
     ids: list[str]
     parents: list[str | None]
+    notes: Sequence[object] = ()
+    """What else the dialect wants to know of each line without reading it again: None for nothing, or empty for all."""
 
 
 class Reading(Struct, frozen=True):
@@ -103,6 +105,11 @@ class Lines(Protocol):
 
     @property
     def types(self) -> Sequence[str]: ...
+
+    @property
+    def notes(self) -> Mapping[int, object]:
+        """What `decode_block` noted of a node's line. Lines that were looked at one by one have no note."""
+        ...
 
     @property
     def location(self) -> str: ...

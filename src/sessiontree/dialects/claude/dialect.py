@@ -6,7 +6,7 @@ from typing import Any
 
 from sessiontree.context import Context
 from sessiontree.dialects.base import Beside, Columns, DialectBase, Envelope, Lines, Reading, Relink
-from sessiontree.dialects.claude import about, beside, leaf, path, relinks, spoken, titles, wire
+from sessiontree.dialects.claude import about, beside, columns, context, leaf, path, relinks, titles, wire
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.entries import Entry, Header
 
@@ -27,7 +27,7 @@ class ClaudeCode(DialectBase):
         return about.recognise(head)
 
     def decode_block(self, data: memoryview) -> Columns | None:
-        return wire.decode_columns(data)
+        return columns.decode_columns(data)
 
     def is_record(self, fields: dict[str, Any]) -> bool:
         return about.is_record(fields)
@@ -52,7 +52,7 @@ class ClaudeCode(DialectBase):
 
     def build_context(self, lines: Lines, leaf: int | None, reading: Reading) -> Context:
         chain = Chain(lines)
-        return spoken.build_context(chain, path.find_trail(chain, leaf, reading))
+        return context.build_context(chain, path.find_trail(chain, leaf, reading))
 
     def find_title(self, lines: Lines) -> str | None:
         return titles.find_title(lines)
