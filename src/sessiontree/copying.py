@@ -27,8 +27,8 @@ def forked_lines(journal: Journal, header: Header, leaf: int | None) -> Iterator
     parent = None if leaf is None else journal.tree.ids[leaf]
     for label in strays:
         id = new_entry_id(journal.tree.node_of)
-        body = render_json({"targetId": label.target_id, "label": label.label})
-        yield journal.dialect.render_entry("label", id, parent, label.timestamp, body) + b"\n"
+        fields = {"targetId": label.target_id, "label": label.label}
+        yield journal.dialect.render_entry("label", id, parent, label.timestamp, fields) + b"\n"
 
 
 def migrated_lines(journal: Journal) -> Iterator[bytes]:
@@ -66,7 +66,7 @@ def _migrated(journal: Journal, node: int, raw: bytes) -> bytes:
         journal.tree.ids[node],
         None if parent is None else journal.tree.ids[parent],
         entry.timestamp,
-        render_json({name: value for name, value in fields.items() if name not in _ENVELOPE}),
+        {name: value for name, value in fields.items() if name not in _ENVELOPE},
     )
 
 

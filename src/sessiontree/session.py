@@ -21,7 +21,6 @@ from sessiontree.entries import (
     Entry,
     ForkOrigin,
     Header,
-    parse_entry,
 )
 from sessiontree.errors import InvalidEntryError, NotFoundError, ReadOnlyError
 from sessiontree.externals import externalise, may_hold_large_content, truncate
@@ -30,7 +29,6 @@ from sessiontree.journal import Journal
 from sessiontree.reader import Reader
 from sessiontree.stores.base import BlobStore, Store, read_bytes
 from sessiontree.stores.memory import MemoryStore
-from sessiontree.values import render_json
 from sessiontree.writing import Options, as_entry, ends_turn, makes_file_appear
 
 
@@ -235,26 +233,35 @@ class Session(Reader):
     # Inside
 
     def _write(self, kind: str, fields: dict[str, Any], parent: str | None) -> Entry:
-        """Append one line. Everything that writes to an existing session comes through here."""
+        """Append one entry. Everything that writes to an existing session comes through here.
+
+        The way from `append` to the write is kept short: after a sync the processor's caches are cold, and a step costs
+        several times what it costs in a loop.
+        """
         with self._mutex:
             journal = self._journal
-            if journal.header is None or journal.header is not self._writable_header:
+            if journal.header is not self._writable_header:
                 self._check_writable()
             if parent is not None and parent not in journal.tree.node_of:
                 raise NotFoundError(f"{self.location}: there is no entry {parent!r} to append to")
-            body = render_json(fields)
-            has_large = may_hold_large_content(body) and self._options.large_content != "inline"
-            if has_large:
-                body, has_large = self._without_large_content(fields, body)
-            if self._pending is None:
-                line = self._write_line(kind, parent, body)
-            else:
-                line = self._write_pending(kind, parent, body, fields)
+            if self._pending is not None:
+                return self._write_pending(kind, fields, parent)
+            store = journal.store
+            size = store.lock()
+            try:
+                if size != journal.size:
+                    self._arrived.extend(journal.refresh())
+                id = new_entry_id(journal.tree.node_of)
+                line, entry = self._line(kind, id, parent, fields)
+                if journal.tail_is_open:
+                    store.append(b"\n" + line)
+                    journal.close_tail()
+                else:
+                    store.append(line)
+                journal.adopt(len(line), kind, id, parent)
+            finally:
+                store.unlock()
             self._unsynced = True
-            entry = journal.dialect.parse(line)  # before the sync, which leaves the processor's caches cold
-            if has_large:
-                outside = {"type": kind, "id": entry.id, "parentId": parent, "timestamp": entry.timestamp}
-                entry = parse_entry({**fields, **outside})
             durability = self._options.durability
             if durability == "append" or (durability == "turn" and ends_turn(kind, fields)):
                 self._sync()
@@ -266,45 +273,32 @@ class Session(Reader):
             raise ReadOnlyError(f"{self.location}: cannot be written: {reason}")
         self._writable_header = self._journal.header
 
-    def _write_line(self, kind: str, parent: str | None, body: bytes) -> bytes:
-        """Write one line to a store that exists, after reading what others wrote; the line without its LF."""
-        journal, store = self._journal, self._journal.store
-        size = store.lock()
-        try:
-            if size != journal.size:
-                self._arrived.extend(journal.refresh())
-            id = new_entry_id(journal.tree.node_of)
-            line = journal.dialect.render_entry(kind, id, parent, timestamp(), body)
-            if journal.tail_is_open:
-                store.append(b"\n" + line + b"\n")
-                journal.close_tail()
+    def _line(self, kind: str, id: str, parent: str | None, fields: dict[str, Any]) -> tuple[bytes, Entry]:
+        """An entry as a line with its LF, large content put elsewhere, and as a value that has all of its content."""
+        dialect, now = self._journal.dialect, timestamp()
+        line = dialect.render_entry(kind, id, parent, now, fields)
+        entry = dialect.parse(line)
+        if may_hold_large_content(line) and self._options.large_content != "inline":
+            if self._options.large_content == "truncate" or self._around.blobs is None:
+                line = dialect.render_entry(kind, id, parent, now, truncate(fields))
+                entry = dialect.parse(line)
             else:
-                store.append(line + b"\n")
-            journal.adopt(len(line) + 1, kind, id, parent)
-        finally:
-            store.unlock()
-        return line
+                line = dialect.render_entry(kind, id, parent, now, externalise(fields, self._around.blobs.put))
+        return line + b"\n", entry
 
-    def _write_pending(self, kind: str, parent: str | None, body: bytes, fields: dict[str, Any]) -> bytes:
+    def _write_pending(self, kind: str, fields: dict[str, Any], parent: str | None) -> Entry:
         """Append to a session that is still in memory, and let its file appear when the time has come."""
         assert self._pending is not None
         journal, memory = self._journal, self._journal.store
         id = new_entry_id(journal.tree.node_of)
-        line = self.dialect.render_entry(kind, id, parent, timestamp(), body)
+        line, entry = self._line(kind, id, parent, fields)
         if makes_file_appear(self._options.appear, kind, fields):
-            self._pending.create([read_bytes(memory, 0, journal.size), line, b"\n"])
+            self._pending.create([read_bytes(memory, 0, journal.size), line])
             journal.store, self._pending = self._pending, None
         else:
-            memory.append(line + b"\n")
-        journal.adopt(len(line) + 1, kind, id, parent)
-        return line
-
-    def _without_large_content(self, fields: dict[str, Any], body: bytes) -> tuple[bytes, bool]:
-        """The fields of an entry as JSON without large content, and whether any was put into blobs."""
-        if self._options.large_content == "truncate" or self._around.blobs is None:
-            return render_json(truncate(fields)), False
-        stored = externalise(fields, self._around.blobs.put)
-        return (body, False) if stored == fields else (render_json(stored), True)
+            memory.append(line)
+        journal.adopt(len(line), kind, id, parent)
+        return entry
 
     def _sync(self) -> None:
         if self._unsynced:

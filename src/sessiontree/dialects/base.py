@@ -7,19 +7,24 @@ opens, reads or writes a file.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from sessiontree.context import Context, Path, Rules, build_context
+from sessiontree.dialects.riders import RIDER, restored, rider_of
+from sessiontree.dialects.scribe import Destination, Item, Scribe, Start
 from sessiontree.entries import Config, ConfigChange, Entry, Header, Worktree
 from sessiontree.errors import ReadOnlyError
 from sessiontree.tree import Tree
 from sessiontree.values import parse_json, render_json
 
 WireT = TypeVar("WireT", bound=Struct)
+
+_TOLD_TOGETHER = 256
+_OUTSIDE = frozenset({"type", "id", "parentId", "timestamp"})
 
 
 class Envelope(Struct, frozen=True, gc=False):
@@ -242,10 +247,37 @@ class Dialect(Protocol):
         """Where the owner keeps large content of a session file, flat by hash; None when it keeps none."""
         ...
 
+    # Telling a session in shared words, and writing one
+
+    def find_history(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
+        """The nodes that belong to a leaf from the very beginning: also what stood before a compaction."""
+        ...
+
+    def tell(self, lines: Lines, nodes: Sequence[int]) -> Iterator[Item]:
+        """Nodes of a history in shared words, in their order. Several may make one item, one may make several.
+
+        What rode along on a line (see `riders`) is put back. Neighbours of a history may be told in separate calls,
+        cut anywhere but within a response, its results, or a compaction.
+        """
+        ...
+
+    def scribe(self, start: Start, lines: Lines | None = None) -> Scribe:
+        """Someone who writes a session: a new one, or with `lines` the one that is there, which it continues."""
+        ...
+
+    @property
+    def writes_plainly(self) -> bool:
+        """Whether every entry is one line made by `render_entry`, so that no scribe is needed to append one."""
+        ...
+
+    def destination(self, start: Start, environment: Mapping[str, str]) -> Destination:
+        """Where the owner looks for a new session, by the rules and the environment variables of the owner."""
+        ...
+
     def render_header(self, header: Header) -> bytes: ...
 
-    def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, body: bytes) -> bytes:
-        """One line without its LF. `body` is the JSON object of the fields beyond the envelope."""
+    def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:
+        """One line without its LF. `fields` are those beyond the envelope."""
         ...
 
 
@@ -256,6 +288,7 @@ class DialectBase:
     version = 1
     has_header = False
     is_writable = False
+    writes_plainly = False
     bookkeeping: frozenset[str] = frozenset()
     rules = Rules()
     parent_key = "parentId"
@@ -333,11 +366,38 @@ class DialectBase:
     def blob_folder(self, location: str) -> str | None:
         return None
 
+    def find_history(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
+        return self.find_path(lines, leaf, reading)
+
+    def tell(self, lines: Lines, nodes: Sequence[int]) -> Iterator[Item]:
+        """Lines of the native shape, every field as it stands there."""
+        for start in range(0, len(nodes), _TOLD_TOGETHER):
+            step = nodes[start : start + _TOLD_TOGETHER]
+            for node, fields in zip(step, lines.fields(step), strict=True):
+                yield native_item(lines.types[node], lines.tree.ids[node], fields)
+
+    def scribe(self, start: Start, lines: Lines | None = None) -> Scribe:
+        raise ReadOnlyError(f"sessions of {self.name} cannot be written")
+
+    def destination(self, start: Start, environment: Mapping[str, str]) -> Destination:
+        raise ReadOnlyError(f"sessions of {self.name} cannot be written")
+
     def render_header(self, header: Header) -> bytes:
         raise ReadOnlyError(f"sessions of {self.name} cannot be written")
 
-    def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, body: bytes) -> bytes:
+    def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:
         raise ReadOnlyError(f"sessions of {self.name} cannot be written")
+
+
+def native_item(kind: str, id: str, line: dict[str, Any]) -> Item:
+    """A line of the native shape as an item, with what rode along on it put back."""
+    fields = {name: value for name, value in line.items() if name not in _OUTSIDE}
+    found = rider_of(line)
+    if found:
+        del fields[RIDER]
+    timestamp = line.get("timestamp")
+    item = Item(kind, fields, id, timestamp if isinstance(timestamp, str) else "")
+    return restored(item, found) if found else item
 
 
 def relinked_path(tree: Tree, leaf: int | None, links: Mapping[int, int]) -> list[int]:

@@ -6,7 +6,7 @@ outrank an earlier model change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from sys import intern
 from typing import Any
 
@@ -25,13 +25,6 @@ class _Wire(Struct, gc=False, rename={"parent": "parentId"}):
     parent: str | None = None
 
 
-class _Outside(Struct, gc=False, rename={"parent": "parentId"}):
-    type: str
-    id: str
-    parent: str | None
-    timestamp: str
-
-
 _HEAD_LINES = 32
 _decode_lines = msgspec.json.Decoder(_Wire).decode_lines
 
@@ -43,6 +36,7 @@ class PiShape(DialectBase):
     version = 3
     has_header = True
     is_writable = True
+    writes_plainly = True
     folders: tuple[str, ...] = ("/.pi/agent/sessions/",)
     rules = Rules(resets=False, explicit_model_wins=False, default_thinking=None)
 
@@ -120,9 +114,8 @@ class PiShape(DialectBase):
             fields["forkedFrom"] = header.forked_from
         return render_json(fields)
 
-    def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, body: bytes) -> bytes:
-        envelope = render_json(_Outside(kind, id, parent, timestamp))
-        return envelope if body == b"{}" else envelope[:-1] + b"," + body[1:]
+    def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:
+        return render_json({"type": kind, "id": id, "parentId": parent, "timestamp": timestamp, **fields})
 
 
 def iter_head_records(head: bytes) -> Iterator[dict[str, Any]]:

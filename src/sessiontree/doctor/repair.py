@@ -105,8 +105,8 @@ def _leaf_line(session: Session) -> bytes | None:
         return None
     newest = max(node for node, kind in enumerate(journal.types) if kind == "message")
     id = new_entry_id(journal.tree.node_of)
-    body = render_json({"customType": "sessiontree.leaf", "data": {"targetId": journal.tree.ids[newest]}})
-    return journal.dialect.render_entry("custom", id, journal.tree.ids[newest], timestamp(), body)
+    fields = {"customType": "sessiontree.leaf", "data": {"targetId": journal.tree.ids[newest]}}
+    return journal.dialect.render_entry("custom", id, journal.tree.ids[newest], timestamp(), fields)
 
 
 def _pieces(journal: Journal) -> list[_Piece]:

@@ -11,7 +11,7 @@ from sessiontree.journal import Journal
 from sessiontree.lines import iter_lines
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.testing.contract import expect
-from sessiontree.values import parse_json, render_json
+from sessiontree.values import parse_json
 
 
 def check_dialect(dialect: Dialect, samples: Iterable[bytes], *, cuts: int = 200, seed: int = 0) -> None:
@@ -99,7 +99,7 @@ def _rendered_entries_read_back(dialect: Dialect) -> None:
         "message": {"role": "user", "content": '日本語 \ud83d \x00 " \n', "timestamp": 1},
         "unknown": [1, {"a": None}],
     }
-    line = dialect.render_entry("message", "abcd1234", None, "2026-01-01T00:00:01.000Z", render_json(fields))
+    line = dialect.render_entry("message", "abcd1234", None, "2026-01-01T00:00:01.000Z", fields)
     expect(b"\n" not in line, "a rendered entry is one line", line)
     journal = Journal(MemoryStore(dialect.render_header(header) + b"\n" + line + b"\n"), dialect)
     journal.refresh()
