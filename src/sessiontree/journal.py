@@ -300,6 +300,12 @@ class Journal:
         self._say(number, start, start + len(raw), kind, action)
         self.fragments.append(Fragment(number, start, start + len(raw), kind, raw))
 
+    @property
+    def has_odd_lines(self) -> bool:
+        """Whether any line is other than it should be, leaving aside how lines hang together."""
+        self._check_encoding()
+        return bool(self._problems)
+
     def problems(self) -> list[Problem]:
         """Everything odd that was met so far, in file order."""
         self._check_encoding()

@@ -6,7 +6,7 @@ from typing import Any
 
 from sessiontree.context import Context
 from sessiontree.dialects.base import Beside, Columns, DialectBase, Envelope, Lines, Reading, Relink
-from sessiontree.dialects.claude import about, beside, columns, context, leaf, path, relinks, titles, wire
+from sessiontree.dialects.claude import about, beside, columns, context, leaf, path, relinks, tail, titles, wire
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.entries import Entry, Header
 
@@ -46,6 +46,15 @@ class ClaudeCode(DialectBase):
 
     def find_path(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
         return path.find_trail(Chain(lines), leaf, reading).nodes
+
+    tells_by_parts = True
+
+    def needed_parts(self, size: int, read: tail.Read) -> list[tail.Part] | None:
+        return tail.needed_parts(size, read)
+
+    def is_told_by_parts(self, lines: Lines, context: Context) -> bool:
+        """The model is looked for before the boundary, if no answer behind it names one."""
+        return context.state.model is not None and tail.is_told_by_parts(lines, context.path)
 
     def find_relinks(self, lines: Lines) -> list[Relink]:
         return relinks.find_relinks(Chain(lines))
