@@ -6,10 +6,13 @@ hold. Sessions are generated (`generate`) into a scratch folder, `$SESSIONTREE_B
 used again by the next run.
 
     generate    a session of a given size, the same every time
+    transcripts the same for a transcript of Claude Code
+    texts       what both are made of
     peers       the competitors
     timing      taking times: in turns, and in child processes
     results     what a measurement gives, and the table of them
     reading     measurements of open and context
+    claude      the same for transcripts of Claude Code
     writing     measurements of append
     starting    measurements of import and of the command
 """

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from benchmarks import reading, starting, writing
+from benchmarks import claude, reading, starting, writing
 from benchmarks.results import Outcome, Result, Skipped, render_table
 
-Measurement = Callable[[int], Outcome]
+Measurement = Callable[[int], Outcome | list[Result]]
+"""Takes a number of rounds; gives one row of the table, or several that belong together."""
 
 MEASUREMENTS: dict[str, Measurement] = {
     "loader": reading.against_loader,
@@ -19,6 +20,8 @@ MEASUREMENTS: dict[str, Measurement] = {
     "newlines-chunked": reading.against_chunked_newlines,
     "memory": reading.memory,
     "long-line": reading.long_line,
+    "claude": claude.against_loader,
+    "claude-boundary": claude.behind_boundary,
     "append-flat": writing.append_stays_flat,
     "append-short": writing.append_short,
     "append-mixed": writing.append_mixed,
@@ -35,7 +38,8 @@ def main() -> int:
     outcomes: list[Outcome] = []
     for name, measure in _chosen(arguments.only, large=arguments.large).items():
         _say(f"{name} ...")
-        outcomes.append(measure(arguments.rounds))
+        measured = measure(arguments.rounds)
+        outcomes += measured if isinstance(measured, list) else [measured]
     if arguments.json:
         print(msgspec.json.encode([_fields(outcome) for outcome in outcomes]).decode())
     else:

@@ -1,9 +1,8 @@
 """Writes a session like those that months of work with a coding agent leave behind, only larger.
 
 The same `Shape` gives the same bytes every time. Lines are written as they are made, so memory stays small whatever the
-size. Texts are slices of a few pools, made once from words and templates of our own: prose in several languages, code,
-the output of tools, and the base64 of signatures. How long each is follows from what it is; all lengths are stretched
-by one factor, which is steered so that bytes and entries run out together.
+size. The texts are those of `texts`; all their lengths are stretched by one factor, which is steered so that bytes and
+entries run out together.
 
 One writer follows the main path, which is the longest and ends the file. The others are branches, each behind an
 earlier entry. Two in three are a person's: the leaf is moved there, a stretch is written, the leaf is moved back. The
@@ -12,7 +11,6 @@ third is a sub-agent's: its lines alternate with those of the main path.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import tempfile
@@ -22,18 +20,21 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from benchmarks import texts
+from benchmarks.texts import Texts
+
 Body = tuple[str, dict[str, Any]]
 """What an entry says: its type and the fields that are its own."""
 
-_POOL = 400_000
 _MEAN_LINE = 1_480
 """Bytes of a line before stretching: the mean of what `_Talk` says."""
-_LONGEST_RESULT = 20_000
+ShapeT = TypeVar("ShapeT", bound=Struct)
+
 _MODELS = ("swift-4", "swift-4-large", "granite-2")
 _EPOCH = datetime(2026, 1, 5, 8, tzinfo=UTC)
 
@@ -61,14 +62,19 @@ def scratch_folder() -> Path:
 
 
 def generated(shape: Shape) -> Path:
-    """The session of a shape; made if it is not there yet. A change of this module makes it anew."""
-    recipe = hashlib.blake2b(Path(__file__).read_bytes(), digest_size=4).hexdigest()
+    """The session of a shape; made if it is not there yet."""
+    return generated_file("session", __file__, shape, write_session)
+
+
+def generated_file(name: str, recipe: str, shape: ShapeT, write: Callable[[BinaryIO, ShapeT], None]) -> Path:
+    """What `write` writes for a shape; written if it is not there yet. A change of the recipe makes it anew."""
+    source = b"".join(Path(module).read_bytes() for module in (recipe, texts.__file__))
     numbers = "-".join(map(str, msgspec.structs.astuple(shape)))
-    path = scratch_folder() / f"session-{numbers}-{recipe}.jsonl"
+    path = scratch_folder() / f"{name}-{numbers}-{hashlib.blake2b(source, digest_size=4).hexdigest()}.jsonl"
     if not path.exists():
         unfinished = path.with_suffix(f".{os.getpid()}.tmp")
         with open(unfinished, "wb") as file:
-            write_session(file, shape)
+            write(file, shape)
         unfinished.rename(path)
     return path
 
@@ -133,7 +139,8 @@ class _Out:
         self._count = 0
         self._now = _EPOCH
         self.random = Random(shape.seed)
-        self.talk = _Talk(self.random)
+        self.texts = Texts(self.random)
+        self.talk = _Talk(self.random, self.texts)
         self._landmarks: list[str] = []
         header = {"type": "session", "version": 3, "id": f"{shape.seed:08x}-0000-7000-8000-000000000000"}
         self._line({**header, "timestamp": self._time(), "cwd": "/home/ada/lattice", "sessiontree": 1})
@@ -148,7 +155,7 @@ class _Out:
         self._line({"type": kind, "id": id, "parentId": parent, "timestamp": self._time(), **fields})
         self._entries_left -= 1
         if self._entries_left > 0:
-            self.talk.stretch = min(10.0, max(0.05, self._bytes_left / self._entries_left / _MEAN_LINE))
+            self.texts.stretch = min(10.0, max(0.05, self._bytes_left / self._entries_left / _MEAN_LINE))
         if self._count % 50 == 0:
             self._landmarks.append(id)
         return id
@@ -204,13 +211,9 @@ class _Writer:
 class _Talk:
     """What is said: bodies of entries with texts of fitting length."""
 
-    def __init__(self, random: Random) -> None:
-        self.stretch = 1.0
+    def __init__(self, random: Random, texts: Texts) -> None:
         self._random = random
-        self._prose = _pool(random, _sentence)
-        self._code = _pool(random, _code_lines)
-        self._output = _pool(random, _output_line)
-        self._signature = base64.b64encode(random.randbytes(_POOL)).decode()
+        self._texts = texts
         self._calls = 0
 
     def iter_bodies(self) -> Iterator[Body]:
@@ -226,15 +229,15 @@ class _Talk:
 
     def compaction(self, kept: str | None) -> Body:
         fields = {
-            "summary": "## Goal\n\n" + self._cut(self._prose, 6_000),
+            "summary": "## Goal\n\n" + self._texts.prose(6_000),
             "firstKeptEntryId": kept,
             "tokensBefore": self._random.randint(120_000, 190_000),
-            "details": {"readFiles": self._paths(12), "modifiedFiles": self._paths(6)},
+            "details": {"readFiles": self._texts.paths(12), "modifiedFiles": self._texts.paths(6)},
         }
         return "compaction", fields
 
     def branch_summary(self, left_at: str | None) -> Body:
-        return "branch_summary", {"fromId": left_at, "summary": self._cut(self._prose, 1_500)}
+        return "branch_summary", {"fromId": left_at, "summary": self._texts.prose(1_500)}
 
     def _asides(self) -> Iterator[Body]:
         """What stands between turns now and then."""
@@ -244,14 +247,14 @@ class _Talk:
         if chance() < 0.015:
             yield "thinking_level_change", {"thinkingLevel": self._random.choice(["low", "medium", "high"])}
         if chance() < 0.02:
-            yield "custom_message", {"customType": "reminder", "content": self._cut(self._prose, 300), "display": False}
+            yield "custom_message", {"customType": "reminder", "content": self._texts.prose(300), "display": False}
         if chance() < 0.05:
-            yield "custom", {"customType": "todo", "data": {"open": self._paths(4), "done": 3}}
+            yield "custom", {"customType": "todo", "data": {"open": self._texts.paths(4), "done": 3}}
         if chance() < 0.02:
             yield "usage", {"kind": "title", "provider": "anvil", "model": _MODELS[0], "usage": self._usage()}
 
     def _user(self) -> Body:
-        content = [self._text(250)] if self._random.random() < 0.9 else self._cut(self._prose, 250)
+        content = [self._text(250)] if self._random.random() < 0.9 else self._texts.prose(250)
         return "message", {"message": {"role": "user", "content": content, "timestamp": self._milliseconds()}}
 
     def _assistant(self, content: list[dict[str, Any]], stop_reason: str) -> Body:
@@ -270,41 +273,41 @@ class _Talk:
     def _thoughts(self) -> list[dict[str, Any]]:
         blocks: list[dict[str, Any]] = []
         if self._random.random() < 0.4:
-            signature = self._cut(self._signature, 700)
-            blocks.append({"type": "thinking", "thinking": self._cut(self._prose, 350), "thinkingSignature": signature})
+            signature = self._texts.signature(700)
+            blocks.append({"type": "thinking", "thinking": self._texts.prose(350), "thinkingSignature": signature})
         if self._random.random() < 0.5:
             blocks.append(self._text(120))
         return blocks
 
     def _tool_call(self) -> dict[str, Any]:
         self._calls += 1
-        path = self._paths(1)[0]
+        path = self._texts.paths(1)[0]
         name, arguments = self._random.choice(
             (
                 ("bash", {"command": f'cd lattice && pytest -x "{path}" | tail -n 40', "timeout": 120}),
                 ("bash", {"command": f"rg -n 'def \\w+' {path} | sort -k2"}),
                 ("read", {"path": path, "offset": self._random.randint(1, 900), "limit": 200}),
-                ("edit", {"path": path, "oldText": self._cut(self._code, 250), "newText": self._cut(self._code, 350)}),
-                ("write", {"path": path, "content": self._cut(self._code, 1_200)}),
+                ("edit", {"path": path, "oldText": self._texts.code(250), "newText": self._texts.code(350)}),
+                ("write", {"path": path, "content": self._texts.code(1_200)}),
             )
         )
         return {"type": "toolCall", "id": f"call_{self._calls:08d}", "name": name, "arguments": arguments}
 
     def _tool_result(self, call: dict[str, Any]) -> Body:
-        pool = self._code if call["name"] == "read" else self._output
+        text = self._texts.code if call["name"] == "read" else self._texts.output
         typical = {"read": 4_500, "bash": 2_200, "edit": 300, "write": 80}[call["name"]]
         message = {
             "role": "toolResult",
             "toolCallId": call["id"],
             "toolName": call["name"],
-            "content": [{"type": "text", "text": self._cut(pool, typical)}],
+            "content": [{"type": "text", "text": text(typical)}],
             "isError": self._random.random() < 0.06,
             "timestamp": self._milliseconds(),
         }
         return "message", {"message": message}
 
     def _text(self, typical: int) -> dict[str, Any]:
-        return {"type": "text", "text": self._cut(self._prose, typical)}
+        return {"type": "text", "text": self._texts.prose(typical)}
 
     def _usage(self) -> dict[str, Any]:
         read, written, out = (self._random.randint(*bounds) for bounds in ((900, 150_000), (0, 6_000), (20, 3_000)))
@@ -318,83 +321,5 @@ class _Talk:
             "cost": {**cost, "total": sum(cost.values())},
         }
 
-    def _paths(self, count: int) -> list[str]:
-        words = self._random.choices(_NOUNS, k=2 * count)
-        return [f"src/{words[2 * at]}/{words[2 * at + 1]}_{at}.py" for at in range(count)]
-
     def _milliseconds(self) -> int:
         return 1_767_600_000_000 + self._calls * 30_000
-
-    def _cut(self, pool: str, typical: int) -> str:
-        """A piece of a pool: mostly short, at times many times the typical length."""
-        length = min(_LONGEST_RESULT, max(1, int(self.stretch * typical * self._random.lognormvariate(-0.5, 1.0))))
-        start = self._random.randrange(len(pool) - _LONGEST_RESULT)
-        return pool[start : start + length]
-
-
-def _pool(random: Random, piece: Callable[[Random], str]) -> str:
-    pieces: list[str] = []
-    length = 0
-    while length < _POOL:
-        pieces.append(piece(random))
-        length += len(pieces[-1])
-    return "".join(pieces)
-
-
-_NOUNS = ("parser", "ledger", "buffer", "cursor", "lattice", "schema", "window", "socket", "planner", "kernel", "shard")
-_VERBS = ("reads", "writes", "keeps", "drops", "moves", "checks", "opens", "closes", "merges", "splits", "retries")
-_FOREIGN = (
-    "先把解析器的测试跑一遍，再看缓存是否正确。",
-    "このバッファは呼び出し側が解放します。",
-    "설정 파일을 다시 읽고 결과를 비교해 주세요.",
-    "Die Prüfung läuft über alle Schlüssel – außer den leeren.",
-    "Готово ✅ 🎉",
-    "déjà vérifié 👍🏽",
-)
-
-
-def _sentence(random: Random) -> str:
-    if random.random() < 0.02:
-        return random.choice(_FOREIGN) + " "
-    first, second, third = random.choices(_NOUNS, k=3)
-    verb, other = random.choices(_VERBS, k=2)
-    return random.choice(
-        (
-            f"The {first} {verb} the {second} before the {third} {other} it. ",
-            f'I looked at `{first}.{second}()`: it {verb} "{third}" twice, which is why the {first} {other}. ',
-            f"- [ ] {first} {verb} every {second}\n",
-            f"Next: make sure the {first} never {other} a {second} that the {third} still {verb}.\n\n",
-            f"It's the {first}'s {second}, not the {third}'s. ",
-        )
-    )
-
-
-def _code_lines(random: Random) -> str:
-    first, second, third = random.choices(_NOUNS, k=3)
-    number = random.randint(2, 4_096)
-    comment = f"    # {random.choice(_FOREIGN)}\n" if random.random() < 0.03 else ""
-    return random.choice(
-        (
-            f'def {first}_{second}(self, {third}: str = "{first}\\n") -> dict[str, int]:\n'
-            f'    """Return the {second} of a {third}."""\n{comment}'
-            f"    return {{\"{first}\": {number}, '{second}': len({third})}}\n\n",
-            f"\tif err := {first}.{second.title()}(ctx, {number}); err != nil {{\n"
-            f'\t\treturn fmt.Errorf("{third} %q: %w", name, err)\n\t}}\n',
-            f"  const {first} = await {second}.map(({third}) => `${{{third}.id}}/{number}`);\n",
-            f'<div class="{first}-{second}" data-{third}="{number}">{first} &amp; {second}</div>\n',
-        )
-    )
-
-
-def _output_line(random: Random) -> str:
-    first, second = random.choices(_NOUNS, k=2)
-    number = random.randint(1, 99_999)
-    return random.choice(
-        (
-            f"src/{first}/{second}.py:{number}:\tself._{first}.{second}(limit={number})\n",
-            f"tests/test_{first}.py::test_{second}_{number} PASSED  [ {number % 100}%]\n",
-            f'{{"level":"info","at":"2026-01-05T08:{number % 60:02d}:00Z","msg":"{first} \\"{second}\\" done"}}\n',
-            f"-rw-r--r--  1 ada ada {number:>8} Jan  5 08:{number % 60:02d} {first}_{second}.txt\n",
-            f"\x1b[32m✓\x1b[0m {first} › {second} ({number} ms)\n" if number % 9 == 0 else f"ok {number} {first}\n",
-        )
-    )

@@ -103,3 +103,73 @@ def write_lines(fd: int, lines: Iterable[bytes]) -> None:
 def write_and_sync(fd: int, line: bytes) -> None:
     os.write(fd, line)
     os.fsync(fd)
+
+
+def load_transcript(path: Path) -> list[Fields]:
+    """Decode every line of a transcript of Claude Code, walk to the root, put what ran in parallel back: the messages.
+
+    For transcripts such as `transcripts` writes, without a boundary.
+    """
+    entries: dict[str, Fields] = {}
+    shards: dict[str, list[Fields]] = {}
+    results: dict[str, list[tuple[int, Fields]]] = {}
+    leaf: str | None = None
+    with open(path, "rb") as file:
+        for number, line in enumerate(file):
+            fields = json.loads(line)
+            if fields["type"] not in ("user", "assistant", "system"):
+                continue
+            leaf = fields["uuid"]
+            entries[leaf] = fields
+            if fields["type"] == "assistant":
+                shards.setdefault(fields["message"]["id"], []).append(fields)
+            elif "sourceToolAssistantUUID" in fields:
+                results.setdefault(fields["sourceToolAssistantUUID"], []).append((number, fields["message"]))
+    chain: list[Fields] = []
+    while leaf is not None:
+        chain.append(entries[leaf])
+        leaf = chain[-1]["parentUuid"]
+    messages: list[Fields] = []
+    told: set[str] = set()
+    for fields in reversed(chain):
+        if fields["type"] == "assistant" and fields["message"]["id"] not in told:
+            response = shards[fields["message"]["id"]]
+            told.add(fields["message"]["id"])
+            content = [block for shard in response for block in shard["message"]["content"]]
+            messages.append({**fields["message"], "content": content})
+            answers = [answer for shard in response for answer in results.get(shard["uuid"], ())]
+            messages += [message for _, message in sorted(answers, key=lambda answer: answer[0])]
+        elif fields["type"] == "user" and "sourceToolAssistantUUID" not in fields:
+            messages.append(fields["message"])
+    return messages
+
+
+def check_same_transcript(path: Path) -> int:
+    """Assert that the loader and the library say the same of a transcript; how many messages that is."""
+    session = sessiontree.open(path)
+    assert session.problems == [], session.problems[:3]
+    theirs = [_said(message["content"]) for message in load_transcript(path)]
+    ours = [message_text(message) for message in session.context().messages]
+    assert ours == theirs, f"{len(ours)} messages here, {len(theirs)} there, or other texts"
+    return len(ours)
+
+
+def _said(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    texts = (_said(block["content"]) if block["type"] == "tool_result" else block.get("text") for block in content)
+    return "\n".join(text for text in texts if text is not None)
+
+
+def read_whole(path: Path) -> int:
+    return len(path.read_bytes())
+
+
+def read_in_chunks(path: Path) -> int:
+    """One reused buffer that stays in the processor's cache."""
+    buffer = bytearray(_CHUNK)
+    size = 0
+    with open(path, "rb", buffering=0) as file:
+        while got := file.readinto(buffer):
+            size += got
+    return size

@@ -26,6 +26,7 @@ from sessiontree.entries import (
     RuleInjection,
     ThinkingLevelChange,
 )
+from sessiontree.lazy import LazyMessages
 from sessiontree.messages import (
     Assistant,
     BranchSummaryText,
@@ -85,11 +86,12 @@ class State(Value, frozen=True, omit_defaults=False):
 class Context(Struct, frozen=True):
     """What a model is sent for a path.
 
-    `path` has the ids of the whole path, root first; `sources` the id of the entry behind each message.
+    `path` has the ids of the whole path, root first; `sources` the id of the entry behind each message. `messages` may
+    be decoded only when they are looked at.
     """
 
     path: tuple[str, ...]
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...] | LazyMessages
     sources: tuple[str, ...]
     state: State
 

@@ -58,12 +58,14 @@ class Journal:
         self.header_place: Place | None = None
         self.tree = Tree()
         self.types: list[str] = []
+        self.notes: dict[int, object] = {}
+        """What the dialect noted of the lines while it decoded their blocks."""
         self.fragments: list[Fragment] = []
         self.size = 0
         """The bytes seen so far."""
         self.tail_is_open = False
         """Whether those end without a LF, so that the next write has to put one first."""
-        self._offsets = Offsets(lambda start, size: read_bytes(self.store, start, size))
+        self._offsets = Offsets(self._read)
         self._lines = 0
         self._problems: list[Problem] = []
         self._said_once: set[str] = set()
@@ -130,6 +132,8 @@ class Journal:
             ids = columns.ids
             if "" in ids:
                 ids = [id or aside_id(node) for node, id in enumerate(ids, len(self.types))]
+            if columns.notes:
+                self.notes.update(enumerate(columns.notes, len(self.types)))
             self.types += columns.types
             self.tree.extend(ids, columns.parents)
             if block.buffer[ends[0] - 2 : ends[0]] == b"\r\n":
@@ -296,6 +300,12 @@ class Journal:
         self._say(number, start, start + len(raw), kind, action)
         self.fragments.append(Fragment(number, start, start + len(raw), kind, raw))
 
+    @property
+    def has_odd_lines(self) -> bool:
+        """Whether any line is other than it should be, leaving aside how lines hang together."""
+        self._check_encoding()
+        return bool(self._problems)
+
     def problems(self) -> list[Problem]:
         """Everything odd that was met so far, in file order."""
         self._check_encoding()
@@ -322,6 +332,12 @@ class Journal:
 
     # Reading the entries
 
+    def _read(self, start: int, size: int) -> bytes:
+        data = read_bytes(self.store, start, size)
+        if len(data) < size:
+            raise ReplacedError(f"{self.store.location}: was cut while it was open. Open it again.")
+        return data
+
     def place(self, node: int) -> Place:
         """Where an entry stands in the file."""
         return self._offsets.place(node)
@@ -340,7 +356,7 @@ class Journal:
         else:
             entry = self.dialect.parse(raw)
         id = self.tree.ids[node]
-        if entry.id != id and not is_aside(id):  # the line has no id of its own: it was made for it
+        if not entry.id and not is_aside(id):  # the line has no id of its own: it was made for it
             parent = self.tree.parent(node)
             parent_id = None if parent is None else self.tree.ids[parent]
             entry = msgspec.structs.replace(entry, id=id, parent_id=parent_id)

@@ -10,13 +10,29 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from sessiontree.context import Context, messages_on
-from sessiontree.dialects.base import Beside, Dialect, Reading, is_aside, path_of
+from sessiontree.dialects.base import AS_THE_OWNER, Beside, Dialect, Reading, is_aside, path_of
 from sessiontree.entries import Config, Entry, Fragment, Header, Label, Problem
 from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.journal import Journal
+from sessiontree.lazy import LazyMessages
 from sessiontree.messages import Message, ToolCall, ToolResult, tool_calls
+from sessiontree.stores.base import read_bytes
+from sessiontree.stores.parts import PartsStore
 from sessiontree.usage import UsageTotals, total_usage
+
+_LARGE = 16 << 20
+"""Bytes from which on it pays to look first whether parts of a file will do."""
+
+
+class _Told(Struct, frozen=True):
+    """What parts of a file tell of it."""
+
+    id: str
+    leaf: str
+    context: Context
 
 
 class Here:
@@ -30,10 +46,35 @@ class Reader:
     """One session to look at. Threads may share it."""
 
     def __init__(self, journal: Journal, reading: Reading) -> None:
-        self._journal = journal
         self._reading = reading
         self._mutex = threading.RLock()
-        journal.refresh()
+        self._indexed = journal
+        self._is_read = False
+        self._has_tried_parts = False
+        self._told: _Told | None = None
+        if not self._may_wait(journal):
+            self._read()
+
+    @property
+    def _journal(self) -> Journal:
+        if not self._is_read:
+            self._read()
+        return self._indexed
+
+    @_journal.setter
+    def _journal(self, journal: Journal) -> None:
+        self._indexed = journal
+
+    def _read(self) -> None:
+        with self._mutex:
+            if not self._is_read:
+                self._indexed.refresh()
+                self._is_read = True
+
+    def _may_wait(self, journal: Journal) -> bool:
+        """Whether reading the lines can wait until something is asked for that needs all of them."""
+        is_told = journal.dialect.tells_by_parts and self._reading == AS_THE_OWNER
+        return is_told and journal.store.exists() and journal.store.size() >= _LARGE
 
     # What it is
 
@@ -43,7 +84,8 @@ class Reader:
 
     @property
     def id(self) -> str:
-        return self.header.id
+        told = self._told_by_parts()
+        return self.header.id if told is None else told.id
 
     @property
     def cwd(self) -> str:
@@ -51,7 +93,7 @@ class Reader:
 
     @property
     def dialect(self) -> Dialect:
-        return self._journal.dialect
+        return self._indexed.dialect
 
     @property
     def journal(self) -> Journal:
@@ -68,6 +110,11 @@ class Reader:
         """Everything odd met so far, in file order."""
         with self._mutex:
             return self._journal.problems()
+
+    @property
+    def problems_met(self) -> list[Problem]:
+        """What was odd in what had to be read so far; unlike `problems`, this never reads more."""
+        return self.problems if self._is_read else []
 
     @property
     def fragments(self) -> list[Fragment]:
@@ -103,7 +150,7 @@ class Reader:
     @property
     def location(self) -> str:
         """Where the session is."""
-        return self._journal.location
+        return self._indexed.location
 
     @property
     def leaf(self) -> str | None:
@@ -210,6 +257,9 @@ class Reader:
 
     def context(self, leaf: str | None = None) -> Context:
         """What a model is sent for the path to an entry; by default, to where the session stands."""
+        told = self._told_by_parts() if leaf is None else None
+        if told is not None:
+            return told.context
         return self._context(leaf or self.leaf)
 
     def messages_to(self, id: str) -> list[Message]:
@@ -288,9 +338,39 @@ class Reader:
 
     # Inside
 
+    def _told_by_parts(self) -> _Told | None:
+        """What the parts of a large file tell that its context is made of; None when it takes all of the file."""
+        if self._is_read:
+            return None
+        if not self._has_tried_parts:
+            self._has_tried_parts = True
+            self._told = self._read_parts()
+        return self._told
+
+    def _read_parts(self) -> _Told | None:
+        store, dialect = self._indexed.store, self._indexed.dialect
+        parts = dialect.needed_parts(store.size(), lambda start, size: read_bytes(store, start, size))
+        if parts is None:
+            return None
+        journal = Journal(PartsStore(store, parts), dialect, self._indexed.blobs)
+        journal.refresh()
+        leaf = dialect.find_leaf(journal, self._reading)
+        if leaf is None or journal.header is None or journal.has_odd_lines:
+            return None
+        context = dialect.build_context(journal, leaf, self._reading)
+        if not dialect.is_told_by_parts(journal, context):
+            return None
+        return _Told(journal.header.id, journal.tree.ids[leaf], self._guarded(context))
+
     def _context(self, leaf: str | None) -> Context:
         with self._mutex:
-            return self.dialect.build_context(self._journal, self.node_of(leaf), self._reading)
+            return self._guarded(self.dialect.build_context(self._journal, self.node_of(leaf), self._reading))
+
+    def _guarded(self, context: Context) -> Context:
+        """The context, whose messages are loaded only while nobody writes."""
+        if isinstance(context.messages, LazyMessages):
+            context.messages.guard(self._mutex)
+        return context
 
     def _path(self, leaf: str | None) -> list[Entry]:
         with self._mutex:
@@ -298,6 +378,9 @@ class Reader:
             return self._journal.entries(nodes)
 
     def _stored_leaf(self) -> str | None:
+        told = self._told_by_parts()
+        if told is not None:
+            return told.leaf
         return self._id(self.dialect.find_leaf(self._journal, self._reading))
 
     def node_of(self, id: str | None) -> int | None:

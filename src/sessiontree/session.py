@@ -92,12 +92,14 @@ class Session(Reader):
         self._unsynced = False
         self._writable_header: Header | None = None
         self._needs_scribe = not journal.dialect.writes_plainly
-        self._main = Branch(self, self._stored_leaf())
+        self._standing: Branch | None = None
+        if self._is_read:
+            self._standing = Branch(self, self._stored_leaf())
 
     @property
     def location(self) -> str:
         """Where the session is, or where it will appear."""
-        return (self._pending or self._journal.store).location
+        return (self._pending or self._indexed.store).location
 
     @property
     def is_pending(self) -> bool:
@@ -105,6 +107,13 @@ class Session(Reader):
         return self._pending is not None
 
     # Where we stand
+
+    @property
+    def _main(self) -> Branch:
+        """Where this session object stands; found when it is first asked for, as that takes reading the file."""
+        if self._standing is None:
+            self._standing = Branch(self, self._stored_leaf())
+        return self._standing
 
     @property
     def leaf(self) -> str | None:
@@ -182,6 +191,7 @@ class Session(Reader):
     def refresh(self) -> list[str]:
         """Read what others wrote since the last look; the ids of the new entries. Listeners hear of each."""
         with self._mutex:
+            self._standing = self._main  # what others write does not move where we stand
             self._arrived.extend(self._journal.refresh())
             arrived, self._arrived = self._arrived, []
             ids = [self._journal.tree.ids[node] for node in arrived]

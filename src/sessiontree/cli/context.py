@@ -41,12 +41,12 @@ def run(options: Options) -> None:
 
     session = open_for_reading(options)
     leaf = session.find_entry(options.leaf) if options.leaf else session.leaf
-    context = session.branch(leaf).context()
+    context = session.context(leaf) if options.leaf else session.context()
     if options.json or options.form in ("anthropic", "openai", "openai-chat"):
         output.print_json(_described(session, leaf, context, options))
         return
     output.print_lines(_text(context))
-    talk.say_problems(session.location, session.problems)
+    talk.say_problems(session.location, session.problems_met)
 
 
 def _described(session: Session, leaf: str | None, context: Context, options: Options) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _described(session: Session, leaf: str | None, context: Context, options: Op
         "path": list(context.path),
         **_messages(session, context, options),
         "state": describe_state(context.state),
-        "problems": [describe_problem(problem) for problem in session.problems],
+        "problems": [describe_problem(problem) for problem in session.problems_met],
     }
     return value
 

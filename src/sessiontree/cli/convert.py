@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SUMMARY = "write a session as one of another agent"
 EXAMPLES = """examples:
-  sessiontree convert 019c2f3a --to claude
   sessiontree convert ~/.pi/agent/sessions/--work--/x.jsonl --to claude --install
   sessiontree convert s.jsonl --to pi --branch all --out s-pi.jsonl --strict
 

@@ -56,6 +56,8 @@ class Columns(Struct, frozen=True):
     types: list[str]
     ids: list[str]
     parents: list[str | None]
+    notes: Sequence[object] = ()
+    """What else the dialect wants to know of each line without reading it again: None for nothing, or empty for all."""
 
 
 class Reading(Struct, frozen=True):
@@ -120,6 +122,11 @@ class Lines(Protocol):
 
     @property
     def types(self) -> Sequence[str]: ...
+
+    @property
+    def notes(self) -> Mapping[int, object]:
+        """What `decode_block` noted of a node's line. Lines that were looked at one by one have no note."""
+        ...
 
     @property
     def location(self) -> str: ...
@@ -213,6 +220,19 @@ class Dialect(Protocol):
     def find_path(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]: ...
 
     def build_context(self, lines: Lines, leaf: int | None, reading: Reading) -> Context: ...
+
+    @property
+    def tells_by_parts(self) -> bool:
+        """Whether parts of a large file may tell its context, so that the rest need not be read for it."""
+        ...
+
+    def needed_parts(self, size: int, read: Callable[[int, int], bytes]) -> list[tuple[int, int]] | None:
+        """The parts of a file, each of whole lines, that the context of where it stands is made of; None for all."""
+        ...
+
+    def is_told_by_parts(self, lines: Lines, context: Context) -> bool:
+        """Whether a context made of such parts is surely that of the whole file."""
+        ...
 
     def find_relinks(self, lines: Lines) -> list[Relink]:
         """The links that bring back history the owner loses: what `Reading.recovered` follows and repair writes."""
@@ -358,6 +378,7 @@ class DialectBase:
     title_window = 0
     folders: tuple[str, ...] = ()
     barren_folders: frozenset[str] = frozenset()
+    tells_by_parts = False
 
     def is_header(self, fields: dict[str, Any]) -> bool:
         return False
@@ -367,6 +388,16 @@ class DialectBase:
 
     def find_header(self, lines: Lines) -> Header | None:
         return lines.header
+
+    def needed_parts(
+        self,
+        size: int,
+        read: Callable[[int, int], bytes],
+    ) -> list[tuple[int, int]] | None:
+        return None
+
+    def is_told_by_parts(self, lines: Lines, context: Context) -> bool:
+        return False
 
     def find_path(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
         if not reading.recovered:

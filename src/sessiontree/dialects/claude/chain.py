@@ -7,16 +7,17 @@ id. Bodies are decoded only for the lines that are asked about, and only a few f
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import cast
 
 from msgspec import Struct
 
 from sessiontree.context import milliseconds
 from sessiontree.dialects.base import Lines
+from sessiontree.dialects.claude.speech import Speech, speech_of
 from sessiontree.dialects.claude.wire import Fields, parse_fields, string_in
-from sessiontree.entries import Entry, MessageEntry, type_of
-from sessiontree.messages import Assistant, ToolResult, tool_calls
+from sessiontree.entries import Entry, type_of
 
 LINK_TYPES = frozenset({"message", "compaction", "attachment", "system"})
 _STEP = 64
@@ -31,21 +32,6 @@ class Facts(Struct, frozen=True):
     is_summary: bool
 
 
-class Speech(Struct, frozen=True):
-    """What a line says, as far as it takes to know what belongs to it."""
-
-    is_message: bool = False
-    is_assistant: bool = False
-    response: str = ""
-    calls: tuple[str, ...] = ()
-    answers: tuple[str, ...] = ()
-
-    @property
-    def is_prompt(self) -> bool:
-        """Whether someone speaks here, and not a tool."""
-        return self.is_message and not self.is_assistant and not self.answers
-
-
 class Chain:
     """The lines of one session, asked by the rules. Made for one question and then forgotten."""
 
@@ -57,6 +43,7 @@ class Chain:
         self._facts: dict[int, Facts] = {}
         self._entries: dict[int, Entry] = {}
         self._speech: dict[int, Speech] = {}
+        self.noted = cast("Mapping[int, Speech | None]", lines.notes)
         self._rings: dict[int, int] | None = None
         self._all_sidechain: bool | None = None
         self._times: list[tuple[int, int]] | None = None
@@ -128,22 +115,20 @@ class Chain:
         missing = [node for node in nodes if node not in self._entries]
         for start in range(0, len(missing), _STEP):
             step = missing[start : start + _STEP]
-            for node, entry in zip(step, self.lines.entries(step), strict=True):
-                self._entries[node] = self._as_told(node, entry)
+            self._entries.update(zip(step, read_entries(self.lines, step), strict=True))
         return [self._entries[node] for node in nodes]
 
-    def _as_told(self, node: int, entry: Entry) -> Entry:
-        """An entry as this dialect means it: a text that looks like a reference of ours is only a text here."""
-        if type_of(entry) == self.types[node]:
-            return entry
-        (fields,) = self.lines.fields([node])
-        return parse_fields(fields)
-
     def speech(self, node: int) -> Speech:
-        if node not in self._speech:
+        """What a line says: as it was noted, else as its entry tells."""
+        speech = self.noted.get(node) or self._speech.get(node)
+        if speech is None:
             (entry,) = self.entries([node])
-            self._speech[node] = _speech_of(entry)
-        return self._speech[node]
+            speech = self._speech[node] = speech_of(entry)
+        return speech
+
+    def prepare_speech(self, nodes: Iterable[int]) -> None:
+        """Read in one go the entries that `speech` will have to ask."""
+        self.entries([node for node in nodes if self.noted.get(node) is None])
 
     @property
     def is_all_sidechain(self) -> bool:
@@ -185,25 +170,21 @@ class Chain:
         return self._times
 
 
+def read_entries(lines: Lines, nodes: Sequence[int]) -> list[Entry]:
+    """Entries as this dialect means them: a text that looks like a reference of ours is only a text here."""
+    types = lines.types
+    return [
+        entry if type_of(entry) == types[node] else parse_fields(lines.fields([node])[0])
+        for node, entry in zip(nodes, lines.entries(nodes), strict=True)
+    ]
+
+
 def _facts_of(fields: Fields) -> Facts:
     return Facts(
         milliseconds(string_in(fields, "timestamp") or ""),
         string_in(fields, "sessionId") or "",
         fields.get("isSidechain") is True,
         fields.get("isCompactSummary") is True,
-    )
-
-
-def _speech_of(entry: Entry) -> Speech:
-    if not isinstance(entry, MessageEntry):
-        return Speech()
-    first = entry.message
-    return Speech(
-        True,
-        isinstance(first, Assistant),
-        (first.response_id or "") if isinstance(first, Assistant) else "",
-        tuple(call.id for call in tool_calls(first)),
-        tuple(message.tool_call_id for message in entry.messages if isinstance(message, ToolResult)),
     )
 
 
@@ -221,12 +202,14 @@ def walk(
     path: list[int] = []
     seen: set[int] = set()
     node: int | None = leaf
+    types, parents = chain.types, chain.parents
     while node is not None and node not in seen:
         seen.add(node)
-        if chain.types[node] != "progress":
+        kind = types[node]
+        if kind != "progress":
             path.append(node)
-        parent = links[node] if node in links else chain.named_parent(node)
-        if (parent is None or parent in seen) and chain.types[node] != "compaction":
+        parent = links[node] if node in links else parents[node] or chain.named_parent(node)
+        if (parent is None or parent in seen) and kind != "compaction":
             parent = mend(path[-1] if path else node, node, seen)
         node = parent
     path.reverse()

@@ -10,6 +10,8 @@ from sessiontree.dialects.base import Beside, Columns, DialectBase, Envelope, Li
 from sessiontree.dialects.claude import (
     about,
     beside,
+    columns,
+    context,
     copying,
     discovery,
     history,
@@ -17,7 +19,7 @@ from sessiontree.dialects.claude import (
     path,
     places,
     relinks,
-    spoken,
+    tail,
     telling,
     titles,
     wire,
@@ -46,7 +48,7 @@ class ClaudeCode(DialectBase):
         return about.recognise(head)
 
     def decode_block(self, data: memoryview) -> Columns | None:
-        return wire.decode_columns(data)
+        return columns.decode_columns(data)
 
     def is_record(self, fields: dict[str, Any]) -> bool:
         return about.is_record(fields)
@@ -66,12 +68,21 @@ class ClaudeCode(DialectBase):
     def find_path(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
         return path.find_trail(Chain(lines), leaf, reading).nodes
 
+    tells_by_parts = True
+
+    def needed_parts(self, size: int, read: tail.Read) -> list[tail.Part] | None:
+        return tail.needed_parts(size, read)
+
+    def is_told_by_parts(self, lines: Lines, context: Context) -> bool:
+        """The model is looked for before the boundary, if no answer behind it names one."""
+        return context.state.model is not None and tail.is_told_by_parts(lines, context.path)
+
     def find_relinks(self, lines: Lines) -> list[Relink]:
         return relinks.find_relinks(Chain(lines))
 
     def build_context(self, lines: Lines, leaf: int | None, reading: Reading) -> Context:
         chain = Chain(lines)
-        return spoken.build_context(chain, path.find_trail(chain, leaf, reading))
+        return context.build_context(chain, path.find_trail(chain, leaf, reading))
 
     def find_title(self, lines: Lines) -> str | None:
         return titles.find_title(lines)

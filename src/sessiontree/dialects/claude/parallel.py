@@ -38,7 +38,7 @@ class Beside:
     def __init__(self, chain: Chain, path: Sequence[int], eligible: set[int] | None, recovered: bool) -> None:
         self.chain = chain
         self.path = path
-        self.position = {node: at for at, node in enumerate(path)}
+        self.position = dict(zip(path, range(len(path)), strict=True))
         self.recovered = recovered
         self.responses: dict[object, _Response] = {}
         self._eligible = eligible
@@ -47,11 +47,11 @@ class Beside:
     def _branches_off(self) -> dict[int, list[int]]:
         """The lines that hang beside the path, by their parents."""
         branches: dict[int, list[int]] = {}
-        first = min(self.path, default=0)
-        parents = self.chain.parents
-        for node in range(first, len(parents)):
+        position, parents = self.position, self.chain.parents
+        off_path = [node for node in range(min(self.path, default=0), len(parents)) if node not in position]
+        for node in off_path:
             parent = parents[node]
-            if parent is not None and node not in self.position and self._may_use(node):
+            if parent is not None and self._may_use(node):
                 branches.setdefault(parent, []).append(node)
         return branches
 
@@ -60,28 +60,25 @@ class Beside:
 
     def collect(self) -> None:
         """Find everything that belongs to a response on the path."""
-        self._load_ahead()
-        if self._branches:
-            for at, node in enumerate(self.path):
-                if node in self._branches:
-                    self._follow(at, node)
+        starts = sorted(self.position[node] for node in self._branches if node in self.position)
+        self._load_ahead(starts)
+        for at in starts:
+            self._follow(at, self.path[at])
         for node in self._lost_shards():
             owner = self._position_of_response(node)
             if owner is not None:
                 self._take_shard(owner, node)
 
-    def _load_ahead(self) -> None:
+    def _load_ahead(self, starts: Sequence[int]) -> None:
         """Read in one go what will be asked about: what hangs on the path, and the lines around those places."""
         wanted: set[int] = set()
-        level: list[int] = []
-        for at, node in enumerate(self.path if self._branches else ()):
-            if node in self._branches:
-                level.append(node)
-                wanted.update(self.path[max(0, at - 1) : at + 4])
+        level = [self.path[at] for at in starts]
+        for at in starts:
+            wanted.update(self.path[max(0, at - 1) : at + 4])
         for _ in range(_LEVELS_AHEAD):
             level = [child for node in level for child in self._branches.get(node, ())]
             wanted.update(level)
-        self.chain.entries(sorted(wanted))
+        self.chain.prepare_speech(sorted(wanted))
 
     def _follow(self, at: int, node: int) -> None:
         """Look at what hangs on a line of the path."""
@@ -200,14 +197,20 @@ def with_siblings(chain: Chain, path: Sequence[int], eligible: set[int] | None, 
     """
     beside = Beside(chain, path, eligible, recovered)
     beside.collect()
-    placed = list(path)
+    before = list(path)
+    behind: list[int] = []  # from the end, so that each line is moved once
     for response in sorted(beside.responses.values(), key=lambda response: -response.shards[-1]):
-        _place(chain, placed, response)
-    return placed
+        first = _place(chain, before, response)
+        behind += reversed(before[first:])
+        del before[first:]
+    return before + behind[::-1]
 
 
-def _place(chain: Chain, path: list[int], response: _Response) -> None:
-    """Put what was found behind the last shard on the path, in order with the shards and results that stand there."""
+def _place(chain: Chain, path: list[int], response: _Response) -> int:
+    """Put what was found behind the last shard on the path, in order with the shards and results that stand there.
+
+    Gives the position from which the path has changed.
+    """
     last = response.shards[-1]
     first = last
     while first - 1 in response.shards:
@@ -233,3 +236,4 @@ def _place(chain: Chain, path: list[int], response: _Response) -> None:
     answered |= taken
     shards = [node for node in response.off_shards if answered.issuperset(chain.speech(node).calls)]
     path[first:end] = [*sorted([*path[first : last + 1], *shards]), *sorted(results)]
+    return first

@@ -248,7 +248,7 @@ def _attached(line: Fields) -> Any:
 
 def said_by(line: Fields) -> Sequence[object]:
     """The messages by which a line reaches the model; none for what the client keeps to itself."""
-    return spoken._messages_of(parse_fields(line))
+    return spoken.messages_of(parse_fields(line))
 
 
 def told_silent(line: Fields, base: Base) -> Item:

@@ -1,4 +1,4 @@
-"""Lines of a Claude Code transcript -> envelopes and entries.
+"""A line of a Claude Code transcript -> its envelope and its entry.
 
 Five types of lines form the chain and carry `uuid` and `parentUuid`; every other line is an aside, also if it has a
 uuid, and so is a chain line without one. The types of our entries are the shared words: what says something is a
@@ -10,14 +10,13 @@ native shape, and is that entry.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from sys import intern
 from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from sessiontree.context import milliseconds
-from sessiontree.dialects.base import Columns, Envelope, decode_wires
+from sessiontree.dialects.base import Envelope
 from sessiontree.dialects.claude.ordinary import STOP_REASONS, parse_ordinary
 from sessiontree.dialects.riders import RIDER
 from sessiontree.entries import ENTRY_TYPES, Compaction, Entry, MessageEntry, Unknown, parse_entry
@@ -82,19 +81,6 @@ SPEAKING_ENTRIES = frozenset({"message", "custom_message", "branch_summary", "co
 _ASIDE_ENTRIES = frozenset(ENTRY_TYPES) - SPEAKING_ENTRIES
 
 
-class _WireAttachment(Struct, gc=False):
-    type: str | None = None
-
-
-class _Wire(Struct, gc=False, rename={"parent": "parentUuid"}):
-    type: str = ""
-    uuid: str | None = None
-    parent: str | None = None
-    subtype: str | None = None
-    attachment: _WireAttachment | None = None
-    entry: _WireAttachment | None = None
-
-
 class _SpokenWire(Struct, gc=False, omit_defaults=True):
     """What counts in a line that says something: the rest, often most of its bytes, need not be built."""
 
@@ -110,28 +96,7 @@ class _SpokenWire(Struct, gc=False, omit_defaults=True):
     isApiErrorMessage: bool = False  # noqa: N815 - the file's spelling
 
 
-_decode_lines = msgspec.json.Decoder(_Wire).decode_lines
 _decode_spoken = msgspec.json.Decoder(_SpokenWire).decode
-
-
-def decode_columns(data: memoryview) -> Columns | None:
-    """The envelopes of a block of ordinary lines; None when one of them needs a closer look."""
-    wires = decode_wires(_decode_lines, data)
-    if wires is None:
-        return None
-    types: list[str] = []
-    ids: list[str] = []
-    parents: list[str | None] = []
-    for wire in wires:
-        kind, inner = wire.type, wire.entry if wire.type == RIDER else wire.attachment
-        types.append(intern(_shared_type(kind, wire.subtype, inner.type if inner else None)))
-        if kind in CHAIN_TYPES and wire.uuid:
-            ids.append(wire.uuid)
-            parents.append(wire.parent)
-        else:
-            ids.append("")
-            parents.append(None)
-    return None if "" in types or "" in parents else Columns(types, ids, parents)
 
 
 def envelope_of(fields: Fields) -> Envelope:
@@ -146,7 +111,7 @@ def envelope_of(fields: Fields) -> Envelope:
 def type_of_line(fields: Fields) -> str:
     """What the line is in shared words."""
     inner = object_in(fields, "entry" if fields.get("type") == RIDER else "attachment")
-    return _shared_type(fields.get("type"), fields.get("subtype"), inner.get("type"))
+    return shared_type(fields.get("type"), fields.get("subtype"), inner.get("type"))
 
 
 def chain_id(fields: Fields) -> str:
@@ -155,7 +120,8 @@ def chain_id(fields: Fields) -> str:
     return id if fields.get("type") in CHAIN_TYPES and isinstance(id, str) else ""
 
 
-def _shared_type(kind: object, subtype: object, inner_type: object) -> str:
+def shared_type(kind: object, subtype: object, inner_type: object) -> str:
+    """A line's type in shared words; empty when it has none."""
     match kind:
         case "user" | "assistant":
             return "message"

@@ -1,0 +1,177 @@
+"""Claude Code: what is noted of lines at open is what their entries say, and messages are decoded when looked at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sessiontree
+from sessiontree.dialects.claude import CLAUDE
+from sessiontree.dialects.claude.speech import Speech, is_blank, speech_of
+from sessiontree.dialects.claude.spoken import messages_of
+from sessiontree.errors import ReplacedError
+from sessiontree.messages import Assistant, ToolResult, message_text
+from tests.building import json_line
+
+CORPUS = sorted(Path(__file__).parent.parent.joinpath("corpus", "claude").glob("*.jsonl"))
+TIME = "2026-03-01T12:00:00.000Z"
+
+
+def line(kind: str, content: Any, **fields: Any) -> dict[str, Any]:
+    message = {"id": "msg_1", "model": "m", "content": content}
+    return {"type": kind, "uuid": "u", "parentUuid": None, "timestamp": TIME, "message": message, **fields}
+
+
+def text(said: Any) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+CALL = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "ok"}
+REMINDER = "\n<system-reminder>\nx\n</system-reminder>"
+CONTENTS: list[Any] = [
+    None,
+    "",
+    "said",
+    REMINDER,
+    " \n",
+    [],
+    [text("said")],
+    [text("")],
+    [text(" \n"), text("\t")],
+    [text(REMINDER)],
+    [text(REMINDER), text("said")],
+    [text(None)],
+    [{"type": "text"}],
+    [text(" "), CALL],
+    [CALL],
+    [CALL, {**CALL, "id": "toolu_2"}],
+    [{"type": "tool_use", "id": "toolu_1"}],
+    [{"type": "tool_use", "name": "Bash", "input": {}}],
+    [RESULT],
+    [RESULT, {**RESULT, "tool_use_id": "toolu_2"}],
+    [RESULT, text("said")],
+    [text(REMINDER), RESULT],
+    [{"type": "tool_result", "content": "ok"}],
+    [{"type": "thinking", "thinking": "hm", "signature": "s"}],
+    [{"type": "thinking"}],
+    [{"type": "redacted_thinking", "data": "x"}],
+    [{"type": "image", "source": {"type": "base64", "data": "", "media_type": "image/png"}}],
+    [{"type": "server_tool_use", "id": "x", "name": "y"}],
+    [{}],
+]
+ODD: list[dict[str, Any]] = [
+    line("assistant", [text("said")], isApiErrorMessage=True, error="rate_limit"),
+    line("assistant", [text("said")], isApiErrorMessage=None),
+    {**line("assistant", []), "message": {"model": "<synthetic>", "content": [text("said")], "stop_reason": "error"}},
+    {**line("assistant", []), "message": {"content": [CALL]}},
+    {**line("assistant", []), "message": {"id": "", "content": [CALL]}},
+    {**line("user", []), "message": None},
+    {"type": "system", "uuid": "u", "parentUuid": None, "subtype": "turn_duration"},
+    {"type": "system", "uuid": "u", "parentUuid": None, "subtype": "local_command", "content": "said"},
+    {"type": "system", "uuid": "u", "parentUuid": None, "subtype": "compact_boundary"},
+    *(
+        {"type": "attachment", "uuid": "u", "parentUuid": None, "attachment": {"type": kind, "prompt": "x"}, **fields}
+        for kind in ("date", "queued_command", "file")
+        for fields in (
+            {},
+            {"rendered": [{"content": "x"}]},
+            {"rendered": [{"content": "x"}], "renderedRole": "system"},
+            {"rendered": [], "renderedRole": "user"},
+            {"renderedRole": "system"},
+        )
+    ),
+    {"type": "mode", "mode": "normal"},
+]
+
+
+def noted(raw: bytes) -> object:
+    columns = CLAUDE.decode_block(memoryview(raw))
+    return columns.notes[0] if columns is not None and columns.notes else None
+
+
+def check_note(raw: bytes) -> bool:
+    """Assert that a note says what the entry says; False when there is none."""
+    note, entry = noted(raw), CLAUDE.parse(raw.strip())
+    if note is None:
+        return False
+    assert isinstance(note, Speech)
+    assert note == speech_of(entry)
+    messages = messages_of(entry)
+    if note.answers:
+        assert [message.tool_call_id for message in messages if isinstance(message, ToolResult)] == list(note.answers)
+        assert len(messages) == len(note.answers)
+    else:
+        assert len(messages) == note.is_message
+        assert not any(isinstance(message, Assistant) and is_blank(message.content) for message in messages)
+    return True
+
+
+@pytest.mark.parametrize("kind", ["user", "assistant"])
+@pytest.mark.parametrize("content", CONTENTS, ids=json.dumps)
+def test_a_note_says_what_the_entry_says_whatever_the_content(kind: str, content: Any) -> None:
+    check_note(json_line(line(kind, content)))
+
+
+@pytest.mark.parametrize("fields", ODD, ids=json.dumps)
+def test_a_note_says_what_the_entry_says_of_odd_lines(fields: dict[str, Any]) -> None:
+    check_note(json_line(fields))
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_what_real_clients_wrote_is_mostly_noted(path: Path) -> None:
+    lines = [raw for raw in path.read_bytes().splitlines(keepends=True) if b'"uuid"' in raw]
+    assert sum(map(check_note, lines)) > len(lines) // 2
+
+
+def test_ordinary_lines_are_noted() -> None:
+    ordinary = [line("user", "hi"), line("user", [RESULT]), line("assistant", [CALL]), line("assistant", [text("x")])]
+    assert all(check_note(json_line(fields)) for fields in ordinary)
+
+
+# A context after its making
+
+
+def conversation(*said: str, uuid: str = "u") -> bytes:
+    """Prompts in a row and an answer: to know the model, the answer and what stands near it are decoded."""
+    lines, parent = [], None
+    for number, words in enumerate((*said, "done")):
+        kind, content = ("assistant", [text(words)]) if number == len(said) else ("user", words)
+        lines.append(json_line(line(kind, content, uuid=f"{uuid}{number}", parentUuid=parent, sessionId="s")))
+        parent = f"{uuid}{number}"
+    return b"".join(lines)
+
+
+def test_messages_can_be_read_when_the_session_was_closed(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(conversation(*map(str, range(500))))
+    with sessiontree.open(path) as session:
+        messages = session.context().messages
+    assert [message_text(message) for message in messages] == [*map(str, range(500)), "done"]
+
+
+def test_messages_stay_what_they_were_when_more_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(conversation(*map(str, range(200))))
+    session = sessiontree.open(path)
+    before = session.context().messages
+    with open(path, "ab") as file:
+        file.write(conversation("more", uuid="v"))
+    session.refresh()
+    assert [message_text(message) for message in before] == [*map(str, range(200)), "done"]
+
+
+LONG = tuple(map(str, range(200)))
+
+
+@pytest.mark.parametrize("now", [b"", conversation(*LONG[:5]), conversation(*LONG, uuid="v")])
+def test_messages_of_a_file_that_was_rewritten_are_refused_not_made_up(tmp_path: Path, now: bytes) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(conversation(*LONG))
+    messages = sessiontree.open(path).context().messages
+    path.write_bytes(now)
+    with pytest.raises(ReplacedError):
+        messages[0]

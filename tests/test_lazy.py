@@ -1,0 +1,66 @@
+"""Messages that are decoded when they are looked at: they behave like a tuple, and each is decoded once."""
+
+from __future__ import annotations
+
+import pytest
+
+from sessiontree.lazy import LazyMessages
+from sessiontree.messages import Message, User
+
+SIZE = 150
+ALL = tuple(User(content=str(at)) for at in range(SIZE))
+
+
+def lazy(asked: list[range] | None = None, size: int = SIZE) -> LazyMessages:
+    def load(positions: range) -> list[Message]:
+        if asked is not None:
+            asked.append(positions)
+        return [ALL[at] for at in positions]
+
+    return LazyMessages(size, load)
+
+
+def test_nothing_is_decoded_to_know_how_many_there_are() -> None:
+    asked: list[range] = []
+    assert len(lazy(asked)) == SIZE
+    assert asked == []
+
+
+def test_one_message_is_decoded_with_its_neighbours_only_and_once() -> None:
+    asked: list[range] = []
+    messages = lazy(asked)
+    assert messages[-1] is messages[SIZE - 1] is ALL[-1]
+    assert len(asked) == 1
+    assert SIZE - 1 in asked[0]
+    assert 0 not in asked[0]
+
+
+def test_all_of_them_are_decoded_once_each() -> None:
+    asked: list[range] = []
+    messages = lazy(asked)
+    assert list(messages) == list(ALL)
+    assert tuple(reversed(messages)) == ALL[::-1]
+    assert [at for positions in asked for at in positions] == list(range(SIZE))
+
+
+def test_it_is_like_a_tuple() -> None:
+    messages = lazy()
+    assert messages == ALL
+    assert messages == ALL
+    assert messages == list(ALL)
+    assert messages == lazy()
+    assert messages != ALL[:-1]
+    assert messages != "text"
+    assert messages[3:140:40] == ALL[3:140:40]
+    assert messages[-2:] == ALL[-2:]
+    assert ALL[70] in messages
+    assert messages.index(ALL[149]) == 149
+    assert hash(messages) == hash(ALL)
+    assert repr(messages) == repr(ALL)
+    assert lazy(size=0) == ()
+
+
+@pytest.mark.parametrize("at", [SIZE, -SIZE - 1])
+def test_there_is_nothing_beyond_its_ends(at: int) -> None:
+    with pytest.raises(IndexError):
+        lazy()[at]
