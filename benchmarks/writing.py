@@ -6,6 +6,7 @@ that the library made of them. All files lie in the scratch folder, on the same 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -18,12 +19,16 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import sessiontree
 from benchmarks import peers
 from benchmarks.generate import Shape, generated, scratch_folder
 from benchmarks.results import Result, microseconds
 from benchmarks.timing import best_of, seconds
 from sessiontree import Session
+from sessiontree.entries import Entry
+from sessiontree.ids import new_entry_id, timestamp
 
 Message = dict[str, Any]
 
@@ -83,6 +88,45 @@ def append_synced(rounds: int) -> Result:
         f"{microseconds(their_middle)}, both on the clock",
         middle / their_middle,
         bound=1.3,
+    )
+
+
+def synced_calls_alone(rounds: int) -> Result:
+    """The calls that a safe append cannot do without, in one straight line with nothing between them, with an fsync.
+
+    Lock, look whether the file's name still means this file, an id and a time, encode, write, unlock, decode what is
+    given back. No library is in the way: this is what is left for `append with fsync` to come down to.
+    """
+    messages = list(islice(cycle(_messages()), 100 * rounds))
+    lines = _lines_of(messages)
+    decode, encode = msgspec.json.Decoder(Entry).decode, msgspec.json.Encoder().encode
+    ours: list[float] = []
+    theirs: list[float] = []
+    clock = time.perf_counter
+    with _folder() as folder, _raw_file() as fd:
+        path = str(folder / "calls.jsonl")
+        own = peers.open_for_append(Path(path))
+        for message, line in zip(messages, lines, strict=True):
+            start = clock()
+            fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.stat(path)
+            body = {"type": "message", "id": new_entry_id(()), "parentId": None, "timestamp": timestamp()}
+            data = encode({**body, "message": message}) + b"\n"
+            os.write(own, data)
+            fcntl.flock(own, fcntl.LOCK_UN)
+            decode(data)
+            os.fdatasync(own)
+            between = clock()
+            peers.write_and_sync(fd, line)
+            theirs.append(clock() - between)
+            ours.append(between - start)
+        os.close(own)
+    middle, their_middle = statistics.median(ours), statistics.median(theirs)
+    return Result(
+        "the bare calls of an append with fsync, against write + fsync",
+        microseconds(middle),
+        f"{microseconds(their_middle)}, both on the clock",
+        middle / their_middle,
     )
 
 

@@ -147,11 +147,11 @@ class Session(Reader):
         fields: dict[str, Any] = {"targetId": id}
         if text:
             fields["label"] = text
-        self._main.append({"type": "label", **fields})
+        self._say_of_session("label", fields)
 
     def rename(self, name: str | None) -> None:
         """Name the session; None takes the name away."""
-        self._main.append({"type": "session_info", "name": " ".join((name or "").split())})
+        self._say_of_session("session_info", {"name": " ".join((name or "").split())})
 
     def set_config(self, **changes: Any) -> Config:
         """Change settings of the session, by the names of `Config`; gives the settings as they are now."""
@@ -161,8 +161,17 @@ class Session(Reader):
             )
         except (TypeError, msgspec.ValidationError) as error:
             raise InvalidEntryError(f"not a setting of a session: {error}") from None
-        self._main.append({"type": "config", "config": msgspec.to_builtins(config)})
+        self._say_of_session("config", {"config": msgspec.to_builtins(config)})
         return config
+
+    def _say_of_session(self, kind: str, fields: dict[str, Any]) -> None:
+        """Say something of the session as a whole: it hangs where the file stands, so that it moves nobody."""
+        with self._mutex:
+            stood = self._main.leaf
+            entry = self._write(kind, fields, HERE)
+            moves = kind not in self.dialect.bookkeeping and not is_aside(entry.id)
+            if moves and entry.parent_id == stood:
+                self._main.leaf = entry.id  # as the owner sees it, too
 
     def flush(self) -> None:
         """Return when everything appended so far would survive a power cut."""
@@ -242,8 +251,10 @@ class Session(Reader):
 
     # Inside
 
-    def _write(self, kind: str, fields: dict[str, Any], parent: str | None) -> Entry:
+    def _write(self, kind: str, fields: dict[str, Any], parent: str | Here | None) -> Entry:
         """Append one entry. Everything that writes to an existing session comes through here.
+
+        `HERE` for the parent means where the file stands, when everything that others wrote was read.
 
         The way from `append` to the write is kept short: after a sync the processor's caches are cold, and a step costs
         several times what it costs in a loop.
@@ -252,7 +263,7 @@ class Session(Reader):
             journal = self._journal
             if journal.header is None or journal.header is not self._writable_header:
                 self._check_writable()
-            if parent is not None and parent not in journal.tree.node_of:
+            if isinstance(parent, str) and parent not in journal.tree.node_of:
                 raise NotFoundError(f"{self.location}: there is no entry {parent!r} to append to")
             if self._pending is not None:
                 return self._write_pending(kind, fields, parent)
@@ -263,6 +274,8 @@ class Session(Reader):
             try:
                 if size != journal.size:
                     self._arrived.extend(journal.refresh())
+                if isinstance(parent, Here):
+                    parent = self._stored_leaf()
                 id = new_entry_id(journal.tree.node_of)
                 line, entry = self._line(kind, id, parent, fields)
                 if journal.tail_is_open:
@@ -285,7 +298,7 @@ class Session(Reader):
             raise ReadOnlyError(f"{self.location}: cannot be written: {reason}")
         self._writable_header = self._journal.header
 
-    def _write_by_scribe(self, kind: str, fields: dict[str, Any], parent: str | None) -> Entry:
+    def _write_by_scribe(self, kind: str, fields: dict[str, Any], wanted: str | Here | None) -> Entry:
         """Write an entry in the own way of a format that is not the native shape: it may take several lines."""
         store = self._journal.store
         item = Item(kind, fields, timestamp=timestamp())
@@ -295,6 +308,7 @@ class Session(Reader):
                 if size != self._journal.size:
                     self._arrived.extend(self._journal.refresh())
                 known, journal = len(self._journal), self._journal
+                parent = self._stored_leaf() if isinstance(wanted, Here) else wanted
                 scribe = journal.dialect.scribe(Start(self.id, item.timestamp, self.cwd), journal)
                 written = scribe.add(item, parent)
                 if written.overwrite is not None:
@@ -348,9 +362,11 @@ class Session(Reader):
                 line = dialect.render_entry(kind, id, parent, now, externalise(fields, self._around.blobs.put))
         return line + b"\n", entry
 
-    def _write_pending(self, kind: str, fields: dict[str, Any], parent: str | None) -> Entry:
+    def _write_pending(self, kind: str, fields: dict[str, Any], parent: str | Here | None) -> Entry:
         """Append to a session that is still in memory, and let its file appear when the time has come."""
         assert self._pending is not None
+        if isinstance(parent, Here):
+            parent = self._stored_leaf()
         journal, memory = self._journal, self._journal.store
         id = new_entry_id(journal.tree.node_of)
         line, entry = self._line(kind, id, parent, fields)

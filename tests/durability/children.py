@@ -67,5 +67,15 @@ def migrate_forever(path: str, pristine: str) -> None:
         os.replace(beside, path)
 
 
+def install_forever(path: str, home: str, to: str) -> None:
+    from sessiontree.converting.installing import Request, carry_out, make_plan
+
+    environment = {"HOME": home, "SESSIONTREE_HOME": os.path.join(home, "sessiontree")}
+    session = sessiontree.open(path)
+    while True:
+        plan = make_plan(session, Request(to, branch="all"), environment)
+        tell(carry_out(session, plan).location)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](*sys.argv[2:])

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 import sessiontree
+from sessiontree.converting.comparing import first_difference
 from sessiontree.stores.blobs import FileBlobs
+from tests.convert.conversations import everything
 
 ROUNDS = 30
 
@@ -124,6 +126,27 @@ def test_a_killed_migration_leaves_the_old_or_the_new_file_whole(tmp_path: Path)
         assert session.ids == expected
         assert session.header.version in (1, 3)
         assert {problem.kind for problem in session.problems} <= {"old-version"}
+
+
+@pytest.mark.parametrize("to", ["claude", "neovate", "omp", "pi", "native"])
+def test_a_killed_installation_leaves_nothing_half_written_where_an_agent_looks(tmp_path: Path, to: str) -> None:
+    source, home = tmp_path / "source.jsonl", tmp_path / "home"
+    source.write_bytes(b"".join(sessiontree.convert(everything(), "native", branch="all").lines))
+    chance = random.Random(7)
+    for _ in range(3):
+        kill_while(
+            "install_forever",
+            str(source),
+            str(home),
+            to,
+            after_lines=chance.randrange(1, 3),
+            pause=chance.random() * 0.05,
+        )
+    files = [path for path in home.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".jsonl"}
+    for path in files:
+        installed = sessiontree.open(path, dialect=to)
+        assert first_difference(sessiontree.open(source), sessiontree.open(source).leaf, installed, whole=True) is None
 
 
 @pytest.mark.parametrize("processes", [8])

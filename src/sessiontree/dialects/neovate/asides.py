@@ -36,7 +36,7 @@ MARKS = "neovate"
 
 
 class Behind(str):
-    """The uuid of a line as the place behind one of its asides, or behind some items of a turn.
+    """The uuid of a line (empty before the first) as the place behind one of its asides, or some items of a turn.
 
     A scribe says of an aside that it has the id of its parent, and of a result that it has that of the line of all
     results. What follows is given that id as its own parent, so the id itself remembers which of them was meant.
@@ -62,8 +62,8 @@ class Trace(Struct):
     """The aside that its results stand behind."""
     results: str = ""
     """The line of its results."""
-    items: list[str | None] = []
-    """What came behind the answer: None for a result, else the line or the aside it became."""
+    items: list[tuple[str, ...]] = []
+    """What came behind the answer: nothing for a result, else the lines or the aside it became."""
     gathered: int = 0
     """How many of these items are told with the line of results: those up to the last result."""
     repeated: int = 0

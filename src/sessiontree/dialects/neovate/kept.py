@@ -71,7 +71,7 @@ class Kept:
         """The lines from one to another; none when the first is not on the way."""
         found: list[str] = []
         for uuid in self._iter_back(last):
-            if first.uuid in self._iter_meanings(uuid):
+            if any(meant == first.uuid for meant in self._iter_meanings(uuid)):
                 return (found if first.is_aside else [*found, uuid])[::-1]
             found.append(uuid)
         return found[::-1] if first.uuid is None and first.is_aside else []

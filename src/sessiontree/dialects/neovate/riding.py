@@ -10,8 +10,8 @@ Beyond the common parts of a rider (see `sessiontree.dialects.riders`), Neovate'
 * `after`: the aside the line stands behind; `behind`: the line that a compaction follows; `root`: it is one on purpose;
 * `part`: the line belongs to the item before; `copy`: it repeats what a compaction kept; `forked`: its mark of a fork
   is ours;
-* `results`: a rider for each result of the line, `{"filler": true}` for one that we made up; `result`: how many results
-  stood before this line, which had to wait for all of them.
+* `results`: a rider for each result of the line, `{"filler": true}` for one that we made up, `{"copy": true}` for one
+  that another branch tells; `result`: how many results stood before this line, which had to wait for all of them.
 """
 
 from __future__ import annotations

@@ -20,8 +20,9 @@ from sessiontree.dialects.neovate.path import standing_behind
 from sessiontree.dialects.neovate.places import derived_uuid
 from sessiontree.dialects.neovate.rendering import render_line
 from sessiontree.dialects.neovate.reordering import in_order, message_before, standing_at, with_config
-from sessiontree.dialects.neovate.saying import Call
-from sessiontree.dialects.neovate.sheet import Sheet
+from sessiontree.dialects.neovate.riding import extras_of
+from sessiontree.dialects.neovate.saying import Call, calls_of
+from sessiontree.dialects.neovate.sheet import Sheet, line_of
 from sessiontree.dialects.neovate.telling import open_calls
 from sessiontree.dialects.neovate.turns import Pending, Turn
 from sessiontree.dialects.neovate.wire import parts
@@ -71,8 +72,8 @@ class NeovateScribe(Sheet):
         stands = self._last if self._turn is None else self._turn.tail
         if self._turn is not None:
             self._close()
-        elif leaf != stands:
-            self._beside(Item("leaf", {"targetId": leaf}, timestamp=self._time), leaf)
+        elif line_of(leaf) != stands:
+            self._beside(Item("leaf", {"targetId": line_of(leaf)}, timestamp=self._time), leaf)
         return self._out
 
     def _called(self, uuid: str, calls: dict[str, Call]) -> None:
@@ -89,7 +90,8 @@ class NeovateScribe(Sheet):
         if self._turn is None and isinstance(parent, Behind) and parent.trace and parent.place < parent.trace.gathered:
             parent = self._split(parent.trace, parent.place)
         if self._turn is None and parent is not None and parent in self._calls and self._has_line(item):
-            self._turn = Turn(str(parent), self._calls[parent])  # another branch behind the same answer
+            known = self._kept.fields(parent)  # another branch behind the same answer
+            self._turn = Turn(str(parent), self._calls[parent] if known is None else calls_of(known))
             self._repeat_turn(self._turn, parent)
         turn = self._turn
         if turn is None:
@@ -118,7 +120,9 @@ class NeovateScribe(Sheet):
     def _answer(self, turn: Turn, item: Item, parent: str | None) -> str:
         time = self._time_of(item)
         if turn.uuid is None:
-            turn.uuid, turn.timestamp = self._new_uuid(item), time
+            # A line of Neovate's own keeps its uuid: no branch can begin in the midst of it.
+            is_own = (len(turn.calls) == 1 and not turn.waiting) or bool(extras_of(item))
+            turn.uuid, turn.timestamp = self._new_uuid(item) if is_own else self._shared_uuid(item), time
             turn.around = around_results(item)
             turn.marks |= self._fork_marks(item, turn.uuid)
         number = len(turn.parts) + 1
@@ -129,7 +133,7 @@ class NeovateScribe(Sheet):
         turn.answer(call, made.bodies[0], made.riders[0])
         self._notes += made.notes
         self._place(item, Place(turn.uuid))
-        behind = turn.came(None, parent.aside if isinstance(parent, Behind) else "")
+        behind = turn.came((), parent.aside if isinstance(parent, Behind) else "")
         if turn.is_answered:
             self._flush(turn)
         return behind
@@ -138,26 +142,29 @@ class NeovateScribe(Sheet):
         """Let an item wait behind the results of an answer."""
         count = turn.given
         time = self._time_of(item)
-        uuid = self._new_uuid(item)
+        uuid = self._shared_uuid(item)
         made = draft(item, uuid, time, self._after(parent), is_root=False)
         if made is None:
             self._taken.discard(uuid)
             fields, id = self._beside_fields(item, turn.tail, time)
             turn.waiting.append(Pending({**fields, **self._after(parent)}, "", count))
-            return turn.came(id, id)
+            return turn.came((id,), id)
         self._notes += made.notes
-        turn.waiting += [
-            Pending(fields, line_uuid, count) for line_uuid, fields in self._lines_of(made, item, uuid, time)
-        ]
+        lines = self._lines_of(made, item, uuid, time)
+        turn.waiting += [Pending(fields, line_uuid, count) for line_uuid, fields in lines]
         self._place(item, Place(uuid))
-        return turn.came(uuid)
+        return turn.came(tuple(line_uuid for line_uuid, _ in lines))
+
+    def _shared_uuid(self, item: Item) -> str:
+        """A uuid for a line that is told with others: what follows it may follow another item than its own."""
+        return self._fresh_uuid(f"turn/{item.id or item.timestamp}")
 
     def _split(self, trace: Trace, place: int) -> Behind:
         """The place behind the first items of a turn, for a branch that begins there."""
         id = derived_uuid(f"{self._session_id}/split/{trace.results}/{place}")
         if id not in self._splits:
             self._splits[id] = trace, place
-            lines = [line for line in trace.items[:place] if line is not None]
+            lines = [line for item in trace.items[:place] for line in item]
             entry = {"of": trace.results, "at": place, "lines": lines, "type": SPLIT}
             self._emit_aside(
                 {
@@ -183,9 +190,9 @@ class NeovateScribe(Sheet):
         results = self._kept.fields(trace.results)
         if results is None:
             self._notes.append(Note("dropped", "results that branches share", "they are too large to be repeated"))
-        for part in parts((results or {}).get("content"))[: trace.repeated + items.count(None)]:
+        for part in parts((results or {}).get("content"))[: trace.repeated + items.count(())]:
             turn.repeat(part)
-        for line in [*trace.copies, *(line for line in items if line is not None)]:
+        for line in [*trace.copies, *(line for item in items for line in item)]:
             fields = self._kept.fields(line)  # none for an aside
             if fields is not None:
                 uuid = self._fresh_uuid(f"copy/{turn.assistant}/{line}")

@@ -50,10 +50,10 @@ class Sheet:
         marks = self._after(parent)
         is_compaction = item.kind == "compaction"
         if is_compaction:
-            marks["behind"] = None if parent is None else str(parent)
-        elif parent is None and self._last is not None:
+            marks["behind"] = line_of(parent)
+        elif not parent and self._last is not None:
             marks["root"] = True
-        made = draft(item, uuid, time, marks, is_root=is_compaction or parent is None)
+        made = draft(item, uuid, time, marks, is_root=is_compaction or not parent)
         if made is None:
             self._taken.discard(uuid)
             return self._beside(item, parent)
@@ -142,11 +142,10 @@ class Sheet:
 
         A compaction has none, but follows something all the same.
         """
-        fields["parentUuid"] = None if parent is None else str(parent)
+        fields["parentUuid"] = line_of(parent)
         raw = render_line(fields)
         self._out.append(raw)
-        before = parent if parent is not None else follows
-        self._kept.remember(uuid, None if before is None else str(before), raw)
+        self._kept.remember(uuid, line_of(parent or follows), raw)
         self._last, self._last_root_aside = uuid, ""
 
     # Beside the tree
@@ -155,10 +154,10 @@ class Sheet:
         """The line of an item that Neovate has no place for; its id is that of its parent."""
         fields, id = self._beside_fields(item, parent, self._time_of(item))
         self._emit_aside({**fields, **self._after(parent)})
-        if parent is None:
+        if not parent and self._lines is not None:  # the file has no id for this place, so the scribe remembers it
             self._last_root_aside = id
             return None
-        return Behind(str(parent), id)
+        return Behind(line_of(parent) or "", id)
 
     def _beside_fields(self, item: Item, parent: str | None, time: str) -> tuple[dict[str, Any], str]:
         id = item.id if item.id and not self._is_taken(item.id) else self._fresh_uuid(f"aside/{item.id or time}")
@@ -172,13 +171,13 @@ class Sheet:
             rider["fields"] = {"targetId": entry["targetId"]}
             entry["targetId"] = place.uuid
         self._notes.append(Note("aside", f"entries of type {_kind(item)}", _BESIDE))
-        self._place(item, Place(None if parent is None else str(parent), is_aside=True))
+        self._place(item, Place(line_of(parent), is_aside=True))
         fields = {
             "type": RIDER,
             "sessionId": self._session_id,
             "timestamp": time,
             "id": id,
-            "parent": None if parent is None else str(parent),
+            "parent": line_of(parent),
             "entry": {**entry, "type": item.kind},
         }
         return fields | ({RIDER: rider} if rider else {}), id
@@ -199,7 +198,7 @@ class Sheet:
 
     def _after(self, parent: str | None) -> dict[str, Any]:
         """The aside that an item stands behind, if that is what its parent means."""
-        after = parent.aside if isinstance(parent, Behind) else self._last_root_aside if parent is None else ""
+        after = parent.aside if isinstance(parent, Behind) else "" if parent else self._last_root_aside
         return {"after": after} if after else {}
 
     def _new_uuid(self, item: Item) -> str:
@@ -243,6 +242,11 @@ class Sheet:
 
     def _written(self, id: str | None) -> Written:
         return Written(id, self._out, self._notes)
+
+
+def line_of(parent: str | None) -> str | None:
+    """The line that a parent is; None for what stands before the first line, be it behind an aside."""
+    return str(parent) if parent else None
 
 
 def _kind(item: Item) -> str:

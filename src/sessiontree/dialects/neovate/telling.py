@@ -176,7 +176,8 @@ class _Telling:
         """The results of a line, and what stood between them when it was written, but for what splits tell of it."""
         told = self._turn(group)
         told = told[max(asides_in(self._lines).splits_of(group[0].id), default=0) :]
-        self.silent_ids = tuple(line.id for line in group if not own_entry(line.fields))
+        ids = {item.id for item in told[:-1]}  # what follows the last line follows the last item, whosever line it is
+        self.silent_ids = tuple(line.id for line in group if line is group[-1] or line.id not in ids)
         if len(told) == 1 and told[0].id == group[0].id:
             self.silent_ids = ()
         return told

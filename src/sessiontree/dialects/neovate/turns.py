@@ -47,10 +47,10 @@ class Turn:
         place = parent.place if isinstance(parent, Behind) and parent.trace is self.trace else 0
         return parent == self.tail and place == len(self.trace.items)
 
-    def came(self, line: str | None, aside: str = "") -> str:
-        """Remember the item that came last, by its line or by None for a result; the id of what follows it."""
-        self.trace.items.append(line)
-        if line is None:
+    def came(self, lines: tuple[str, ...], aside: str = "") -> str:
+        """Remember the item that came last, by its lines, of which a result has none; the parent of what follows."""
+        self.trace.items.append(lines)
+        if not lines:
             self.trace.gathered = len(self.trace.items)
         return Behind(self.tail, aside, self.trace, len(self.trace.items))
 
