@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from sessiontree.dialects.base import AS_THE_OWNER
 from sessiontree.dialects.claude import CLAUDE
-from sessiontree.dialects.claude.places import session_uuid
+from sessiontree.dialects.claude import plain as ordinary
+from sessiontree.dialects.claude.places import made_uuid, session_uuid
 from sessiontree.dialects.scribe import Item, Note, Start
 from sessiontree.doctor.findings import examine
 from sessiontree.entries import Config, ForkOrigin
@@ -238,7 +239,7 @@ def test_each_result_hangs_on_the_line_of_its_call_and_the_next_turn_on_the_last
     transcript = check_comes_back(*items)
     chain = transcript.chain
     lines = {line["uuid"]: line for line in chain}
-    results = [line for line in chain if "toolUseResult" in line]
+    results = [line for line in chain if "sourceToolAssistantUUID" in line]
     for line in results:
         (block,) = line["message"]["content"]
         (called,) = lines[line["parentUuid"]]["message"]["content"]
@@ -645,6 +646,14 @@ def test_a_branch_that_leaves_before_a_compaction_does_not_see_its_summary() -> 
     assert len(transcript.messages(compacted)) == 3
 
 
+def test_a_compaction_that_leaves_before_asides_does_not_come_behind_them() -> None:
+    transcript = Transcript().add(user("u1"), answer("a1", text("one")), user("u2"), answer("a2", text("two")))
+    before = transcript.at
+    transcript.add(item("model_change", "m1", modelId="m"), compaction("k1", None, ""), compaction("k2", "a1", ""))
+    leaf = transcript.add_at(compaction("k3", None, ""), before)
+    assert [item.id for item in transcript.end().told(leaf)] == ["u1", "a1", "u2", "a2", "k3"]
+
+
 def test_a_call_may_have_another_result_on_another_branch() -> None:
     transcript = Transcript().add(user("u1"), answer("a1", call("c1"), call("c2")))
     tips = []
@@ -1044,6 +1053,106 @@ def test_the_model_is_told_the_same_texts_calls_and_results(found: list[tuple[It
     answered = {message.tool_call_id for message in context if isinstance(message, ToolResult)}
     assert answered <= set(called)
     assert len(called) == len(set(called))
+
+
+# Ordinary messages: both ways of writing them
+
+extras = st.dictionaries(
+    st.sampled_from(["textSignature", "cache", "redacted", "details", "id", "timestamp", "errorMessage", "usage"]),
+    st.one_of(st.none(), st.booleans(), st.integers(0, 2), words),
+    max_size=2,
+)
+
+
+def with_more(blocks: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.builds(lambda block, more: {**more, **block}, blocks, extras)
+
+
+fields_of_messages = st.fixed_dictionaries(
+    {},
+    optional={
+        "api": st.sampled_from(["anthropic-messages", "x", None]),
+        "provider": st.sampled_from(["anthropic", "x"]),
+        "model": st.sampled_from(["claude-x", "", None, 1]),
+        "usage": st.sampled_from(
+            [USAGE, {**USAGE, "input": 5.0}, {**USAGE, "totalTokens": 1}, {"input": True}, {**USAGE, "cost": {}}, None]
+        ),
+        "stopReason": st.sampled_from(["stop", "toolUse", "length", "error", "aborted", "refusal", "", None]),
+        "responseId": st.sampled_from(["msg_1", "msg_2", "resp_1", "msg_sessiontree_1", ""]),
+        "timestamp": st.sampled_from([MS, float(MS), 1, True, None]),
+        "isError": st.sampled_from([True, False, 1, None]),
+        "toolName": st.sampled_from(["Read", "", None]),
+        "more": words,
+    },
+)
+riders = st.sampled_from(
+    [
+        {},
+        {"sessiontree": {"tools": {"agent": "pi"}}},
+        {"sessiontree": {}},
+        {"sessiontree": None},
+        {"sessiontree": {"id": "x"}},
+        {"sessiontree": {"claude": {"requestId": "req_1"}}},
+        {"parentSession": "p", "sessiontree": {"pi": 1}},
+    ]
+)
+told_contents = st.one_of(words, st.lists(st.one_of(with_more(texts), with_more(images), words), max_size=3))
+prompts = st.one_of(told_contents, st.sampled_from(["<system-reminder>x", " <system-reminder>", "<bash-input>ls"]))
+answered = st.lists(st.one_of(with_more(texts), with_more(signed), with_more(calls), redacted), max_size=4)
+
+
+@st.composite
+def messages_in_a_row(draw: st.DrawFn) -> list[Item]:
+    items: list[Item] = []
+    for number in range(draw(st.integers(1, 6))):
+        fields = draw(fields_of_messages)
+        match draw(st.sampled_from(["user", "assistant", "toolResult"])):
+            case "user":
+                message = {"role": "user", **fields, "content": draw(prompts)}
+            case "assistant":
+                message = {**fields, "role": "assistant", "content": draw(answered)}
+            case _:
+                message = {"role": "toolResult", "toolCallId": draw(odd_ids), "content": draw(told_contents), **fields}
+        id = draw(st.sampled_from([f"e{number}", str(uuid.UUID(int=number + 1)), ""]))
+        time = draw(st.sampled_from([TIME, TIME, "2026-13-16T10:00:01.000Z", ""]))
+        items.append(Item("message", {"message": message, **draw(riders)}, id, time))
+    return items
+
+
+def written_exactly(*items: Item) -> Transcript:
+    """The same items without the short way for ordinary messages: each line is told again and compared."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ordinary, "composed_spoken", lambda content: None)
+        patch.setattr(ordinary, "composed_answer", lambda message, name_call: None)
+        patch.setattr(ordinary, "rides_plainly", lambda item: False)
+        return written(*items)
+
+
+@examples(400)
+@given(messages_in_a_row())
+def test_ordinary_messages_are_written_as_if_each_line_were_told_again(items: list[Item]) -> None:
+    short, exact = written(*items), written_exactly(*items)
+    assert short.raw == exact.raw
+    assert short.notes == exact.notes
+
+
+@examples(100)
+@given(conversations())
+def test_any_conversation_is_written_as_if_each_line_were_told_again(found: list[tuple[Item, str | None]]) -> None:
+    items = [item for item, _ in found]
+    assert written(*items).raw == written_exactly(*items).raw
+
+
+@examples(50)
+@given(words)
+def test_a_made_uuid_is_that_of_version_5(name: str) -> None:
+    known = name.encode("utf-8", "backslashreplace").decode()
+    assert made_uuid(uuid.NAMESPACE_URL.bytes, name) == str(uuid.uuid5(uuid.NAMESPACE_URL, known))
+
+
+def test_a_result_is_not_written_twice() -> None:
+    transcript = check_comes_back(user("u1"), answer("a1", call("c1")), result("r1", "c1", text("once")))
+    assert transcript.data.count(b"once") == 1
 
 
 @examples(100)

@@ -111,6 +111,23 @@ class SessionFile(Struct, frozen=True):
     """The file, from the root, that says that nothing was sent yet, if it is there."""
 
 
+class Varied(Mapping[str, str]):
+    """An environment with some variables changed, that asks for one of the others only when it is asked itself."""
+
+    def __init__(self, environment: Mapping[str, str], **changes: str) -> None:
+        self._environment = environment
+        self._changes = changes
+
+    def __getitem__(self, name: str) -> str:
+        return self._changes[name] if name in self._changes else self._environment[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._environment, **self._changes})
+
+    def __len__(self) -> int:
+        return len({**self._environment, **self._changes})
+
+
 class Lines(Protocol):
     """The lines of a session as a dialect may ask about them. Nodes are numbers in file order, asides included."""
 
@@ -334,7 +351,10 @@ class Dialect(Protocol):
     # Finding sessions
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        """The folders where the owner keeps sessions, by its rules and environment variables; they need not exist."""
+        """The folders where the owner may keep sessions, by its rules and variables; they need not exist.
+
+        Contract: nothing but the environment is asked, one variable at a time, so that the answer can be remembered.
+        """
         ...
 
     def session_kind(self, root: str, relative: str) -> SessionFile | None:

@@ -12,7 +12,22 @@
     plan        which messages a path gives, before any of them is decoded
     context     a path -> what the model sees
     titles, about  the session's name; its id, folder and origin
-    beside      the files around a transcript: project folders, sub-agents, spilled tool output
+    tail        the parts of a large file that tell its context
+    beside, discovery, places  the files around a transcript, where the client keeps them, what they are called
+    copying     a new session that begins with the lines of another
+
+Telling a session in shared words, and writing one:
+
+    history     the whole conversation of a leaf, also what stood before its compactions
+    telling     lines that belong together -> items; `told` makes each of its lines
+    blocks      the parts of a message, both ways
+    differences what lines do not say of an item: into a rider, and back out of it
+    scribe      the contract of writing; `speaking`, `answering`, `compacting` and `aside` write each kind of entry
+    transcript  what they share: lines at their place, results held back, boundaries between branches
+    sheets, standing  the fields and ids of lines; what stands where
+    composing   messages -> content as the client writes it
+    plain       the short way for ordinary messages, of which it is known what their lines do not say
+    restoring   what rode along of the client's own lines, back where it still holds
 
 The rules are those of client 2.1.325 as measured; `Reading` asks for the others.
 """

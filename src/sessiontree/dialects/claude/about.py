@@ -11,9 +11,11 @@ from sessiontree.dialects.base import Lines
 from sessiontree.dialects.claude.wire import CHAIN_TYPES, METADATA_TYPES, Fields, object_in, string_in
 from sessiontree.dialects.pi import iter_head_records
 from sessiontree.entries import ForkOrigin, Header
+from sessiontree.values import parse_json
 
 SURE, LIKELY, UNSURE = 60, 40, 20
 _FIRST_LINES, _FEW_LINES = 64, 4
+_MANY_LINES = 256
 
 
 def recognise(head: bytes) -> int:
@@ -111,13 +113,27 @@ def _copied_from(lines: Lines, node: int) -> ForkOrigin | None:
 
 def find_git_branch(lines: Lines) -> str | None:
     """The branch that the last line which names one was written on; "HEAD" names none."""
-    for node in range(len(lines.types) - 1, -1, -1):
-        if lines.types[node] == "message":
-            (fields,) = lines.fields([node])
-            branch = string_in(fields, "gitBranch")
+    messages = [node for node, kind in enumerate(lines.types) if kind == "message"]
+    size = 1  # most often the last line says it; where none does, all are looked through in ever larger steps
+    while messages:
+        step = messages[-size:]
+        del messages[-size:]
+        for raw in reversed(list(lines.iter_raw(step))):
+            if raw.count(b"gitBranch") <= (b'"gitBranch":""' in raw):
+                continue
+            branch = _git_branch(raw)
             if branch and branch != "HEAD":
                 return branch
+        size = min(4 * size, _MANY_LINES)
     return None
+
+
+def _git_branch(raw: bytes) -> str | None:
+    try:
+        fields = parse_json(raw)
+    except ValueError:
+        return None
+    return string_in(fields, "gitBranch") if isinstance(fields, dict) else None
 
 
 def find_given_title(lines: Lines) -> str | None:

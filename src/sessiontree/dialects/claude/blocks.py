@@ -39,12 +39,7 @@ _SAID = {
     "tool_use": frozenset({"type", "id", "name", "input"}),
     "tool_result": frozenset({"type", "tool_use_id", "content", "is_error"}),
 }
-_SAID_OF_USAGE = {
-    "input": "input_tokens",
-    "output": "output_tokens",
-    "cacheRead": "cache_read_input_tokens",
-    "cacheWrite": "cache_creation_input_tokens",
-}
+_SAID_OF_USAGE = frozenset({"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"})
 _tool_word = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
 
@@ -97,18 +92,25 @@ def told_usage(usage: Any) -> Fields | None:
     """Tokens in shared words; None when the line has none."""
     if not isinstance(usage, dict):
         return None
-    told = {name: _number(usage.get(key)) for name, key in _SAID_OF_USAGE.items()}
-    return {**told, "totalTokens": sum(told.values())}
+    fresh, output = _number(usage.get("input_tokens")), _number(usage.get("output_tokens"))
+    read, made = _number(usage.get("cache_read_input_tokens")), _number(usage.get("cache_creation_input_tokens"))
+    total = fresh + output + read + made
+    return {"input": fresh, "output": output, "cacheRead": read, "cacheWrite": made, "totalTokens": total}
 
 
 def is_usage_told_in_full(usage: Any) -> bool:
-    return not isinstance(usage, dict) or set(_SAID_OF_USAGE.values()).issuperset(usage)
+    return not isinstance(usage, dict) or _SAID_OF_USAGE.issuperset(usage)
 
 
 def written_usage(usage: Any) -> Fields:
     """Tokens as the client counts them; it has no place for none."""
     found = usage if isinstance(usage, dict) else {}
-    return {key: _number(found.get(name)) for name, key in _SAID_OF_USAGE.items()}
+    return {
+        "input_tokens": _number(found.get("input")),
+        "output_tokens": _number(found.get("output")),
+        "cache_read_input_tokens": _number(found.get("cacheRead")),
+        "cache_creation_input_tokens": _number(found.get("cacheWrite")),
+    }
 
 
 def told_reason(reason: str | None) -> str | None:
@@ -188,4 +190,6 @@ def text_of(content: Any) -> str:
 
 
 def _number(found: object) -> int | float:
+    if type(found) is int:
+        return found
     return found if isinstance(found, int | float) and not isinstance(found, bool) else 0

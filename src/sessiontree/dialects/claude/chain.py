@@ -47,6 +47,7 @@ class Chain:
         self._rings: dict[int, int] | None = None
         self._all_sidechain: bool | None = None
         self._times: list[tuple[int, int]] | None = None
+        self._strays: dict[int, list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.types)
@@ -62,7 +63,9 @@ class Chain:
     def node(self, id: object) -> int | None:
         """The link with an id, if there is one."""
         found = self.tree.node_of.get(id) if isinstance(id, str) else None
-        return found if found is not None and self.is_link(found) else None
+        if found is None or self.types[found] not in LINK_TYPES or id == f"@{found}":
+            return None
+        return found
 
     def iter_links_before(self, end: int) -> Iterator[int]:
         return (node for node in range(end - 1, -1, -1) if self.is_link(node))
@@ -96,6 +99,22 @@ class Chain:
             at = self.parents.index(node, at + 1)
             found.append(at)
         return found
+
+    @property
+    def strays(self) -> dict[int, list[int]]:
+        """The children of each line but the one that stands right behind it: nearly all lines have no other."""
+        if self._strays is None:
+            self._strays = {}
+            for node, parent in enumerate(self.parents):
+                if parent != node - 1 and parent is not None:
+                    self._strays.setdefault(parent, []).append(node)
+        return self._strays
+
+    def near_children(self, node: int) -> list[int]:
+        """The children of a line, for who asks about many lines."""
+        found = self.strays.get(node, [])
+        after = node + 1
+        return sorted([after, *found]) if after < len(self.parents) and self.parents[after] == node else found
 
     def facts(self, node: int) -> Facts:
         if node not in self._facts:

@@ -33,7 +33,8 @@ def kept_by(chain: Chain, boundary: int) -> Kept:
     if isinstance(uuids, list):
         nodes = _nodes(chain, uuids)
         every = by_list.get("allUuids")
-        listed = frozenset({*nodes, *_nodes(chain, every if isinstance(every, list) else [])})
+        others = _nodes(chain, every) if isinstance(every, list) and every != uuids else []
+        listed = frozenset({*nodes, *others})
         return _spliced(chain, boundary, by_list, nodes, listed)
     stretch = object_in(about, "preservedSegment")
     return _spliced(chain, boundary, stretch, _stretch(chain, stretch), None)

@@ -5,7 +5,7 @@ Nothing here knows of lines: ids, parents and riders are the scribe's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -16,6 +16,8 @@ from sessiontree.dialects.scribe import Note
 
 _UNSIGNED = "thinking without a signature of this provider"
 _NO_PLACE = "Claude Code has no such block there"
+_OTHER_ID = Note("changed", "ids of tool calls", "letters, digits, _ and - only, and each id only once")
+_OTHER_NAME = Note("changed", "names of tools", "the provider takes letters, digits, _ and - only")
 
 
 class Composed(Struct):
@@ -26,6 +28,8 @@ class Composed(Struct):
     """Where each of the blocks stood in the content as it was."""
     left_out: list[int] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    more: list[list[Any]] | None = None
+    """Fields of blocks that their form has no place for, by position; None when nobody looked."""
 
 
 def shared_blocks(content: Any) -> list[Any]:
@@ -47,16 +51,24 @@ def composed_answer(message: Fields, name_call: Callable[[Fields], str]) -> Comp
     def written(block: Any) -> Fields | None:
         if not isinstance(block, dict) or block.get("type") != "toolCall":
             return written_answered(block, message)
-        id, name = name_call(block), string_in(block, "name") or ""
-        if id != block.get("id"):
-            renamed.append(Note("changed", "ids of tool calls", "letters, digits, _ and - only, and each id only once"))
-        if tool_word(name) != name:
-            renamed.append(Note("changed", "names of tools", "the provider takes letters, digits, _ and - only"))
-        return {"type": "tool_use", "id": id, "name": tool_word(name), "input": object_in(block, "arguments")}
+        form, notes = written_call(block, name_call)
+        renamed.extend(notes)
+        return form
 
     composed = _composed(message.get("content"), written)
     composed.notes += renamed
     return composed
+
+
+def written_call(block: Fields, name_call: Callable[[Fields], str]) -> tuple[Fields, Sequence[Note]]:
+    """A call in the client's form, and what had to be changed for it."""
+    id, name = name_call(block), string_in(block, "name") or ""
+    word = tool_word(name)
+    form = {"type": "tool_use", "id": id, "name": word, "input": object_in(block, "arguments")}
+    if id == block.get("id") and word == name:
+        return form, ()
+    notes = [_OTHER_ID] if id != block.get("id") else []
+    return form, notes if word == name else [*notes, _OTHER_NAME]
 
 
 def _composed(content: Any, written: Callable[[Any], Fields | None]) -> Composed:
@@ -67,7 +79,7 @@ def _composed(content: Any, written: Callable[[Any], Fields | None]) -> Composed
     for at, block, form in found:
         if form is None:
             composed.left_out.append(at)
-            composed.notes.append(_dropped(block))
+            composed.notes.append(dropped(block))
         elif has_more and _is_empty_text(form):
             composed.left_out.append(at)
         else:
@@ -80,7 +92,8 @@ def _is_empty_text(block: Fields) -> bool:
     return block.get("type") == "text" and not block.get("text")
 
 
-def _dropped(block: Any) -> Note:
+def dropped(block: Any) -> Note:
+    """What is said of a block that has no form."""
     kind = block.get("type") if isinstance(block, dict) else None
     if kind in ("thinking", "redactedThinking"):
         return Note("dropped", "thinking blocks", _UNSIGNED)
@@ -89,13 +102,13 @@ def _dropped(block: Any) -> Note:
 
 def result_content(composed: Composed) -> str | list[Fields]:
     """What a tool said: a text where it is one, as the client writes it."""
-    match composed.blocks:
-        case []:
-            return ""
-        case [{"type": "text", "text": str(text)}]:
-            return text
-        case blocks:
-            return blocks
+    blocks = composed.blocks
+    if not blocks:
+        return ""
+    if len(blocks) == 1 and blocks[0].get("type") == "text" and isinstance(blocks[0].get("text"), str):
+        text: str = blocks[0]["text"]
+        return text
+    return blocks
 
 
 def summary_text(summary: str) -> str:

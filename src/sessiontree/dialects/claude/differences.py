@@ -26,7 +26,9 @@ AFTER = "after"
 """In a rider, or on an aside: the aside that stands before this, empty when there are only others."""
 
 _OWN_PARTS = frozenset({"merge", "without", PART, PLAIN, AFTER})
-_PARTS = frozenset({"id", "entry", "fields", "message", "insert", "replace"}) | _OWN_PARTS
+PARTS = frozenset({"id", "entry", "fields", "message", "insert", "replace"}) | _OWN_PARTS
+"""Everything in a rider that has a meaning to us; the rest rides on."""
+_SELDOM = frozenset({"entry", "fields", "insert", "replace", "without"})
 
 
 def rider_for(item: Item, told: Item, left_out: Collection[int] = ()) -> Fields:
@@ -42,7 +44,7 @@ def rider_for(item: Item, told: Item, left_out: Collection[int] = ()) -> Fields:
     parts: Fields = {"fields": changed}
     on, told_on = object_in(item.fields, RIDER), object_in(told.fields, RIDER)
     ride_on, stay = _changes(on, told_on)
-    if item.fields.get(RIDER, on) != on or not _PARTS.isdisjoint(on):  # nothing that any of us would write
+    if item.fields.get(RIDER, on) != on or not PARTS.isdisjoint(on):  # nothing that any of us would write
         parts["fields"], ride_on, stay = {**changed, RIDER: item.fields[RIDER]}, {}, []
     without = {"item": missing, "rider": stay}
     if isinstance(message, dict) and isinstance(told_message, dict):
@@ -101,15 +103,15 @@ def _content_changes(message: Fields, told: Fields, left_out: Collection[int], m
 
 def _is_same(one: Any, other: Any) -> bool:
     """Equal, and not only because Python takes True for 1."""
-    if isinstance(one, bool) != isinstance(other, bool):
-        return False
-    return bool(one == other)
+    return bool(one == other) and (type(one) is bool) is (type(other) is bool)
 
 
 def put_back(item: Item, found: Mapping[str, Any]) -> Item:
     """The item as it was, out of what its lines tell and their rider."""
     if not found:
         return item
+    if _SELDOM.isdisjoint(found):
+        return _put_back_plainly(item, found)
     whole = isinstance(found.get("entry"), dict)
     told_on = {} if whole else object_in(item.fields, RIDER)
     item = restored(item, {name: part for name, part in found.items() if name not in _OWN_PARTS})
@@ -127,6 +129,28 @@ def put_back(item: Item, found: Mapping[str, Any]) -> Item:
             message["content"] = _merged(message["content"], found.get("merge"))
         fields["message"] = message
     return Item(item.kind, fields, item.id, item.timestamp, item.also)
+
+
+def _put_back_plainly(item: Item, found: Mapping[str, Any]) -> Item:
+    """The same for a rider with none of the parts that are seldom needed."""
+    id = found.get("id")
+    id = id if isinstance(id, str) and id else item.id
+    also = (*item.also, item.id) if id != item.id and item.id else item.also
+    fields = dict(item.fields)
+    told_on = fields.pop(RIDER, None)
+    on = {name: value for name, value in found.items() if name not in PARTS}
+    if isinstance(told_on, dict):
+        on = told_on | on
+    if on:
+        fields[RIDER] = on
+    message = fields.get("message")
+    if isinstance(message, dict):
+        changed = found.get("message")
+        message = {**message, **changed} if isinstance(changed, dict) else dict(message)
+        if "merge" in found and isinstance(message.get("content"), list):
+            message["content"] = _merged(message["content"], found["merge"])
+        fields["message"] = message
+    return Item(item.kind, fields, id, item.timestamp, also)
 
 
 def _but(fields: Fields, names: Any) -> Fields:

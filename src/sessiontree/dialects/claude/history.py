@@ -7,6 +7,8 @@ follows asides.
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 from sessiontree.dialects.base import Lines, Reading, is_aside
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.compaction import stood_before
@@ -15,11 +17,14 @@ from sessiontree.dialects.claude.path import find_trail
 from sessiontree.dialects.claude.wire import Fields, object_in, string_in
 from sessiontree.dialects.riders import RIDER, rider_of
 from sessiontree.entries import ENTRY_TYPES
+from sessiontree.tree import Tree
 
 START = "start"
 """Marks an aside that tells of the session and not of a place in it."""
 
 _STEP = 256
+_known: WeakKeyDictionary[Tree, _Asides] = WeakKeyDictionary()
+"""The asides of the sessions in hand: whoever asks for the history of one leaf asks for those of all."""
 
 
 def find_history(lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
@@ -34,7 +39,7 @@ def find_history(lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
 
 def _history_of_aside(chain: Chain, aside: int, reading: Reading) -> list[int]:
     """What leads to an aside of ours; those of the client belong to no conversation."""
-    asides = _Asides(chain.lines)
+    asides = _asides_of(chain.lines)
     if aside not in asides.parents:
         return []
     before = spoken_history(chain, chain.node(asides.parents[aside]), reading)
@@ -82,19 +87,30 @@ def _follows_nothing(chain: Chain, boundary: int) -> bool:
 
 
 def _with_asides(chain: Chain, history: list[int], *, at_end: bool = True) -> list[int]:
-    asides = _Asides(chain.lines)
+    asides = _asides_of(chain.lines)
     if not asides.parents:
         return history
+    ids, behind = chain.tree.ids, asides.behind
     found: list[int] = []
-    for node, following in zip([None, *history], [*history, None], strict=True):
-        if node is not None:
-            found.append(node)
-        here = asides.behind.get(None if node is None else chain.tree.ids[node], [])
-        if here and following is not None:
-            found += asides.before(following, here)
-        elif here and at_end:
+    done = 0
+    for at, node in enumerate([None, *history]):
+        here = behind.get(None if node is None else ids[node])
+        if not here:
+            continue
+        found += history[done:at]
+        done = at
+        if at < len(history):
+            found += asides.before(chain.lines, history[at], here)
+        elif at_end:
             went_on = max((child for child in chain.tree.children(node) if chain.is_link(child)), default=-1)
             found += asides.leading_to(here[-1]) if here[-1] > went_on else []
+    return found + history[done:]
+
+
+def _asides_of(lines: Lines) -> _Asides:
+    found = _known.get(lines.tree)
+    if found is None or found.count != len(lines.types):
+        found = _known[lines.tree] = _Asides(lines)
     return found
 
 
@@ -102,13 +118,16 @@ class _Asides:
     """Our own asides, and how they stand behind each other."""
 
     def __init__(self, lines: Lines) -> None:
-        self._lines = lines
+        self.count = len(lines.types)
+        """How many lines there were."""
         self.parents: dict[int, str | None] = {}
         """The line that each stands behind."""
         self.behind: dict[str | None, list[int]] = {}
         """The same the other way round, in file order."""
         self._by_id: dict[str, int] = {}
         self._after: dict[int, str] = {}
+        self._said_after: dict[int, object] = {}
+        """What lines that follow asides say of them, as far as they were asked."""
         types = lines.types
         nodes = [
             node
@@ -139,10 +158,12 @@ class _Asides:
             at = self._by_id.get(self._after[at])
         return found[::-1]
 
-    def before(self, node: int, here: list[int]) -> list[int]:
+    def before(self, lines: Lines, node: int, here: list[int]) -> list[int]:
         """Those among some asides that a line stands behind: the line says so, or else it stands behind the last."""
-        (fields,) = self._lines.fields([node])
-        after = rider_of(fields).get(AFTER)
+        if node not in self._said_after:
+            (fields,) = lines.fields([node])
+            self._said_after[node] = rider_of(fields).get(AFTER)
+        after = self._said_after[node]
         if isinstance(after, str):
             last = self._by_id.get(after)
         else:

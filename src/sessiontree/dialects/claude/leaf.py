@@ -27,6 +27,15 @@ def find_leaf(chain: Chain, reading: Reading) -> int | None:
     return pinned
 
 
+def is_pinned_elsewhere(chain: Chain, id: str | None) -> bool:
+    """Whether the last pin would keep the session where it is, when a line is written behind another one."""
+    _, pinned, _ = _pin(chain)
+    node = None if id is None else chain.node(id)
+    while node is not None and node != pinned:  # the tree has no rings
+        node = chain.parents[node]
+    return pinned is not None and node is None
+
+
 def _last_line(chain: Chain) -> int | None:
     """The last line that counts. A boundary with nothing behind it compacted nothing."""
     fallback: int | None = None

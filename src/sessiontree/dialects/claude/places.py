@@ -6,12 +6,14 @@ import os
 import re
 import uuid
 from collections.abc import Mapping
+from hashlib import sha1
 
 from sessiontree.dialects.claude.beside import project_key
 from sessiontree.dialects.scribe import Destination, Start
 
 _uuid = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
-_SESSIONS = uuid.uuid5(uuid.NAMESPACE_URL, "sessiontree:claude")
+_SESSIONS = uuid.uuid5(uuid.NAMESPACE_URL, "sessiontree:claude").bytes
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 def is_uuid(text: str) -> bool:
@@ -23,9 +25,10 @@ def session_uuid(id: str) -> str:
     return id if is_uuid(id) else made_uuid(_SESSIONS, id)
 
 
-def made_uuid(space: uuid.UUID, name: str) -> str:
-    """A UUID that follows from a name, whatever characters it has."""
-    return str(uuid.uuid5(space, name.encode("utf-8", "backslashreplace").decode()))
+def made_uuid(space: bytes, name: str) -> str:
+    """A UUID that follows from a name, whatever characters it has: that of version 5, made without its objects."""
+    digits = sha1(space + name.encode("utf-8", "backslashreplace"), usedforsecurity=False).hexdigest()
+    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:32]}"
 
 
 def destination(start: Start, environment: Mapping[str, str]) -> Destination:

@@ -20,6 +20,8 @@ from sessiontree.dialects.scribe import Item
 def rests_of(item: Item, count: int) -> Sequence[Fields]:
     """What rode along of each line that an item was told from; nothing when it now takes another number of lines."""
     found = object_in(item.fields, RIDER).get(NAME)
+    if not found:
+        return [{}] * count
     rests = [rest for rest in (found if isinstance(found, list) else [found]) if isinstance(rest, dict)]
     return rests if len(rests) == count else [{} for _ in range(count)]
 
@@ -34,6 +36,8 @@ def summary_content(item: Item) -> Any:
 
 def shard_message(common: Fields, blocks: list[Fields], rest: Fields, message: Fields) -> Fields:
     shard = {**common, "content": blocks}
+    if "message" not in rest:
+        return shard
     more = object_in(rest, "message")
     if told_usage(more.get("usage")) != message.get("usage"):
         more = but(more, "usage")

@@ -26,21 +26,24 @@ from sessiontree.dialects.scribe import Item, Start
 from sessiontree.ids import timestamp
 
 _LATEST = 64
+_UUID = 36
 _iso = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)\Z")
 
 # What the rest of a line may not say, as it is said elsewhere.
 _SAID = DERIVED | {"content", "message", "subtype", "isCompactSummary", "compactMetadata"}
 
 
-class Call(Struct, frozen=True):
-    """A tool call as it was written: its id, its tool, and the line it stands on."""
+class Call(Struct, frozen=True, gc=False):
+    """A tool call as it was written: the id it came with, its id and tool here, and the line it stands on."""
 
+    given: str
+    """Some models use one for several calls."""
     id: str
     name: str
     line: str
 
 
-class Placed(Struct, frozen=True):
+class Placed(Struct, frozen=True, gc=False):
     """An item that has a place in the tree."""
 
     parent: str | None
@@ -49,8 +52,7 @@ class Placed(Struct, frozen=True):
     """Its lines, in order."""
     main: str
     """The line that has the item's own id."""
-    calls: dict[str, list[Call]]
-    """By the ids that the items have for them; some models use one for several calls."""
+    calls: tuple[Call, ...] = ()
     answers: str | None = None
     """Of a result: the response it belongs to."""
     answered_line: str = ""
@@ -72,12 +74,14 @@ class Sheet:
         self.version = VERSION
         self.git_branch = start.git_branch or ""
         self.base: Base | None = None
+        self._compared: Base | None = None
+        self._is_settled = False
         self._forked_from = start.forked_from
         self._taken: set[str] = set()
         self._time = start.timestamp if _iso.match(start.timestamp) else ""
         if lines is not None:
             self._continue(lines)
-        self._space = uuid.UUID(self.session) if is_uuid(self.session) else uuid.NAMESPACE_OID
+        self._space = (uuid.UUID(self.session) if is_uuid(self.session) else uuid.NAMESPACE_OID).bytes
 
     def _continue(self, lines: Lines) -> None:
         """Go on as the latest lines of the file do."""
@@ -96,23 +100,28 @@ class Sheet:
     def uuids(self, item: Item, count: int, *, last: bool = False) -> list[str]:
         """Ids for the lines of an item. Its own id goes to the first of them, or to the last."""
         name = item.id or ("" if self._lines is not None else f"line {len(self._taken)}")
-        also = list(item.also[: count - 1]) if item.id else []
+        is_own = self._is_free(item.id)
+        if count == 1:
+            own = item.id if is_own else self.made(name)
+            self._taken.add(own)
+            return [own]
+        also = list(item.also[: count - 1]) if is_own else []
+        if len({item.id, *also}) != len(also) + 1 or not all(map(self._is_free, also)):
+            also = []
         also += [self.made(name and f"{name}#{number}") for number in range(len(also) + 1, count)]
-        named = [*also, item.id] if last else [item.id, *also]
-        if len(set(named)) != count or not all(map(self._is_free, named)):
-            named = [self.made(name and f"{name}#{number}") for number in range(1, count)]
-            own = item.id if self._is_free(item.id) else self.made(name)
-            named.insert(len(named) if last else 0, own)
-        self._taken.update(named)
-        return named
+        also.insert(len(also) if last else 0, item.id if is_own else self.made(name))
+        self._taken.update(also)
+        return also
 
     def _is_free(self, id: str) -> bool:
-        return is_uuid(id) and id not in self._taken and (self._lines is None or id not in self._lines.tree.node_of)
+        if len(id) != _UUID or not is_uuid(id):
+            return False
+        return id not in self._taken and (self._lines is None or id not in self._lines.tree.node_of)
 
     def made(self, name: str) -> str:
         """An id that follows from a name; for what has no name, a new one."""
         made = made_uuid(self._space, name) if name else str(uuid.uuid4())
-        while not self._is_free(made):
+        while made in self._taken or (self._lines is not None and made in self._lines.tree.node_of):
             made = made_uuid(self._space, f"{made} {name}")
         return made
 
@@ -134,6 +143,14 @@ class Sheet:
 
     # Lines
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether a line with nothing to ride along says of itself only what the first line says of all."""
+        if self.base is not self._compared:
+            self._compared = self.base
+            self._is_settled = _said_alike(self.base) == (self.cwd, self.version, self.git_branch)
+        return self._is_settled
+
     def line(self, kind: str, id: str, parent: str | None, time: str, said: Fields, rest: Fields) -> Fields:
         """A line of the chain. `rest` is what rode along of the line that the item was told from."""
         if self.base is None and string_in(rest, "version"):
@@ -151,13 +168,30 @@ class Sheet:
             "version": self.version,
             "gitBranch": self.git_branch,
         }
-        line |= {name: value for name, value in rest.items() if name not in _SAID and name not in said}
+        if rest:
+            line |= {name: value for name, value in rest.items() if name not in _SAID and name not in said}
         if self.base is None:
             self.base = base_of(line)
             if self._forked_from is not None:
                 origin = self._forked_from
                 line["forkedFrom"] = {"sessionId": origin.session, "messageUuid": origin.entry}
         return line
+
+    def plain_line(self, kind: str, id: str, parent: str | None, time: str, message: Fields) -> Fields:
+        """A line that has nothing beside a message, when the sheet is settled."""
+        return {
+            "parentUuid": parent,
+            "isSidechain": False,
+            "type": kind,
+            "message": message,
+            "uuid": id,
+            "timestamp": time,
+            "userType": "external",
+            "cwd": self.cwd,
+            "sessionId": self.session,
+            "version": self.version,
+            "gitBranch": self.git_branch,
+        }
 
     def aside(self, entry: Fields, time: str, **more: Any) -> Fields:
         """A line that the client passes over, with an entry in the native shape."""
@@ -184,16 +218,19 @@ def boundary_facts(fields: Fields, is_own: bool, kept: Sequence[str], anchor: st
     return about
 
 
-def calls_on(lines: Sequence[Fields], message: Fields, places: Sequence[int]) -> dict[str, list[Call]]:
-    """The calls of an answer by the ids they came with."""
+def calls_on(lines: Sequence[Fields], message: Fields, places: Sequence[int]) -> tuple[Call, ...]:
+    """The calls of an answer, in their order."""
     blocks = shared_blocks(message.get("content"))
-    calls: dict[str, list[Call]] = {}
+    calls: list[Call] = []
     for line, at in zip(lines, places, strict=False):
         (block,) = line["message"]["content"]
         if block["type"] == "tool_use" and isinstance(blocks[at], dict):
-            id = string_in(blocks[at], "id") or ""
-            calls.setdefault(id, []).append(Call(block["id"], block["name"], line["uuid"]))
-    return calls
+            calls.append(Call(string_in(blocks[at], "id") or "", block["id"], block["name"], line["uuid"]))
+    return tuple(calls)
+
+
+def _said_alike(base: Base | None) -> tuple[str, str, str] | None:
+    return None if base is None else (base.cwd, base.version, base.git_branch)
 
 
 def _first(lines: Sequence[Fields], key: str) -> str:

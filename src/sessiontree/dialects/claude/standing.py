@@ -72,7 +72,11 @@ class Standing:
     def add(self, item: Item, id: str, placed: Placed) -> None:
         self._placed[id] = placed
         self._tip = id
-        self._mains.update((name, placed.main) for name in (item.id, *item.also) if name)
+        if item.id:
+            self._mains[item.id] = placed.main
+        for name in item.also:
+            if name:
+                self._mains[name] = placed.main
         if placed.answers is not None:
             self._answered.setdefault(placed.answers, set()).add(placed.answered_line)
 
@@ -112,8 +116,8 @@ class Standing:
         answered: set[str] = set()
         while at is not None and at in self._placed:
             placed = self._placed[at]
-            if id in placed.calls:
-                calls = placed.calls[id]
+            calls = [call for call in placed.calls if call.given == id] if placed.calls else ()
+            if calls:
                 call = next((call for call in calls if call.line not in answered), calls[-1])
                 return FoundCall(call, at, _hangs_on(call, placed, answered) if is_near else parent, is_near)
             answered.add(placed.answered_line)
@@ -133,7 +137,7 @@ class Standing:
                 shards = _shards_from(chain, above)
                 for shard in shards:
                     if id in chain.speech(shard).calls:
-                        call = Call(id, _name_of(chain, shard, id), ids[shard])
+                        call = Call(id, id, _name_of(chain, shard, id), ids[shard])
                         hangs_on = ids[_hanging(chain, shards, shard, id)] if is_near else parent
                         return FoundCall(call, ids[shards[-1]], hangs_on, is_near)
             is_near = is_near and (bool(speech.answers) or speech.is_assistant)
@@ -151,7 +155,7 @@ class Standing:
             return False
         response, answered = self._open_response(parent)
         if response is not None:
-            if self._answered.get(response, set()) - answered or (is_result and response in self._left):
+            if not self._answered.get(response, answered) <= answered or (is_result and response in self._left):
                 return True
             if not is_result:
                 self._left.add(response)
@@ -234,9 +238,11 @@ class Standing:
 def _hangs_on(call: Call, placed: Placed, answered: set[str]) -> str:
     """The line of the call; the last one, if a call between them is open and would be lost beside the path."""
     lines = placed.uuids
+    if call.line == lines[-1]:
+        return call.line
     behind = lines[lines.index(call.line) + 1 :]
-    every = [other.line for calls in placed.calls.values() for other in calls]
-    return lines[-1] if any(line in behind and line not in answered for line in every) else call.line
+    is_open = any(other.line in behind and other.line not in answered for other in placed.calls)
+    return lines[-1] if is_open else call.line
 
 
 def _flat(found: list[tuple[str, ...]]) -> list[str]:

@@ -76,7 +76,10 @@ def _places(read: Read, start: int, ids: set[str]) -> list[Part] | None:
     if not ids:
         return []
     wanted = set(ids)
-    pattern = re.compile(b"|".join(re.escape(f'"{id}"'.encode()) for id in sorted(ids)))
+    try:
+        pattern = re.compile(b"|".join(re.escape(f'"{id}"'.encode()) for id in sorted(ids)))
+    except UnicodeEncodeError:  # an id that no line can be searched for
+        return None
     found: list[Part] = []
     for at, fields in _iter_back(read, start, 0, pattern, lambda line: line.get("uuid") in wanted):
         wanted.discard(str(fields["uuid"]))

@@ -20,6 +20,7 @@ from sessiontree.dialects.claude.compaction import Kept, kept_by, stood_before
 from sessiontree.dialects.claude.differences import PART, PLAIN
 from sessiontree.dialects.claude.history import spoken_history
 from sessiontree.dialects.claude.path import find_trail
+from sessiontree.dialects.claude.speech import Speech
 from sessiontree.dialects.claude.told import Base
 from sessiontree.dialects.claude.wire import Fields, is_result, object_in, string_in
 from sessiontree.dialects.riders import RIDER, rider_of
@@ -63,6 +64,9 @@ def belong_together(lines: Lines, node: int, child: int) -> bool:
     """Whether one line that follows another in a history may be part of the same item, or a result of it."""
     if is_aside(lines.tree.ids[child]) or lines.types[child] != "message":
         return True
+    noted = _noted_together(lines, node, child)
+    if noted is not None:
+        return noted
     one, other = lines.fields([node, child])
     if other.get("type") == "assistant":
         if one.get("type") == "assistant":
@@ -71,6 +75,16 @@ def belong_together(lines: Lines, node: int, child: int) -> bool:
     if _is_prompt("message", other):
         return lines.types[node] == "compaction" or told.is_command(one) or PART in rider_of(other)
     return True
+
+
+def _noted_together(lines: Lines, node: int, child: int) -> bool | None:
+    """The same by what was noted of the lines at open; None when that does not tell."""
+    one, other = lines.notes.get(node), lines.notes.get(child)
+    if not isinstance(other, Speech) or not isinstance(one, Speech) or not one.is_message or other.is_prompt:
+        return None
+    if not other.is_assistant:
+        return True
+    return one.response == other.response != "" if one.is_assistant else not one.is_prompt
 
 
 def _is_prompt(kind: str, line: Fields) -> bool:

@@ -7,7 +7,7 @@ work out again, one set for each line of the item. Nothing here looks at more of
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from msgspec import Struct
@@ -68,6 +68,8 @@ DERIVED = frozenset(
         RIDER,
     }
 )
+_DERIVED_WITH_REQUEST = DERIVED | {"requestId"}
+_COMMON = frozenset({"cwd", "gitBranch", "version"})
 _SAID_OF_MESSAGE = frozenset({"role", "content", "id", "type", "model", "stop_reason", "stop_sequence", "usage"})
 _bash_input = re.compile(r"<bash-input>(?P<command>.*)</bash-input>\s*\Z", re.DOTALL)
 _bash_output = re.compile(
@@ -102,42 +104,48 @@ def told_response(shards: Sequence[Fields], base: Base) -> Item:
     first, messages = shards[0], [object_in(shard, "message") for shard in shards]
     is_error = first.get("isApiErrorMessage") is True
     content = [block for message in messages for block in told_blocks(message.get("content"))]
-    message: Fields = {"role": "assistant", "content": content, "api": TOLD_API, "provider": TOLD_PROVIDER}
-    model = _last(message.get("model") for message in messages)
+    told: Fields = {"role": "assistant", "content": content, "api": TOLD_API, "provider": TOLD_PROVIDER}
+    model = _last([message.get("model") for message in messages])
     usage = _largest([told_usage(message.get("usage")) for message in messages])
-    reason = told_reason(_last(message.get("stop_reason") for message in messages))
-    response = _last(message.get("id") for message in messages)
-    more = {
-        "model": model,
-        "usage": usage,
-        "stopReason": "error" if is_error else reason,
-        "responseId": response if response and not response.startswith(MADE_RESPONSE) else None,
-        "timestamp": _time(first),
-    }
-    if is_error and model == SYNTHETIC:
-        # The client shows such a line and does not send it. As content it would be sent by others.
-        message["content"] = []
-        more["errorMessage"] = text_of(content) or string_in(first, "error")
-    elif is_error:
-        more["errorMessage"] = string_in(first, "error")
-    message |= {name: value for name, value in more.items() if value is not None}
-    *others, last = (string_in(shard, "uuid") or "" for shard in shards)
-    item = Item("message", {"message": message}, last, _timestamp(first), tuple(others))
+    reason = told_reason(_last([message.get("stop_reason") for message in messages]))
+    response = _last([message.get("id") for message in messages])
+    if model is not None:
+        told["model"] = model
+    if usage is not None:
+        told["usage"] = usage
+    if is_error or reason is not None:
+        told["stopReason"] = "error" if is_error else reason
+    if response is not None and not response.startswith(MADE_RESPONSE):
+        told["responseId"] = response
+    if (time := _time(first)) is not None:
+        told["timestamp"] = time
+    if is_error:
+        error = string_in(first, "error")
+        if model == SYNTHETIC:
+            # The client shows such a line and does not send it. As content it would be sent by others.
+            told["content"] = []
+            error = text_of(content) or error
+        if error is not None:
+            told["errorMessage"] = error
+    *others, last = [string_in(shard, "uuid") or "" for shard in shards]
+    item = Item("message", {"message": told}, last, _timestamp(first), tuple(others))
     return _riding(item, shards, [_response_rest(shard, base) for shard in shards])
 
 
 def _response_rest(shard: Fields, base: Base) -> Fields:
-    rest = _rest(shard, base)
     message = object_in(shard, "message")
-    if rest.get("requestId") == request_of(string_in(message, "id") or ""):
-        del rest["requestId"]
+    is_made = shard.get("requestId") == request_of(string_in(message, "id") or "")
+    rest = _rest(shard, base, _DERIVED_WITH_REQUEST if is_made else DERIVED)
     reason = string_in(message, "stop_reason")
-    more = {name: value for name, value in message.items() if name not in _SAID_OF_MESSAGE}
+    is_said = message.keys() <= _SAID_OF_MESSAGE
+    more = {} if is_said else {name: value for name, value in message.items() if name not in _SAID_OF_MESSAGE}
     if not is_usage_told_in_full(message.get("usage")):
         more["usage"] = message["usage"]
     if reason == "stop_sequence" or message.get("stop_sequence") is not None:
         more |= {"stop_reason": reason, "stop_sequence": message.get("stop_sequence")}
-    return rest | ({"message": more} if more else {}) | _content_rest(message)
+    if more:
+        rest["message"] = more
+    return rest | _content_rest(message)
 
 
 def _content_rest(message: Fields) -> Fields:
@@ -145,13 +153,18 @@ def _content_rest(message: Fields) -> Fields:
     return {} if is_told_in_full(content) else {"content": content}
 
 
-def _last(found: Any) -> str | None:
-    return next((value for value in reversed(list(found)) if isinstance(value, str) and value), None)
+def _last(found: Sequence[object]) -> str | None:
+    for value in reversed(found):
+        if isinstance(value, str) and value:
+            return value
+    return None
 
 
 def _largest(counts: Sequence[Fields | None]) -> Fields | None:
     """Early shards may count only a part of what the response used."""
     known = [count for count in counts if count is not None]
+    if len(known) == 1:
+        return known[0]
     return max(reversed(known), key=lambda count: count["totalTokens"], default=None)
 
 
@@ -169,7 +182,7 @@ def told_results(line: Fields, base: Base, names: Mapping[str, str]) -> list[Ite
         messages.append(_but_none({"role": "user", "content": told_blocks(spoken_beside), "timestamp": time}))
     first, *more = messages
     rest = _rest(line, base) | _content_rest(object_in(line, "message"))
-    if rest.get("toolUseResult") == text_of(first.get("content")):
+    if "toolUseResult" in rest and rest["toolUseResult"] == text_of(first.get("content")):
         del rest["toolUseResult"]
     item = _riding(Item("message", {"message": first}, id, _timestamp(line)), [line], [rest])
     others = [
@@ -366,9 +379,17 @@ def _riding(item: Item, lines: Sequence[Fields], rests: Sequence[Fields]) -> Ite
     return put_back(item, found)
 
 
-def _rest(line: Fields, base: Base) -> Fields:
+def _rest(line: Fields, base: Base, derived: Set[str] = DERIVED) -> Fields:
     """The fields of a line that cannot be worked out again."""
-    rest = {name: value for name, value in line.items() if name not in DERIVED}
+    if (
+        line.keys() - derived == _COMMON
+        and line.get("cwd") == base.cwd
+        and line.get("version") == base.version
+        and line.get("gitBranch") == base.git_branch
+        and line.get("uuid") != base.uuid
+    ):
+        return {}
+    rest = {name: value for name, value in line.items() if name not in derived}
     common = {"cwd": base.cwd, "gitBranch": base.git_branch, "version": base.version}
     if line.get("uuid") == base.uuid:
         common["version"] = VERSION  # said once for all lines

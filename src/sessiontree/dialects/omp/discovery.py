@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from sessiontree.dialects.base import SessionFile, is_session_name
+from sessiontree.dialects.base import SessionFile, Varied, is_session_name
 from sessiontree.dialects.omp.places import find_destination
 from sessiontree.dialects.pi.places import home_of
 from sessiontree.dialects.scribe import Start
@@ -20,9 +20,13 @@ _DRAFT = ".draft-only-session"
 
 
 def roots(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The folder of oh-my-pi as its variables say, and that of xcsh."""
-    own = os.path.dirname(os.path.dirname(find_destination(_ANY, environment).path))
-    return own, os.path.join(home_of(environment), ".xcsh", "agent", "sessions")
+    """The folder of oh-my-pi as its variables say, the one below XDG's that may take its place, and that of xcsh."""
+    home, data = home_of(environment), environment.get("XDG_DATA_HOME")
+    own = os.path.dirname(os.path.dirname(find_destination(_ANY, Varied(environment, XDG_DATA_HOME="")).path))
+    config, agent = os.path.join(home, environment.get("PI_CONFIG_DIR") or ".omp"), os.path.dirname(own)
+    inside = os.path.relpath(os.path.dirname(agent), config)
+    moved = [os.path.normpath(os.path.join(data, "omp", inside, "sessions"))] if data and inside[:2] != ".." else []
+    return own, *moved, os.path.join(home, ".xcsh", "agent", "sessions")
 
 
 def kind_of(relative: str) -> SessionFile | None:

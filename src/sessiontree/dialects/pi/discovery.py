@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from sessiontree.dialects.base import SessionFile, is_session_name
+from sessiontree.dialects.base import SessionFile, Varied, is_session_name
 from sessiontree.dialects.pi.places import find_destination
 from sessiontree.dialects.scribe import Start
 
@@ -15,8 +15,9 @@ _ANY = Start("any", "0", "/any")
 
 def roots(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The agent's own folder; before it the flat one that was chosen, which does not make older sessions go away."""
-    own = {name: value for name, value in environment.items() if name != _CHOSEN}
-    in_own = os.path.dirname(os.path.dirname(find_destination(_ANY, own).path))
+    in_own = os.path.dirname(
+        os.path.dirname(find_destination(_ANY, Varied(environment, PI_CODING_AGENT_SESSION_DIR="")).path)
+    )
     if not environment.get(_CHOSEN):
         return (in_own,)
     return os.path.dirname(find_destination(_ANY, environment).path), in_own

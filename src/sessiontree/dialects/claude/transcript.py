@@ -1,0 +1,169 @@
+"""A transcript that is being written: its sheet, what stands where, what is held back, and what all entries need.
+
+The results of one response are held back until all are there or something else comes: where some are missing, they
+hang on the last line of the response and not each on its own, since the client forgets calls beside the path that
+have no result. In a file that is continued nothing can be held back, so there a result hangs on its own call only if
+no call behind that one is still open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sessiontree.dialects.base import Lines
+from sessiontree.dialects.claude.differences import AFTER, PART, rider_for
+from sessiontree.dialects.claude.relinks import NIL
+from sessiontree.dialects.claude.restoring import but
+from sessiontree.dialects.claude.sheets import Call, Placed, Sheet, boundary_facts
+from sessiontree.dialects.claude.standing import Behind, Standing
+from sessiontree.dialects.claude.told import Base
+from sessiontree.dialects.claude.wire import Fields
+from sessiontree.dialects.riders import RIDER
+from sessiontree.dialects.scribe import Item, Note, Start, Written
+from sessiontree.values import render_json
+
+LONGEST_PROMPT = 200
+
+
+class Held(Struct):
+    """The response whose results may still come, and the lines that wait for them."""
+
+    response: str
+    open: set[str]
+    """The lines of the calls that have no result yet."""
+    lines: list[Fields]
+
+
+class Transcript:
+    """One transcript under way."""
+
+    def __init__(self, start: Start, lines: Lines | None) -> None:
+        self.is_new = lines is None
+        self.sheet = Sheet(start, lines)
+        self.standing = Standing(lines)
+        self.held: Held | None = None
+        self.last: str | None = None
+        """The line of the chain written last."""
+        self.after: str | None = None
+        """The aside before what is being written, see `Standing.aside_before`."""
+
+    @property
+    def base(self) -> Base:
+        return self.sheet.base or Base()
+
+    # Lines of the chain
+
+    def ride(self, item: Item, line: Fields, said: Item, left_out: Sequence[int] = ()) -> None:
+        """Put what the lines of an item do not say of it on one of them."""
+        if not item.id:  # it has never been elsewhere: what its lines say of the client is right
+            said = replace(said, fields=but(said.fields, RIDER), id="")
+        found = {**line.get(RIDER, {}), **rider_for(item, said, left_out)}
+        if found:
+            line[RIDER] = found
+
+    def say_after(self, line: Fields) -> None:
+        if self.after is not None:
+            line[RIDER] = {**line.get(RIDER, {}), AFTER: self.after}
+
+    def placed(
+        self,
+        item: Item,
+        parent: str | None,
+        lines: Sequence[Fields],
+        notes: Sequence[Note] = (),
+        *,
+        calls: tuple[Call, ...] | None = None,
+        prompt: str = "",
+        kept: tuple[str, ...] | None = None,
+    ) -> Written:
+        """The lines of an item at their place in the tree, behind those that were held back."""
+        uuids = tuple([line["uuid"] for line in lines])
+        last = uuids[-1]
+        main = last if calls is not None else uuids[0]
+        before = self.released()
+        if parent is None and kept is None and self._has_chain():
+            # So says the client that the user went back to before the first prompt. Otherwise it is a torn history.
+            before.append(self.sheet.note("last-prompt", leafUuid=NIL, explicit=True))
+        is_apart = self.standing.needs_boundary(parent, is_result=False) and kept is None
+        if is_apart and parent is not None:
+            before.append(self.own_boundary(item, parent))
+            lines[0]["parentUuid"] = before[-1]["uuid"]
+        self.say_after(lines[0])
+        self.last = last
+        prompt = prompt[:LONGEST_PROMPT]
+        self.standing.add(item, last, Placed(parent, uuids, main, calls or (), None, "", is_apart, prompt, kept))
+        return Written(last, [render_json(line) for line in (*before, *lines)], notes)
+
+    def placed_result(self, item: Item, line: Fields, placed: Placed) -> None:
+        """A result at its place; when its line comes is for the caller to know."""
+        self.say_after(line)
+        self.last = placed.main
+        self.standing.add(item, placed.main, placed)
+
+    def released(self) -> list[Fields]:
+        """The results that were held back. If some are still missing, all hang on the last line of the response."""
+        held, self.held = self.held, None
+        if held is None:
+            return []
+        for line in held.lines if held.open else ():
+            if line["type"] != RIDER:
+                line["parentUuid"] = held.response
+        return held.lines
+
+    def _has_chain(self) -> bool:
+        return self.last is not None or self.standing.has_chain
+
+    # Boundaries
+
+    def boundary_line(self, id: str, before: str | None, time: str, about: Fields, rest: Fields) -> Fields:
+        said = {
+            "logicalParentUuid": before,
+            "subtype": "compact_boundary",
+            "content": "Conversation compacted",
+            "isMeta": False,
+            "level": "info",
+            "compactMetadata": about,
+        }
+        return self.sheet.line("system", id, None, time, said, rest)
+
+    def silent_line(self, id: str, parent: str, time: str) -> Fields:
+        """A line of the chain that is not sent, for others to hang on."""
+        said = {"subtype": "informational", "content": "Conversation compacted", "isMeta": False, "level": "info"}
+        return {**self.sheet.line("system", id, parent, time, said, {}), RIDER: {PART: True}}
+
+    def parted(self, item: Item, parent: str) -> list[Fields]:
+        """A boundary for what follows a line that others follow too, and a line to hang on."""
+        boundary = self.own_boundary(item, parent)
+        (end,) = self.sheet.uuids(Item("", {}, f"behind {boundary['uuid']}"), 1)
+        return [boundary, self.silent_line(end, boundary["uuid"], boundary["timestamp"])]
+
+    def own_boundary(self, item: Item, parent: str) -> Fields:
+        """A boundary that keeps exactly what leads to an item, for one that would be read with lines of others.
+
+        What a compaction on another branch kept follows its summary, also for those who come to it from elsewhere; and
+        all results of a response belong to each way on from it. A later boundary that lists its lines undoes both.
+        """
+        kept = self.standing.context_lines(parent)
+        self.standing.capture(kept)
+        (id,) = self.sheet.uuids(Item("", {}, f"before {item.id}" if item.id else ""), 1)
+        about = boundary_facts({}, False, kept, id)
+        return {**self.boundary_line(id, parent, self.sheet.time(item), about, {}), RIDER: {PART: True}}
+
+    # Beside the chain
+
+    def aside_line(self, item: Item, parent: str | None, entry: Fields) -> Fields:
+        line = self.sheet.aside(entry, self.sheet.time(item), id=self.sheet.aside_id(item), parent=parent)
+        if self.after:
+            line[AFTER] = self.after
+        self.standing.add_aside(item, line["id"], parent)
+        return line
+
+    def written_aside(self, line: Fields, parent: str | None, notes: Sequence[Note]) -> Written:
+        id = None if parent is None else Behind(parent, line["id"])
+        if self.held is not None and self.held.lines:
+            self.held.lines.append(line)
+            return Written(id, (), notes)
+        return Written(id, [render_json(line)], notes)

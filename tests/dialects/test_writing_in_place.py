@@ -1,0 +1,141 @@
+"""Writing in place, in every dialect: append, branch, label, rename, move, by the rules of the owner."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+from sessiontree import Session
+from sessiontree.doctor import examine
+from sessiontree.messages import ToolResult, message_text, tool_calls
+from tests.convert.conversations import assistant, call, result, text
+
+DIALECTS = ("claude", "neovate", "omp", "pi", "native")
+
+
+@pytest.fixture(params=DIALECTS)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A file of a dialect with a short conversation."""
+    session = sessiontree.create(cwd=str(tmp_path), in_memory=True)
+    session.append("user", "one")
+    session.append(assistant(text("two"), call("toolu_1", "bash", {"command": "ls"})))
+    session.append(result("toolu_1", "bash", "a b"))
+    session.append(assistant(text("three")))
+    made = sessiontree.convert(session, request.param)
+    name = f"{made.start.id}.jsonl" if request.param != "neovate" else "0a1b2c3d.jsonl"
+    file = tmp_path / name
+    file.write_bytes(b"".join(made.lines))
+    return file
+
+
+def said(session: Session) -> list[str]:
+    return [message_text(message) for message in session.context().messages]
+
+
+def again(path: Path) -> Session:
+    """The file as it is read at its owner's next start."""
+    return sessiontree.open(path)
+
+
+def test_what_is_appended_is_there_at_the_next_start(path: Path) -> None:
+    session = sessiontree.open(path)
+    before = path.read_bytes()
+    session.append("user", "四 🙂")
+    session.append(
+        assistant(text("five"), call("toolu_2", "read", {"path": "x"}), call("toolu_3", "read", {"path": "y"}))
+    )
+    session.append(result("toolu_2", "read", "X"))
+    session.append(result("toolu_3", "read", "Y"))
+    session.append(assistant(text("six")))
+    session.close()
+    found = again(path)
+    assert said(found) == ["one", "two", "a b", "three", "四 🙂", "five", "X", "Y", "six"]
+    assert path.read_bytes().startswith(before)
+    pairs = [[block.id for block in tool_calls(message)] for message in found.context().messages if tool_calls(message)]
+    assert pairs == [["toolu_1"], ["toolu_2", "toolu_3"]]
+    answered = [message.tool_call_id for message in found.context().messages if isinstance(message, ToolResult)]
+    assert answered == ["toolu_1", "toolu_2", "toolu_3"]
+    assert [finding.rule.id for finding in examine(found) if finding.rule.severity != "note"] == []
+
+
+def test_a_branch_goes_its_own_way_and_is_where_the_next_start_stands(path: Path) -> None:
+    session = sessiontree.open(path)
+    first = session.path_ids()[0]
+    branch = session.branch(first)
+    branch.append(assistant(text("another two")))
+    session.close()
+    assert said(again(path)) == ["one", "another two"]
+
+
+def test_moving_is_durable(path: Path) -> None:
+    session = sessiontree.open(path)
+    stands = session.leaf
+    branch = session.branch(session.path_ids()[0])
+    branch.append(assistant(text("another two")))
+    session.move(stands)
+    session.close()
+    found = again(path)
+    assert said(found) == ["one", "two", "a b", "three"]
+    found.append("user", "on")
+    assert said(again(path)) == ["one", "two", "a b", "three", "on"]
+
+
+def test_a_name_and_a_label_are_there_at_the_next_start(path: Path) -> None:
+    session = sessiontree.open(path)
+    first = session.path_ids()[0]
+    session.rename("名前 of it")
+    session.label(first, "here")
+    session.close()
+    found = again(path)
+    assert found.given_name == "名前 of it"
+    assert found.labels == {first: "here"}
+    assert said(found) == ["one", "two", "a b", "three"]
+    found.label(first, None)
+    found.rename("anew")
+    assert (again(path).labels, again(path).given_name) == ({}, "anew")
+
+
+def test_settings_are_kept(path: Path) -> None:
+    session = sessiontree.open(path)
+    session.set_config(approval_mode="yolo", approval_tools=("bash",))
+    session.close()
+    assert again(path).config.approval_mode == "yolo"
+    assert said(again(path)) == ["one", "two", "a b", "three"]
+
+
+def test_a_torn_tail_is_closed_before_anything_is_appended(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b'{"type":"user","uuid":"torn')
+    session = sessiontree.open(path)
+    session.append("user", "after")
+    session.close()
+    assert said(again(path))[-1] == "after"
+    assert b"torn\n" in path.read_bytes()
+
+
+def test_what_another_window_wrote_is_seen_and_kept(path: Path) -> None:
+    mine, theirs = sessiontree.open(path), sessiontree.open(path)
+    theirs.append("user", "from the other window")
+    mine.append("user", "from mine")
+    texts = [message_text(entry.message) for entry in again(path) if hasattr(entry, "message")]
+    assert "from the other window" in texts
+    assert "from mine" in texts
+
+
+def test_renaming_does_not_change_what_others_appended_meanwhile(path: Path) -> None:
+    mine, theirs = sessiontree.open(path), sessiontree.open(path)
+    theirs.append("user", "kept")
+    mine.rename("a name")
+    assert "kept" in said(again(path))
+
+
+def test_the_file_stays_private(path: Path) -> None:
+    os.chmod(path, 0o600)
+    session = sessiontree.open(path)
+    session.append("user", "x")
+    session.rename("y")
+    session.set_config(approval_mode="autoEdit")
+    assert path.stat().st_mode & 0o777 == 0o600
