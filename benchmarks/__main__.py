@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from benchmarks import claude, reading, starting, writing
+from benchmarks import claude, converting, library, reading, starting, writing
 from benchmarks.results import Outcome, Result, Skipped, render_table
 
 Measurement = Callable[[int], Outcome | list[Result]]
@@ -26,11 +26,15 @@ MEASUREMENTS: dict[str, Measurement] = {
     "append-short": writing.append_short,
     "append-mixed": writing.append_mixed,
     "append-fsync": writing.append_synced,
+    "append-fsync-calls": writing.synced_calls_alone,
     "import": starting.import_package,
     "engine": starting.import_engine,
     "help": starting.show_help,
+    "convert": converting.convert_to_each,
+    "list-cold": library.list_cold,
+    "list-warm": library.list_warm,
 }
-LARGE: dict[str, Measurement] = {"large": reading.large_memory}
+LARGE: dict[str, Measurement] = {"large": reading.large_memory, "list-10000": library.list_10000}
 
 
 def main() -> int:
@@ -55,7 +59,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", metavar="NAME", choices=list({**MEASUREMENTS, **LARGE}), help=f"one of: {known}")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--large", action="store_true", help="also measure a session of 1 GB")
+    parser.add_argument("--large", action="store_true", help="also measure a session of 1 GB and 10,000 sessions")
     parser.add_argument("--rounds", metavar="N", type=int, default=5, help="rounds per measurement (default: 5)")
     return parser.parse_args()
 

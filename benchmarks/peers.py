@@ -76,6 +76,15 @@ def _text(fields: Fields) -> str:
     return "\n".join(block["text"] for block in content if block["type"] == "text")
 
 
+def decode_and_encode(path: Path) -> int:
+    """Every line decoded and encoded again, once: the least that any conversion does."""
+    size = 0
+    with open(path, "rb") as file:
+        for line in file:
+            size += len(json.dumps(json.loads(line), ensure_ascii=False, separators=(",", ":")).encode())
+    return size
+
+
 def count_newlines_whole(path: Path) -> int:
     return path.read_bytes().count(b"\n")
 

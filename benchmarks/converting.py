@@ -1,0 +1,54 @@
+"""Measurements of converting a session to another dialect."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import sessiontree
+from benchmarks import peers
+from benchmarks.generate import Shape, generated
+from benchmarks.results import Result, megabytes, milliseconds
+from benchmarks.timing import best_of, peak_memory
+
+TARGETS = ("claude", "neovate", "omp", "pi")
+
+_CONVERT = (
+    "import sys, sessiontree; session = sessiontree.open(sys.argv[1]); "
+    "[None for line in sessiontree.convert(session, 'claude', branch='all').lines]"
+)
+
+
+def convert_to_each(rounds: int) -> list[Result]:
+    """Converting 100 MB costs at most three times what it costs to decode and encode the same lines once."""
+    path = generated(Shape())
+
+    def convert(target: str) -> int:
+        return sum(map(len, sessiontree.convert(sessiontree.open(path), target, branch="all").lines))
+
+    results: list[Result] = []
+    for target in TARGETS:
+        best = best_of(
+            max(1, rounds // 3), {"ours": partial(convert, target), "theirs": lambda: peers.decode_and_encode(path)}
+        )
+        results.append(
+            Result(
+                f"converting 100 MB to {target}, against decoding and encoding its lines with json",
+                milliseconds(best["ours"]),
+                milliseconds(best["theirs"]),
+                best["ours"] / best["theirs"],
+                bound=3.0,
+            )
+        )
+    bare = peak_memory("")
+    peak = peak_memory(_CONVERT, path)
+    results.append(
+        Result(
+            "peak memory of converting 100 MB to claude",
+            megabytes(peak),
+            f"{megabytes(bare)} for a bare interpreter",
+            (peak - bare) / 1e6,
+            bound=150,
+            unit="MB",
+        )
+    )
+    return results

@@ -1,0 +1,105 @@
+"""Measurements of `sessiontree list`: on a corpus of several agents, first without and then with what was read before.
+
+Each is a fresh process, and its processor time and memory count from its first instruction to its last.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from benchmarks.corpus import LARGE, Corpus, environment, generated
+from benchmarks.generate import scratch_folder
+from benchmarks.results import Result, megabytes, milliseconds
+
+_LIST = """
+import sys, time
+from sessiontree.cli import main, parser
+if "list" not in parser.COMMANDS:
+    parser.COMMANDS = (*parser.COMMANDS, "list")
+code = main(["list", "--all"])
+try:
+    with open("/proc/self/status") as status:
+        peak = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+except FileNotFoundError:
+    import resource
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(time.process_time(), peak, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+class _Run(Struct, frozen=True):
+    seconds: float
+    peak: int
+    lines: int
+
+
+def list_cold(rounds: int) -> list[Result]:
+    """Listing 200 sessions (155 MB) without a cache takes under 0.5 s and 40 MB."""
+    return [*_results("list 200 sessions, 155 MB", _best_cold(Corpus(), rounds), bound=500, most=40)]
+
+
+def list_warm(rounds: int) -> list[Result]:
+    """Listing them again takes under 0.1 s and 40 MB."""
+    return [*_results("list 200 sessions again", _best_warm(Corpus(), 2 * rounds), bound=100, most=40)]
+
+
+def list_10000(rounds: int) -> list[Result]:
+    """Listing 10,000 sessions (2 GB) a second time: at most 1/20 of the first, under 0.5 s, both under 150 MB."""
+    first, second = _best_cold(LARGE, 1), _best_warm(LARGE, rounds)
+    ratio = Result(
+        "list 10,000 sessions again, against the first time",
+        milliseconds(second.seconds),
+        milliseconds(first.seconds),
+        second.seconds / first.seconds,
+        bound=0.05,
+    )
+    return [
+        *_results("list 10,000 sessions, 2 GB", first, bound=None, most=150),
+        *_results("list 10,000 sessions again", second, bound=500, most=150),
+        ratio,
+    ]
+
+
+def _results(name: str, run: _Run, *, bound: float | None, most: float) -> Iterator[Result]:
+    about = f"{run.lines - 1:,} lines, whole process"
+    yield Result(name, milliseconds(run.seconds), about, 1e3 * run.seconds, bound=bound, unit="ms")
+    yield Result(f"{name}, peak memory", megabytes(run.peak), about, run.peak / 1e6, bound=most, unit="MB")
+
+
+def _best_cold(corpus: Corpus, rounds: int) -> _Run:
+    runs = []
+    for _ in range(rounds):
+        shutil.rmtree(_cache(generated(corpus)), ignore_errors=True)
+        runs.append(_list(generated(corpus)))
+    return min(runs, key=lambda run: run.seconds)
+
+
+def _best_warm(corpus: Corpus, rounds: int) -> _Run:
+    folder = generated(corpus)
+    _list(folder)
+    return min((_list(folder) for _ in range(rounds)), key=lambda run: run.seconds)
+
+
+def _list(folder: Path) -> _Run:
+    around = {
+        **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+        **environment(folder),
+        "PYTHONPYCACHEPREFIX": str(scratch_folder() / "bytecode"),
+        "SESSIONTREE_CACHE": str(_cache(folder)),
+        "COLUMNS": "120",
+    }
+    done = subprocess.run([sys.executable, "-c", _LIST], capture_output=True, text=True, check=True, env=around)
+    seconds, peak = done.stderr.split()[-2:]
+    return _Run(float(seconds), int(peak), done.stdout.count("\n"))
+
+
+def _cache(folder: Path) -> Path:
+    return scratch_folder() / f"{folder.name}-cache"

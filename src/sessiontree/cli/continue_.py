@@ -1,0 +1,94 @@
+"""Find the session to go on with: the last one of this terminal if it is of this project, else the project's newest.
+
+Never one of another project: that is known by its real path and its repository, not by names of folders. With -r you
+choose from a numbered list.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.list import add_roots, open_library
+from sessiontree.cli.open import present
+from sessiontree.cli.parser import Options
+from sessiontree.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from sessiontree.library.library import Library
+    from sessiontree.library.summary import Summary
+
+SUMMARY = "find the session to go on with"
+EXAMPLES = """examples:
+  sessiontree continue
+  sessiontree show "$(sessiontree continue --print-path)\""""
+
+_MOST_CHOICES = 30
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-r", "--choose", action="store_true", help="choose from a list of this project's sessions")
+    parser.add_argument("--all", action="store_true", help="with -r: sessions of every project")
+    parser.add_argument("--cwd", metavar="DIR", help="the project of this folder instead of the current one")
+    parser.add_argument("--print-path", action="store_true", help="print only where it lies")
+    add_roots(parser)
+
+
+def run(options: Options) -> int | None:
+    cwd = os.path.abspath(options.cwd or os.getcwd())
+    with open_library(options) as library:
+        if options.choose:
+            chosen = _choose(library, cwd, everywhere=options.all)
+            if chosen is None:
+                return None
+        else:
+            chosen = find_to_continue(library, cwd)
+        present(library, chosen, options, messages=2)
+    return None
+
+
+def find_to_continue(library: Library, cwd: str) -> Summary:
+    """This terminal's last session if it is of this project, else the project's newest."""
+    from sessiontree.library.breadcrumbs import find_breadcrumb
+
+    crumb = find_breadcrumb(library.home)
+    if crumb is not None:
+        last = next((one for one in library.everything() if one.path == os.path.realpath(crumb.path)), None)
+        if last is not None and last.kind == "session" and library.belongs(last, cwd):
+            return last
+    newest = library.newest(cwd)
+    if newest is None:
+        others = len(library.sessions())
+        raise NotFoundError(
+            f"{cwd}: no session of this project was found ({others} of other projects: `sessiontree list --all`); "
+            "`sessiontree new` starts one"
+        )
+    return newest
+
+
+def _choose(library: Library, cwd: str, *, everywhere: bool) -> Summary | None:
+    """A number read from the terminal; without a terminal only the list is printed."""
+    import time
+
+    from sessiontree.library.threads import Threaded
+    from sessiontree.views.listing import draw_listing, short_ids
+
+    found = library.sessions(project=None if everywhere else cwd)[:_MOST_CHOICES]
+    if not found:
+        raise NotFoundError(f"{cwd}: no session of this project was found; `sessiontree list --all` shows the others")
+    members = [Threaded(one) for one in found]
+    ids = short_ids(library.everything())
+    rows = list(draw_listing(members, output.width() - 4, time.time(), ids, with_project=everywhere))
+    output.print_lines([f"    {rows[0]}", *(f"{number:3} {row}" for number, row in enumerate(rows[1:], 1))])
+    if not sys.stdin.isatty():
+        return None
+    talk.say(f"Which one? 1-{len(found)}, or nothing to leave it:")
+    answer = sys.stdin.readline().strip()
+    if not answer:
+        return None
+    if not answer.isdecimal() or not 1 <= int(answer) <= len(found):
+        raise UsageError(f"{answer!r}: expected a number from 1 to {len(found)}")
+    return found[int(answer) - 1]

@@ -1,0 +1,122 @@
+"""Show a session of any agent: what it is, its last messages, where it lies.
+
+A session is named by its path, its id or the first 8 or more characters of it, its title, or a part of its title that
+no other has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.list import add_roots, open_library
+from sessiontree.cli.parser import Options
+
+if TYPE_CHECKING:
+    from sessiontree.entries import MessageEntry
+    from sessiontree.library.library import Library
+    from sessiontree.library.summary import Summary
+    from sessiontree.session import Session
+
+SUMMARY = "show a session found by id, path or title"
+EXAMPLES = """examples:
+  sessiontree open 019c2f3a
+  sessiontree open "parser rewrite" --messages 6"""
+
+_SHOWN_MESSAGES, _SHOWN_LINES, _STEP = 4, 8, 32
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION", help="path, id, first characters of one, or title")
+    parser.add_argument("--print-path", action="store_true", help="print only where it lies")
+    parser.add_argument("--messages", metavar="N", type=int, default=_SHOWN_MESSAGES, help="how many last messages")
+    add_roots(parser)
+
+
+def run(options: Options) -> None:
+    with open_library(options) as library:
+        present(library, library.find(options.session), options, options.messages)
+
+
+def present(library: Library, one: Summary, options: Options, messages: int) -> None:
+    """Print a session that was found: its path, one JSON object, or its facts and last messages."""
+    from sessiontree.library.breadcrumbs import leave_breadcrumb
+    from sessiontree.opening import open
+    from sessiontree.views.listing import describe_summary
+
+    leave_breadcrumb(one.path, one.cwd or os.getcwd(), home=library.home)
+    if options.print_path:
+        output.print_lines([one.path])
+        return
+    session = open(one.path, home=library.home, dialect=one.agent)
+    last = _last_spoken(session, messages)
+    if options.json:
+        from sessiontree.views.described import describe_shown
+
+        output.print_json({**describe_summary(one), "lastMessages": [describe_shown(entry) for entry in last]})
+        return
+    output.print_lines(_facts(one, session))
+    for entry in last:
+        output.print_lines(_shown(entry))
+    talk.say_problems(session.location, session.problems)
+
+
+def _last_spoken(session: Session, count: int) -> list[MessageEntry]:
+    """The last messages in which a person or the model said something, in their order."""
+    from sessiontree.entries import MessageEntry
+    from sessiontree.messages import Assistant, User, message_text
+
+    found: list[MessageEntry] = []
+    ids = session.path_ids() if session.leaf is not None else []
+    for start in range(len(ids), 0, -_STEP):
+        if len(found) >= count:
+            break
+        found += [
+            entry
+            for entry in reversed(session.entries(ids[max(start - _STEP, 0) : start]))
+            if isinstance(entry, MessageEntry)
+            and isinstance(entry.message, User | Assistant)
+            and message_text(entry.message).strip()
+        ]
+    return found[:count][::-1]
+
+
+def _shown(entry: MessageEntry) -> Iterator[str]:
+    """A headline and the beginning of what was said."""
+    from sessiontree.views.transcript import show_entry
+
+    headline, *body = show_entry(entry)
+    yield ""
+    yield headline
+    yield from body[:_SHOWN_LINES]
+    if len(body) - 1 > _SHOWN_LINES:
+        yield output.dim(f"   … {len(body) - 1 - _SHOWN_LINES} more lines")
+
+
+def _facts(one: Summary, session: Session) -> Iterator[str]:
+    import time
+
+    from sessiontree.views.listing import age, amount, iso
+    from sessiontree.views.text import one_line
+
+    yield output.bold(one_line(one.title) or "(no title)")
+    rows: dict[str, Any] = {
+        "session": one.id,
+        "agent": one.agent,
+        "folder": one.cwd,
+        "git branch": one.git_branch or "",
+        "active": f"{iso(one.active)} ({age(one.active, time.time())} ago)" if one.active else "",
+        "entries": f"{len(session)} ({session.count('message')} messages, {len(session.leaves())} branches)",
+        "model": one.model or "",
+        "size": amount(one.size),
+        "forked from": one.forked_from or "",
+        "parent": one.parent or "",
+        "health": one.health if one.health != "ok" else "",
+        "file": one.path,
+    }
+    for name, value in rows.items():
+        if value:
+            yield f"{name:12} {one_line(str(value))}"

@@ -1,0 +1,254 @@
+"""Many sessions as a table: columns that fit, the title first; ages, sizes and amounts in a few characters.
+
+Where the width does not do, columns go one after the other, the least telling first; nothing is ever wrapped. Numbers
+that were estimated from the ends of a file have a `~`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Any
+
+from msgspec import Struct
+
+from sessiontree.ids import SHORTEST_PREFIX
+from sessiontree.library.summary import Summary
+from sessiontree.library.threads import Threaded
+from sessiontree.views.text import columns, cut, one_line, pad
+
+MARKS = {"ok": " ", "damaged": "!", "empty": "-", "draft": "?"}
+"""What stands before a title."""
+
+_GAP = "  "
+_NARROWEST_TITLE, _WIDEST_TITLE, _WIDEST_WORD = 28, 90, 20
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+_AGES = ((365 * _DAY, "y"), (30 * _DAY, "mo"), (_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m"))
+
+
+class Column(Struct, frozen=True):
+    """One column: its heading, what it shows, and how soon it goes when there is no room (the highest first)."""
+
+    heading: str
+    show: Callable[[Summary], str]
+    goes: int
+    right: bool = False
+
+
+def age(milliseconds: int | None, now: float) -> str:
+    """How long ago, in the largest unit: `3m`, `2d`, `1mo`."""
+    if milliseconds is None:
+        return ""
+    passed = max(now - milliseconds / 1000, 0)
+    for seconds, unit in _AGES:
+        if passed >= seconds:
+            return f"{int(passed // seconds)}{unit}"
+    return "now"
+
+
+def amount(number: float) -> str:
+    """A count in at most four characters: `950`, `12k`, `3.4M`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            shown = number / size
+            return f"{shown:.1f}{unit}" if shown < 9.95 else f"{shown:.0f}{unit}"
+    return f"{number:.0f}"
+
+
+def listing_columns(now: float, ids: dict[str, str], *, with_project: bool) -> list[Column]:
+    """The columns behind the title, in their order."""
+
+    def counted(one: Summary, number: float) -> str:
+        return amount(number) if one.exact or not number else f"~{amount(number)}"
+
+    word = functools.cache(lambda text: cut(one_line(text), _WIDEST_WORD))  # the same few words over and over
+    found = [
+        Column("age", lambda one: age(one.recency, now), 0, right=True),
+        Column("msgs", lambda one: counted(one, one.messages), 1, right=True),
+        Column("br", lambda one: counted(one, one.branches) if one.branches > 1 else "", 7, right=True),
+        Column("size", lambda one: amount(one.size), 5, right=True),
+        Column("agent", lambda one: word(one.agent), 3),
+        Column("model", lambda one: word(one.model or ""), 9),
+        Column("in", lambda one: counted(one, one.tokens_in + one.tokens_cached), 8, right=True),
+        Column("out", lambda one: counted(one, one.tokens_out), 8, right=True),
+        Column("cost", lambda one: ("" if one.exact else "~") + f"{one.cost:.2f}" if one.cost else "", 6, right=True),
+        Column("id", lambda one: _clean(ids.get(one.path, one.id)), 2),
+    ]
+    if with_project:
+        found.insert(0, Column("project", lambda one: word(one.cwd.rpartition("/")[2]), 4))
+    return found
+
+
+def draw_listing(
+    threads: Sequence[Threaded], width: int, now: float, ids: dict[str, str], *, with_project: bool
+) -> Iterator[str]:
+    """The table, its headings first."""
+    titles = [_title(member) for member in threads]
+    longest = _longest(titles)
+    kept = _fitting(
+        threads, min(longest, _NARROWEST_TITLE), width, listing_columns(now, ids, with_project=with_project)
+    )
+    room = width - sum(len(_GAP) + cells.width for cells in kept)
+    room = max(min(room, longest, _WIDEST_TITLE), 5)
+    shown = [[_fitted("  title", room), *map(_fitted, titles, repeat(room))]]
+    shown += [[cells.heading, *cells.texts] for cells in kept]
+    for row in zip(*shown, strict=True):
+        yield _GAP.join(row).rstrip()
+
+
+def _longest(titles: Sequence[str]) -> int:
+    """How many columns the longest title takes, as far as that matters."""
+    longest = len("  title")
+    for title in titles:
+        if longest >= _WIDEST_TITLE:
+            break
+        if 2 * len(title) > longest:
+            longest = max(longest, columns(title))
+    return longest
+
+
+def _fitted(text: str, room: int) -> str:
+    """A clean text in exactly `room` columns: as `cut` and `pad` make it, in one go."""
+    if text.isascii():
+        return text.ljust(room) if len(text) <= room else (text[: room - 1].rstrip() + "…").ljust(room)
+    if "\u200d" in text or "\ufe0f" in text:  # characters that are drawn as one: only the whole can be measured
+        return pad(cut(text, room), room)
+    used = fits = 0
+    for at, character in enumerate(text):
+        if used <= room - 1:
+            fits = at
+        used += _width(character)
+        if used > room:
+            kept = text[:fits].rstrip()
+            return kept + "…" + " " * (room - 1 - sum(map(_width, kept)))
+    return text + " " * (room - used)
+
+
+_width = functools.cache(columns)
+
+
+class _Cells(Struct, frozen=True):
+    """One column as it is shown: every cell as wide as the widest."""
+
+    heading: str
+    texts: list[str]
+    width: int
+    goes: int
+
+
+def _fitting(threads: Sequence[Threaded], wanted: int, width: int, asked: Sequence[Column]) -> list[_Cells]:
+    """The columns that leave the title the room it wants; one that is empty throughout is left out."""
+    kept = [cells for column in asked if (cells := _cells(column, threads)) is not None]
+    while kept and width - sum(len(_GAP) + cells.width for cells in kept) < wanted:
+        kept.remove(max(kept, key=lambda cells: cells.goes))
+    return kept
+
+
+def _cells(column: Column, threads: Sequence[Threaded]) -> _Cells | None:
+    texts = list(map(column.show, [member.summary for member in threads]))
+    if not any(texts):
+        return None
+    width = max(len(column.heading), *map(columns, set(texts)))
+    fill = functools.cache(lambda text: _filled(text, width, right=column.right))
+    return _Cells(fill(column.heading), [fill(text) for text in texts], width, column.goes)
+
+
+def _filled(text: str, width: int, *, right: bool) -> str:
+    return " " * (width - columns(text)) + text if right else pad(text, width)
+
+
+def _title(member: Threaded) -> str:
+    one = member.summary
+    said = _clean(one.title) or {"empty": "(nothing said)", "draft": "(draft)"}.get(one.health, "(no title)")
+    branch = "  " * (member.depth - 1) + ("└ " if member.depth else "")
+    kind = "⚙ " if one.kind == "subagent" else ""
+    return f"{MARKS[one.health]} {branch}{kind}{said}"
+
+
+def _clean(text: str) -> str:
+    """What is one line of printable characters is clean already; looking is faster than cleaning."""
+    return text if text.isprintable() else one_line(text)
+
+
+def short_ids(sessions: Sequence[Summary]) -> dict[str, str]:
+    """Path -> the shortest beginning of its id, of at least eight characters, that no other id of these has."""
+    ordered = sorted((one.id, one.path) for one in sessions)
+    found: dict[str, str] = {}
+    before = ""
+    for at, (id, path) in enumerate(ordered):
+        length = SHORTEST_PREFIX
+        after = next((other for other, _ in ordered[at + 1 : at + 2] if other != id), "")
+        for other in (before, after):
+            if other.startswith(id[:SHORTEST_PREFIX]):
+                length = max(length, _shared(id, other) + 1)
+        found[path] = id[:length]
+        if after:
+            before = id
+    return found
+
+
+def _shared(one: str, other: str) -> int:
+    """How many first characters two texts have in common."""
+    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
+
+
+def describe_summary(one: Summary) -> dict[str, Any]:
+    """A session as a plain JSON value: the fields of `Summary` in camel case, times as ISO texts."""
+    return {
+        "path": one.path,
+        "agent": one.agent,
+        "id": one.id,
+        "title": one.title,
+        "named": one.named,
+        "cwd": one.cwd,
+        "created": iso(one.created),
+        "active": iso(one.active),
+        "messages": one.messages,
+        "branches": one.branches,
+        "exact": one.exact,
+        "size": one.size,
+        "model": one.model,
+        "tokens": {"input": one.tokens_in, "output": one.tokens_out, "cached": one.tokens_cached},
+        "cost": round(one.cost, 6),
+        "health": one.health,
+        "kind": one.kind,
+        "parent": one.parent,
+        "forkedFrom": one.forked_from,
+        "firstPrompt": one.first_prompt,
+        "lastPrompt": one.last_prompt,
+        "gitBranch": one.git_branch,
+    }
+
+
+def iso(milliseconds: int | None) -> str | None:
+    """A time as `2026-02-16T10:20:30.000Z`; None for none, or one that no calendar has."""
+    from datetime import UTC, datetime
+
+    if milliseconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")[:23] + "Z"
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def totals(sessions: Sequence[Summary]) -> dict[str, Any]:
+    """The sums over some sessions. They are exact only if every session's numbers are."""
+    return {
+        "sessions": len(sessions),
+        "size": sum(one.size for one in sessions),
+        "messages": sum(one.messages for one in sessions),
+        "tokens": {
+            "input": sum(one.tokens_in for one in sessions),
+            "output": sum(one.tokens_out for one in sessions),
+            "cached": sum(one.tokens_cached for one in sessions),
+        },
+        "cost": round(sum(one.cost for one in sessions), 6),
+        "exact": all(one.exact for one in sessions),
+    }
+
+
+def describe_thread(member: Threaded) -> dict[str, Any]:
+    """A session in its place: how deep, and as what (`fork`, `subagent`, or None)."""
+    return {**describe_summary(member.summary), "depth": member.depth, "relation": member.relation or None}

@@ -1,0 +1,60 @@
+"""The table: cells that fit exactly, ages and amounts in a few characters, ids as short as can be."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessiontree.library.summary import Summary
+from sessiontree.views.listing import _fitted, age, amount, iso, short_ids
+from sessiontree.views.text import columns, cut, one_line, pad
+from tests.building import examples
+
+
+def named(id: str) -> Summary:
+    return Summary(f"/{id}", "pi", id, "t", False, "/x", None, None, 1, 1, True, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "now"), (59, "now"), (180, "3m"), (7200, "2h"), (2 * 86400, "2d"), (40 * 86400, "1mo"), (800 * 86400, "2y")],
+)
+def test_ages_are_told_in_the_largest_unit(seconds: int, shown: str) -> None:
+    assert age(1_000_000, 1000 + seconds) == shown
+
+
+def test_a_time_in_the_future_is_now_and_none_is_nothing() -> None:
+    assert (age(5_000_000, 1000), age(None, 1000)) == ("now", "")
+    assert (iso(None), iso(10**18), iso(0)) == (None, None, "1970-01-01T00:00:00.000Z")
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0, "0"), (950, "950"), (1500, "1.5k"), (12_300, "12k"), (3_400_000, "3.4M"), (2e9, "2.0G")]
+)
+def test_amounts_take_at_most_four_characters(number: float, shown: str) -> None:
+    assert amount(number) == shown
+
+
+@examples(300)
+@given(st.text(), st.integers(5, 60))
+def test_a_cell_is_filled_as_cut_and_pad_fill_it(text: str, room: int) -> None:
+    line = one_line(text)
+    fitted = _fitted(line, room)
+    assert columns(fitted) <= room
+    if all(columns(character) > 0 for character in line):
+        assert columns(fitted) == room
+        assert fitted == pad(cut(line, room), room)
+
+
+def test_ids_are_as_short_as_can_be_and_mean_one_session() -> None:
+    ids = ["aaaaaaaa-1", "aaaaaaaa-2", "bbbbbbbbb", "bbbbbbbbbb", "short", "cccccccccccc"]
+    found = short_ids([named(id) for id in ids])
+    assert found == {
+        "/aaaaaaaa-1": "aaaaaaaa-1",
+        "/aaaaaaaa-2": "aaaaaaaa-2",
+        "/bbbbbbbbb": "bbbbbbbbb",
+        "/bbbbbbbbbb": "bbbbbbbbbb",
+        "/short": "short",
+        "/cccccccccccc": "cccccccc",
+    }
