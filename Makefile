@@ -39,7 +39,7 @@ $(READY): pyproject.toml requirements-dev.lock
 lock:
 	rm -rf .venv && $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --group dev msgspec wcwidth editables
+	$(BIN)/python -m pip install --quiet --group dev msgspec wcwidth zstandard editables
 	{ echo '# Pinned tools and dependencies for development and CI; `make lock` writes this file anew.'; \
 	  $(BIN)/python -m pip freeze; } > requirements-dev.lock
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Callable, Sequence
+from keyword import iskeyword
 from typing import TYPE_CHECKING, NoReturn
 
 from sessiontree.cli.talk import EXIT_CODES
@@ -26,6 +27,21 @@ COMMANDS = (
     "resume",
     "info",
     "export",
+    "list",
+    "continue",
+    "open",
+    "rename",
+    "tag",
+    "pin",
+    "mv",
+    "clean",
+    "keep",
+    "restore",
+    "prune",
+    "shrink",
+    "backup",
+    "sync",
+    "worktree",
     "migrate",
     "doctor",
     "repair",
@@ -66,8 +82,8 @@ def parse(arguments: Sequence[str]) -> Options:
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        module = importlib.import_module(f"sessiontree.cli.{name}")
+    for name in _needed(arguments):
+        module = importlib.import_module(f"sessiontree.cli.{_module(name)}")
         command = commands.add_parser(
             name,
             help=module.SUMMARY,
@@ -81,6 +97,17 @@ def parse(arguments: Sequence[str]) -> Options:
         command.add_argument("--home", metavar="DIR", help="home folder of sessions (default: $SESSIONTREE_HOME)")
         command.set_defaults(run=module.run)
     return parser.parse_args(arguments, Options())
+
+
+def _needed(arguments: Sequence[str]) -> Sequence[str]:
+    """The commands whose arguments have to be known: the one that is asked for, or all, to tell about them."""
+    first = arguments[0] if arguments else ""
+    return (first,) if first in COMMANDS else COMMANDS
+
+
+def _module(command: str) -> str:
+    """The module of a command: its name, unless that is a word of Python's own."""
+    return command + "_" if iskeyword(command) else command
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:

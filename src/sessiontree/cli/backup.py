@@ -1,0 +1,67 @@
+"""Copy all sessions of all agents into a folder. Run it again, and only what is new is copied.
+
+Nothing in the folder is overwritten: what grew here is appended there, and a file that went on in both places keeps
+the lines of both, as branches.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+
+if TYPE_CHECKING:
+    from sessiontree.tidying.syncing import Told
+
+SUMMARY = "copy all sessions into a folder"
+EXAMPLES = """examples:
+  sessiontree backup /mnt/disk/sessions --dry-run
+  sessiontree backup /mnt/disk/sessions
+
+The folder has one folder per agent, named as below that agent's own; copy a file back to restore it."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
+
+
+def run(options: Options) -> int | None:
+    return copy(options, both_ways=False)
+
+
+def copy(options: Options, *, both_ways: bool) -> int | None:
+    """What `backup` and `sync` do."""
+    from sessiontree.tidying.home import Home
+    from sessiontree.tidying.syncing import Copying
+
+    told = list(Copying(Home(options.home), options.folder).run(both_ways=both_ways, act=not options.dry_run))
+    counts = Counter(one.what for one in told)
+    if options.json:
+        files = [
+            {"path": one.path, "what": one.what, "why": one.why, "branches": list(one.branches)}
+            for one in told
+            if one.what != "copied"
+        ]
+        output.print_json({"done": not options.dry_run, "counts": dict(counts), "files": files})
+    else:
+        _show(told, counts, options)
+    return talk.FAILED if counts["failed"] else None
+
+
+def _show(told: list[Told], counts: Counter[str], options: Options) -> None:
+    from sessiontree.views.text import clean
+
+    for one in told:
+        if one.what in ("merged", "conflict", "failed"):
+            ends = f" (two branches: {', '.join(one.branches)})" if len(set(one.branches)) > 1 else ""
+            output.print_lines([clean(f"{one.what:<8} {one.path}{ends}")])
+            if one.why:
+                talk.say(f"  {one.why}")
+    parts = [f"{counts[what]} {what}" for what in ("copied", "grown", "merged", "conflict", "failed") if counts[what]]
+    talk.say(", ".join(parts) or "everything is the same already")
+    if options.dry_run:
+        talk.say("nothing was done; the same without --dry-run does it")

@@ -1,0 +1,73 @@
+"""Put copies of sessions into the archive, so that an agent that deletes its old sessions takes nothing away.
+
+The originals stay as they are. Run it again, by hand or from a timer, and the copies are brought up to date.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+
+if TYPE_CHECKING:
+    from sessiontree.tidying.home import Home
+
+SUMMARY = "put copies of sessions into the archive"
+EXAMPLES = """examples:
+  sessiontree keep 7053107e
+  sessiontree keep --all --agent claude
+
+Claude Code deletes sessions whose file is older than 30 days. `sessiontree restore` brings a copy back."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sessions", metavar="SESSION", nargs="*")
+    parser.add_argument("--all", action="store_true", help="all sessions of all agents")
+    parser.add_argument("--agent", metavar="A", help="with --all, only sessions of this agent")
+
+
+def run(options: Options) -> int | None:
+    from sessiontree.cli.convert import check_target
+    from sessiontree.errors import SessionTreeError, UsageError
+    from sessiontree.tidying.home import Home, about
+
+    if bool(options.sessions) == options.all:
+        raise UsageError("name the sessions to keep, or say --all")
+    home = Home(options.home)
+    agent = check_target(options.agent) if options.agent else None
+    if options.all:
+        wanted = [one.about for one in home.sessions() if agent is None or one.agent == agent]
+    else:
+        wanted = [about(home.open(session)) for session in options.sessions]
+    kept: list[dict[str, str]] = []
+    current: list[str] = []
+    failed: list[str] = []
+    for one in wanted:
+        try:
+            item = home.archive.keep(one)
+        except SessionTreeError as error:
+            failed.append(str(error))
+            continue
+        if item is None:
+            current.append(one.path)
+        else:
+            kept.append({"path": item.path, "item": item.id})
+    if options.json:
+        output.print_json({"kept": kept, "current": current, "failed": failed})
+    else:
+        talk.say(f"{len(kept)} copied, {len(current)} up to date already")
+        if not options.all:
+            _warn(home)
+    for message in failed:
+        talk.say_error(message)
+    return talk.FAILED if failed else None
+
+
+def _warn(home: Home) -> None:
+    from sessiontree.cli.clean import warn_of_deletion
+    from sessiontree.ids import now_ms
+    from sessiontree.tidying.cleaning import at_risk
+
+    warn_of_deletion(at_risk(home.sessions(), home.archive.items(), now_ms()))

@@ -1,0 +1,100 @@
+"""Take a session along after its project moved: the recorded folder, and the place where its owner looks for it.
+
+Without --yes, only what would move. All lines but the one that names the folder stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+
+if TYPE_CHECKING:
+    from sessiontree.session import Session
+    from sessiontree.tidying.home import Home
+    from sessiontree.tidying.moving import Move
+
+SUMMARY = "take sessions along when a project moved"
+EXAMPLES = """examples:
+  sessiontree mv 019c2f3a --cwd ~/work/new-place --yes
+  sessiontree mv --project /home/me/old /home/me/new
+
+`sessiontree restore` brings the file back to its old place, with what was added to it since."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION", nargs="?")
+    parser.add_argument("--cwd", metavar="NEW", help="the folder the session works in from now on")
+    parser.add_argument(
+        "--project", metavar=("OLD", "NEW"), nargs=2, help="all sessions of a folder and those below it"
+    )
+    parser.add_argument("--yes", action="store_true", help="do it")
+
+
+def run(options: Options) -> int | None:
+    from sessiontree.errors import SessionTreeError
+    from sessiontree.tidying.home import Home
+    from sessiontree.tidying.moving import move, plan_move
+
+    home = Home(options.home)
+    done: list[tuple[Move, str | None]] = []
+    failed: list[str] = []
+    for session, cwd in _wanted(home, options):
+        try:
+            plan = plan_move(session, cwd, home.bounds, home.environment)
+            item = move(home.archive, session, plan) if options.yes else None
+        except SessionTreeError as error:
+            if options.session:
+                raise
+            failed.append(str(error))
+            continue
+        if not plan.is_empty:
+            done.append((plan, item.id if item else None))
+    if options.json:
+        moves = [
+            {"session": plan.session, "from": plan.source, "to": plan.target, "cwd": plan.new_cwd, "item": item}
+            for plan, item in done
+        ]
+        output.print_json({"done": options.yes, "moves": moves, "failed": failed})
+    else:
+        _show(done, options)
+    for message in failed:
+        talk.say_error(message)
+    return talk.FAILED if failed else None
+
+
+def _wanted(home: Home, options: Options) -> Iterator[tuple[Session, str]]:
+    from sessiontree.errors import UsageError
+    from sessiontree.opening import open
+    from sessiontree.tidying.moving import moved_cwd
+
+    if options.project and not options.session and not options.cwd:
+        old, new = (os.path.abspath(os.path.expanduser(folder)) for folder in options.project)
+        for one in home.sessions():
+            session = open(one.path, home=home.folder)
+            cwd = moved_cwd(session.cwd, old, new)
+            if cwd is not None:
+                yield session, cwd
+    elif options.session and options.cwd and not options.project:
+        yield home.open(options.session), os.path.abspath(os.path.expanduser(options.cwd))
+    else:
+        raise UsageError("give SESSION and --cwd NEW, or --project OLD NEW")
+
+
+def _show(done: list[tuple[Move, str | None]], options: Options) -> None:
+    from sessiontree.views.text import clean
+
+    for plan, _ in done:
+        output.print_lines([clean(plan.source), clean(f"  -> {plan.target}")])
+        if not os.path.isdir(plan.new_cwd):
+            talk.say(f"{plan.new_cwd}: there is no such folder yet")
+    if not done:
+        talk.say("there is nothing to move")
+    elif not options.yes:
+        talk.say("nothing was done; the same with --yes moves them")
+    else:
+        talk.say(f"{len(done)} moved; `sessiontree restore ITEM` undoes one (see `sessiontree restore --list`)")

@@ -1,0 +1,39 @@
+"""Pin a session, so that `clean` never takes it. Pins are ours: no agent's file is written for them."""
+
+from __future__ import annotations
+
+import argparse
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+
+SUMMARY = "pin a session, so that it is never cleaned"
+EXAMPLES = """examples:
+  sessiontree pin 019c2f3a
+  sessiontree pin 019c2f3a --off
+
+An agent that deletes its own old sessions does not know of pins; `sessiontree keep` makes a copy."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("--off", action="store_true", help="take the pin away")
+
+
+def run(options: Options) -> None:
+    import os
+
+    import msgspec
+
+    from sessiontree.tidying.home import Home
+
+    home = Home(options.home)
+    session = home.open(options.session)
+    path = os.path.realpath(session.location)
+    mark = home.marks.change(session.id, path, lambda mark: msgspec.structs.replace(mark, pinned=not options.off))
+    if options.json:
+        output.print_json({"session": session.id, "path": path, "pinned": mark.pinned, "tags": list(mark.tags)})
+    else:
+        talk.say(f"{path}: {'pinned' if mark.pinned else 'not pinned'}")
+        if mark.pinned and session.dialect.name == "claude":
+            talk.say("Claude Code deletes old sessions by itself all the same; `sessiontree keep` makes a copy")

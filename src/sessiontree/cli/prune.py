@@ -1,0 +1,54 @@
+"""Take a branch out of a session file, into the archive. Without --yes, only what would go.
+
+All other branches stay as they are, byte for byte; that is checked before the file is replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+
+SUMMARY = "move a branch into the archive"
+EXAMPLES = """examples:
+  sessiontree prune 019c2f3a --branch 8b01d2e4
+  sessiontree prune s.jsonl --branch "first try" --yes
+
+The branch is the entry and everything that hangs on it. `sessiontree restore` brings it back."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("--branch", metavar="ENTRY", required=True, help="where the branch begins")
+    parser.add_argument("--yes", action="store_true", help="do it")
+
+
+def run(options: Options) -> None:
+    from sessiontree.cli.clean import human_size
+    from sessiontree.tidying.home import Home
+    from sessiontree.tidying.pruning import plan_pruning, prune
+
+    home = Home(options.home)
+    session = home.open(options.session)
+    plan = plan_pruning(session, session.find_entry(options.branch))
+    item = prune(home.archive, session, plan) if options.yes else None
+    if options.json:
+        output.print_json(
+            {
+                "session": session.id,
+                "path": session.location,
+                "branch": plan.entry,
+                "entries": len(plan.nodes),
+                "size": plan.size,
+                "leaves": list(plan.leaves),
+                "done": options.yes,
+                "item": item.id if item else None,
+            }
+        )
+        return
+    output.print_lines([f"{len(plan.nodes)} entries, {human_size(plan.size)}, {len(plan.leaves)} branch ends"])
+    if item is None:
+        talk.say("nothing was done; the same with --yes moves them into the archive")
+    else:
+        talk.say(f"`sessiontree restore {item.id}` brings them back")

@@ -1,0 +1,32 @@
+"""Give a session a name, in its owner's own way, so that the agent shows it too. An empty name takes it away."""
+
+from __future__ import annotations
+
+import argparse
+
+from sessiontree.cli import output
+from sessiontree.cli.parser import Options
+
+SUMMARY = "give a session a name"
+EXAMPLES = """examples:
+  sessiontree rename 019c2f3a "parser rewrite"
+  sessiontree rename ~/.claude/projects/-work/7053107e.jsonl "bug 41"
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("name", metavar="NAME")
+
+
+def run(options: Options) -> None:
+    from sessiontree.tidying.home import Home
+    from sessiontree.views.text import one_line
+
+    session = Home(options.home).open(options.session)
+    session.rename(options.name)
+    session.close()
+    if options.json:
+        output.print_json({"session": session.id, "path": session.location, "name": session.name})
+    else:
+        output.print_lines([one_line(session.name or "")])

@@ -1,0 +1,101 @@
+"""Bring back what is in the archive: a session that was cleaned, a kept copy, or what a rewritten session was before.
+
+Nothing is ever overwritten. A rewritten session comes back with what was added to it since.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+
+if TYPE_CHECKING:
+    from sessiontree.tidying.home import Home
+    from sessiontree.tidying.index import Item
+
+SUMMARY = "bring back what is in the archive"
+EXAMPLES = """examples:
+  sessiontree restore --list
+  sessiontree restore 5c1f0a9be2d4 --out before-shrinking.jsonl
+
+ITEM is the first column of --list, a session id or the first 8 or more characters of one, or the path of the file."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("item", metavar="ITEM", nargs="?")
+    parser.add_argument("--list", action="store_true", help="show what is in the archive")
+    parser.add_argument("--out", metavar="FILE", help="write the session file there, and leave the archive as it is")
+
+
+def run(options: Options) -> None:
+    import os
+
+    from sessiontree.errors import UsageError
+    from sessiontree.tidying.home import Home
+    from sessiontree.tidying.undoing import restore
+
+    home = Home(options.home)
+    if options.list:
+        _list(home, options)
+        return
+    if not options.item:
+        raise UsageError("which one? `sessiontree restore --list` shows what is in the archive")
+    item = home.archive.find(options.item)
+    if options.out:
+        home.archive.extract(item, options.out)
+        written = [os.path.abspath(options.out)]
+    else:
+        written = restore(home.archive, item)
+    if options.json:
+        output.print_json({"item": item.id, "session": item.session, "path": item.path, "written": written})
+        return
+    from sessiontree.views.text import clean
+
+    output.print_lines(clean(path) for path in written)
+    if not written:
+        talk.say(f"{item.path}: is in its place already")
+
+
+def _list(home: Home, options: Options) -> None:
+    from sessiontree.cli.clean import human_size
+    from sessiontree.views.text import clean, cut, one_line
+
+    items = home.archive.items()
+    for problem in home.archive.index.problems:
+        talk.say(problem)
+    if options.json:
+        output.print_json({"items": [_described(home, item) for item in items]})
+        return
+    for item in items:
+        head = f"{item.id}  {item.when[:10]}  {_what(item):<7}  {human_size(item.size):>8}  {item.agent:<8}"
+        room = max(output.width() - len(head) - 2, 20)
+        output.print_lines([f"{head}  {cut(one_line(item.title or item.session), room)}", f"    {clean(item.path)}"])
+    packed = sum(
+        home.archive.objects.packed_size(sha256) for sha256 in {f.sha256 for item in items for f in item.files}
+    )
+    size = sum(item.size for item in items)
+    talk.say(f"{len(items)} in the archive: {human_size(size)}, which take {human_size(packed)}")
+
+
+def _what(item: Item) -> str:
+    return item.edit.verb if item.edit else {"moved": "cleaned", "kept": "copy"}.get(item.kind, item.kind)
+
+
+def _described(home: Home, item: Item) -> dict[str, Any]:
+    return {
+        "item": item.id,
+        "kind": item.kind,
+        "what": _what(item),
+        "path": item.path,
+        "agent": item.agent,
+        "session": item.session,
+        "title": item.title,
+        "size": item.size,
+        "sha256": item.sha256,
+        "when": item.when,
+        "why": item.why,
+        "files": len(item.files),
+        "packed": sum(home.archive.objects.packed_size(file.sha256) for file in item.files),
+    }

@@ -1,0 +1,87 @@
+"""Make a huge session file small: repeated progress, duplicate snapshots, inline images, branches nobody stands on.
+
+Without --yes, only before and after. What leaves the file is in the archive, and every branch that stays is compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+
+if TYPE_CHECKING:
+    from sessiontree.session import Session
+    from sessiontree.tidying.home import Home
+
+SUMMARY = "make a huge session file small"
+EXAMPLES = """examples:
+  sessiontree shrink 7053107e --dead-branches --yes
+  sessiontree shrink s.jsonl --to-tail --yes
+
+`sessiontree restore` brings the file back byte for byte, with what was added to it since."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("--dead-branches", action="store_true", help="also branches without the leaf or a label")
+    parser.add_argument("--to-tail", action="store_true", help="from 50 MB on: keep the last part and a pointer")
+    parser.add_argument("--yes", action="store_true", help="do it")
+
+
+def run(options: Options) -> None:
+    from sessiontree.tidying.home import Home
+
+    home = Home(options.home)
+    session = home.open(options.session)
+    shown = _to_tail(home, session, options) if options.to_tail else _shrink(home, session, options)
+    if options.json:
+        output.print_json({"session": session.id, "path": session.location, "done": options.yes, **shown})
+        return
+    from sessiontree.cli.clean import human_size
+
+    for saving in shown["savings"]:
+        output.print_lines([f"{saving['what']:<30} {saving['lines']:>9,} lines  {human_size(saving['size']):>8}"])
+    output.print_lines([f"{human_size(shown['before'])} before, {human_size(shown['after'])} after"])
+    if not shown["sameContext"]:
+        talk.say("no compaction stands in for the older part: a model is then sent only what stays")
+    if shown["before"] == shown["after"]:
+        talk.say("there is nothing to save")
+    elif shown["item"]:
+        talk.say(f"`sessiontree restore {shown['item']}` brings it back")
+    else:
+        talk.say("nothing was done; the same with --yes does it")
+
+
+def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
+    from sessiontree.tidying.shrinking import plan_shrinking, shrink
+
+    if options.yes:
+        plan, item = shrink(home.archive, session, dead_branches=options.dead_branches)
+    else:
+        plan, item = plan_shrinking(session, dead_branches=options.dead_branches), None
+    return {
+        "before": plan.before,
+        "after": plan.after,
+        "savings": [{"what": one.what, "lines": one.lines, "size": one.size} for one in plan.savings],
+        "sameContext": True,
+        "item": item.id if item else None,
+    }
+
+
+def _to_tail(home: Home, session: Session, options: Options) -> dict[str, Any]:
+    from sessiontree.tidying.tail import plan_tail, reduce_to_tail
+
+    if options.yes:
+        plan, item = reduce_to_tail(home.archive, session)
+    else:
+        plan, item = plan_tail(session), None
+    saved = {"what": "everything but the tail", "lines": len(plan.removed), "size": plan.before - plan.after}
+    return {
+        "before": plan.before,
+        "after": plan.after,
+        "savings": [saved],
+        "sameContext": plan.is_same,
+        "item": item.id if item else None,
+    }

@@ -1,0 +1,48 @@
+"""Put tags on a session, or show those it has. Tags are ours: no agent's file is written for them."""
+
+from __future__ import annotations
+
+import argparse
+
+from sessiontree.cli import output
+from sessiontree.cli.parser import Options
+
+SUMMARY = "put tags on a session"
+EXAMPLES = """examples:
+  sessiontree tag 019c2f3a work urgent
+  sessiontree tag 019c2f3a --remove urgent
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("tags", metavar="TAG", nargs="*", help="without any: show the tags")
+    parser.add_argument("--remove", action="store_true", help="take these tags away")
+
+
+def run(options: Options) -> None:
+    import os
+
+    import msgspec
+
+    from sessiontree.errors import UsageError
+    from sessiontree.tidying.home import Home
+    from sessiontree.tidying.marks import Mark
+    from sessiontree.views.text import clean
+
+    home = Home(options.home)
+    session = home.open(options.session)
+    given = [" ".join(tag.split()) for tag in options.tags]
+    if not all(given):
+        raise UsageError("a tag cannot be empty")
+
+    def change(mark: Mark) -> Mark:
+        kept = [tag for tag in mark.tags if tag not in given]
+        return msgspec.structs.replace(mark, tags=tuple(kept if options.remove else [*kept, *dict.fromkeys(given)]))
+
+    path = os.path.realpath(session.location)
+    mark = home.marks.change(session.id, path, change) if given else home.marks.find(session.id, path)
+    if options.json:
+        output.print_json({"session": session.id, "path": path, "tags": list(mark.tags), "pinned": mark.pinned})
+    else:
+        output.print_lines(clean(tag) for tag in mark.tags)

@@ -1,0 +1,116 @@
+"""Which sessions there are to tidy. The library knows them all; here is the contract, and a plain way to ask."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Protocol
+
+from msgspec import Struct
+
+from sessiontree import plugins
+from sessiontree.dialects.base import Dialect, is_session_name
+from sessiontree.errors import SessionTreeError
+from sessiontree.opening import open
+from sessiontree.session import Session
+from sessiontree.tidying.bounds import iter_beside
+from sessiontree.tidying.index import About
+from sessiontree.tidying.marks import Marks
+
+
+class Candidate(Struct, frozen=True):
+    """What tidying has to know of a session."""
+
+    path: str
+    agent: str
+    id: str
+    active: int | None
+    """The time of the last message in milliseconds since 1970, never the date of the file; None when nothing tells."""
+    title: str = ""
+    named: bool = False
+    labelled: bool = False
+    pinned: bool = False
+    size: int = 0
+    """With the files in its folder."""
+
+    @property
+    def about(self) -> About:
+        return About(self.path, self.agent, self.id, self.title)
+
+
+class Sessions(Protocol):
+    """Gives all sessions.
+
+    Contract: sub-agents are no sessions of their own; a file that cannot be read is left out; nothing is written.
+    """
+
+    def __call__(self) -> Iterable[Candidate]: ...
+
+
+def known_roots(home: str, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """The folders where agents keep sessions, those of the home folder first; they need not exist."""
+    around = {**environment, "SESSIONTREE_HOME": home}
+    roots: dict[str, None] = {os.path.join(home, "sessions"): None}
+    for name in plugins.names("dialects"):
+        dialect: Dialect = plugins.load("dialects", name)
+        roots.update(dict.fromkeys(dialect.session_roots(around)))
+    return list(roots)
+
+
+def sessions_in(roots: Iterable[str], marks: Marks) -> Iterator[Candidate]:
+    """The sessions below some folders, each opened and looked at."""
+    mark_of = marks.lookup()
+    reals = [os.path.realpath(os.path.expanduser(root)) for root in roots]
+    for path in iter_session_files(reals):
+        try:
+            session = open(path)
+        except SessionTreeError:
+            continue
+        if any(_is_session(session.dialect, root, path) for root in reals):
+            yield candidate(session, pinned=mark_of(session.id, path).pinned)
+        session.close()
+
+
+def candidate(session: Session, *, pinned: bool) -> Candidate:
+    """One session, looked at."""
+    path = session.location
+    return Candidate(
+        path=path,
+        agent=session.dialect.name,
+        id=session.id,
+        active=milliseconds(session.last_activity),
+        title=session.name or "",
+        named=session.given_name is not None,
+        labelled=bool(session.labels),
+        pinned=pinned,
+        size=sum(os.path.getsize(file) for file in (path, *iter_beside(path))),
+    )
+
+
+def milliseconds(timestamp: str | None) -> int | None:
+    """An ISO time as milliseconds since 1970; None when it is none."""
+    try:
+        return int(datetime.fromisoformat(timestamp or "").timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def iter_session_files(roots: Iterable[str]) -> Iterator[str]:
+    """The real paths of all files below some folders that are called like a session; links are not followed."""
+    seen: set[str] = set()
+    for root in roots:
+        for folder, folders, names in os.walk(os.path.realpath(os.path.expanduser(root)), followlinks=False):
+            folders.sort()
+            for name in sorted(names):
+                path = os.path.join(folder, name)
+                if is_session_name(name) and path not in seen and os.path.isfile(path) and not os.path.islink(path):
+                    seen.add(path)
+                    yield path
+
+
+def _is_session(dialect: Dialect, root: str, path: str) -> bool:
+    if not path.startswith(root + os.sep):
+        return False
+    found = dialect.session_kind(root, os.path.relpath(path, root))
+    return found is not None and found.kind == "session"
