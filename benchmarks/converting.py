@@ -28,7 +28,7 @@ def convert_to_each(rounds: int) -> list[Result]:
     results: list[Result] = []
     for target in TARGETS:
         best = best_of(
-            max(1, rounds // 3), {"ours": partial(convert, target), "theirs": lambda: peers.decode_and_encode(path)}
+            max(1, rounds // 2), {"ours": partial(convert, target), "theirs": lambda: peers.decode_and_encode(path)}
         )
         results.append(
             Result(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from sessiontree.converting.installing import Request, carry_out, make_plan
+from sessiontree.converting.installing import Request, carry_out, copy_beside, make_plan
 from sessiontree.converting.report import Report
 from sessiontree.entries import CustomMessage, MessageEntry
 from sessiontree.errors import UsageError
@@ -41,6 +41,7 @@ def fork(
     leaf, prompt = _chosen(session, at, before)
     if to is None or to == session.dialect.name:
         forked = session.fork(leaf, cwd=cwd, store=store)
+        copy_beside(session, forked.location)
         return Forked(forked, session.leaf if isinstance(leaf, Here) else leaf, prompt)
     stands = session.leaf if isinstance(leaf, Here) else leaf
     out = None if store is None else store.location

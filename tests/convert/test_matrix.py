@@ -77,3 +77,23 @@ def test_every_session_of_the_corpus_converts_to_every_dialect_and_back(path: Pa
     assert first_difference(session, session.leaf, there, whole=True) is None
     back = converted(there, session.dialect.name)
     assert first_difference(session, session.leaf, back, whole=True) is None
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+def test_the_report_is_kept_in_the_target_and_never_goes_on_to_the_next(target: str) -> None:
+    there = b"".join(sessiontree.convert(everything(), target, branch="all").lines)
+    assert there.count(b"sessiontree.conversion") == 1
+    assert b'"carried"' in there
+    back = b"".join(sessiontree.convert(opened(there, target), "native", branch="all").lines)
+    assert back.count(b"sessiontree.conversion") == 1
+
+
+def test_sub_agents_and_spilled_output_follow_a_fork(tmp_path: Path) -> None:
+    source = next(path for path in CORPUS if path.stem == "08_subagent")
+    place = tmp_path / f"{sessiontree.open(source).id}.jsonl"
+    place.write_bytes(source.read_bytes())
+    beside = place.with_suffix("") / "subagents"
+    beside.mkdir(parents=True)
+    (beside / "agent-a1.jsonl").write_text("{}\n")
+    forked = sessiontree.fork(sessiontree.open(place)).session
+    assert (Path(forked.location).with_suffix("") / "subagents" / "agent-a1.jsonl").read_text() == "{}\n"

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from sessiontree import plugins
-from sessiontree.converting.outline import iter_items
+from sessiontree.converting.outline import REPORT, iter_items
 from sessiontree.converting.report import Report
 from sessiontree.converting.roles import in_common_roles
 from sessiontree.converting.tool_words import ToolWords, with_own_words
@@ -105,14 +105,16 @@ class _Telling:
         stands = None if leaf is None else self._ids.get(leaf)
         for item in self._iter_about_all():
             yield from _ended(self._write(item, stands))
-        yield from _ended(self._scribe.end(stands))
         self._note_missing_blobs()
+        yield from _ended(self._scribe.add(self._report_item(), stands).lines)
+        yield from _ended(self._scribe.end(stands))
 
     def _write(self, item: Item, parent: str | None) -> Sequence[bytes]:
         """The lines of one item."""
-        self._told.update(dict.fromkeys((item.id, *item.also), item.id))
+        for line in item.also:
+            self._told[line] = item.id
         if item.kind == _POSITION:
-            self._ids.update(dict.fromkeys((item.id, *item.also), parent))
+            self._remember(item, parent)
             return ()
         self._told_title |= item.kind == "session_info"
         if item.kind == "label":
@@ -120,11 +122,16 @@ class _Telling:
         said, notes = self._words.said(with_own_words(item))
         said, more_notes = in_common_roles(said, self._target)
         written = self._scribe.add(said, parent)
-        self._ids.update(dict.fromkeys((item.id, *item.also), written.id))
+        self._remember(item, written.id)
         self._report.count(item)
         for note in (*notes, *more_notes, *written.notes):
             self._report.note(note)
         return written.lines
+
+    def _remember(self, item: Item, id: str | None) -> None:
+        self._ids[item.id] = id
+        for other in item.also:
+            self._ids[other] = id
 
     def _iter_about_all(self) -> Iterator[Item]:
         """What is said about the session or its entries beside the path: the name, and labels."""
@@ -135,6 +142,11 @@ class _Telling:
             target = self._told.get(line, line)
             if target in self._ids and target not in self._labelled:
                 yield Item("label", {"targetId": target, "label": label}, timestamp=timestamp())
+
+    def _report_item(self) -> Item:
+        """What became of everything, kept in the new session where its owner does not look."""
+        data = {"session": self._session.id, "location": self._session.location, **self._report.as_json()}
+        return Item("custom", {"customType": REPORT, "data": data}, timestamp=timestamp())
 
     def _note_missing_blobs(self) -> None:
         for problem in self._session.problems:

@@ -113,6 +113,13 @@ def _beside(session: Session, to: str, path: str) -> tuple[str, str] | None:
     return folder, os.path.splitext(path)[0]
 
 
+def copy_beside(session: Session, path: str) -> None:
+    """Let sub-agents and spilled output follow to a copy of their session in the same dialect."""
+    beside = _beside(session, session.dialect.name, path)
+    if beside is not None:
+        _copy_folder(*beside)
+
+
 def _copy_folder(source: str, target: str) -> None:
     """Copy a folder out of sight, then give it its name."""
     if os.path.lexists(target):

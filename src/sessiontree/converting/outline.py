@@ -12,8 +12,12 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from sessiontree.converting.roles import with_own_role
+from sessiontree.dialects.base import is_aside
 from sessiontree.dialects.scribe import Item
 from sessiontree.reader import Reader
+
+REPORT = "sessiontree.conversion"
+"""The custom entry that holds the report of a conversion. It is of that file alone, so it is never told."""
 
 
 def iter_items(session: Reader, leaf: str | None, *, whole: bool) -> Iterator[tuple[Item, str | None]]:
@@ -22,10 +26,14 @@ def iter_items(session: Reader, leaf: str | None, *, whole: bool) -> Iterator[tu
     ids = session.journal.tree.ids
     told: dict[str, str] = {}  # what the lines of the file are called in shared words
     for stretch in all_stretches(session, node) if whole else active_stretches(session, node):
-        parent = None if stretch.parent is None else told.get(ids[stretch.parent], ids[stretch.parent])
+        parent = None if stretch.parent is None else told.get(ids[stretch.parent], ids[stretch.parent]) or None
         for item in map(with_own_role, session.dialect.tell(session.journal, stretch.nodes)):
+            if item.kind == "custom" and item.fields.get("customType") == REPORT:
+                told.update(dict.fromkeys((item.id, *item.also), parent or ""))
+                continue
             yield item, parent
-            told.update(dict.fromkeys((item.id, *item.also), item.id))
+            for line in item.also:
+                told[line] = item.id
             parent = item.id
 
 
@@ -56,10 +64,15 @@ class _Forest:
         self._parents: dict[int, int | None] = {}
         history = session.dialect.find_history(session.journal, leaf, session.reading)
         self._active = set(history)
-        self._place(history)
-        for other in _ends(session):
-            if other not in self._parents:
-                self._place(session.dialect.find_history(session.journal, other, session.reading))
+        if session.dialect.writes_plainly and not session.reading.recovered:
+            # A history is a path of the tree here, so the tree says it all, however many branches there are.
+            tree = session.journal.tree
+            self._parents.update((node, up) for node, up in enumerate(tree.parents()) if not is_aside(tree.ids[node]))
+        else:
+            self._place(history)
+            for other in _ends(session):
+                if other not in self._parents:
+                    self._place(session.dialect.find_history(session.journal, other, session.reading))
         self._children: dict[int | None, list[int]] = {}
         for node in sorted(self._parents, key=lambda node: (node in self._active, node)):
             self._children.setdefault(self._parents[node], []).append(node)
