@@ -30,7 +30,7 @@ def parse_json(raw: bytes) -> Any:
     Raises ValueError when it is no JSON text. Nesting too deep for the decoder counts as that.
     """
     try:
-        return msgspec.json.decode(raw)
+        return _decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError):
         pass
     try:
@@ -51,6 +51,7 @@ tolerant_decoder = json.JSONDecoder(strict=False, parse_int=_integer)
 
 
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 def render_json(value: object) -> bytes:

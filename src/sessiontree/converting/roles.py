@@ -14,13 +14,14 @@ from sessiontree.dialects.riders import RIDER
 from sessiontree.dialects.scribe import Item, Note
 
 _FAMILY = frozenset({"pi", "omp", "native"})
+_COMMON = ("assistant", "toolResult", "user")
 _ROLE = "message-of-role"
 
 
 def in_common_roles(item: Item, target: str) -> tuple[Item, list[Note]]:
     """An item whose role the target may know."""
     message = item.fields.get("message")
-    if target in _FAMILY or item.kind != "message" or not isinstance(message, dict):
+    if target in _FAMILY or not isinstance(message, dict) or message.get("role") in _COMMON:
         return item, []
     content = content_in_shared_words(message)
     if content is None:
@@ -38,6 +39,8 @@ def in_common_roles(item: Item, target: str) -> tuple[Item, list[Note]]:
 
 def with_own_role(item: Item) -> Item:
     """The item with the role it had, if it was said in another one."""
+    if RIDER not in item.fields:
+        return item
     message = _rider(item).get(_ROLE)
     if not isinstance(message, dict) or item.kind not in ("custom", "custom_message"):
         return item

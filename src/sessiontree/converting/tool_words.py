@@ -30,18 +30,14 @@ class ToolWords:
     def said(self, item: Item) -> tuple[Item, list[Note]]:
         """An item with its tool calls, or the tool it is a result of, in the target's words where it has them."""
         message = item.fields.get("message")
-        if item.kind != "message" or not isinstance(message, dict):
+        if not isinstance(message, dict) or message.get("role") not in ("assistant", "toolResult"):
             return item, []
-        agent = _agent(item) or self._source
+        agent = (_agent(item) if RIDER in item.fields else None) or self._source
         if share_tools(agent, self._target):
             return _without_tools(item), []
-        match message.get("role"):
-            case "assistant" if isinstance(message.get("content"), list):
-                return self._calls_said(item, message, agent)
-            case "toolResult":
-                return self._result_said(item, message, agent), []
-            case _:
-                return item, []
+        if message["role"] == "toolResult":
+            return self._result_said(item, message, agent), []
+        return self._calls_said(item, message, agent) if isinstance(message.get("content"), list) else (item, [])
 
     def _calls_said(self, item: Item, message: dict[str, Any], agent: str) -> tuple[Item, list[Note]]:
         content: list[Any] = message["content"]
@@ -82,6 +78,8 @@ class ToolWords:
 
 def with_own_words(item: Item) -> Item:
     """The item with its tools in the words of the agent that used them, if they were said in another's."""
+    if RIDER not in item.fields:
+        return item
     found = _tools(item)
     message = item.fields.get("message")
     if not found or not isinstance(message, dict):

@@ -19,7 +19,7 @@ NoteKind = Literal["mapped", "changed", "aside", "dropped"]
 """What became of something: said in other words, said differently, kept where the owner does not look, or left out."""
 
 
-class Note(Struct, frozen=True):
+class Note(Struct, frozen=True, gc=False):
     """One thing a target could not take as it was. `what` names it in the plural, so that notes can be counted."""
 
     kind: NoteKind
@@ -27,7 +27,7 @@ class Note(Struct, frozen=True):
     why: str
 
 
-class Item(Struct, frozen=True):
+class Item(Struct, frozen=True, gc=False):
     """An entry in shared words: the native type and the native fields beyond the envelope, as decoded JSON.
 
     `message` items hold one message each. A compaction's `firstKeptEntryId`, a label's `targetId` and the like are ids
@@ -57,7 +57,7 @@ class Start(Struct, frozen=True):
     """The file of the session this one comes from, for formats that keep lineage by path."""
 
 
-class Written(Struct, frozen=True):
+class Written(Struct, frozen=True, gc=False):
     """What an item became."""
 
     id: str | None

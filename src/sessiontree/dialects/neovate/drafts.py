@@ -14,7 +14,7 @@ from sessiontree.dialects.neovate.saying import Call, Said, say, say_result, say
 from sessiontree.dialects.scribe import Item, Note
 
 
-class Draft(Struct, frozen=True):
+class Draft(Struct, frozen=True, gc=False):
     """The bodies of an item's lines, each with its rider."""
 
     bodies: list[dict[str, Any]]

@@ -23,7 +23,7 @@ REMEMBERED = 64 * 1024 * 1024
 """How many bytes of lines are remembered."""
 
 
-class Place(Struct, frozen=True):
+class Place(Struct, frozen=True, gc=False):
     """What became of an item: the first of its lines, or for an aside the line it stands behind."""
 
     uuid: str | None

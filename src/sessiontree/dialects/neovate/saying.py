@@ -43,7 +43,7 @@ _Blocks: TypeAlias = tuple[tuple[int, ...], tuple[tuple[int, Any], ...], tuple[N
 """What happened to the blocks of a content: `order`, `left_out` and `notes` of what is said."""
 
 
-class Call(Struct, frozen=True):
+class Call(Struct, frozen=True, gc=False):
     """What a result has to repeat of its call."""
 
     name: str = ""
