@@ -114,6 +114,23 @@ def write_and_sync(fd: int, line: bytes) -> None:
     os.fsync(fd)
 
 
+def walk_transcript(path: Path) -> list[Fields]:
+    """The plainest loader: decode every line, walk to the root. What ran in parallel is lost."""
+    entries: dict[str, Fields] = {}
+    leaf: str | None = None
+    with open(path, "rb") as file:
+        for line in file:
+            fields = json.loads(line)
+            if "uuid" in fields:
+                leaf = fields["uuid"]
+                entries[leaf] = fields
+    chain: list[Fields] = []
+    while leaf is not None:
+        chain.append(entries[leaf])
+        leaf = chain[-1]["parentUuid"]
+    return chain
+
+
 def load_transcript(path: Path) -> list[Fields]:
     """Decode every line of a transcript of Claude Code, walk to the root, put what ran in parallel back: the messages.
 
