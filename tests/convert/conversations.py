@@ -15,7 +15,7 @@ PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(64))).decode()
 
 def everything() -> Session:
     """A session with every kind of entry a conversation has, two branches and a compaction."""
-    session = sessiontree.create(cwd="/work/日本語 project", in_memory=True)
+    session = sessiontree.create(cwd="/src/日本語 project", in_memory=True)
     session.append({"type": "model_change", "provider": "anthropic", "modelId": "claude-opus-5"})
     session.append({"type": "thinking_level_change", "thinkingLevel": "high"})
     session.append("user", "Why does the parser drop the last line? 解析器为什么丢了最后一行 🙂")
@@ -136,7 +136,7 @@ def turns(draw: st.DrawFn, number: int) -> list[dict[str, Any]]:
 @st.composite
 def sessions(draw: st.DrawFn) -> Session:
     """A session with some turns, branches anywhere, labels, and compactions that keep something or nothing."""
-    session = sessiontree.create(cwd="/work/project", in_memory=True)
+    session = sessiontree.create(cwd="/src/project", in_memory=True)
     ids: list[str] = []
     for number in range(draw(st.integers(1, 5))):
         if ids and draw(st.booleans()):

@@ -20,9 +20,8 @@ PAIRS = [(source, target) for source in DIALECTS for target in DIALECTS]
 CORPUS = sorted((Path(__file__).parents[1] / "corpus").glob("*/*.jsonl"))
 
 
-def converted(session: Session, to: str, branch: str = "all") -> Session:
-    made = sessiontree.convert(session, to, branch=branch)  # type: ignore[arg-type]
-    return opened(b"".join(made.lines), to)
+def converted(session: Session, to: str) -> Session:
+    return opened(b"".join(sessiontree.convert(session, to, branch="all").lines), to)
 
 
 def told(session: Session) -> list[object]:

@@ -27,7 +27,7 @@ from sessiontree.stores.memory import MemoryStore
 from tests.building import NOWHERE, examples
 
 TIME = "2026-02-16T10:00:01.000Z"
-START = Start(id="019c0000-0000-7000-8000-00000000000a", timestamp=TIME, cwd="/work/project")
+START = Start(id="019c0000-0000-7000-8000-00000000000a", timestamp=TIME, cwd="/src/project")
 SESSION = session_id(START.id)
 PIXEL = "iVBORw0KGgo="
 

@@ -29,9 +29,9 @@ def write(folder: Path, lines: list[dict[str, object]] | bytes) -> Path:
 
 
 def test_a_small_session_is_told_exactly(tmp_path: Path) -> None:
-    path = write(tmp_path, claude_lines(IDS[0], "/work/tides", ["first things first", "and then"]))
+    path = write(tmp_path, claude_lines(IDS[0], "/src/tides", ["first things first", "and then"]))
     one = summary_of(path, "claude")
-    assert (one.id, one.agent, one.cwd, one.git_branch) == (IDS[0], "claude", "/work/tides", "main")
+    assert (one.id, one.agent, one.cwd, one.git_branch) == (IDS[0], "claude", "/src/tides", "main")
     assert (one.title, one.named) == ("first things first", False)
     assert (one.first_prompt, one.last_prompt) == ("first things first", "and then")
     assert (one.messages, one.branches, one.exact, one.health) == (4, 1, True, "ok")
