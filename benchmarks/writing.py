@@ -113,6 +113,7 @@ def synced_calls_alone(rounds: int) -> Result:
             body = {"type": "message", "id": new_entry_id(()), "parentId": None, "timestamp": timestamp()}
             data = encode({**body, "message": message}) + b"\n"
             os.write(own, data)
+            os.posix_fadvise(own, 0, 0, os.POSIX_FADV_DONTNEED)
             fcntl.flock(own, fcntl.LOCK_UN)
             decode(data)
             os.fdatasync(own)

@@ -257,7 +257,7 @@ class Session(Reader):
         `HERE` for the parent means where the file stands, when everything that others wrote was read.
 
         The way from `append` to the write is kept short: after a sync the processor's caches are cold, and a step costs
-        several times what it costs in a loop.
+        several times what it costs in a loop. What can wait is done while the disk already writes.
         """
         with self._mutex:
             journal = self._journal
@@ -277,18 +277,22 @@ class Session(Reader):
                 if isinstance(parent, Here):
                     parent = self._stored_leaf()
                 id = new_entry_id(journal.tree.node_of)
-                line, entry = self._line(kind, id, parent, fields)
+                line, whole = self._line(kind, id, parent, fields)
                 if journal.tail_is_open:
                     store.append(b"\n" + line)
                     journal.close_tail()
                 else:
                     store.append(line)
+                durability = self._options.durability
+                sync = durability == "append" or (durability == "turn" and ends_turn(kind, fields))
+                if sync:
+                    store.start_sync()
                 journal.adopt(len(line), kind, id, parent)
             finally:
                 store.unlock()
             self._unsynced = True
-            durability = self._options.durability
-            if durability == "append" or (durability == "turn" and ends_turn(kind, fields)):
+            entry = journal.dialect.parse(whole)
+            if sync:
                 self._sync()
             return entry
 
@@ -349,18 +353,16 @@ class Session(Reader):
         said = {**item.fields, "type": item.kind, "id": aside_id(len(journal)), "timestamp": item.timestamp}
         return parse_entry(said)
 
-    def _line(self, kind: str, id: str, parent: str | None, fields: dict[str, Any]) -> tuple[bytes, Entry]:
-        """An entry as a line with its LF, large content put elsewhere, and as a value that has all of its content."""
+    def _line(self, kind: str, id: str, parent: str | None, fields: dict[str, Any]) -> tuple[bytes, bytes]:
+        """An entry as a line with its LF, large content put elsewhere, and as one that has all of its content."""
         dialect, now = self._journal.dialect, timestamp()
-        line = dialect.render_entry(kind, id, parent, now, fields)
-        entry = dialect.parse(line)
+        line = whole = dialect.render_entry(kind, id, parent, now, fields) + b"\n"
         if may_hold_large_content(line) and self._options.large_content != "inline":
             if self._options.large_content == "truncate" or self._around.blobs is None:
-                line = dialect.render_entry(kind, id, parent, now, truncate(fields))
-                entry = dialect.parse(line)
+                line = whole = dialect.render_entry(kind, id, parent, now, truncate(fields)) + b"\n"
             else:
-                line = dialect.render_entry(kind, id, parent, now, externalise(fields, self._around.blobs.put))
-        return line + b"\n", entry
+                line = dialect.render_entry(kind, id, parent, now, externalise(fields, self._around.blobs.put)) + b"\n"
+        return line, whole
 
     def _write_pending(self, kind: str, fields: dict[str, Any], parent: str | Here | None) -> Entry:
         """Append to a session that is still in memory, and let its file appear when the time has come."""
@@ -369,14 +371,14 @@ class Session(Reader):
             parent = self._stored_leaf()
         journal, memory = self._journal, self._journal.store
         id = new_entry_id(journal.tree.node_of)
-        line, entry = self._line(kind, id, parent, fields)
+        line, whole = self._line(kind, id, parent, fields)
         if makes_file_appear(self._options.appear, kind, fields):
             self._pending.create([read_bytes(memory, 0, journal.size), line])
             journal.store, self._pending = self._pending, None
         else:
             memory.append(line)
         journal.adopt(len(line), kind, id, parent)
-        return entry
+        return journal.dialect.parse(whole)
 
     def _sync(self) -> None:
         if self._unsynced:

@@ -24,6 +24,8 @@ class Store(Protocol):
     * `create` makes the store with its first bytes, durably, all or nothing; `ExistsError` when it is there already.
     * `replace` swaps all bytes at once, durably: a reader sees the old or the new ones, never a mixture. It keeps the
       old ones as a backup whose name it gives back. `ConflictError` when the size is not the expected one.
+    * `start_sync` says that a `sync` follows at once: what can begin without waiting begins, or nothing happens. It
+      never raises; `sync` tells of what fails.
     * `sync` returns when everything appended or put over so far would survive a power cut.
     """
 
@@ -51,6 +53,8 @@ class Store(Protocol):
     def unlock(self) -> None: ...
 
     def replace(self, data: Iterable[bytes], expected_size: int) -> str: ...
+
+    def start_sync(self) -> None: ...
 
     def sync(self) -> None: ...
 

@@ -123,6 +123,10 @@ class FileStore:
         self.close()
         return backup
 
+    def start_sync(self) -> None:
+        if self._writer >= 0:
+            self._system.start_writing_out(self._writer, self._locked_size)
+
     def sync(self) -> None:
         if self._writer < 0:
             return

@@ -62,6 +62,9 @@ class MemoryStore:
             self._data = bytearray(b"".join(data))
         return f"{self.location} (no backup in memory)"
 
+    def start_sync(self) -> None:
+        """Memory has nothing to sync."""
+
     def sync(self) -> None:
         """Memory has nothing to sync."""
 

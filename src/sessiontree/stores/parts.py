@@ -29,6 +29,9 @@ class PartsStore:
             offset -= end - start
         return 0
 
+    def start_sync(self) -> None:
+        """Nothing is written here."""
+
     def sync(self) -> None:
         """Nothing is written here."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 
@@ -23,6 +24,16 @@ class System:
             os.fdatasync(fd)
         else:
             os.fsync(fd)
+
+    def start_writing_out(self, fd: int, start: int) -> None:
+        """Let the disk begin with what was written from `start` on, without waiting for it.
+
+        Linux begins to write pages out when it is told that they are not needed, and keeps those it is writing. This is
+        only a hint: where it is not known or not taken, `fsync` does all of the work.
+        """
+        if hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(fd, start, 0, os.POSIX_FADV_DONTNEED)
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)

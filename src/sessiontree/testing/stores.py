@@ -199,6 +199,7 @@ def _syncing_and_closing_lose_nothing(make_store: MakeStore, name: str) -> None:
     store = make_store(name)
     store.create([b"head\n"])
     _append(store, b"line\n")
+    store.start_sync()
     store.sync()
     store.close()
     expect(_all_of(make_store(name)) == b"head\nline\n", "what was appended is there after sync and close")
