@@ -47,7 +47,6 @@ class Chain:
         self._rings: dict[int, int] | None = None
         self._all_sidechain: bool | None = None
         self._times: list[tuple[int, int]] | None = None
-        self._strays: dict[int, list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.types)
@@ -99,22 +98,6 @@ class Chain:
             at = self.parents.index(node, at + 1)
             found.append(at)
         return found
-
-    @property
-    def strays(self) -> dict[int, list[int]]:
-        """The children of each line but the one that stands right behind it: nearly all lines have no other."""
-        if self._strays is None:
-            self._strays = {}
-            for node, parent in enumerate(self.parents):
-                if parent != node - 1 and parent is not None:
-                    self._strays.setdefault(parent, []).append(node)
-        return self._strays
-
-    def near_children(self, node: int) -> list[int]:
-        """The children of a line, for who asks about many lines."""
-        found = self.strays.get(node, [])
-        after = node + 1
-        return sorted([after, *found]) if after < len(self.parents) and self.parents[after] == node else found
 
     def facts(self, node: int) -> Facts:
         if node not in self._facts:

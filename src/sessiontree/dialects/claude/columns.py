@@ -104,6 +104,13 @@ def _is_of_the_system(attachment: _Line) -> bool:
 
 
 def _answer(message: _Message, content: Sequence[_Block]) -> Speech | None:
+    if (
+        len(content) == 1
+        and (block := content[0]).type == "tool_use"
+        and block.id is not None
+        and block.name is not None
+    ):
+        return Speech(True, True, intern(message.id or ""), (block.id,), (intern(block.name),))  # what most lines are
     says_something = False
     calls: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()

@@ -42,23 +42,25 @@ class Beside:
         self.recovered = recovered
         self.responses: dict[object, _Response] = {}
         self._eligible = eligible
-        self._first = min(path, default=0)
+        self._branches = self._find_branches()
+        """The lines beside the path that hang on each line, in file order: nearly all lines have none."""
 
-    def _branches_at(self, node: int) -> list[int]:
-        """The lines that hang on one beside the path."""
-        return [
-            child
-            for child in self.chain.near_children(node)
-            if child not in self.position and child >= self._first and self._may_use(child)
-        ]
+    def _find_branches(self) -> dict[int, list[int]]:
+        parents = self.chain.parents
+        off_path = set(range(min(self.path, default=0), len(parents))).difference(self.position)
+        found: dict[int, list[int]] = {}
+        for node in sorted(off_path):
+            parent = parents[node]
+            if parent is not None and self._may_use(node):
+                found.setdefault(parent, []).append(node)
+        return found
 
     def _may_use(self, node: int) -> bool:
         return self._eligible is None or node in self._eligible
 
     def collect(self) -> None:
         """Find everything that belongs to a response on the path."""
-        starts = [self.position[node] for node in self._parting_nodes() if self._branches_at(node)]
-        starts.sort()
+        starts = sorted(self.position[node] for node in self._branches.keys() & self.position.keys())
         self._load_ahead(starts)
         for at in starts:
             self._follow(at, self.path[at])
@@ -67,13 +69,6 @@ class Beside:
             if owner is not None:
                 self._take_shard(owner, node)
 
-    def _parting_nodes(self) -> set[int]:
-        """The lines of the path on which others may hang: all but those that only the next line of the file follows."""
-        position, parents = self.position, self.chain.parents
-        following = {node + 1 for node in position}.difference(position)
-        found = {node - 1 for node in following if node < len(parents) and parents[node] == node - 1}
-        return found | (self.chain.strays.keys() & position.keys())
-
     def _load_ahead(self, starts: Sequence[int]) -> None:
         """Read in one go what will be asked about: what hangs on the path, and the lines around those places."""
         wanted: set[int] = set()
@@ -81,7 +76,7 @@ class Beside:
         for at in starts:
             wanted.update(self.path[max(0, at - 1) : at + 4])
         for _ in range(_LEVELS_AHEAD):
-            level = [child for node in level for child in self._branches_at(node)]
+            level = [child for node in level for child in self._branches.get(node, ())]
             wanted.update(level)
         self.chain.prepare_speech(sorted(wanted))
 
@@ -99,12 +94,12 @@ class Beside:
                 self._follow(at, child)
 
     def _iter_children(self, node: int) -> Iterator[int]:
-        """Children of a line; progress between is passed through."""
-        pending = self._branches_at(node)[::-1]
+        """Lines beside the path that hang on a line; progress between is passed through."""
+        pending = self._branches.get(node, [])[::-1]
         while pending:
             child = pending.pop()
             if self.chain.types[child] == "progress":
-                pending.extend(reversed(self._branches_at(child)))
+                pending.extend(reversed(self._branches.get(child, [])))
             elif self.chain.is_link(child):
                 yield child
 

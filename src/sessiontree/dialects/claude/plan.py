@@ -13,7 +13,7 @@ from msgspec import Struct
 from sessiontree.dialects.base import Lines
 from sessiontree.dialects.claude.chain import Chain, read_entries
 from sessiontree.dialects.claude.path import Trail
-from sessiontree.dialects.claude.speech import Speech, is_blank
+from sessiontree.dialects.claude.speech import is_blank
 from sessiontree.dialects.claude.spoken import NO_CONTENT, SPEAKING_TYPES, joined, messages_of, settled, without_usage
 from sessiontree.errors import ReplacedError
 from sessiontree.messages import Assistant, Message, ToolResult, User, tool_calls
@@ -97,23 +97,21 @@ class _Draft:
         noted, types = chain.noted, chain.types
         unknown = [node for node in trail.nodes if noted.get(node) is None and types[node] in SPEAKING_TYPES]
         entries = dict(zip(unknown, chain.entries(unknown), strict=True))
-        for node in trail.nodes:
+        tools = self.plan.tools
+        for node in trail.nodes:  # one step costs what a long session has many thousands of
             speech = noted.get(node)
-            if speech is not None:
-                self._add_noted(node, speech)
-            elif node in entries:
-                self._add_messages(node, messages_of(entries[node]))
-
-    def _add_noted(self, node: int, speech: Speech) -> None:
-        if speech.is_assistant:
-            self._add_answer(node, speech.response, False)
-            if speech.calls:
-                self.plan.tools.update(zip(speech.calls, speech.tools, strict=True))
-        elif speech.answers:
-            for number, call in enumerate(speech.answers):
-                self._add_result(node, number, call)
-        elif speech.is_message:
-            self._add_prompt(node, 0)
+            if speech is None:
+                if node in entries:
+                    self._add_messages(node, messages_of(entries[node]))
+            elif speech.is_assistant:
+                self._add_answer(node, speech.response, False)
+                for call, tool in zip(speech.calls, speech.tools, strict=True):
+                    tools[call] = tool
+            elif speech.answers:
+                for number, call in enumerate(speech.answers):
+                    self._add_result(node, number, call)
+            elif speech.is_message:
+                self._add_prompt(node, 0)
 
     def _add_messages(self, node: int, messages: Sequence[Message]) -> None:
         for number, message in enumerate(messages):
