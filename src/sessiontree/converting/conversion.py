@@ -101,7 +101,8 @@ class _Telling:
     def iter_lines(self, leaf: str | None, *, whole: bool) -> Iterator[bytes]:
         yield from _ended(self._scribe.begin())
         for item, parent in iter_items(self._session, leaf, whole=whole):
-            yield from _ended(self._write(item, None if parent is None else self._ids.get(parent)))
+            for line in self._write(item, None if parent is None else self._ids.get(parent)):
+                yield line + b"\n"
         stands = None if leaf is None else self._ids.get(leaf)
         for item in self._iter_about_all():
             yield from _ended(self._write(item, stands))

@@ -9,6 +9,7 @@
     hearing     the words of a line -> a message in shared words
     saying      a message in shared words -> the words of a line
     deltas, riding  what the words leave out, and how it rides along
+    plain       the short way for ordinary messages, of which it is known what their lines do not say
     telling     lines -> items
     scribe      items -> lines, by way of `drafts` and `sheet`; results are gathered in `turns`, what a compaction keeps
                 is remembered in `kept`, and `reordering` says by the order of lines what cannot be said otherwise

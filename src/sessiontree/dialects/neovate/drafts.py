@@ -9,6 +9,7 @@ from msgspec import Struct
 from sessiontree.dialects.neovate.asides import MARKS
 from sessiontree.dialects.neovate.deltas import applied
 from sessiontree.dialects.neovate.hearing import hear_item, hear_result, heard_message, is_output
+from sessiontree.dialects.neovate.plain import plain_rider
 from sessiontree.dialects.neovate.riding import extras_of, rider_for, without_extras
 from sessiontree.dialects.neovate.saying import Call, Said, say, say_result, say_stray_result
 from sessiontree.dialects.scribe import Item, Note
@@ -28,7 +29,11 @@ def draft(item: Item, uuid: str, timestamp: str, marks: dict[str, Any], *, is_ro
     said = say_stray_result(bare.fields["message"]) if is_tool_result(bare) else say(bare)
     if said is None:
         return None
-    bodies = _with_extras(said.bodies, extras_of(item))
+    extras = extras_of(item)
+    plain = None if extras else plain_rider(bare, said, uuid, timestamp, marks)
+    if plain is not None:
+        return Draft(said.bodies, [plain], said.notes)
+    bodies = _with_extras(said.bodies, extras)
     heard = hear_item(bodies, uuid, timestamp, is_root=is_root)
     if len(bodies) == 1 and is_output(bodies[0]):
         marks = {**marks, "alone": True}  # or it would be taken for what a command before it printed
@@ -40,7 +45,11 @@ def draft_result(item: Item, call: Call, id: str, timestamp: str) -> Draft:
     """A result as one part of a line; its rider stands among those of the line's results."""
     bare = without_extras(item)
     said: Said = say_result(bare.fields["message"], call)
-    (part,) = _with_extras(said.bodies, extras_of(item))
+    extras = extras_of(item)
+    plain = None if extras else plain_rider(bare, said, id, timestamp, {})
+    if plain is not None:
+        return Draft(said.bodies, [plain], said.notes)
+    (part,) = _with_extras(said.bodies, extras)
     heard = heard_message(hear_result(part), id, timestamp)
     return Draft([part], [rider_for(bare, heard, said, {})], said.notes)
 

@@ -123,13 +123,15 @@ def _assistant(body: dict[str, Any]) -> dict[str, Any]:
         found["model"] = model
     usage = body.get("usage")
     if isinstance(usage, dict):
-        found["usage"] = _usage(usage)
-    has_calls = any(isinstance(block, dict) and block.get("type") == "toolCall" for block in heard)
+        found["usage"] = hear_usage(usage)
+    blocks = heard if isinstance(heard, list) else []
+    has_calls = any(isinstance(block, dict) and block.get("type") == "toolCall" for block in blocks)
     found["stopReason"] = "toolUse" if has_calls else "stop"
     return found
 
 
-def _usage(fields: dict[str, Any]) -> dict[str, Any]:
+def hear_usage(fields: dict[str, Any]) -> dict[str, Any]:
+    """The tokens that an answer used."""
     read, written = number(fields, "input_tokens"), number(fields, "output_tokens")
     return {
         "input": read,

@@ -7,6 +7,7 @@ file that is continued the lines are read from it.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,7 +37,7 @@ class Kept:
     def __init__(self, lines: Lines | None) -> None:
         self._lines = lines
         self._before: dict[str, str | None] = {}
-        self._raw: dict[str, bytes] = {}
+        self._raw: OrderedDict[str, bytes] = OrderedDict()  # a dict is slow to lose its first one again and again
         self._size = 0
         self.copies: dict[str, str] = {}
         """Lines that stand on their branch for one of another branch, and that one."""
@@ -46,8 +47,8 @@ class Kept:
         self._raw[uuid] = raw
         self._size += len(raw)
         while self._size > REMEMBERED and len(self._raw) > 1:
-            oldest = next(iter(self._raw))
-            self._size -= len(self._raw.pop(oldest))
+            _, oldest = self._raw.popitem(last=False)
+            self._size -= len(oldest)
 
     def find(self, first: Place, last: str | None) -> tuple[list[dict[str, Any]], bool]:
         """The lines to be repeated, from the first one kept to the last one, and whether all of them are still known.

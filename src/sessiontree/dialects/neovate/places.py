@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from binascii import hexlify
 from collections.abc import Mapping
 from uuid import NAMESPACE_URL, uuid5
 
 from sessiontree.dialects.scribe import Destination, Start
 
 _namespace = hashlib.sha1(uuid5(NAMESPACE_URL, "sessiontree:neovate").bytes, usedforsecurity=False)
+_variant = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _own_id = re.compile(r"[0-9a-f]{8}\Z")
 
 
@@ -41,10 +43,9 @@ def session_id(id: str) -> str:
 def derived_uuid(name: str) -> str:
     """A UUID that follows from a name alone: one of version 5, made without the detour over `uuid.UUID`."""
     digest = _namespace.copy()
-    digest.update(name.encode("utf-8", "surrogatepass").hex().encode("ascii"))
+    digest.update(hexlify(name.encode("utf-8", "surrogatepass")))
     found = digest.hexdigest()
-    variant = "89ab"[int(found[16], 16) & 3]
-    return f"{found[:8]}-{found[8:12]}-5{found[13:16]}-{variant}{found[17:20]}-{found[20:32]}"
+    return f"{found[:8]}-{found[8:12]}-5{found[13:16]}-{_variant[found[16]]}{found[17:20]}-{found[20:32]}"
 
 
 def destination(start: Start, environment: Mapping[str, str]) -> Destination:

@@ -26,7 +26,7 @@ _SIGNATURE = Note("aside", "signatures of thinking", _NO_PLACE)
 _REORDERED = Note("changed", "orders of blocks", "Neovate puts thinking first, then text, then calls")
 
 
-class Said(Struct, frozen=True):
+class Said(Struct, frozen=True, gc=False):
     """What was said, and how it differs from what was to be said."""
 
     bodies: list[dict[str, Any]]
@@ -86,7 +86,7 @@ def _say_message(message: dict[str, Any]) -> Said | None:
 
 def _say_assistant(message: dict[str, Any]) -> Said:
     content, blocks = _content(message, "assistant")
-    text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content if _is_text(part))
+    text = content if isinstance(content, str) else "".join([part["text"] for part in content if _is_text(part)])
     provider, model = string(message, "provider"), string(message, "model")
     body = {
         "role": "assistant",
@@ -185,7 +185,8 @@ def _content(message: dict[str, Any], role: str) -> tuple[Any, _Blocks]:
     blocks = content if isinstance(content, list) else []
     allowed = _PARTS_OF[role]
     parts: list[dict[str, Any]] = []
-    places: list[tuple[int, int]] = []
+    order: list[int] = []
+    ranks: list[int] = []
     left_out: list[tuple[int, Any]] = []
     notes: list[Note] = []
     for at, block in enumerate(blocks):
@@ -195,15 +196,15 @@ def _content(message: dict[str, Any], role: str) -> tuple[Any, _Blocks]:
             notes.append(Note("aside", f"blocks of type {_kind(block)}", _NO_PLACE))
             continue
         parts.append(part)
-        places.append((allowed[block["type"]], at))
+        order.append(at)
+        ranks.append(allowed[block["type"]])
         if block.get("thinkingSignature"):
             notes.append(_SIGNATURE)
-    in_order = sorted(places)
-    if in_order != places:
-        said = dict(zip(places, parts, strict=True))
-        parts = [said[place] for place in in_order]
+    if ranks != sorted(ranks):
+        places = sorted(range(len(ranks)), key=ranks.__getitem__)
+        parts, order = [parts[place] for place in places], [order[place] for place in places]
         notes.append(_REORDERED)
-    return parts, (tuple(at for _, at in in_order), tuple(left_out), tuple(notes))
+    return parts, (tuple(order), tuple(left_out), tuple(notes))
 
 
 def _part(block: Any, allowed: dict[str, int]) -> dict[str, Any] | None:

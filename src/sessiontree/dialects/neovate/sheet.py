@@ -117,7 +117,7 @@ class Sheet:
         """A line but for its parent, its keys in Neovate's order."""
         origin = self._start.forked_from
         marks = rider.get(MARKS) or {}
-        if marks.get("forked") and origin is not None:
+        if origin is not None and marks.get("forked"):
             if "forkedFrom" in body:
                 marks = {name: value for name, value in marks.items() if name != "forked"}
             else:
@@ -131,7 +131,7 @@ class Sheet:
             "timestamp": time,
             "sessionId": self._session_id,
         }
-        if not marks:
+        if not marks and MARKS in rider:
             rider = {name: value for name, value in rider.items() if name != MARKS}
         if rider:
             fields[RIDER] = rider

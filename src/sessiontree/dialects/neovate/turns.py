@@ -57,7 +57,8 @@ class Turn:
     @property
     def tail(self) -> str:
         """The id that what comes next has to name as its parent to belong here."""
-        return next((line.uuid for line in reversed(self.waiting) if line.uuid), self.uuid or self.assistant)
+        results = self.uuid or self.assistant
+        return next((line.uuid for line in reversed(self.waiting) if line.uuid), results) if self.waiting else results
 
     @property
     def is_answered(self) -> bool:
