@@ -77,8 +77,9 @@ ABOUT = {"provider": "anvil", "model": "swift", "usage": TOKENS, "stopReason": "
         of_role("toolResult", [TEXT, TEXT], toolCallId="c1", toolName="read", isError=False),
     ],
 )
-def test_ordinary_messages_go_the_short_way(item: Item) -> None:
+def test_ordinary_messages_go_the_short_way_to_the_same_lines(item: Item) -> None:
     assert is_plain(item)
+    assert written(chained(item)) == written_exactly(chained(item))
 
 
 @pytest.mark.parametrize(
