@@ -38,7 +38,9 @@ Run = Callable[..., Ran]
 def run(tmp_path: Path) -> Run:
     def run(*arguments: str, stdin: str | bytes = b"", width: int = 100) -> Ran:
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        environment = {**os.environ, "SESSIONTREE_HOME": str(tmp_path / "home"), "COLUMNS": str(width), "TZ": "UTC"}
+        own = {"HOME": str(tmp_path / "user"), "SESSIONTREE_HOME": str(tmp_path / "home")}
+        own["SESSIONTREE_CACHE"] = str(tmp_path / "cache")
+        environment = {**os.environ, **own, "COLUMNS": str(width), "TZ": "UTC"}
         command = [sys.executable, "-m", "sessiontree", *arguments]
         return Ran(subprocess.run(command, input=data, capture_output=True, env=environment, timeout=60, check=False))
 

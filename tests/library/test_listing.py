@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wcwidth import wcswidth, wcwidth
 
 from sessiontree.library.summary import Summary
 from sessiontree.views.listing import _fitted, age, amount, iso, short_ids
-from sessiontree.views.text import columns, cut, one_line, pad
+from sessiontree.views.text import columns, cut, one_line, pad, plain_width
 from tests.building import examples
 
 
@@ -34,6 +38,14 @@ def test_a_time_in_the_future_is_now_and_none_is_nothing() -> None:
 )
 def test_amounts_take_at_most_four_characters(number: float, shown: str) -> None:
     assert amount(number) == shown
+
+
+def test_characters_that_are_measured_without_wcwidth_take_what_it_says() -> None:
+    plain = [character for character in map(chr, range(sys.maxunicode + 1)) if plain_width(character)]
+    assert len(plain) > 30_000
+    assert [one for one in plain if columns(one) != wcwidth(one)] == []
+    pairs = [one + other for one, other in zip(plain, random.Random(1).sample(plain, len(plain)), strict=True)]
+    assert [pair for pair in pairs if columns(pair) != wcswidth(pair)] == []
 
 
 @examples(300)

@@ -29,6 +29,22 @@ def test_sessions_are_listed_for_the_folder_they_worked_in(world: World) -> None
     assert listed(world, here) == {IDS[0], IDS[1]}
 
 
+def test_a_repository_is_known_by_its_first_commit_once_it_has_one(world: World) -> None:
+    new = world.folder / "new"
+    new.mkdir()
+    git(new, "init", "-q", "-b", "main")
+    home = str(world.home / "st")
+    assert Projects(home).of(str(new)).first_commit is None
+    git(new, "commit", "-q", "--allow-empty", "-m", "first")
+    first = git(new, "rev-parse", "HEAD").strip()
+    assert Projects(home).of(str(new)).first_commit == first
+    git(new, "commit", "-q", "--allow-empty", "-m", "second")
+    git(new, "pack-refs", "--all")
+    assert Projects(str(world.home / "other")).of(str(new)).first_commit == first
+    git(new, "checkout", "-q", "--detach")
+    assert Projects(str(world.home / "third")).of(str(new)).first_commit == first
+
+
 def test_a_renamed_repository_keeps_its_sessions(world: World) -> None:
     old = repository(world.folder / "old")
     world.claude(IDS[0], old)

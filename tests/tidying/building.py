@@ -17,8 +17,13 @@ CLAUDE_ID = "7053107e-0000-4000-8000-00000000000b"
 
 
 def environment(tmp: Path) -> dict[str, str]:
-    """Where a person's programs look, all below one folder."""
-    return {"HOME": str(tmp / "user"), "SESSIONTREE_HOME": str(tmp / "home"), "PATH": os.environ["PATH"]}
+    """Where a person's programs look, all below one folder; what can be derived again is kept beside it."""
+    return {
+        "HOME": str(tmp / "user"),
+        "SESSIONTREE_HOME": str(tmp / "home"),
+        "SESSIONTREE_CACHE": str(tmp.parent / f"{tmp.name}-cache"),
+        "PATH": os.environ["PATH"],
+    }
 
 
 def home_of(tmp: Path, system: System | None = None) -> Home:

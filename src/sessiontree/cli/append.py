@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, talk
 from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import open_session, remember_work
+
+if TYPE_CHECKING:
+    from sessiontree.entries import Entry
+    from sessiontree.session import Session
 
 SUMMARY = "append a message or an entry"
 EXAMPLES = """examples:
@@ -31,20 +36,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.opening import open
     from sessiontree.views.described import describe_entry
 
-    session = open(options.session, home=options.home, durability=options.durability)
+    session = open_session(options, durability=options.durability)
     branch = session.branch(session.find_entry(options.at)) if options.at else session.branch()
     entries = [branch.append(what) for what in _asked_for(options)]
     others = len(session.refresh())
     session.close()
+    if "user" in (options.role, options.role_option):
+        _remember(session, entries, options.home)
+    remember_work(session.location, session.cwd, options)
     if others:
         talk.say(f"sessiontree: {session.location}: someone else is writing it, too ({others} new entries)")
     if options.json:
         output.print_json({"session": session.id, "entries": [describe_entry(entry) for entry in entries]})
     else:
         output.print_lines(entry.id for entry in entries)
+
+
+def _remember(session: Session, entries: list[Entry], home: str | None) -> None:
+    """Put what was typed into the prompt history; it is in the session already, so a failure there is only said."""
+    from sessiontree import places
+    from sessiontree.context import milliseconds
+    from sessiontree.entries import MessageEntry
+    from sessiontree.errors import WriteError
+    from sessiontree.messages import message_text
+    from sessiontree.search.spool import remember
+
+    for entry in entries:
+        if isinstance(entry, MessageEntry):
+            text, at = message_text(entry.message), milliseconds(entry.timestamp)
+            try:
+                remember(
+                    home or places.home(),
+                    text,
+                    cwd=session.cwd,
+                    session=session.id,
+                    time=at,
+                    agent=session.dialect.name,
+                )
+            except WriteError as error:
+                talk.say_error(str(error))
 
 
 def _asked_for(options: Options) -> list[dict[str, Any]]:

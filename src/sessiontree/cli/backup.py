@@ -11,7 +11,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, talk
+from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
+from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
     from sessiontree.tidying.syncing import Told
@@ -27,6 +29,7 @@ The folder has one folder per agent, named as below that agent's own; copy a fil
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    add_roots(parser)
 
 
 def run(options: Options) -> int | None:
@@ -35,10 +38,9 @@ def run(options: Options) -> int | None:
 
 def copy(options: Options, *, both_ways: bool) -> int | None:
     """What `backup` and `sync` do."""
-    from sessiontree.tidying.home import Home
     from sessiontree.tidying.syncing import Copying
 
-    told = list(Copying(Home(options.home), options.folder).run(both_ways=both_ways, act=not options.dry_run))
+    told = list(Copying(open_home(options), options.folder).run(both_ways=both_ways, act=not options.dry_run))
     counts = Counter(one.what for one in told)
     if options.json:
         files = [

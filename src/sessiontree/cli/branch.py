@@ -1,16 +1,26 @@
-"""Let a session stand at another entry. Nothing is deleted: the next message starts a branch there."""
+"""Let a session stand at another entry. Nothing is deleted: the next message starts a branch there.
+
+With --summarise, what was done on the branch that is left is told where the new one begins.
+"""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from sessiontree.cli import output
+from sessiontree.cli import output, talk
+from sessiontree.cli.merge import add_summary, asked
 from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.errors import UsageError
+
+if TYPE_CHECKING:
+    from sessiontree.session import Session
 
 SUMMARY = "stand at another entry"
 EXAMPLES = """examples:
   sessiontree branch 019c2f3a 8b01d2e4
-  sessiontree branch s.jsonl --root"""
+  sessiontree branch s.jsonl "which way?" --summarise --instructions "keep the error texts\""""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,20 +28,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("entry", metavar="ENTRY", nargs="?", help="the entry to stand at")
     where.add_argument("--at", metavar="ENTRY", dest="at", help=argparse.SUPPRESS)
-    where.add_argument("--root", action="store_true", help="stand before the first message, to start from nothing")
+    where.add_argument(
+        "--root", action="store_true", dest="before_all", help="stand before the first message, to start from nothing"
+    )
     parser.add_argument("--before", action="store_true", help="stand at the entry's parent, to say it differently")
+    parser.add_argument("--summarise", action="store_true", help="leave a summary of the branch that is left")
+    add_summary(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.opening import open
-
-    session = open(options.session, home=options.home)
-    to = None if options.root else session.find_entry(options.entry or options.at)
+    if (options.instructions or options.summarizer) and not options.summarise:
+        raise UsageError("branch: --instructions and --summarizer are about a summary, so they need --summarise")
+    session = open_session(options)
+    to = None if options.before_all else session.find_entry(options.entry or options.at)
     if to is not None and options.before:
         to = session.parent(to)
-    session.move(to)
+    summary = _leave(session, to, options) if options.summarise else None
+    if not options.summarise:
+        session.move(to)
     session.close()
+    remember_work(session.location, session.cwd, options)
     if options.json:
-        output.print_json({"session": session.id, "leaf": session.leaf})
+        output.print_json({"session": session.id, "leaf": session.leaf, "summary": summary})
     else:
         output.print_lines([session.leaf or "(before the first entry)"])
+
+
+def _leave(session: Session, to: str | None, options: Options) -> str | None:
+    """Stand there with a summary of what is left; the summary, if there was something to summarise."""
+    from sessiontree.branching.leaving import leave
+
+    left = leave(session, to, asked(options))
+    if left.entry is None:
+        talk.say("nothing was said on the branch that is left, so there is nothing to summarise")
+        return None
+    talk.say(f"{left.messages} messages of the branch that ends at {left.left} are summarised here")
+    return left.summary

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, talk
+from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
+from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
     from sessiontree.tidying.candidates import Candidate
@@ -32,15 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="A", help="only sessions of this agent")
     parser.add_argument("--yes", action="store_true", help="do it")
     parser.add_argument("--purge", action="store_true", help="delete for good, also what was archived as long ago")
+    add_roots(parser)
 
 
 def run(options: Options) -> int | None:
     from sessiontree.cli.convert import check_target
     from sessiontree.ids import now_ms
     from sessiontree.tidying.cleaning import Policy, at_risk, parse_duration, plan_cleaning, plan_purging, purge
-    from sessiontree.tidying.home import Home
 
-    home, now = Home(options.home), now_ms()
+    home, now = open_home(options), now_ms()
     agent = check_target(options.agent) if options.agent else None
     policy = Policy(parse_duration(options.older_than), options.keep_named, options.keep_labeled, agent)
     sessions = list(home.sessions())
@@ -54,7 +56,8 @@ def run(options: Options) -> int | None:
         purge(home.archive, plan)
     elif options.yes:
         failed = _archive(home, plan, f"clean --older-than {options.older_than}")
-    staying = [one for one in sessions if one not in plan.chosen]
+    going = {one.path for one in plan.chosen}
+    staying = [one for one in sessions if one.path not in going]
     risk = at_risk(staying, items, now)
     if options.json:
         output.print_json(_described(plan, options, failed, risk))

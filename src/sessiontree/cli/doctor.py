@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, talk
 from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import find_session
 
 if TYPE_CHECKING:
     from sessiontree.doctor import Finding
@@ -24,12 +25,12 @@ Exits with 3 when something said is hidden or something is broken, with 0 when t
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("places", metavar="FILE|DIR", nargs="+", help="session files, or folders to look through")
+    parser.add_argument("places", metavar="SESSION|DIR", nargs="+", help="sessions, or folders to look through")
     parser.add_argument("--dialect", metavar="NAME", help="read the files as this dialect (default: by their content)")
 
 
 def run(options: Options) -> int:
-    files = list(_files(options.places))
+    files = list(_files(options))
     reports = [_examined(path, options.dialect, number, len(files)) for number, path in enumerate(files, 1)]
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
@@ -43,18 +44,20 @@ def run(options: Options) -> int:
     return talk.DAMAGED if sick or any(report["error"] for report in reports) else 0
 
 
-def _files(places: list[str]) -> Iterator[str]:
+def _files(options: Options) -> Iterator[str]:
     from sessiontree.errors import NotFoundError
 
-    for place in places:
+    for place in options.places:
         if os.path.isdir(place):
             for root, folders, names in os.walk(place):
                 folders.sort()
                 yield from (os.path.join(root, name) for name in sorted(names) if name.endswith(".jsonl"))
         elif os.path.exists(place):
             yield place
-        else:
+        elif os.sep in place or place.endswith(".jsonl"):
             raise NotFoundError(f"{place}: no such file or folder")
+        else:
+            yield find_session(place, options)[0]
 
 
 _started = time.monotonic()

@@ -10,6 +10,7 @@ import argparse
 
 from sessiontree.cli import output, talk
 from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import open_session, remember_work
 
 SUMMARY = "copy a history into a new session"
 EXAMPLES = """examples:
@@ -33,11 +34,10 @@ def run(options: Options) -> None:
 
     from sessiontree.cli.convert import check_target, report_lines
     from sessiontree.forking import fork
-    from sessiontree.opening import open
     from sessiontree.stores.files import FileStore
     from sessiontree.views.text import clean
 
-    session = open(options.session, home=options.home)
+    session = open_session(options)
     forked = fork(
         session,
         session.find_entry(options.at) if options.at else None,
@@ -46,6 +46,7 @@ def run(options: Options) -> None:
         cwd=os.path.abspath(options.cwd) if options.cwd else None,
         store=FileStore(options.path) if options.path else None,
     )
+    remember_work(forked.session.location, forked.session.cwd, options)
     if options.json:
         output.print_json(
             {

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import open_session
+
+if TYPE_CHECKING:
+    from sessiontree.session import Session
 
 SUMMARY = "tell what a session is"
 EXAMPLES = """examples:
@@ -21,16 +27,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.opening import open
     from sessiontree.places import home, short_id
     from sessiontree.views.described import describe_session
 
-    session = open(options.session, home=options.home, dialect=options.dialect)
+    session = open_session(options)
     facts = {**describe_session(session), "shortId": short_id(options.home or home(), session.id)}
     if options.json:
         output.print_json(facts)
     else:
         output.print_lines(_lines(facts))
+    if options.dialect is None:
+        _remember(session)
+
+
+def _remember(session: Session) -> None:
+    """The whole file was read: a listing that has estimates of it gets the numbers. No cache is made for that."""
+    from sessiontree.library import counting
+    from sessiontree.library.cache import Cache, cache_path
+
+    path = cache_path(os.environ)
+    if not os.path.exists(path):
+        return
+    location, size = os.path.realpath(session.location), session.journal.size
+    with contextlib.closing(Cache(path)) as cache:
+        if cache.lacks_exact(location, size):
+            cache.store_exact(location, size, counting.count(session))
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:

@@ -9,7 +9,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, talk
+from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
+from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
     from sessiontree.tidying.home import Home
@@ -26,16 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sessions", metavar="SESSION", nargs="*")
     parser.add_argument("--all", action="store_true", help="all sessions of all agents")
     parser.add_argument("--agent", metavar="A", help="with --all, only sessions of this agent")
+    add_roots(parser)
 
 
 def run(options: Options) -> int | None:
     from sessiontree.cli.convert import check_target
     from sessiontree.errors import SessionTreeError, UsageError
-    from sessiontree.tidying.home import Home, about
+    from sessiontree.tidying.home import about
 
     if bool(options.sessions) == options.all:
         raise UsageError("name the sessions to keep, or say --all")
-    home = Home(options.home)
+    home = open_home(options)
     agent = check_target(options.agent) if options.agent else None
     if options.all:
         wanted = [one.about for one in home.sessions() if agent is None or one.agent == agent]

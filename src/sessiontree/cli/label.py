@@ -6,6 +6,7 @@ import argparse
 
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import open_session
 
 SUMMARY = "name an entry"
 EXAMPLES = """examples:
@@ -22,10 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> None:
     from sessiontree.errors import UsageError
-    from sessiontree.opening import open
     from sessiontree.views.text import one_line
 
-    session = open(options.session, home=options.home)
+    session = open_session(options)
     if options.entry is not None:
         if not options.text and not options.clear:
             raise UsageError("label: TEXT is missing (or --clear, to take the name away)")

@@ -20,7 +20,7 @@ from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
-    from sessiontree.library.library import Library
+    from sessiontree.library.library import Library, Progress
     from sessiontree.library.summary import Summary
     from sessiontree.library.threads import Threaded
 
@@ -35,10 +35,7 @@ _since = re.compile(r"(?P<number>\d{1,6})(?P<unit>m|h|d|w|mo|y)\Z")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="every project, not only this one")
-    parser.add_argument("--agent", metavar="NAME", help="only sessions of this agent: claude, pi, omp, neovate, native")
-    parser.add_argument("--project", metavar="DIR", help="the project of this folder instead of the current one")
-    parser.add_argument("--since", metavar="AGE", help="only sessions active since: 90m, 12h, 7d, 2w, or 2026-11-01")
+    add_scope(parser, since="only sessions active since: 90m, 12h, 7d, 2w, or 2026-11-01")
     parser.add_argument("--named", action="store_true", help="only sessions that were given a name")
     parser.add_argument(
         "--sort", choices=("recent", "size", "cost", "messages"), default="recent", help="default: recent"
@@ -46,6 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tree", action="store_true", help="forks under the session they came from")
     parser.add_argument("--limit", metavar="N", type=int, help="at most N sessions")
     add_roots(parser)
+
+
+def add_scope(parser: argparse.ArgumentParser, *, since: str) -> None:
+    """Arguments of commands that are about the sessions of this project, or of all."""
+    parser.add_argument("--all", action="store_true", help="every project, not only this one")
+    parser.add_argument("--agent", metavar="NAME", help="only sessions of this agent: claude, pi, omp, neovate, native")
+    parser.add_argument("--project", metavar="DIR", help="the project of this folder instead of the current one")
+    parser.add_argument("--since", metavar="AGE", help=since)
 
 
 def add_roots(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +67,7 @@ def add_roots(parser: argparse.ArgumentParser) -> None:
 def run(options: Options) -> None:
     start = time.perf_counter()
     with open_library(options) as library:
-        project = None if options.all else options.project or os.getcwd()
+        project = project_asked(options)
         listed, hidden = _listed(library, options, project)
         members = _arranged(library, listed, options)
         if options.json:
@@ -72,6 +77,11 @@ def run(options: Options) -> None:
         _talk(library, members, hidden, project, start)
 
 
+def project_asked(options: Options) -> str | None:
+    """The folder of the project a command is about; None when it is about all."""
+    return None if options.all else options.project or os.getcwd()
+
+
 def open_library(options: Options) -> Library:
     """The library a command is about; says what it reads when that takes long."""
     from sessiontree.library.library import Library
@@ -79,10 +89,14 @@ def open_library(options: Options) -> Library:
 
     if options.home is not None and not options.home:
         raise UsageError("--home needs a folder")
-    return Library(options.home, parse_roots(options.root), progress=_progress() if sys.stderr.isatty() else None)
+    chosen = parse_roots(getattr(options, "root", []))  # not every command that finds a session can be told where
+    return Library(options.home, chosen, progress=progress())
 
 
-def _progress() -> Any:
+def progress() -> Progress | None:
+    """Says how far reading is, on a terminal, once it takes long."""
+    if not sys.stderr.isatty():
+        return None
     start = time.perf_counter()
 
     def show(done: int, of: int) -> None:

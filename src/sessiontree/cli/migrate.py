@@ -6,6 +6,7 @@ import argparse
 
 from sessiontree.cli import output, talk
 from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import open_session
 
 SUMMARY = "bring an old file to the current version"
 EXAMPLES = """examples:
@@ -18,9 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.opening import open
-
-    session = open(options.session, home=options.home)
+    session = open_session(options)
     backup = session.migrate()
     if options.json:
         output.print_json({"session": session.id, "version": session.header.version, "backup": backup})

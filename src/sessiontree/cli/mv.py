@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, talk
+from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
+from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
     from sessiontree.session import Session
@@ -33,14 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--project", metavar=("OLD", "NEW"), nargs=2, help="all sessions of a folder and those below it"
     )
     parser.add_argument("--yes", action="store_true", help="do it")
+    add_roots(parser)
 
 
 def run(options: Options) -> int | None:
     from sessiontree.errors import SessionTreeError
-    from sessiontree.tidying.home import Home
     from sessiontree.tidying.moving import move, plan_move
 
-    home = Home(options.home)
+    home = open_home(options)
     done: list[tuple[Move, str | None]] = []
     failed: list[str] = []
     for session, cwd in _wanted(home, options):
@@ -75,6 +77,8 @@ def _wanted(home: Home, options: Options) -> Iterator[tuple[Session, str]]:
     if options.project and not options.session and not options.cwd:
         old, new = (os.path.abspath(os.path.expanduser(folder)) for folder in options.project)
         for one in home.sessions():
+            if one.cwd is not None and moved_cwd(one.cwd, old, new) is None:
+                continue
             session = open(one.path, home=home.folder)
             cwd = moved_cwd(session.cwd, old, new)
             if cwd is not None:

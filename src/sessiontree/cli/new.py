@@ -6,6 +6,7 @@ import argparse
 
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import remember_work
 
 SUMMARY = "start a session"
 EXAMPLES = """examples:
@@ -27,6 +28,7 @@ def run(options: Options) -> None:
     if options.name:
         session.rename(options.name)
     session.close()
+    remember_work(session.location, session.cwd, options)
     if options.json:
         output.print_json({"id": session.id, "path": session.location, "cwd": session.cwd, "name": session.name})
     else:

@@ -7,13 +7,13 @@ no other has.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, talk
 from sessiontree.cli.list import add_roots, open_library
 from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import remember_work
 
 if TYPE_CHECKING:
     from sessiontree.entries import MessageEntry
@@ -43,11 +43,10 @@ def run(options: Options) -> None:
 
 def present(library: Library, one: Summary, options: Options, messages: int) -> None:
     """Print a session that was found: its path, one JSON object, or its facts and last messages."""
-    from sessiontree.library.breadcrumbs import leave_breadcrumb
     from sessiontree.opening import open
     from sessiontree.views.listing import describe_summary
 
-    leave_breadcrumb(one.path, one.cwd or os.getcwd(), home=library.home)
+    remember_work(one.path, one.cwd, options)
     if options.print_path:
         output.print_lines([one.path])
         return

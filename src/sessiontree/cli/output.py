@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -39,7 +38,9 @@ def width() -> int:
     """The terminal's columns; a fixed number when the output goes elsewhere."""
     if not sys.stdout.isatty():
         return int(os.environ.get("COLUMNS") or PLAIN_WIDTH)
-    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns
+    from shutil import get_terminal_size  # slow to import, and needed only here
+
+    return get_terminal_size((PLAIN_WIDTH, 24)).columns
 
 
 def use_colour() -> bool:
@@ -53,3 +54,16 @@ def dim(text: str) -> str:
 
 def bold(text: str) -> str:
     return f"\x1b[1m{text}\x1b[0m" if use_colour() else text
+
+
+def cyan(text: str) -> str:
+    return f"\x1b[36m{text}\x1b[0m" if use_colour() else text
+
+
+def can_print(text: str) -> bool:
+    """Whether the encoding of the output has all characters of a text."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

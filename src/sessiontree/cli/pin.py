@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli import output, talk
+from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
+from sessiontree.cli.tidying_home import open_home
 
 SUMMARY = "pin a session, so that it is never cleaned"
 EXAMPLES = """examples:
@@ -18,6 +20,7 @@ An agent that deletes its own old sessions does not know of pins; `sessiontree k
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("--off", action="store_true", help="take the pin away")
+    add_roots(parser)
 
 
 def run(options: Options) -> None:
@@ -25,9 +28,7 @@ def run(options: Options) -> None:
 
     import msgspec
 
-    from sessiontree.tidying.home import Home
-
-    home = Home(options.home)
+    home = open_home(options)
     session = home.open(options.session)
     path = os.path.realpath(session.location)
     mark = home.marks.change(session.id, path, lambda mark: msgspec.structs.replace(mark, pinned=not options.off))

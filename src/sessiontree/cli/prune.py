@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli import output, talk
+from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
+from sessiontree.cli.tidying_home import open_home
 
 SUMMARY = "move a branch into the archive"
 EXAMPLES = """examples:
@@ -22,14 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("--branch", metavar="ENTRY", required=True, help="where the branch begins")
     parser.add_argument("--yes", action="store_true", help="do it")
+    add_roots(parser)
 
 
 def run(options: Options) -> None:
     from sessiontree.cli.clean import human_size
-    from sessiontree.tidying.home import Home
     from sessiontree.tidying.pruning import plan_pruning, prune
 
-    home = Home(options.home)
+    home = open_home(options)
     session = home.open(options.session)
     plan = plan_pruning(session, session.find_entry(options.branch))
     item = prune(home.archive, session, plan) if options.yes else None

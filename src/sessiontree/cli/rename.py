@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli import output
+from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
+from sessiontree.cli.tidying_home import open_home
 
 SUMMARY = "give a session a name"
 EXAMPLES = """examples:
@@ -17,13 +19,13 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("name", metavar="NAME")
+    add_roots(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.tidying.home import Home
     from sessiontree.views.text import one_line
 
-    session = Home(options.home).open(options.session)
+    session = open_home(options).open(options.session)
     session.rename(options.name)
     session.close()
     if options.json:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, talk
 from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import open_session
 
 if TYPE_CHECKING:
     from sessiontree.doctor import Plan
@@ -32,9 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> None:
     from sessiontree.doctor import carry_out, plan_repair
-    from sessiontree.opening import open
 
-    session = open(options.session, home=options.home, dialect=options.dialect)
+    session = open_session(options)
     plan = plan_repair(session)
     written: dict[str, Any] = {"path": None, "sidecar": None, "backup": None}
     if options.in_place or options.out:

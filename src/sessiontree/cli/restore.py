@@ -9,7 +9,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, talk
+from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
+from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
     from sessiontree.tidying.home import Home
@@ -27,16 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("item", metavar="ITEM", nargs="?")
     parser.add_argument("--list", action="store_true", help="show what is in the archive")
     parser.add_argument("--out", metavar="FILE", help="write the session file there, and leave the archive as it is")
+    add_roots(parser)
 
 
 def run(options: Options) -> None:
     import os
 
     from sessiontree.errors import UsageError
-    from sessiontree.tidying.home import Home
     from sessiontree.tidying.undoing import restore
 
-    home = Home(options.home)
+    home = open_home(options)
     if options.list:
         _list(home, options)
         return

@@ -6,6 +6,7 @@ import argparse
 
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options, add_reading, open_for_reading
+from sessiontree.cli.sessions import remember_work
 
 SUMMARY = "go on with a session in an agent"
 EXAMPLES = """examples:
@@ -32,11 +33,17 @@ def run(options: Options) -> None:
 
     session = open_for_reading(options)
     resumption = plan_resumption(session, check_target(options.agent) if options.agent else None, options.cwd)
+    path = session.location if resumption.plan is None else resumption.plan.path
+
+    def remember() -> None:
+        remember_work(path, resumption.cwd, options)
+
     if not options.show and not options.json:
-        start_agent(session, resumption)
+        start_agent(session, resumption, remember)
         return
     if resumption.plan is not None:
         carry_out(session, resumption.plan)
+    remember()
     if options.json:
         installed = None if resumption.plan is None else described(resumption.plan)
         output.print_json(

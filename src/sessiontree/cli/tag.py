@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli import output
+from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
+from sessiontree.cli.tidying_home import open_home
 
 SUMMARY = "put tags on a session"
 EXAMPLES = """examples:
@@ -18,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("tags", metavar="TAG", nargs="*", help="without any: show the tags")
     parser.add_argument("--remove", action="store_true", help="take these tags away")
+    add_roots(parser)
 
 
 def run(options: Options) -> None:
@@ -26,11 +29,10 @@ def run(options: Options) -> None:
     import msgspec
 
     from sessiontree.errors import UsageError
-    from sessiontree.tidying.home import Home
     from sessiontree.tidying.marks import Mark
     from sessiontree.views.text import clean
 
-    home = Home(options.home)
+    home = open_home(options)
     session = home.open(options.session)
     given = [" ".join(tag.split()) for tag in options.tags]
     if not all(given):

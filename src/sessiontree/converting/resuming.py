@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -44,8 +44,11 @@ def plan_resumption(
     return Resumption(plan.resume, plan.cwd, plan)
 
 
-def start_agent(session: Session, resumption: Resumption) -> None:
-    """Install what has to be installed and become the agent. Does not return when that works."""
+def start_agent(session: Session, resumption: Resumption, before_start: Callable[[], None]) -> None:
+    """Install what has to be installed and become the agent. Does not return when that works.
+
+    `before_start` is called at the last moment, when nothing stands in the way any more.
+    """
     program = shutil.which(resumption.command[0])
     if program is None:
         raise NotFoundError(
@@ -56,5 +59,6 @@ def start_agent(session: Session, resumption: Resumption) -> None:
         raise NotFoundError(f"{resumption.cwd}: the folder of the session is not there; --cwd DIR names another one")
     if resumption.plan is not None:
         carry_out(session, resumption.plan)
+    before_start()
     os.chdir(resumption.cwd)
     os.execv(program, resumption.command)  # noqa: S606 - no shell is what we want

@@ -62,27 +62,37 @@ def leave_breadcrumb(
     """Remember that this terminal works on a session; called when one is opened for work. Never raises.
 
     The project of the folder is remembered along, so that the session is found again after the folder has moved.
+    Where there is no terminal nothing is remembered, and it costs nothing.
     """
-    from sessiontree.library.projects import Projects
-
-    home = places.home() if home is None else home
-    where, session = os.path.abspath(os.fspath(cwd)), os.path.abspath(os.fspath(path))
-    Projects(home).notice([where])
     name = terminal_id(environment)
-    if name is None or "\n" in where or "\n" in session:
+    if name is None:
         return
+    home = places.home() if home is None else home
+    try:
+        where, session = os.path.abspath(os.fspath(cwd)), os.path.abspath(os.fspath(path))
+        if "\n" not in where and "\n" not in session:
+            _write(home, name, os.fsencode(f"{where}\n{session}\n"))
+            _notice_project(home, where)
+    except (OSError, ValueError):
+        return  # nothing can be written there, or a name is one that no file can have
+
+
+def _write(home: str, name: str, text: bytes) -> None:
     folder = os.path.join(home, _FOLDER)
     unfinished = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, os.fsencode(f"{where}\n{session}\n"))
-        finally:
-            os.close(descriptor)
-        os.replace(unfinished, os.path.join(folder, name))
-    except OSError:
-        return
+        os.write(descriptor, text)
+    finally:
+        os.close(descriptor)
+    os.replace(unfinished, os.path.join(folder, name))
+
+
+def _notice_project(home: str, where: str) -> None:
+    from sessiontree.library.projects import Projects
+
+    Projects(home).notice([where])
 
 
 def find_breadcrumb(home: str | None = None, environment: Mapping[str, str] | None = None) -> Breadcrumb | None:

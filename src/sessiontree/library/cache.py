@@ -16,7 +16,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -29,14 +29,26 @@ if TYPE_CHECKING:  # a listing in which nothing changed reads no session, and ne
 
 T = TypeVar("T")
 
-VERSION = 2
+FactsPart: TypeAlias = Literal["keys", "facts", "details"]
+Stamp: TypeAlias = tuple[int, int, int]
+"""Size, date in nanoseconds and inode of a file: as long as they are the same, nothing changed."""
+
+VERSION = 3
 _PART = "listing"
 _BUSY_SECONDS = 5.0
 _NOWHERE = ":memory:"
 _TABLES = {
     "sessions": "path TEXT PRIMARY KEY, size INTEGER, modified INTEGER, inode INTEGER, agents TEXT, summary BLOB",
     "states": "path TEXT PRIMARY KEY, state BLOB",
+    "facts": "path TEXT PRIMARY KEY, size INTEGER, modified INTEGER, inode INTEGER, "
+    "keys BLOB, facts BLOB, details BLOB",
     "notes": "name TEXT PRIMARY KEY, note BLOB",
+}
+_SAME_FILE = "FROM facts WHERE path = ? AND size = ? AND modified = ? AND inode = ?"
+_PARTS: dict[FactsPart, str] = {
+    "keys": f"SELECT keys {_SAME_FILE}",
+    "facts": f"SELECT facts {_SAME_FILE}",
+    "details": f"SELECT details {_SAME_FILE}",
 }
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -171,6 +183,34 @@ class Cache:
 
         self._attempt(work, None)
 
+    def lacks_exact(self, path: str, size: int) -> bool:
+        """Whether a file is known in this size, but with estimated numbers."""
+
+        def work(database: sqlite3.Connection) -> bool:
+            row = database.execute("SELECT summary FROM sessions WHERE path = ? AND size = ?", (path, size)).fetchone()
+            known = _decoded(_decode_summary, row[0]) if row else None
+            return known is not None and not known.exact
+
+        return self._attempt(work, False)
+
+    def find_part(self, part: FactsPart, path: str, stamp: Stamp) -> bytes | None:
+        """A part of what was counted in a whole file, if that is still the file that was read."""
+
+        def work(database: sqlite3.Connection) -> bytes | None:
+            row = database.execute(_PARTS[part], (path, *stamp)).fetchone()
+            return row[0] if row and isinstance(row[0], bytes) else None
+
+        return self._attempt(work, None)
+
+    def store_facts(self, path: str, stamp: Stamp, keys: bytes, facts: bytes, details: bytes) -> None:
+        """Remember what was counted in a whole file, in the parts that are asked for by themselves."""
+
+        def work(database: sqlite3.Connection) -> None:
+            values = (path, *stamp, keys, facts, details)
+            database.execute("INSERT OR REPLACE INTO facts VALUES(?, ?, ?, ?, ?, ?, ?)", values)
+
+        self._attempt(work, None)
+
     def forget(self, paths: Iterable[str]) -> None:
         """Files that are gone."""
         gone = [(path,) for path in paths]
@@ -179,6 +219,7 @@ class Cache:
             with _transaction(database):
                 database.executemany("DELETE FROM sessions WHERE path = ?", gone)
                 database.executemany("DELETE FROM states WHERE path = ?", gone)
+                database.executemany("DELETE FROM facts WHERE path = ?", gone)
 
         self._attempt(work, None)
 
@@ -295,10 +336,10 @@ def _decode_state(raw: bytes) -> State:
 
 
 def _encoded(value: Summary | State | None) -> bytes | None:
-    """A value for the cache; None when it holds what no text can hold."""
+    """A value for the cache; None when it holds what no text, or a number that no cell can hold."""
     try:
         return None if value is None else _encode(value)
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, OverflowError):
         return None
 
 

@@ -14,7 +14,8 @@ from sessiontree.messages import Assistant, Usage
 from sessiontree.reader import Reader
 from sessiontree.usage import UsageTotals, total_usage
 
-_USING = frozenset({"message", "compaction", "branch_summary", "usage"})
+USING = frozenset({"message", "compaction", "branch_summary", "usage"})
+"""The types of entries that may say what a request used."""
 _SYNTHETIC = "<synthetic>"
 
 
@@ -40,9 +41,13 @@ class Counted(Struct, frozen=True, array_like=True):
 
 def count(reader: Reader) -> Counted:
     """Everything, in a file of which all lines are there."""
+    return count_used(reader, list(_using(reader.journal, range(len(reader.journal)))))
+
+
+def count_used(reader: Reader, used: Sequence[Entry]) -> Counted:
+    """The same for someone who has all entries that say what they used (see `says_usage`), in file order."""
     journal = reader.journal
     nodes = range(len(journal))
-    used = list(_using(journal, nodes))
     return Counted(
         messages=journal.types.count("message"),
         branches=len(reader.leaves()),
@@ -128,11 +133,16 @@ def _added_usage(before: Counted, used: Sequence[Entry]) -> UsageTotals:
     )
 
 
+def says_usage(raw: bytes) -> bool:
+    """Whether a line may say what a request used; else it need not be decoded for that."""
+    return b'"usage"' in raw
+
+
 def _using(journal: Journal, nodes: Sequence[int]) -> Iterator[Entry]:
     """The entries that say what they used, in file order; the others are not decoded."""
-    asked = [node for node in nodes if journal.types[node] in _USING]
+    asked = [node for node in nodes if journal.types[node] in USING]
     for node, raw in zip(asked, journal.iter_raw(asked), strict=True):
-        if b'"usage"' in raw:
+        if says_usage(raw):
             entry = journal.dialect.parse(raw)
             yield entry if entry.id else msgspec.structs.replace(entry, id=journal.tree.ids[node])
 

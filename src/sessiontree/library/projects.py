@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from sessiontree.library.repositories import Repository, find_repository, read_first_commit
+from sessiontree.library.repositories import Repository, find_repository, has_commits, read_first_commit
 from sessiontree.values import Value, render_json
 
 _FILE = "projects.jsonl"
@@ -36,12 +36,14 @@ class Project(Value, frozen=True):
     git_identity: str = ""
     remotes: tuple[str, ...] = ()
     first_commit: str | None = None
+    """Empty when git was asked and did not tell: it is asked once, however often someone works there."""
     seen: int = 0
     """When, in milliseconds since 1970."""
 
     @property
     def has_repository(self) -> bool:
-        return bool(self.remotes or self.first_commit)
+        """Whether anything is known of its repository that is worth remembering."""
+        return bool(self.remotes) or self.first_commit is not None
 
     def is_same(self, other: Project) -> bool:
         if self.real == other.real or (self.git_folder and self.git_folder == other.git_folder):
@@ -51,7 +53,7 @@ class Project(Value, frozen=True):
     def has_same_repository(self, other: Project) -> bool:
         if self.remotes and other.remotes:
             return not set(self.remotes).isdisjoint(other.remotes)
-        return self.first_commit is not None and self.first_commit == other.first_commit
+        return bool(self.first_commit) and self.first_commit == other.first_commit
 
 
 _decode = msgspec.json.Decoder(Project).decode
@@ -112,7 +114,9 @@ class Projects:
         same = next((record for record in reversed(known) if _is_unchanged(record, repository, identity)), None)
         first_commit = same.first_commit if same is not None else None
         if first_commit is None:
-            first_commit = self._first_commit_elsewhere(repository, identity) or read_first_commit(repository)
+            first_commit = self._first_commit_elsewhere(repository, identity)
+        if first_commit is None and has_commits(repository):
+            first_commit = read_first_commit(repository) or ""
         found = Project(
             folder, real, repository.git_folder, identity, repository.remotes, first_commit, _now() if known else 0
         )
@@ -121,9 +125,11 @@ class Projects:
         return found
 
     def _first_commit_elsewhere(self, repository: Repository, identity: str) -> str | None:
-        """What another folder of the same repository has told already."""
-        for project in self._today.values():
-            if project is not None and _is_unchanged(project, repository, identity):
+        """What another folder of the same repository has told already, today or before."""
+        remembered = (records[-1] for records in self._memories().values())
+        known = (project for project in (*self._today.values(), *remembered) if project is not None)
+        for project in known:
+            if project.git_folder == repository.git_folder and _is_unchanged(project, repository, identity):
                 return project.first_commit
         return None
 

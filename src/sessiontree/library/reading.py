@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from bisect import bisect_left
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from sessiontree.library.counting import Counted
 from sessiontree.library.summary import (
     LONGEST_PROMPT,
     LONGEST_TITLE,
+    WINDOW,
     Health,
     Summary,
     cut_at_word,
@@ -37,10 +39,10 @@ from sessiontree.library.summary import (
 from sessiontree.library.window import first_prompt, kept_lines, last_prompt, read_lines, with_cut_prompt
 from sessiontree.reader import Reader
 
-WINDOW = 64 * 1024
 _PLAIN = SessionFile()
 _FIRST, _EDGE = 1024, 64
-_DAMAGE = frozenset({"torn-tail", "undecodable", "fused-records", "glued-stub", "nul-run", "not-an-object"})
+DAMAGE = frozenset({"torn-tail", "undecodable", "fused-records", "glued-stub", "nul-run", "not-an-object"})
+"""Kinds of problems that mean lost or broken bytes."""
 _BROKEN_LINKS = frozenset({"missing-parent", "cycle", "self-parent"})
 
 
@@ -85,9 +87,14 @@ def look(path: str, agent: str, size: int, *, modified: int = 0, file: SessionFi
     reader = read_lines(lines, path, agent)
     counted = counting.count(reader) if is_whole else counting.estimate(reader, 2 * WINDOW, size)
     is_damaged = _is_damaged(reader, lines.count(b"\n"), len(reader), is_whole=is_whole)
-    summary = _summary(reader, counted, path, size, modified, file, is_damaged=is_damaged)
+    cut = 0 if is_whole else head.rfind(b"\n") + 1
+    last = _last_time(reader, bisect_left(range(len(reader)), cut, key=lambda node: reader.journal.place(node).start))
+    active = _time(last or reader.last_activity or "")
+    summary = _summary(
+        reader, counted, path, size, modified, file, is_damaged=is_damaged, active=active, dated=is_whole or bool(last)
+    )
     if not summary.first_prompt and not is_whole:
-        summary = with_cut_prompt(summary, head[head.rfind(b"\n") + 1 :])
+        summary = with_cut_prompt(summary, head[cut:])
     state = None
     if (tail or head).endswith(b"\n"):
         edge = (tail or head)[-_EDGE:]
@@ -120,8 +127,17 @@ def look_further(before: Summary, state: State, size: int, modified: int, file: 
         return None
     added_lines = tail.count(b"\n", len(state.edge))
     is_damaged = _is_damaged(reader, added_lines, len(reader) - known_nodes, is_whole=False)
+    last = _time(_last_time(reader, known_nodes))
     fresh = _summary(
-        reader, counted, before.path, size, modified, file, is_damaged=is_damaged or before.health == "damaged"
+        reader,
+        counted,
+        before.path,
+        size,
+        modified,
+        file,
+        is_damaged=is_damaged or before.health == "damaged",
+        active=last or before.active,
+        dated=bool(last) or before.dated,
     )
     new = [node for node in range(known_nodes, len(reader)) if reader.journal.types[node] == "message"]
     summary = _with_old_facts(fresh, before, has_new_messages=bool(new), last_prompt=last_prompt(reader.journal, new))
@@ -145,7 +161,6 @@ def _with_old_facts(fresh: Summary, before: Summary, *, has_new_messages: bool, 
         title=fresh.title or before.title,
         cwd=before.cwd or fresh.cwd,
         created=before.created or fresh.created,
-        active=later.active or before.active,
         forked_from=before.forked_from or fresh.forked_from,
         parent=before.parent or fresh.parent,
         first_prompt=before.first_prompt or fresh.first_prompt,
@@ -165,7 +180,7 @@ def _is_damaged(reader: Reader, lines: int, entries: int, *, is_whole: bool) -> 
             return True
     if not journal.fragments and lines in (entries, entries + 1):
         return False  # each line is an entry, but for a header: asking for all problems means to check every byte again
-    return not _DAMAGE.isdisjoint({problem.kind for problem in reader.problems})
+    return not DAMAGE.isdisjoint({problem.kind for problem in reader.problems})
 
 
 def _summary(
@@ -177,6 +192,8 @@ def _summary(
     file: SessionFile,
     *,
     is_damaged: bool,
+    active: int | None,
+    dated: bool,
 ) -> Summary:
     header = reader.header
     said = [node for node, kind in enumerate(reader.journal.types) if kind == "message"]
@@ -195,7 +212,7 @@ def _summary(
         named=bool(given),
         cwd=whole_text(header.cwd),
         created=_time(header.timestamp),
-        active=_time(reader.last_activity or ""),
+        active=active,
         exact=counted.exact,
         size=size,
         modified=modified // 1_000_000,
@@ -206,6 +223,7 @@ def _summary(
         first_prompt=cut_at_word(first, LONGEST_PROMPT),
         last_prompt=cut_at_word(last, LONGEST_PROMPT),
         git_branch=whole_text(reader.git_branch or "") or None,
+        dated=dated,
         **_numbers(counted),
     )
 
@@ -268,6 +286,17 @@ def _unreadable(path: str, agent: str, size: int, modified: int, file: SessionFi
         kind=file.kind,
         parent=file.parent,
     )
+
+
+def _last_time(reader: Reader, first: int) -> str:
+    """The time of the last message from a node on; empty when there is none that has one."""
+    journal = reader.journal
+    for node in range(len(journal.types) - 1, first - 1, -1):
+        if journal.types[node] == "message":
+            (entry,) = journal.entries([node])
+            if entry.timestamp:
+                return entry.timestamp
+    return ""
 
 
 def _time(text: str) -> int | None:

@@ -99,6 +99,21 @@ def normalised_remote(url: str) -> str | None:
     return f"{found['host'].lower()}/{path.removeprefix('~/')}" if path else None
 
 
+def has_commits(repository: Repository) -> bool:
+    """Whether there may be a first commit to ask for: a new repository has a branch without any, until there is one."""
+    head = _text(os.path.join(repository.git_folder, "HEAD")).strip()
+    if not head.startswith("ref: ") or os.path.exists(os.path.join(repository.git_folder, "reftable")):
+        return True
+    branch = head.removeprefix("ref: ")
+    if os.path.isfile(os.path.join(repository.git_folder, branch)):
+        return True
+    try:
+        with open(os.path.join(repository.git_folder, "packed-refs"), "rb") as packed:
+            return any(line.rstrip().endswith(os.fsencode(f" {branch}")) for line in packed)
+    except OSError:
+        return False
+
+
 def read_first_commit(repository: Repository) -> str | None:
     """The commit that the history of HEAD began with; of several, the least. None when there is none yet."""
     import subprocess  # seldom needed, and slow to import

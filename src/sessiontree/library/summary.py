@@ -9,6 +9,8 @@ from msgspec import Struct
 
 Health: TypeAlias = Literal["ok", "damaged", "empty", "draft"]
 
+WINDOW = 64 * 1024
+"""How much is read at each end of a file."""
 LONGEST_TITLE = 120
 LONGEST_PROMPT = 240
 
@@ -56,6 +58,13 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     first_prompt: str = ""
     last_prompt: str = ""
     git_branch: str | None = None
+    dated: bool = False
+    """Whether `active` is surely right; else a later message may stand in a part of the file that was not read."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the file was read; else names and labels may stand where nobody looked."""
+        return self.size <= 2 * WINDOW
 
     @property
     def recency(self) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
 from sessiontree import plugins
@@ -16,7 +17,6 @@ from sessiontree.opening import open
 from sessiontree.session import Session
 from sessiontree.tidying.bounds import iter_beside
 from sessiontree.tidying.index import About
-from sessiontree.tidying.marks import Marks
 
 
 class Candidate(Struct, frozen=True):
@@ -28,11 +28,17 @@ class Candidate(Struct, frozen=True):
     active: int | None
     """The time of the last message in milliseconds since 1970, never the date of the file; None when nothing tells."""
     title: str = ""
-    named: bool = False
-    labelled: bool = False
+    named: bool | None = False
+    """Whether someone gave it a name; None when that was not looked up."""
+    labelled: bool | None = False
+    """Whether an entry has a label; None when that was not looked up."""
     pinned: bool = False
     size: int = 0
     """With the files in its folder."""
+    cwd: str | None = None
+    """The working folder; None when that was not looked up."""
+    is_dated: bool = True
+    """Whether `active` is surely right; else it may have been used later."""
 
     @property
     def about(self) -> About:
@@ -42,25 +48,28 @@ class Candidate(Struct, frozen=True):
 class Sessions(Protocol):
     """Gives all sessions.
 
-    Contract: sub-agents are no sessions of their own; a file that cannot be read is left out; nothing is written.
+    Contract: sub-agents are no sessions of their own; a file that cannot be read is left out; nothing is written. What
+    would take long to find out may be left open (see `Candidate`); whoever needs it looks closer. Pins are for the
+    marks to say.
     """
 
     def __call__(self) -> Iterable[Candidate]: ...
 
 
-def known_roots(home: str, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The folders where agents keep sessions, those of the home folder first; they need not exist."""
+def known_roots(
+    home: str, environment: Mapping[str, str] = os.environ, chosen: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Dialect -> the folders where its owner keeps sessions, or those chosen instead; they need not exist."""
     around = {**environment, "SESSIONTREE_HOME": home}
-    roots: dict[str, None] = {os.path.join(home, "sessions"): None}
+    roots: dict[str, tuple[str, ...]] = {}
     for name in plugins.names("dialects"):
         dialect: Dialect = plugins.load("dialects", name)
-        roots.update(dict.fromkeys(dialect.session_roots(around)))
-    return list(roots)
+        roots[name] = tuple((chosen or {}).get(name) or dialect.session_roots(around))
+    return roots
 
 
-def sessions_in(roots: Iterable[str], marks: Marks) -> Iterator[Candidate]:
+def sessions_in(roots: Iterable[str]) -> Iterator[Candidate]:
     """The sessions below some folders, each opened and looked at."""
-    mark_of = marks.lookup()
     reals = [os.path.realpath(os.path.expanduser(root)) for root in roots]
     for path in iter_session_files(reals):
         try:
@@ -68,11 +77,22 @@ def sessions_in(roots: Iterable[str], marks: Marks) -> Iterator[Candidate]:
         except SessionTreeError:
             continue
         if any(_is_session(session.dialect, root, path) for root in reals):
-            yield candidate(session, pinned=mark_of(session.id, path).pinned)
+            yield candidate(session)
         session.close()
 
 
-def candidate(session: Session, *, pinned: bool) -> Candidate:
+def look_closer(one: Candidate) -> Candidate | None:
+    """The same with everything looked up in the file; None when that cannot be read."""
+    try:
+        session = open(one.path)
+    except SessionTreeError:
+        return None
+    found = candidate(session)
+    session.close()
+    return msgspec.structs.replace(one, active=found.active, is_dated=True, named=found.named, labelled=found.labelled)
+
+
+def candidate(session: Session) -> Candidate:
     """One session, looked at."""
     path = session.location
     return Candidate(
@@ -83,9 +103,14 @@ def candidate(session: Session, *, pinned: bool) -> Candidate:
         title=session.name or "",
         named=session.given_name is not None,
         labelled=bool(session.labels),
-        pinned=pinned,
-        size=sum(os.path.getsize(file) for file in (path, *iter_beside(path))),
+        size=whole_size(path),
+        cwd=session.cwd,
     )
+
+
+def whole_size(path: str) -> int:
+    """The bytes of a session file and of the files in its folder."""
+    return sum(os.path.getsize(file) for file in (path, *iter_beside(path)))
 
 
 def milliseconds(timestamp: str | None) -> int | None:

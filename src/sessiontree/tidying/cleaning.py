@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections import Counter
@@ -11,7 +12,7 @@ from msgspec import Struct
 
 from sessiontree.errors import UsageError
 from sessiontree.tidying.archive import Archive, delete
-from sessiontree.tidying.candidates import Candidate, milliseconds
+from sessiontree.tidying.candidates import Candidate, look_closer, milliseconds
 from sessiontree.tidying.index import Item
 from sessiontree.values import parse_json
 
@@ -57,26 +58,44 @@ def parse_duration(text: str) -> int:
 
 
 def plan_cleaning(candidates: Iterable[Candidate], policy: Policy, now: int) -> Plan:
-    """Choose the sessions that go: the oldest first. Reads nothing and writes nothing."""
+    """Choose the sessions that go: the oldest first. Writes nothing.
+
+    A file is opened only where that decides: of sessions that seem old enough, and of which something is not known that
+    was asked about.
+    """
     chosen: list[Candidate] = []
     spared: Counter[str] = Counter()
     for one in candidates:
         if policy.agent is not None and one.agent != policy.agent:
             continue
-        if one.active is None:
-            spared["nothing tells when they were last used"] += 1
+        if _is_used(one, policy, now):
             continue
-        if now - one.active < policy.older_than:
+        known = look_closer(one) if _has_open_questions(one, policy) else one
+        if known is None or _is_used(known, policy, now):
             continue
-        reason = _reason_to_stay(one, policy)
+        reason = _reason_to_stay(known, policy)
         if reason:
             spared[reason] += 1
         else:
-            chosen.append(one)
+            chosen.append(known)
     return Plan(tuple(sorted(chosen, key=lambda one: one.active or 0)), dict(spared))
 
 
+def _is_used(one: Candidate, policy: Policy, now: int) -> bool:
+    return one.active is not None and now - one.active < policy.older_than
+
+
+def _has_open_questions(one: Candidate, policy: Policy) -> bool:
+    """Whether something about an old session is not known that decides whether it goes."""
+    if one.pinned:
+        return False
+    is_open = not one.is_dated or (policy.keep_named and one.named is None)
+    return is_open or (policy.keep_labelled and one.labelled is None)
+
+
 def _reason_to_stay(one: Candidate, policy: Policy) -> str | None:
+    if one.active is None:
+        return "nothing tells when they were last used"
     if one.pinned:
         return "pinned"
     if policy.keep_named and one.named:
@@ -118,6 +137,7 @@ def purge(archive: Archive, plan: Plan) -> None:
 def at_risk(candidates: Iterable[Candidate], items: Iterable[Item], now: int) -> list[Candidate]:
     """The sessions that Claude Code deletes by itself within a week, and of which the archive has no copy."""
     copies = {item.path: item.files[0] for item in items if item.kind == "kept"}
+    days_of = functools.cache(claude_days)
     found: list[Candidate] = []
     for one in candidates:
         if one.agent != "claude":
@@ -128,15 +148,15 @@ def at_risk(candidates: Iterable[Candidate], items: Iterable[Item], now: int) ->
             continue
         copy = copies.get(one.path)
         is_copied = copy is not None and copy.size == status.st_size
-        limit = claude_days(one.path) * _DAY
+        limit = days_of(os.path.dirname(os.path.dirname(one.path))) * _DAY
         if not is_copied and now - status.st_mtime_ns // 1_000_000 > limit - _SOON:
             found.append(one)
     return found
 
 
-def claude_days(path: str) -> int:
-    """After how many days Claude Code deletes a transcript, by the settings above its folder."""
-    settings = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(path))), "settings.json")
+def claude_days(projects: str) -> int:
+    """After how many days Claude Code deletes a transcript, by the settings above the folder of its projects."""
+    settings = os.path.join(os.path.dirname(projects), "settings.json")
     try:
         with open(settings, "rb") as file:
             days = parse_json(file.read(1 << 20)).get("cleanupPeriodDays")

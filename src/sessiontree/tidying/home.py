@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from sessiontree import places
 from sessiontree.errors import AmbiguousError, NotFoundError
@@ -26,26 +28,38 @@ class Home:
         folder: str | None = None,
         *,
         environment: Mapping[str, str] = os.environ,
-        roots: Sequence[str] | None = None,
+        roots: Mapping[str, Sequence[str]] | None = None,
         sessions: Sessions | None = None,
+        find: Callable[[str], str] | None = None,
         system: System = SYSTEM,
     ) -> None:
+        """`roots` are folders chosen for a dialect instead of its own.
+
+        `sessions` gives all sessions, and `find` the path of the one that a text means; without them each file is
+        opened and looked at, and sessions are found by their paths and by the ids in the names of files.
+        """
         self.folder = os.path.abspath(folder) if folder is not None else places.home()
         self.environment = environment
-        self.roots = list(roots) if roots is not None else known_roots(self.folder, environment)
+        self.roots_of = known_roots(self.folder, environment, roots)
+        self.roots = list(dict.fromkeys(root for folders in self.roots_of.values() for root in folders))
         self.bounds = Bounds(self.roots)
         self.archive = Archive(os.path.join(self.folder, "archive"), self.bounds, system=system)
         self.marks = Marks(self.folder, system=system)
         self._sessions = sessions
+        self._find = find or self._find_by_name
 
-    def sessions(self) -> Iterable[Candidate]:
-        """All sessions: as the one who made this home gives them, else each file is opened and looked at."""
-        return self._sessions() if self._sessions is not None else sessions_in(self.roots, self.marks)
+    def sessions(self) -> Iterator[Candidate]:
+        """All sessions, with what the marks say about them."""
+        mark_of = self.marks.lookup()
+        for one in self._sessions() if self._sessions is not None else sessions_in(self.roots):
+            is_pinned = mark_of(one.id, one.path).pinned
+            yield msgspec.structs.replace(one, pinned=True) if is_pinned else one
 
     def open(self, wanted: str) -> Session:
-        """A session by its path, or by its id or a beginning of it, whoever wrote it."""
-        if looks_like_path(wanted):
-            return open(wanted, home=self.folder)
+        """The session that a text means, whoever wrote it: its path, id, a beginning of that, or what `find` knows."""
+        return open(wanted if looks_like_path(wanted) else self._find(wanted), home=self.folder)
+
+    def _find_by_name(self, wanted: str) -> str:
         found = [path for path in iter_session_files(self.roots) if len(wanted) >= 2 and _is_called(path, wanted)]
         exact = [path for path in found if _id_in_name(path) == wanted]
         found = exact or (found if len(wanted) >= SHORTEST_PREFIX else [])
@@ -54,7 +68,7 @@ class Home:
         if len(found) > 1:
             shown = "\n".join(f"  {path}" for path in found[:20])
             raise AmbiguousError(f"{wanted!r} fits {len(found)} sessions; give a path:\n{shown}", tuple(found))
-        return open(found[0], home=self.folder)
+        return found[0]
 
 
 def about(session: Session) -> About:

@@ -28,6 +28,8 @@ class WorktreeMark(Struct, frozen=True, omit_defaults=True):
     repository: str | None = None
     """The main working folder of the repository, from where the worktree can be made again."""
     saved: str = ""
+    files: str | None = None
+    """The blob that lists its uncommitted files."""
 
 
 class Mark(Struct, frozen=True, omit_defaults=True):
@@ -105,6 +107,6 @@ class Marks:
 
 def _found(marks: list[Mark], session: str, path: str) -> Mark | None:
     """The mark of a session in a file; else of the session, if the file it was in is gone: then it has moved."""
-    same = [mark for mark in marks if mark.path == path and (mark.session == session or not session)]
+    same = [mark for mark in marks if mark.path == path and (mark.session in (session, "") or not session)]
     moved = (mark for mark in marks if session and mark.session == session and not os.path.lexists(mark.path))
     return same[-1] if same else next(moved, None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -49,14 +49,12 @@ class Told(Struct, frozen=True):
     branches: tuple[str, ...] = ()
 
 
-def pairs(home: str, folder: str, environment: Mapping[str, str]) -> list[Pair]:
+def pairs(roots_of: Mapping[str, Sequence[str]], folder: str) -> list[Pair]:
     """What belongs to what."""
-    around = {**environment, "SESSIONTREE_HOME": home}
     found: list[Pair] = []
     seen: set[str] = set()
-    for name in plugins.names("dialects"):
-        dialect: Dialect = plugins.load("dialects", name)
-        for number, root in enumerate(dialect.session_roots(around), 1):
+    for name, roots in roots_of.items():
+        for number, root in enumerate(roots, 1):
             real = os.path.realpath(os.path.expanduser(root))
             if real not in seen:
                 seen.add(real)
@@ -77,7 +75,7 @@ class Copying:
 
     def __init__(self, home: Home, folder: str) -> None:
         self._home = home.folder
-        self._pairs = pairs(home.folder, os.path.abspath(folder), home.environment)
+        self._pairs = pairs(home.roots_of, os.path.abspath(folder))
         self._archive = home.archive
         self._system = home.archive.system
 

@@ -7,8 +7,9 @@ that were estimated from the ends of a file have a `~`.
 from __future__ import annotations
 
 import functools
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from msgspec import Struct
 from sessiontree.ids import SHORTEST_PREFIX
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import Threaded
-from sessiontree.views.text import columns, cut, one_line, pad
+from sessiontree.views.text import columns, cut, one_line, pad, plain_width
 
 MARKS = {"ok": " ", "damaged": "!", "empty": "-", "draft": "?"}
 """What stands before a title."""
@@ -112,20 +113,16 @@ def _fitted(text: str, room: int) -> str:
     """A clean text in exactly `room` columns: as `cut` and `pad` make it, in one go."""
     if text.isascii():
         return text.ljust(room) if len(text) <= room else (text[: room - 1].rstrip() + "…").ljust(room)
-    if "\u200d" in text or "\ufe0f" in text:  # characters that are drawn as one: only the whole can be measured
+    head = text[: room + 1]  # a character takes a column at least: behind these nothing can be shown
+    widths = list(map(plain_width, head))
+    if not all(widths):  # characters may be drawn as one: only the whole can be measured
         return pad(cut(text, room), room)
-    used = fits = 0
-    for at, character in enumerate(text):
-        if used <= room - 1:
-            fits = at
-        used += _width(character)
-        if used > room:
-            kept = text[:fits].rstrip()
-            return kept + "…" + " " * (room - 1 - sum(map(_width, kept)))
-    return text + " " * (room - used)
-
-
-_width = functools.cache(columns)
+    ends = list(accumulate(widths))
+    if ends[-1] <= room:
+        return text + " " * (room - ends[-1])
+    kept = text[: bisect_right(ends, room - 1)].rstrip()
+    used = ends[len(kept) - 1] if kept else 0
+    return kept + "…" + " " * (room - 1 - used)
 
 
 class _Cells(Struct, frozen=True):
@@ -173,19 +170,16 @@ def _clean(text: str) -> str:
 
 def short_ids(sessions: Sequence[Summary]) -> dict[str, str]:
     """Path -> the shortest beginning of its id, of at least eight characters, that no other id of these has."""
-    ordered = sorted((one.id, one.path) for one in sessions)
-    found: dict[str, str] = {}
-    before = ""
-    for at, (id, path) in enumerate(ordered):
+    ids = sorted({one.id for one in sessions})
+    shortest: dict[str, str] = {}
+    for before, id, after in zip(["", *ids], ids, [*ids[1:], ""], strict=False):
         length = SHORTEST_PREFIX
-        after = next((other for other, _ in ordered[at + 1 : at + 2] if other != id), "")
+        start = id[:length]
         for other in (before, after):
-            if other.startswith(id[:SHORTEST_PREFIX]):
+            if other.startswith(start):
                 length = max(length, _shared(id, other) + 1)
-        found[path] = id[:length]
-        if after:
-            before = id
-    return found
+        shortest[id] = id[:length]
+    return {one.path: shortest[one.id] for one in sessions}
 
 
 def _shared(one: str, other: str) -> int:

@@ -6,9 +6,9 @@ sequences and the invisible characters that reorder text are shown as visible st
 
 from __future__ import annotations
 
+import functools
 import re
-
-from wcwidth import wcswidth, wcwidth
+from bisect import bisect_right
 
 _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if code not in (0x09, 0x0A)}
 # Marks that change the direction of text can make a line read as something it is not.
@@ -20,6 +20,25 @@ _VISIBLE[0x1B] = "␛"
 _VISIBLE[0xFEFF] = ""
 _surrogate = re.compile("[\ud800-\udfff]")
 TAB = "    "
+
+# First and last of characters that take one width whatever stands beside them, and that width: letters, signs and box
+# drawing; Chinese, Japanese and Korean; emoji. What is made of them need not be asked of wcwidth, slow to import.
+_PLAIN = (
+    (0x20, 0x7E, 1), (0xA1, 0xAC, 1), (0xAE, 0x2FF, 1), (0x391, 0x3A1, 1), (0x3A3, 0x3C9, 1), (0x400, 0x482, 1),
+    (0x48A, 0x52F, 1), (0x2010, 0x2027, 1), (0x2030, 0x205E, 1), (0x2190, 0x21FF, 1), (0x2500, 0x257F, 1),
+    (0x2699, 0x2699, 1), (0x2713, 0x2713, 1), (0x2717, 0x2717, 1), (0x3001, 0x3029, 2), (0x3041, 0x3096, 2),
+    (0x30A1, 0x30FA, 2), (0x30FC, 0x30FC, 2), (0x4E00, 0x9FFF, 2), (0xAC00, 0xD7A3, 2), (0xFF01, 0xFF60, 2),
+    (0xFFFD, 0xFFFD, 1), (0x1F330, 0x1F335, 2), (0x1F337, 0x1F37C, 2), (0x1F400, 0x1F43E, 2), (0x1F442, 0x1F4FC, 2),
+    (0x1F600, 0x1F64F, 2), (0x1F680, 0x1F6C5, 2),
+)  # fmt: skip
+
+
+@functools.cache
+def plain_width(character: str) -> int:
+    """The columns of a character that takes them anywhere; 0 for any other."""
+    code = ord(character)
+    first, last, width = _PLAIN[bisect_right(_PLAIN, code, key=lambda row: row[0]) - 1]
+    return width if first <= code <= last else 0
 
 
 def clean(text: str) -> str:
@@ -38,6 +57,11 @@ def columns(text: str) -> int:
     """How many terminal columns a clean line takes; a Chinese, Japanese or Korean character takes two."""
     if text.isascii():
         return len(text)
+    widths = list(map(plain_width, text))
+    if all(widths):
+        return sum(widths)
+    from wcwidth import wcswidth, wcwidth
+
     width = wcswidth(text)
     return width if width >= 0 else sum(max(wcwidth(character), 0) for character in text)
 
@@ -51,7 +75,7 @@ def cut(text: str, width: int) -> str:
     kept = ""
     used = 0
     for character in text:
-        used += max(wcwidth(character), 0)
+        used += columns(character)
         if used > width - 1:
             break
         kept += character
