@@ -8,6 +8,8 @@ from sessiontree.entries import BranchSummary, Compaction, Entry, MessageEntry, 
 from sessiontree.messages import Assistant, ToolResult, Usage
 from sessiontree.values import Value
 
+_LARGEST = 2**53
+
 
 class UsageTotals(Value, frozen=True, omit_defaults=False):
     """What a session used. `input` is what was read fresh; `cached` came from the provider's cache."""
@@ -32,13 +34,24 @@ def usage_of(entry: Entry) -> Usage | None:
             return None
 
 
-def _response_of(entry: Entry) -> str:
+def response_of(entry: Entry) -> str:
+    """What the lines of one response have in common: the provider's name for it, else the entry's own id."""
     message = entry.message if isinstance(entry, MessageEntry) else None
     return (message.response_id if isinstance(message, Assistant) else None) or entry.id
 
 
+def most_telling(known: Usage | None, found: Usage) -> Usage:
+    """Of what two lines of one response tell, the one that tells most; of equals, the later one."""
+    return found if known is None or _size(found) >= _size(known) else known
+
+
 def _size(usage: Usage) -> float:
     return usage.input + usage.output + usage.cache_read + usage.cache_write
+
+
+def countable(number: float) -> float:
+    """A number that can be added up: what a damaged or forged line says may be less than nothing, or no number."""
+    return number if 0 <= number <= _LARGEST else 0
 
 
 def total_usage(entries: Iterable[Entry]) -> UsageTotals:
@@ -52,15 +65,15 @@ def total_usage(entries: Iterable[Entry]) -> UsageTotals:
         found = usage_of(entry)
         if found is None:
             continue
-        response = _response_of(entry)
+        response = response_of(entry)
         known = by_response.get(response) if response != entry.id else None
-        by_response[response] = found if known is None or _size(found) >= _size(known) else known
+        by_response[response] = most_telling(known, found)
     used = list(by_response.values())
     return UsageTotals(
         requests=len(used),
-        input=sum(usage.input for usage in used),
-        output=sum(usage.output for usage in used),
-        cached=sum(usage.cache_read for usage in used),
-        cache_written=sum(usage.cache_write for usage in used),
-        cost=round(sum(usage.cost.total for usage in used if usage.cost is not None), 10),
+        input=sum(countable(usage.input) for usage in used),
+        output=sum(countable(usage.output) for usage in used),
+        cached=sum(countable(usage.cache_read) for usage in used),
+        cache_written=sum(countable(usage.cache_write) for usage in used),
+        cost=round(sum(countable(usage.cost.total) for usage in used if usage.cost is not None), 10),
     )

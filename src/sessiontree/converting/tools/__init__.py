@@ -19,7 +19,15 @@ Rules of this package:
 * Every spelling that a version of an agent has had is read; only the current one is written.
 """
 
-from sessiontree.converting.tools.mapping import Mapped, find_meaning, map_call, map_name, share_tools
+from sessiontree.converting.tools.mapping import (
+    FileUse,
+    Mapped,
+    find_file,
+    find_meaning,
+    map_call,
+    map_name,
+    share_tools,
+)
 from sessiontree.converting.tools.meanings import Bash, Meaning
 
-__all__ = ["Bash", "Mapped", "Meaning", "find_meaning", "map_call", "map_name", "share_tools"]
+__all__ = ["Bash", "FileUse", "Mapped", "Meaning", "find_file", "find_meaning", "map_call", "map_name", "share_tools"]

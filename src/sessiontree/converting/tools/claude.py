@@ -237,4 +237,5 @@ CLAUDE = AgentTools(
     Tool("Agent", Agent, _parse_agent, _word_agent),
     Tool("Task", Agent, _parse_task),
     timeout_unit="milliseconds",
+    path_key="file_path",
 )

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from sessiontree.converting.tools.arguments import Arguments, NoEquivalentError, as_object
 from sessiontree.converting.tools.claude import CLAUDE
-from sessiontree.converting.tools.meanings import Bash, Meaning
+from sessiontree.converting.tools.meanings import Bash, Edit, Meaning, Read, Write
 from sessiontree.converting.tools.neovate import NEOVATE
 from sessiontree.converting.tools.omp import OMP
 from sessiontree.converting.tools.pi import PI
 from sessiontree.converting.tools.shared import AgentTools
+
+FileUse: TypeAlias = Literal["read", "write", "edit"]
+_FILE_USES: dict[type[Meaning], FileUse] = {Read: "read", Write: "write", Edit: "edit"}
 
 # Native sessions are written with Pi's tools.
 _AGENTS: dict[str, AgentTools] = {"claude": CLAUDE, "pi": PI, "omp": OMP, "neovate": NEOVATE, "native": PI}
@@ -78,6 +81,21 @@ def find_meaning(name: str, arguments: Mapping[str, Any], agent: str) -> Meaning
         return _parse(name, arguments, tools)[0]
     except NoEquivalentError:
         return None
+
+
+def find_file(name: str, arguments: Mapping[str, Any], agent: str) -> tuple[FileUse, str] | None:
+    """The file that a call of this agent reads, writes or edits, as the call names it; None when it does none of that.
+
+    More calls tell this than have an equivalent: what the tool is to do with the file does not matter here.
+    """
+    tools = _AGENTS.get(agent)
+    tool = None if tools is None else tools.find_by_name(name)
+    use = None if tool is None else _FILE_USES.get(tool.means)
+    if tools is None or use is None:
+        return None
+    path = arguments.get(tools.path_key)
+    file = tools.file_in(path) if isinstance(path, str) else ""
+    return (use, file) if file else None
 
 
 def _find_pair(source: str, target: str) -> tuple[AgentTools, AgentTools] | None:

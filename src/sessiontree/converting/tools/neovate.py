@@ -158,5 +158,6 @@ NEOVATE = AgentTools(
     Tool("todo-write", Todo, parse_claude_todo),
     Tool("task", Agent, _parse_task, _word_task),
     timeout_unit="milliseconds",
+    path_key="file_path",
     null_is_absent=True,
 )

@@ -33,6 +33,7 @@ _SHORTEST_MS = 1_000
 _LONGEST_MS = 3_600_000
 _MOST_FILES = 200
 _LINES = re.compile(r"(?P<first>[1-9]\d{0,9})(?:-(?P<last>[1-9]\d{0,9})?|\+(?P<count>[1-9]\d{0,9}))?")
+_SELECTOR = re.compile(r":(?:raw|[1-9]\d*(?:[-+]\d*)?)(?:[:,][\w+,-]*)*\Z")
 _IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
 _OUTLINE = "oh-my-pi shows an outline where a whole file of code is asked for"
 _CONTEXT = "how many lines stand around a match is left to oh-my-pi's settings"
@@ -237,6 +238,11 @@ def _word_todo(todo: Todo) -> Worded:
     return worded, ()
 
 
+def _file_in(path: str) -> str:
+    """A path without the lines that are asked for behind it."""
+    return _SELECTOR.sub("", path)
+
+
 OMP = AgentTools(
     Tool("read", Read, _parse_read, _word_read),
     Tool("write", Write, _parse_write, _word_write),
@@ -250,5 +256,7 @@ OMP = AgentTools(
     Tool("todo", Todo, _parse_todo, _word_todo),
     Tool("todo_write", Todo, parse_claude_todo),
     timeout_unit="seconds",
+    path_key="path",
     null_is_absent=True,
+    file_in=_file_in,
 )

@@ -156,4 +156,5 @@ PI = AgentTools(
     Tool("find", Glob, parse_pi_find, _word_find),
     Tool("ls", Ls, parse_pi_ls, _word_ls),
     timeout_unit="seconds",
+    path_key="path",
 )

@@ -48,9 +48,20 @@ class Tool(Struct, frozen=True):
 class AgentTools:
     """The table of one agent: every name is there once, and for every meaning at most one tool that can be worded."""
 
-    def __init__(self, *tools: Tool, timeout_unit: str, null_is_absent: bool = False) -> None:
+    def __init__(
+        self,
+        *tools: Tool,
+        timeout_unit: str,
+        path_key: str,
+        null_is_absent: bool = False,
+        file_in: Callable[[str], str] = str,
+    ) -> None:
         self.timeout_unit = timeout_unit
+        self.path_key = path_key
+        """The argument of tools for one file that names it."""
         self.null_is_absent = null_is_absent
+        self.file_in = file_in
+        """The file in what such an argument says, where that may be more than a path."""
         self._by_name = {tool.name: tool for tool in tools}
         self._current = {tool.means: tool for tool in tools if tool.word is not None}
 

@@ -1,0 +1,95 @@
+"""Add up what the sessions of this project, or with --all of every project, used and did.
+
+Requests, tokens read, written and taken from the provider's cache, cost where the session records it, calls of tools,
+the part of their results that are errors, and the files they were about most often. Each response counts once, also
+where forks have copies of it; sub-agents count. Days are those of the local time zone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.list import add_roots, add_scope, open_library, parse_since, progress, project_asked
+from sessiontree.cli.parser import Options
+from sessiontree.errors import UsageError
+
+if TYPE_CHECKING:
+    from sessiontree.library.library import Library
+    from sessiontree.library.stats import Statistics
+
+SUMMARY = "add up what sessions used"
+EXAMPLES = """examples:
+  sessiontree stats --since 7d
+  sessiontree stats --all --by model --csv"""
+
+_MOST_GAPS = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--by", choices=("day", "model", "project", "agent", "session"), default="day", help="default: day"
+    )
+    add_scope(parser, since="only what happened since: 90m, 12h, 7d, 2w, or 2026-11-01")
+    parser.add_argument("--csv", action="store_true", help="print the rows as CSV")
+    add_roots(parser)
+
+
+def run(options: Options) -> None:
+    from sessiontree.library.stats import add_up, selected
+
+    if options.json and options.csv:
+        raise UsageError("--json and --csv: choose one of them")
+    since = parse_since(options.since) if options.since else None
+    project = project_asked(options)
+    with open_library(options) as library:
+        sessions = selected(library, agent=options.agent, project=project, since=since)
+        found = add_up(library, sessions, by=options.by, since=since, progress=progress())
+        if options.json:
+            output.print_json(_described(found, project, options.since))
+            return
+        _print(found, project, as_csv=options.csv)
+        _talk(library, found, project)
+
+
+def _print(found: Statistics, project: str | None, *, as_csv: bool) -> None:
+    from sessiontree.views.statistics import csv_rows, draw_files, draw_statistics
+
+    if as_csv:
+        output.print_bytes([csv_rows(found).encode("utf-8", "replace")])
+        return
+    if not found.groups:
+        return
+    width, blocks = output.width(), output.can_print("█")
+    manner: dict[str, Any] = {"paint": output.cyan, "quiet": output.dim, "with_blocks": blocks}
+    output.print_lines(draw_statistics(found, width, **manner))
+    if found.files:
+        output.print_lines(["", *draw_files(found.files, width, project, **manner)])
+
+
+def _talk(library: Library, found: Statistics, project: str | None) -> None:
+    if not found.groups:
+        where = "" if project is None else f" of {project} ({len(library.sessions())} elsewhere: --all)"
+        talk.say(f"nothing was used in any session{where} that fits")
+    for gap in found.gaps[:_MOST_GAPS]:
+        if gap.damage is None:
+            talk.say(f"sessiontree: {gap.path}: could not be read, and is not counted: {gap.reason}")
+        else:
+            first = gap.damage
+            talk.say(
+                f"sessiontree: {gap.path}:{first.line} byte {first.start}: {first.kind}: counted as far as it can be "
+                f"read ({first.pieces} damaged; `sessiontree doctor` says more)"
+            )
+    if len(found.gaps) > _MOST_GAPS:
+        talk.say(f"sessiontree: and {len(found.gaps) - _MOST_GAPS} more sessions with damage; --json lists all")
+    if found.repeated and sys.stdout.isatty():
+        talk.say(f"{found.repeated} responses are in several sessions (forks), and count once")
+
+
+def _described(found: Statistics, project: str | None, since: str | None) -> dict[str, Any]:
+    from sessiontree.views.statistics import describe_statistics
+
+    scan = {"files": found.read, "bytesRead": found.bytes_read}
+    return {"project": project, "since": since, **describe_statistics(found), "scan": scan}
