@@ -33,18 +33,27 @@ class Page(HTMLParser):
         self.ids: list[str] = []
         self.links: list[str] = []
         self.words: list[str] = []
+        self.once: list[str] = []
         self.feed(page)
         self.close()
         assert self.open == []
+        assert sorted(self.once) == ["body", "head", "html", "main", "nav", "script", "style", "title"]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag in OURS, tag
+        if tag in ("body", "head", "html", "main", "nav", "script", "style", "title"):
+            self.once.append(tag)
+        if tag in ("script", "style"):
+            assert attrs == [], "ours stand in the page itself"
         for name, value in attrs:
             assert not name.startswith("on"), name
             assert name not in ("style", "srcdoc")
             if name == "id":
                 self.ids.append(value or "")
+            if name == "http-equiv":
+                assert value == "Content-Security-Policy"
             if name == "href":
+                assert (value or "").startswith("#"), "a link leads to a place in the page"
                 self.links.append(value or "")
             if name == "src":
                 assert (value or "").startswith("data:image/png;base64,")

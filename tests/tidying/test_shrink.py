@@ -161,6 +161,14 @@ def test_a_huge_compacted_session_is_reduced_to_its_tail_and_a_model_is_sent_the
     assert path.read_bytes() == before
 
 
+def test_the_last_list_of_a_worktree_s_files_stays_with_the_tail(tmp_path: Path) -> None:
+    lines = long_session(compacted=True)
+    lines[3:3] = [entry("file_snapshot", f"f{at}", "mc", files={}, path="/w", head="h") for at in range(3)]
+    home, path = home_of(tmp_path), put_native(tmp_path, lines)
+    reduce_to_tail(home.archive, sessiontree.open(path), least=1000)
+    assert [id for id in sessiontree.open(path).ids if id.startswith("f")] == ["f2"]
+
+
 def test_without_a_compaction_the_last_turns_stay_and_that_is_said(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_native(tmp_path, long_session(compacted=False))
     before = path.read_bytes()
@@ -179,11 +187,9 @@ def test_without_a_compaction_the_last_turns_stay_and_that_is_said(tmp_path: Pat
     assert path.read_bytes() == before
 
 
-def test_small_sessions_and_other_formats_are_not_reduced_to_their_tail(tmp_path: Path) -> None:
+def test_small_sessions_are_not_reduced_to_their_tail(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="50,000,000"):
         plan_tail(sessiontree.open(put_native(tmp_path)))
-    with pytest.raises(UsageError, match="claude"):
-        plan_tail(sessiontree.open(put_claude(tmp_path)), least=0)
 
 
 def test_a_process_killed_while_shrinking_leaves_every_line(tmp_path: Path) -> None:

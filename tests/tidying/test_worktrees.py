@@ -11,8 +11,10 @@ import pytest
 
 import sessiontree
 from sessiontree.errors import NotFoundError, UsageError
+from sessiontree.places import blobs_folder
+from sessiontree.stores.blobs import FileBlobs
 from sessiontree.tidying.marks import WorktreeMark
-from sessiontree.tidying.worktrees import plan_restoring, save
+from sessiontree.tidying.worktrees import Saved, plan_restoring, save
 from tests.building import header
 from tests.tidying.building import CLAUDE_ID, NATIVE_ID, contents, home_of, native_lines, put_claude, put_native
 from tests.tidying.conftest import Command
@@ -68,7 +70,7 @@ def test_saving_twice_adds_one_entry_and_the_conversation_stays(tmp_path: Path, 
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
     messages = sessiontree.open(path).context().messages
     for _ in range(2):
-        save(sessiontree.open(path), home.marks)
+        save(sessiontree.open(path), home.marks, FileBlobs(blobs_folder(home.folder)))
     session = sessiontree.open(path)
     assert session.count("worktree") == 1
     assert session.context().messages == messages
@@ -130,9 +132,9 @@ def test_hooks_of_the_repository_do_not_run(tmp_path: Path, tree: Path, command:
 def test_a_name_that_looks_like_an_option_is_never_one(tmp_path: Path, tree: Path) -> None:
     head = git(tree, "rev-parse", "HEAD")
     saved = WorktreeMark(str(tmp_path / "new"), "--upload-pack=x", head, str(tmp_path / "repository"))
-    assert plan_restoring(saved).command[-3:] == ("--detach", saved.path, head)
+    assert plan_restoring(Saved(saved)).command[-3:] == ("--detach", saved.path, head)
     bad = WorktreeMark(str(tmp_path / "new"), None, "--all", str(tmp_path / "repository"))
-    assert plan_restoring(bad).missing
+    assert plan_restoring(Saved(bad)).missing
 
 
 def test_no_worktree_and_no_repository_are_said(tmp_path: Path, command: Command) -> None:

@@ -9,7 +9,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, talk
+from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
+from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
     from sessiontree.session import Session
@@ -28,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dead-branches", action="store_true", help="also branches without the leaf or a label")
     parser.add_argument("--to-tail", action="store_true", help="from 50 MB on: keep the last part and a pointer")
     parser.add_argument("--yes", action="store_true", help="do it")
+    add_roots(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.tidying.home import Home
 
-    home = Home(options.home)
+    home = open_home(options)
     session = home.open(options.session)
     shown = _to_tail(home, session, options) if options.to_tail else _shrink(home, session, options)
     if options.json:

@@ -1,43 +1,58 @@
 """Remember the git worktree of a session, and make it again when it is gone.
 
-save: note path, branch and commit, in the session itself if it is a native one, else beside it. restore: make the
-worktree again, or say what is missing. list: all sessions with a worktree.
+save: keep path, branch, commit and uncommitted files, in the session itself if it is a native one, else beside it.
+restore: make the worktree again with its files, or say what is missing. list: all sessions with a worktree.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, talk
+from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
+from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
+    from sessiontree.session import Session
+    from sessiontree.stores.blobs import FileBlobs
     from sessiontree.tidying.home import Home
+    from sessiontree.tidying.laying import Laid
     from sessiontree.tidying.marks import WorktreeMark
+    from sessiontree.tidying.uncommitted import Put, Snapshot
+    from sessiontree.tidying.worktrees import Rebuilding, Saved
 
 SUMMARY = "remember and remake a session's worktree"
 EXAMPLES = """examples:
   sessiontree worktree save 019c2f3a
   sessiontree worktree restore 019c2f3a
 
-What was committed comes back with the branch or the commit. Uncommitted changes are not kept."""
+Not kept are ignored files, files of more than 10 MB, more than 100 MB in all, and untracked files that are called like
+secrets (.env, *.pem ...); what was left out is said. `restore` prints the command that goes on with the session."""
+
+_SHOWN = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("save", "restore", "list"))
     parser.add_argument("session", metavar="SESSION", nargs="?")
+    parser.add_argument("--no-files", action="store_true", help="leave uncommitted files alone")
     parser.add_argument("--path", metavar="DIR", help="for save: the worktree (default: where the session works)")
+    parser.add_argument("--secrets", action="store_true", help="for save: also untracked files called like secrets")
     parser.add_argument("--repository", metavar="DIR", help="for restore: the repository, if it moved")
-    parser.add_argument("--dry-run", action="store_true", help="for restore: only show the command")
+    parser.add_argument("--detach", action="store_true", help="for restore: at the commit, without the branch")
+    parser.add_argument("--from-history", action="store_true", help="for restore: the copies that Claude Code made")
+    parser.add_argument("--yes", action="store_true", help="for restore: overwrite files that differ")
+    parser.add_argument("--dry-run", action="store_true", help="for restore: only show what would be done")
+    add_roots(parser)
 
 
-def run(options: Options) -> None:
+def run(options: Options) -> int | None:
     from sessiontree.errors import UsageError
-    from sessiontree.tidying.home import Home
 
-    home = Home(options.home)
+    home = open_home(options)
     if options.action == "list":
         _list(home, options)
     elif not options.session:
@@ -45,69 +60,187 @@ def run(options: Options) -> None:
     elif options.action == "save":
         _save(home, options)
     else:
-        _restore(home, options)
+        return _restore(home, options)
+    return None
+
+
+def _blobs(home: Home) -> FileBlobs:
+    from sessiontree.places import blobs_folder
+    from sessiontree.stores.blobs import FileBlobs
+
+    return FileBlobs(blobs_folder(home.folder))
 
 
 def _save(home: Home, options: Options) -> None:
     from sessiontree.tidying.worktrees import save
 
     session = home.open(options.session)
-    saved = save(session, home.marks, options.path)
+    files = not options.no_files
+    saved = save(session, home.marks, _blobs(home), options.path, files=files, secrets=options.secrets)
     session.close()
     if options.json:
-        output.print_json({"session": session.id, **_described(saved)})
-    else:
-        output.print_lines([_line(saved)])
+        output.print_json({"session": session.id, **_described(saved.worktree), **_described_files(saved.files)})
+        return
+    output.print_lines([_line(saved.worktree)])
+    if saved.files is not None:
+        _say_kept(saved.files)
 
 
-def _restore(home: Home, options: Options) -> None:
-    import shlex
+def _say_kept(files: Snapshot) -> None:
+    size = sum(file.size for file in files.files.values())
+    talk.say(f"{len(files.files):,} uncommitted files kept, {size:,} bytes")
+    for path, reason in files.left_out.items():
+        talk.say(f"left out: {path}: {reason}")
 
+
+def _restore(home: Home, options: Options) -> int | None:
     from sessiontree.errors import NotFoundError
-    from sessiontree.tidying.worktrees import find, plan_restoring, restore
-    from sessiontree.views.text import clean
+    from sessiontree.tidying.laying import Laid
+    from sessiontree.tidying.worktrees import blobs_of, find, plan_restoring, restore
 
     session = home.open(options.session)
-    saved = find(session, home.marks)
+    blobs = blobs_of(session, _blobs(home))
+    saved = find(session, home.marks, blobs)
     if saved is None:
         raise NotFoundError(f"{session.location}: no worktree was saved; `sessiontree worktree save` does that")
-    plan = plan_restoring(saved, os.path.abspath(options.repository) if options.repository else None)
-    if not options.dry_run:
-        restore(plan)
-    resume = f"cd {shlex.quote(saved.path)} && sessiontree resume {shlex.quote(session.id)}"
+    saved = _with_chosen_files(session, saved, blobs.put, options)
+    repository = os.path.abspath(options.repository) if options.repository else None
+    plan = plan_restoring(saved, repository, detach=options.detach)
+    laid = Laid() if options.dry_run else restore(plan, blobs, overwrite=options.yes)
+    resume = _resume_line(session, saved.worktree.path)
     if options.json:
-        described = {"command": list(plan.command), "missing": list(plan.missing), "wasThere": plan.is_there}
-        output.print_json({"session": session.id, **_described(saved), **described, "resume": resume})
-        return
+        output.print_json({"session": session.id, **_described_restoring(plan, laid), "resume": resume})
+    else:
+        _say_restoring(session, plan, laid, resume, options)
+    return talk.FAILED if laid.missing else None
+
+
+def _described_restoring(plan: Rebuilding, laid: Laid) -> dict[str, Any]:
+    return {
+        **_described(plan.worktree),
+        **_described_files(plan.files),
+        "command": list(plan.command),
+        "missing": [*plan.missing, *laid.missing],
+        "wasThere": plan.is_there,
+        "written": list(laid.written),
+        "removed": list(laid.removed),
+        "inTheWay": list(plan.in_the_way),
+        "overwritten": [{"path": path, "blob": name} for path, name in laid.kept],
+        "notes": list(plan.notes),
+    }
+
+
+def _say_restoring(session: Session, plan: Rebuilding, laid: Laid, resume: str, options: Options) -> None:
+    import shlex
+
+    from sessiontree.views.text import clean
+
     if options.dry_run and plan.command:
         output.print_lines([clean(shlex.join(plan.command))])
-    for reason in plan.missing:
+    for reason in (*plan.missing, *laid.missing):
         talk.say(f"missing: {reason}")
-    if not plan.missing:
-        talk.say("the worktree is there already" if plan.is_there else _line(saved))
-        output.print_lines([clean(resume)])
+    if plan.missing:
+        return
+    talk.say("the worktree is there already" if plan.is_there else _line(plan.worktree))
+    for note in plan.notes:
+        talk.say(note)
+    for path in plan.in_the_way if options.dry_run else ():
+        talk.say(f"in the way, --yes overwrites it: {path}")
+    for path, name in laid.kept:
+        talk.say(f"overwritten: {path}; what it held is the blob {name}")
+    if plan.files is not None:
+        count = len(plan.files.files) if options.dry_run else len(laid.written) + len(laid.removed)
+        talk.say(f"{count:,} uncommitted files {'would be put back' if options.dry_run else 'put back'}")
+        shown = [*plan.files.files] if options.dry_run else [*laid.written, *laid.removed]
+        for path in shown[:_SHOWN]:
+            talk.say(f"  {path}")
+        if len(shown) > _SHOWN:
+            talk.say(f"  and {len(shown) - _SHOWN:,} more")
+        for path, reason in plan.files.left_out.items():
+            talk.say(f"was not saved: {path}: {reason}")
+    elif not options.no_files:
+        _say_copies(session)
+    output.print_lines([clean(resume)])
+
+
+def _with_chosen_files(session: Session, saved: Saved, put: Put, options: Options) -> Saved:
+    """What was saved, with the files that were asked for."""
+    import msgspec
+
+    from sessiontree.errors import UsageError
+    from sessiontree.tidying.claude_worktrees import count_copies, history_snapshot
+
+    if options.no_files:
+        return msgspec.structs.replace(saved, files=None)
+    if not options.from_history:
+        return saved
+    if not count_copies(session):
+        raise UsageError(f"{session.location}: names no copies of files; only Claude Code makes such")
+    return msgspec.structs.replace(saved, files=history_snapshot(session, saved.worktree, put))
+
+
+def _say_copies(session: Session) -> None:
+    from sessiontree.tidying.claude_worktrees import count_copies
+
+    count = count_copies(session)
+    if count:
+        talk.say(
+            f"Claude Code has copies of {count:,} files from before it edited them last; "
+            "--from-history puts them in place"
+        )
+
+
+def _resume_line(session: Session, worktree: str) -> str:
+    """How to go on with the session in its worktree, in the folder of it where it was."""
+    import shlex
+
+    cwd = os.path.realpath(session.cwd) if session.cwd else ""
+    is_inside = cwd == worktree or cwd.startswith(worktree + os.sep)
+    folder = cwd if is_inside and os.path.isdir(cwd) else worktree
+    command = ["sessiontree", "resume", session.id]
+    command += ["--in", "AGENT"] if session.dialect.name == "native" else []
+    command += [] if is_inside else ["--cwd", folder]
+    return f"cd {shlex.quote(folder)} && {shlex.join(command)}"
 
 
 def _list(home: Home, options: Options) -> None:
+    from sessiontree.tidying.claude_worktrees import iter_noted
     from sessiontree.views.text import clean
 
     marks = [mark for mark in home.marks.read() if mark.worktree is not None]
+    rows = [(mark.session, mark.path, mark.worktree, "saved") for mark in marks if mark.worktree is not None]
+    known = {path for _, path, _, _ in rows}
+    for path, noted in iter_noted(home.roots_of.get("claude", ())):
+        if path not in known:
+            rows.append((os.path.splitext(os.path.basename(path))[0], path, noted, "noted by Claude Code"))
     if options.json:
-        rows = [
-            {"session": mark.session, "file": mark.path, **_described(mark.worktree)} for mark in marks if mark.worktree
+        told = [
+            {"session": session, "file": path, **_described(worktree), "from": origin, "isThere": _is_there(worktree)}
+            for session, path, worktree, origin in rows
         ]
-        output.print_json({"worktrees": rows})
+        output.print_json({"worktrees": told})
         return
-    for mark in marks:
-        assert mark.worktree is not None
-        there = "" if os.path.isdir(mark.worktree.path) else "  (gone)"
-        output.print_lines([clean(f"{mark.session}  {_line(mark.worktree)}{there}")])
-    if not marks:
+    for session, _, worktree, origin in rows:
+        there = "" if _is_there(worktree) else "  (gone)"
+        said = "" if origin == "saved" else f"  ({origin})"
+        output.print_lines([clean(f"{session}  {_line(worktree)}{there}{said}")])
+    if not rows:
         talk.say("no worktree was saved yet; `sessiontree worktree save SESSION` does that")
+
+
+def _is_there(worktree: WorktreeMark) -> bool:
+    return os.path.isdir(worktree.path)
 
 
 def _described(saved: WorktreeMark) -> dict[str, str | None]:
     return {"path": saved.path, "branch": saved.branch, "head": saved.head, "repository": saved.repository}
+
+
+def _described_files(files: Snapshot | None) -> dict[str, Any]:
+    if files is None:
+        return {"files": None, "leftOut": {}}
+    size = sum(file.size for file in files.files.values())
+    return {"files": sorted(files.files), "size": size, "leftOut": files.left_out}
 
 
 def _line(saved: WorktreeMark) -> str:

@@ -27,8 +27,8 @@ from sessiontree.exporting.telling import first_words
 def render_html(source: Source) -> Iterator[str]:
     """The page, piece by piece."""
     facts = source.facts()
-    style, script = _part("style.css"), _part("page.js")
-    yield _head(facts, style, script)
+    style, script = page_part("style.css"), page_part("page.js")
+    yield page_head(title_of(facts), style, script)
     yield f'<body><a class="skip" href="#tree">Branches and facts</a><main>{_heading(facts)}'
     side = Sidebar(source)
     for number, strand in enumerate(source.strands):
@@ -46,7 +46,8 @@ def render_html(source: Source) -> Iterator[str]:
     yield f"<script>{script}</script></body></html>\n"
 
 
-def _part(name: str) -> str:
+def page_part(name: str) -> str:
+    """A file that every page has a copy of."""
     with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
         return file.read()
 
@@ -59,17 +60,18 @@ def title_of(facts: Facts) -> str:
     return facts.title or f"Session {facts.id}"
 
 
-def _head(facts: Facts, style: str, script: str) -> str:
+def page_head(title: str, style: str, script: str | None = None) -> str:
+    """The head of a page that has this style and this script, and may have no other."""
+    scripts = "" if script is None else f"script-src {_hash(script)}; "
     policy = (
-        f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; img-src data:; style-src {_hash(style)}; {scripts}base-uri 'none'; form-action 'none'"
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="referrer" content="no-referrer"><meta name="generator" content="sessiontree">'
-        f"<title>{esc(first_words(title_of(facts), 120))}</title><style>{style}</style></head>"
+        f"<title>{esc(first_words(title, 120))}</title><style>{style}</style></head>"
     )
 
 

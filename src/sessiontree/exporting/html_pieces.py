@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from sessiontree.exporting.records import Answer, Call, Command, Data, Note, Picture, Piece, Record, Thought, Words
 from sessiontree.exporting.safe import blocks, safe
@@ -37,6 +36,8 @@ def attribute(text: str) -> str:
 
 def anchor(id: str) -> str:
     """An entry's id as the id of an element: different ids stay different."""
+    if id.isascii() and id.replace("-", "").isalnum():
+        return f"entry-{id}"
     return "entry-" + _NOT_IN_IDS.sub(lambda found: f".{ord(found[0]):x}.", id)
 
 
@@ -71,51 +72,53 @@ def render_record(record: Record) -> str:
         out.append(_time(record.time))
     out.append("</header>")
     if record.answer is not None:
-        out.extend(_answer_body(record.answer))
+        _add_answer(out, record.answer)
     elif not small:
         for piece in record.pieces:
-            out.extend(_piece(piece, fold=record.who == "system"))
+            _add_piece(out, piece, fold=record.who == "system")
     out.append("</article>\n")
     return "".join(out)
 
 
-def _piece(piece: Piece, *, fold: bool = False) -> Iterator[str]:
+def _add_piece(out: list[str], piece: Piece, *, fold: bool = False) -> None:
     match piece:
         case Words():
             if fold and len(piece.text) > _LONG:
-                yield f"<details><summary>{esc(first_words(piece.text, 120))}</summary>"
-                yield from _words(piece.text)
-                yield "</details>"
+                out.append(f"<details><summary>{esc(first_words(piece.text, 120))}</summary>")
+                _add_words(out, piece.text)
+                out.append("</details>")
             else:
-                yield from _words(piece.text)
-        case Thought(text=None):
-            yield '<p class="quiet">(thinking that only its provider can read)</p>'
-        case Thought():
-            yield f'<details class="thinking"><summary>Thinking: {esc(first_words(piece.text or "", 100))}</summary>'
-            yield f'<div class="text">{esc(piece.text or "")}</div></details>'
-        case Picture():
-            yield _picture(piece)
+                _add_words(out, piece.text)
         case Call():
-            yield from _call(piece)
+            _add_call(out, piece)
+        case Thought(text=None):
+            out.append('<p class="quiet">(thinking that only its provider can read)</p>')
+        case Thought():
+            gist, text = esc(first_words(piece.text or "", 100)), esc(piece.text or "")
+            out.append(f'<details class="thinking"><summary>Thinking: {gist}</summary>')
+            out.append(f'<div class="text">{text}</div></details>')
+        case Picture():
+            out.append(_picture(piece))
         case Command():
-            yield f"<pre>$ {esc(piece.command)}</pre>"
+            out.append(f"<pre>$ {esc(piece.command)}</pre>")
             failed = ' class="failed"' if piece.failed else ""
             if piece.output:
-                yield f"<pre{failed}>{esc(piece.output)}</pre>"
+                out.append(f"<pre{failed}>{esc(piece.output)}</pre>")
             if piece.state:
-                yield f'<p class="{"bad" if piece.failed else "quiet"}">{esc(piece.state)}</p>'
+                out.append(f'<p class="{"bad" if piece.failed else "quiet"}">{esc(piece.state)}</p>')
         case Data():
-            yield f"<details><summary>{esc(piece.title)}</summary><pre>{esc(indented(piece.value))}</pre></details>"
+            value = esc(indented(piece.value))
+            out.append(f"<details><summary>{esc(piece.title)}</summary><pre>{value}</pre></details>")
         case Note():
-            yield f'<p class="{"bad" if piece.error else "quiet"}">{_note(piece)}</p>'
+            out.append(f'<p class="{"bad" if piece.error else "quiet"}">{_note(piece)}</p>')
 
 
-def _words(text: str) -> Iterator[str]:
+def _add_words(out: list[str], text: str) -> None:
     for block in blocks(text):
         if block.code:
-            yield f"<pre><code>{esc(block.text)}</code></pre>"
+            out.append(f"<pre><code>{esc(block.text)}</code></pre>")
         else:
-            yield f'<div class="text">{esc(block.text)}</div>'
+            out.append(f'<div class="text">{esc(block.text)}</div>')
 
 
 def _note(note: Note) -> str:
@@ -133,37 +136,37 @@ def _picture(picture: Picture) -> str:
     return f'<img alt="picture, {picture.mime}" loading="lazy" src="data:{picture.mime};base64,{data}">'
 
 
-def _call(call: Call) -> Iterator[str]:
+def _add_call(out: list[str], call: Call) -> None:
     answer = call.answer
     state = "no result" if answer is None else ""
     if answer is not None and answer.error:
         state = '<span class="bad">failed</span>'
     about = esc(call_gist(call))
-    yield f"<details{_id(answer)}><summary><b>{esc(call.name)}</b> <code>{about}</code> {state}</summary>"
+    out.append(f"<details{_id(answer)}><summary><b>{esc(call.name)}</b> <code>{about}</code> {state}</summary>")
     if call.arguments:
-        yield "<dl>"
+        out.append("<dl>")
         for name, value in call.arguments.items():
             text = value if isinstance(value, str) else indented(value)
-            yield f"<dt>{esc(str(name))}</dt><dd><pre>{esc(text)}</pre></dd>"
-        yield "</dl>"
+            out.append(f"<dt>{esc(str(name))}</dt><dd><pre>{esc(text)}</pre></dd>")
+        out.append("</dl>")
     if answer is not None:
         label = f' <span class="label">{esc(answer.label)}</span>' if answer.label else ""
-        yield f'<p class="quiet">result{label} {_time(answer.time)}</p>'
-        yield from _answer_body(answer)
-    yield "</details>"
+        out.append(f'<p class="quiet">result{label} {_time(answer.time)}</p>')
+        _add_answer(out, answer)
+    out.append("</details>")
 
 
 def _id(answer: Answer | None) -> str:
     return "" if answer is None else f' id="{anchor(answer.id)}"'
 
 
-def _answer_body(answer: Answer) -> Iterator[str]:
+def _add_answer(out: list[str], answer: Answer) -> None:
     """What a tool gave back is shown as it is: it is output, not Markdown."""
     failed = ' class="failed"' if answer.error else ""
     if not answer.pieces:
-        yield '<p class="quiet">(empty)</p>'
+        out.append('<p class="quiet">(empty)</p>')
     for piece in answer.pieces:
         if isinstance(piece, Words):
-            yield f"<pre{failed}>{esc(piece.text)}</pre>"
+            out.append(f"<pre{failed}>{esc(piece.text)}</pre>")
         else:
-            yield from _piece(piece)
+            _add_piece(out, piece)

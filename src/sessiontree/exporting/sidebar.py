@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from sessiontree.branching.joins import Join, find_joins
 from sessiontree.exporting.html_pieces import anchor, esc, stamp
 from sessiontree.exporting.records import Call, Record
 from sessiontree.exporting.source import Facts, Source
@@ -40,6 +41,13 @@ class Sidebar:
         self._words: dict[int, str] = {}
         self._deeper: deque[int] = deque()
         self._here = source.session.node_of(source.session.leaf)
+        self._joins = find_joins(source.session)
+        self._merged = {
+            source.session.node_of(join.entry)
+            for join in self._joins.values()
+            if join.session is None and join.entry in source.session
+        }
+        """The entries that branches end with which were brought into others."""
 
     def heading(self, number: int) -> str:
         """The heading of a strand's section: where it leaves, and its first words."""
@@ -63,7 +71,8 @@ class Sidebar:
     def note(self, number: int, record: Record) -> None:
         """Keep a record in mind if the tree shall name it: prompts, summaries, labels, forks, where it stands."""
         stops = self._stops[number]
-        if record.who in ("user", "summary") or record.label or self._is_landmark(record.node):
+        is_join = record.id in self._joins
+        if is_join or record.who in ("user", "summary") or record.label or self._is_landmark(record.node):
             stops.append(Stop(record.node, record.id, record.who, gist(record) or record.title, record.label))
         for piece in record.pieces:
             answer = piece.answer if isinstance(piece, Call) else None
@@ -71,7 +80,7 @@ class Sidebar:
                 stops.append(Stop(answer.node, answer.id, "tool", f"result of {answer.name}", answer.label))
 
     def _is_landmark(self, node: int) -> bool:
-        return node in self._leaving or node == self._here
+        return node in self._leaving or node == self._here or node in self._merged
 
     def render(self, facts: Facts) -> Iterator[str]:
         yield '<nav id="tree" aria-label="Branches and facts"><h2>Branches</h2>'
@@ -97,6 +106,7 @@ class Sidebar:
             label = f'<span class="label">{esc(stop.label)}</span> ' if stop.label else ""
             here = ' <span class="here">◀ here</span>' if stop.node == self._here else ""
             yield f'<li class="{side} said-{stop.who}"><a href="#{anchor(stop.id)}">{label}{esc(stop.text)}{here}</a>'
+            yield self._came_from(self._joins.get(stop.id))
             leaving = self._leaving.get(stop.node, ())
             if depth >= _DEEPEST:
                 self._deeper += leaving
@@ -107,6 +117,19 @@ class Sidebar:
                 yield "</ul>"
             yield "</li>"
 
+    def _came_from(self, join: Join | None) -> str:
+        """The other parent of a join: a second way up, to where the branch ends that was brought in."""
+        if join is None:
+            return ""
+        where = f"{esc(join.session[:40])} " if join.session else ""
+        name = f"⇠ merged from {where}{esc(join.entry[:40])}"
+        is_here = join.session is None and self._source.branch == "all" and join.entry in self._source.session
+        return (
+            f'<a class="join" href="#{anchor(join.entry)}">{name}</a>'
+            if is_here
+            else f'<span class="quiet">{name}</span>'
+        )
+
     def _branch(self, number: int, depth: int) -> Iterator[str]:
         """A branch by its first words; what it holds below it, if it is in the page at all."""
         words = esc(self._first_words(number))
@@ -114,7 +137,11 @@ class Sidebar:
             yield f'<li class="off"><span class="quiet">○ {words} (not in this page)</span></li>'
             return
         yield f'<li class="off"><a href="#branch-{number}">{words}</a>'
-        inner = [stop for stop in self._stops[number] if stop.label or stop.node in self._leaving]
+        inner = [
+            stop
+            for stop in self._stops[number]
+            if stop.label or stop.id in self._joins or stop.node in self._leaving or stop.node in self._merged
+        ]
         self._stops[number] = inner
         if inner:
             yield "<ul>"

@@ -102,11 +102,10 @@ class Source:
         """Entries with their numbers, a few in memory at a time."""
         for start in range(0, len(nodes), _STEP):
             step = nodes[start : start + _STEP]
-            for node, entry in zip(step, self.session.journal.entries(step), strict=True):
-                self.shown += 1
-                if usage_of(entry) is not None:
-                    self._used.append(_without_content(entry))
-                yield node, self._masked(entry)
+            entries = self.session.journal.entries(step)
+            self.shown += len(step)
+            self._used += [_without_content(entry) for entry in entries if usage_of(entry) is not None]
+            yield from zip(step, self._masked(entries), strict=True)
 
     def first_record(self, strand: Strand) -> Record | None:
         """What a strand begins with: the first thing that someone says, if that is among its first entries."""

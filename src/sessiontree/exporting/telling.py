@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from sessiontree.branching.joins import Join, join_in
 from sessiontree.entries import (
     BranchSummary,
     Compaction,
@@ -157,6 +158,8 @@ def usage_words(usage: Usage | None) -> str:
 
 def _message_pieces(message: Message) -> Iterator[Piece]:
     match message:
+        case User() | Assistant():
+            yield from _pieces(blocks_of(message.content))
         case BashExecution():
             yield _command(message)
         case OtherMessage() if not message_blocks(message):
@@ -218,6 +221,8 @@ def _other(entry: Entry) -> _Other:
         case Compaction():
             return _compaction(entry)
         case BranchSummary():
+            if (join := join_in(entry.details)) is not None:
+                return "summary", "Merge", (join.how, *_used(entry.usage)), [Words(entry.summary), *_came_from(join)]
             left = [Note("the branch that was left", entry.from_id)] if entry.from_id else []
             pieces: list[Piece] = [Words(entry.summary), *left]
             return "summary", "Summary of a branch", _used(entry.usage), pieces
@@ -248,6 +253,12 @@ def _other(entry: Entry) -> _Other:
 def _used(usage: Usage | None) -> tuple[str, ...]:
     words = usage_words(usage)
     return (words,) if words else ()
+
+
+def _came_from(join: Join) -> list[Piece]:
+    if join.session is not None:
+        return [Note(f"the branch that was merged: {join.entry} of the session {join.session}")]
+    return [Note("the branch that was merged", join.entry)]
 
 
 def _compaction(entry: Compaction) -> _Other:

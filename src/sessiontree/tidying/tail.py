@@ -1,21 +1,25 @@
 """Reducing a huge session to what tells about it, its last part, and a pointer to the archive.
 
 Where a compaction stands in for the older part, what a model is sent stays the same. Where there is none, it becomes
-shorter; that is said before it is done. The whole session is in the archive.
+shorter; that is said before it is done. Sessions of Claude Code and Neovate (see `foreign_tail`) are then left alone:
+their programs would take what is left for all there ever was. The whole session is in the archive.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+from sessiontree.dialects.base import is_aside
 from sessiontree.errors import UsageError
 from sessiontree.ids import new_entry_id, timestamp
 from sessiontree.reader import Reader
 from sessiontree.session import Session
 from sessiontree.tidying.archive import Archive, hash_of
+from sessiontree.tidying.foreign_tail import kept_nodes, pointer_line
 from sessiontree.tidying.index import Item
-from sessiontree.tidying.rewriting import Change, check_same, rewrite
+from sessiontree.tidying.rewriting import Change, check_same, line_of, rewrite
 from sessiontree.tidying.shrinking import changed_lines, check_size
+from sessiontree.values import JsonObject
 
 LEAST = 50_000_000
 """From how many bytes on a session may be reduced to its tail."""
@@ -24,6 +28,7 @@ TAIL = 1_000_000
 POINTER = "sessiontree.archived"
 """The custom entry that says where the rest is."""
 
+_FOREIGN = frozenset({"claude", "neovate"})
 _STATE = frozenset({"model_change", "thinking_level_change", "mode_change", "session_info", "config", "worktree"})
 
 
@@ -40,23 +45,51 @@ class Tail(Struct, frozen=True):
 
 
 def plan_tail(session: Session, *, least: int = LEAST, tail: int = TAIL, sha256: str | None = None) -> Tail:
-    """What reducing a session to its tail would leave. Only formats with a header line and custom entries have one."""
+    """What reducing a session to its tail would leave."""
     journal = session.journal
-    if not journal.dialect.writes_plainly or journal.header_place is None or session.leaf is None:
+    is_foreign = journal.dialect.name in _FOREIGN
+    if session.leaf is None or not (is_foreign or (journal.dialect.writes_plainly and journal.header_place)):
         raise UsageError(f"{session.location}: sessions of {journal.dialect.name} cannot be reduced to their tail")
     check_size(session, least)
+    data = {"sha256": sha256 or "0" * 64, "size": journal.size, "entries": len(journal)}
+    return _foreign_tail(session, data) if is_foreign else _native_tail(session, data, tail)
+
+
+def _foreign_tail(session: Session, data: JsonObject) -> Tail:
+    journal = session.journal
+    kept = kept_nodes(session)
+    removed = set(range(len(journal))) - kept
+    if not removed:
+        return Tail(journal.size, journal.size, len(kept), True, frozenset(), ())
+    first = min(node for node in kept if not is_aside(journal.tree.ids[node]))
+    behind = line_of(session, first)[1]
+    pointer = Change(behind, behind, pointer_line(session, data, POINTER) + b"\n")
+    # What was kept of the older part hangs on the first line, not on nothing: a root in the middle looks like damage.
+    changes = [pointer, *changed_lines(session, removed, {}, root=journal.tree.ids[first])]
+    return _tail(session, kept, removed, changes, is_same=True)
+
+
+def _native_tail(session: Session, data: JsonObject, tail: int) -> Tail:
+    """Only formats with a header line and custom entries have one."""
+    journal = session.journal
+    assert journal.header_place is not None
     path = journal.tree.path(session.node_of(session.leaf))
     first, is_same = _beginning(session, path, tail)
     kept = {node for at, node in enumerate(path) if at >= first or journal.types[node] in _STATE}
     kept |= {node for node, kind in enumerate(journal.types) if kind in _STATE or kind in journal.dialect.bookkeeping}
+    kept |= {max((node for node, kind in enumerate(journal.types) if kind == "file_snapshot"), default=path[-1])}
     removed = set(range(len(journal))) - kept
     pointer = new_entry_id(journal.tree.node_of)
-    data = {"sha256": sha256 or "0" * 64, "size": journal.size, "entries": len(journal)}
     line = journal.dialect.render_entry("custom", pointer, None, timestamp(), {"customType": POINTER, "data": data})
     behind = journal.header_place.end + 1
     changes = [Change(behind, behind, line + b"\n"), *changed_lines(session, removed, {}, root=pointer)]
-    after = journal.size + sum(len(change.new) - (change.end - change.start) for change in changes)
-    return Tail(journal.size, after, len(kept), is_same, frozenset(removed), tuple(sorted(changes)))
+    return _tail(session, kept, removed, changes, is_same=is_same)
+
+
+def _tail(session: Session, kept: set[int], removed: set[int], changes: list[Change], *, is_same: bool) -> Tail:
+    before = session.journal.size
+    after = before + sum(len(change.new) - (change.end - change.start) for change in changes)
+    return Tail(before, after, len(kept), is_same, frozenset(removed), tuple(sorted(changes)))
 
 
 def _beginning(session: Session, path: list[int], tail: int) -> tuple[int, bool]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from sessiontree.dialects.base import Beside, Lines
@@ -42,7 +42,7 @@ def is_project_folder(name: str, cwd: str) -> bool:
 def find_beside(lines: Lines) -> list[Beside]:
     """Every sub-agent and every spilled output that the results in a transcript name."""
     found: list[Beside] = []
-    for node, fields in _iter_results(lines):
+    for node, fields in _iter_results(lines, _may_name):
         agent = string_in(object_in(fields, "toolUseResult"), "agentId")
         content = object_in(fields, "message").get("content")
         for block in content if isinstance(content, list) else ():
@@ -58,11 +58,18 @@ def find_beside(lines: Lines) -> list[Beside]:
     return found
 
 
-def _iter_results(lines: Lines) -> Iterator[tuple[int, Fields]]:
-    """The lines of messages, a few at a time."""
+def _may_name(raw: bytes) -> bool:
+    """Whether a line may name a file: the words for that stand in it, or letters in disguise."""
+    return b"agentId" in raw or b"tool-results" in raw or b"\\u00" in raw
+
+
+def _iter_results(lines: Lines, is_wanted: Callable[[bytes], bool] | None = None) -> Iterator[tuple[int, Fields]]:
+    """The lines of messages, a few at a time: all, or those whose bytes look like they are wanted."""
     nodes = [node for node, kind in enumerate(lines.types) if kind == "message"]
     for start in range(0, len(nodes), _STEP):
         step = nodes[start : start + _STEP]
+        if is_wanted is not None:
+            step = [node for node, raw in zip(step, lines.iter_raw(step), strict=True) if is_wanted(raw)]
         yield from zip(step, lines.fields(step), strict=True)
 
 

@@ -1,0 +1,1 @@
+"""The exported page in a real browser: `make browser-test`."""
