@@ -9,6 +9,14 @@
     │   └── ReadOnlyError       this session can be read but not written, and why
     ├── DamagedError            the bytes are not what they should be
     │   └── NotASessionError    no session in this file; nothing was written to it
+    ├── CompactionError         a compaction or branch summary was not made; the session is as it was
+    │   └── SummaryError        whoever was to write the summary gave none that can be kept
+    ├── ModelError              a model gave no whole answer; `.partial` is what had come of it
+    │   ├── BusyModelError      it would answer later: `.retry_after` seconds, if the provider said so
+    │   ├── UnreachableError    the connection failed or broke off
+    │   ├── ContextOverflowError    the request is larger than the model's window
+    │   ├── ModelAccessError    the key is missing, wrong, or has no money left
+    │   └── RefusedRequestError the provider will not take this request; asking again does not help
     └── StoreError              the place that keeps the bytes failed
         ├── WriteError          a write failed; kept and raised again until it is resolved
         ├── ExistsError         something with that name is there already
@@ -60,6 +68,45 @@ class DamagedError(SessionTreeError):
 
 class NotASessionError(DamagedError):
     """There is no session in these bytes."""
+
+
+class CompactionError(SessionTreeError):
+    """A compaction or a branch summary was not made; the session is as it was."""
+
+
+class SummaryError(CompactionError):
+    """Whoever was to write a summary gave none that can be kept: it failed, is empty, cut off, or calls a tool."""
+
+
+class ModelError(SessionTreeError):
+    """A model gave no whole answer."""
+
+    def __init__(self, message: str, partial: object = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.partial = partial
+        """What had come before it failed: an assistant message, or None."""
+        self.retry_after = retry_after
+        """How many seconds the provider asks to wait, if it said so."""
+
+
+class BusyModelError(ModelError):
+    """A rate limit, or a provider that has too much to do or failed for now. The same request may succeed later."""
+
+
+class UnreachableError(ModelError):
+    """The connection could not be made, took too long, or broke off."""
+
+
+class ContextOverflowError(ModelError):
+    """The request is larger than the model's window."""
+
+
+class ModelAccessError(ModelError):
+    """The key is missing or wrong, may not use the model, or has no money left."""
+
+
+class RefusedRequestError(ModelError):
+    """The provider will not take this request as it is: no such model, or something in it that it does not accept."""
 
 
 class StoreError(SessionTreeError):

@@ -106,7 +106,7 @@ def _images(answer: Answer) -> list[Image]:
 
 
 def _spoken_blocks(turn: AssistantTurn, notes: list[str]) -> list[JsonObject]:
-    own_thinking = _is_from_claude(turn)
+    own_thinking = is_from_claude(turn)
     spoken = [rendered for block in turn.blocks if (rendered := _spoken(block, own_thinking, notes)) is not None]
     while spoken and spoken[-1]["type"] in THINKING_TYPES:
         spoken.pop()
@@ -146,7 +146,7 @@ def _thinking(block: Thinking | RedactedThinking) -> JsonObject | None:
             assert_never(block)
 
 
-def _is_from_claude(turn: AssistantTurn) -> bool:
+def is_from_claude(turn: AssistantTurn) -> bool:
     """False when the record names another maker, whose signatures Anthropic would refuse.
 
     The model and the provider are asked before the API, since others serve their own models by Anthropic's API.

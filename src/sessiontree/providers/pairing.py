@@ -197,7 +197,7 @@ def _answered_turn(
         if not isinstance(block, ToolCall):
             blocks.append(block)
         elif place in ids:
-            blocks.append(ToolCall(ids[place], block.name, block.arguments))
+            blocks.append(ToolCall(ids[place], block.name, block.arguments, block.thought_signature))
             came = found.get(place)
             answers.append((inf if came is None else came.turn, _answer(ids[place], came)))
     if not blocks:

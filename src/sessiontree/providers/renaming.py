@@ -103,5 +103,5 @@ def _renamed(turn: Turn, ids: dict[str, str], names: dict[str, str]) -> Turn:
 
 def _renamed_block(block: SpokenBlock, ids: dict[str, str], names: dict[str, str]) -> SpokenBlock:
     if isinstance(block, ToolCall):
-        return ToolCall(ids[block.id], names[block.name], block.arguments)
+        return ToolCall(ids[block.id], names[block.name], block.arguments, block.thought_signature)
     return block

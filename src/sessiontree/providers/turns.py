@@ -149,7 +149,7 @@ def _assistant_turn(message: Assistant, notes: list[str]) -> AssistantTurn:
 def _spoken_block(block: Block, notes: list[str]) -> SpokenBlock | None:
     match block:
         case Text():
-            return _text(block.text, notes)
+            return _spoken_text(block, notes)
         case Thinking():
             return _spoken_thinking(block)
         case RedactedThinking():
@@ -161,6 +161,17 @@ def _spoken_block(block: Block, notes: list[str]) -> SpokenBlock | None:
             return None
         case _:
             assert_never(block)
+
+
+def _spoken_text(block: Text, notes: list[str]) -> Text | None:
+    text = _text(block.text, notes)
+    if text is None or text.text != block.text:
+        return text
+    return Text(text.text, _sendable_signature(block.text_signature))
+
+
+def _sendable_signature(signature: str | None) -> str | None:
+    return signature if signature and signature.isascii() else None
 
 
 def _spoken_thinking(block: Thinking) -> Thinking:
@@ -178,7 +189,12 @@ def _spoken_call(call: ToolCall, notes: list[str]) -> ToolCall:
         notes.append(f"Arguments of the call {quoted(call.id)} that JSON in UTF-8 cannot hold were replaced.")
     if not call.name:
         notes.append(f"The call {quoted(call.id)} has no tool name and was given {quoted(UNNAMED_TOOL)}.")
-    return ToolCall(call.id, call.name or UNNAMED_TOOL, arguments if isinstance(arguments, dict) else {})
+    return ToolCall(
+        call.id,
+        call.name or UNNAMED_TOOL,
+        arguments if isinstance(arguments, dict) else {},
+        _sendable_signature(call.thought_signature),
+    )
 
 
 def _user_blocks(

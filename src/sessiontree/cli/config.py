@@ -1,0 +1,250 @@
+"""Show and change settings: the user's, and a project's, which win where both say something.
+
+get: what holds and where it comes from. set, unset: write one value into the user's file, or with --project into the
+project's; comments and everything else in it stay. path: where the files are. schema: a JSON Schema for editors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+
+if TYPE_CHECKING:
+    from sessiontree.settings import Loaded, Setting
+
+SUMMARY = "show and change settings"
+EXAMPLES = """examples:
+  sessiontree config get compaction
+  sessiontree config set compaction.reserveTokens 32768 --project
+
+The environment wins over both files: compaction.reserveTokens is $SESSIONTREE_COMPACTION_RESERVE_TOKENS. Who gets the
+conversation (model, summarizer) is never taken from a project's file, since that came with a repository."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("get", "set", "unset", "path", "schema"))
+    parser.add_argument("key", metavar="KEY", nargs="?", help="for get: a setting or a group of them (default: all)")
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="for set: the new value")
+    parser.add_argument("--project", action="store_true", help="for set and unset: write the project's file")
+    parser.add_argument("--cwd", metavar="DIR", help="the project is the one of this folder (default: this one)")
+
+
+def run(options: Options) -> int | None:
+    from sessiontree.errors import UsageError
+
+    action = options.action
+    if action in ("set", "unset") and not options.key:
+        raise UsageError(f"which setting? `sessiontree config {action} KEY`; `sessiontree config get` lists them")
+    if action == "set" and options.value is None:
+        raise UsageError(f"which value? `sessiontree config set {options.key} VALUE`")
+    if options.value is not None and action != "set":
+        raise UsageError(f"`sessiontree config {action}` takes no value; `config set` does")
+    if options.key and action in ("path", "schema"):
+        raise UsageError(f"`sessiontree config {action}` takes no key")
+    return {"get": _get, "set": _set, "unset": _unset, "path": _path, "schema": _schema}[action](options)
+
+
+def _get(options: Options) -> int | None:
+    from sessiontree.settings import load_settings
+
+    loaded = load_settings(_cwd(options), _home(options))
+    rows = _rows(loaded, options.key)
+    if options.json:
+        output.print_json({"settings": rows, "warnings": [_notice(notice) for notice in loaded.warnings]})
+    else:
+        _print_rows(rows, alone=options.key is not None and len(rows) == 1 and rows[0]["key"] == options.key)
+        for notice in loaded.warnings:
+            talk.say_error(str(notice))
+    return talk.DAMAGED if any(notice.is_error for notice in loaded.warnings) else None
+
+
+def _print_rows(rows: list[dict[str, Any]], *, alone: bool) -> None:
+    from sessiontree.views.text import clean, columns
+
+    if alone:
+        (row,) = rows
+        output.print_lines([clean(_shown(row["value"]))])
+        talk.say(f"from: {_origin(row)}")
+        return
+    cells = [(clean(row["key"]), clean(_shown(row["value"])), _origin(row)) for row in rows]
+    widths = [max(columns(row[at]) for row in cells) for at in (0, 1)]
+    output.print_lines(
+        f"{key}{' ' * (widths[0] - columns(key))}  {value}{' ' * (widths[1] - columns(value))}  {clean(origin)}"
+        for key, value, origin in cells
+    )
+
+
+def _rows(loaded: Loaded, wanted: str | None) -> list[dict[str, Any]]:
+    """Each setting that was asked for, with its value and where that comes from."""
+    from sessiontree.errors import UsageError
+    from sessiontree.settings.keys import is_section, nearest, parse_key, render_key
+
+    path = parse_key(wanted) if wanted else ()
+    paths = [one for one in _paths(loaded) if one[: len(path)] == path]
+    if not paths and not is_section(path):
+        found = nearest(wanted or "")
+        raise UsageError(
+            f"{wanted!r} is no setting"
+            + (f"; did you mean {found}?" if found else "; `sessiontree config get` lists them")
+        )
+    rows = []
+    for one in paths:
+        key = render_key(one)
+        source = loaded.source(key)
+        value = _value(loaded.settings, one)
+        rows.append({"key": key, "value": value, "source": source.layer, "where": source.where or None})
+    return rows
+
+
+def _paths(loaded: Loaded) -> list[tuple[str, ...]]:
+    """All settings, and of those that are said for each model the ones that are said."""
+    from sessiontree.settings import iter_settings
+    from sessiontree.settings.keys import parse_key
+    from sessiontree.settings.known import ANY_MODEL
+
+    plain = [setting.path for setting in iter_settings() if ANY_MODEL not in setting.path]
+    return plain + [path for path in map(parse_key, loaded.sources) if path not in plain]
+
+
+def _value(settings: Any, path: tuple[str, ...]) -> Any:
+    import msgspec
+
+    found = msgspec.to_builtins(settings)
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _set(options: Options) -> None:
+    from sessiontree.errors import UsageError
+    from sessiontree.settings.files import set_value
+    from sessiontree.settings.keys import parse_key, parse_value
+
+    path = parse_key(options.key)
+    setting = _setting(options.key, path)
+    if options.project and not setting.from_project:
+        raise UsageError(
+            f"{options.key} cannot be set by a project: it says who gets the conversation; leave --project out"
+        )
+    try:
+        value = parse_value(setting, options.value)
+    except ValueError as error:
+        raise UsageError(f"{options.key}: {error}") from None
+    file = _file(options)
+    set_value(file, path, value, through_links=not options.project)
+    _tell(options, file, value)
+
+
+def _unset(options: Options) -> None:
+    from sessiontree.errors import NotFoundError
+    from sessiontree.settings.files import unset_value
+    from sessiontree.settings.keys import parse_key
+
+    file = _file(options)
+    if not unset_value(file, parse_key(options.key), through_links=not options.project):
+        raise NotFoundError(f"{file}: does not set {options.key}")
+    _tell(options, file, None)
+
+
+def _tell(options: Options, file: str, value: Any) -> None:
+    """What was written, and who has the last word on it if that is someone else."""
+    from sessiontree.settings import load_settings
+    from sessiontree.settings.keys import parse_key, render_key
+    from sessiontree.views.text import clean
+
+    key = render_key(parse_key(options.key))
+    loaded = load_settings(_cwd(options), _home(options))
+    source = loaded.source(key)
+    overruled = source.layer if source.where not in ("", file) else None
+    if options.json:
+        output.print_json({"key": key, "value": value, "path": file, "overruledBy": overruled})
+        return
+    output.print_lines([clean(file)])
+    if overruled:
+        held = _shown(_value(loaded.settings, parse_key(key)))
+        talk.say(f"here {key} is {held}, from: {source.where}")
+
+
+def _path(options: Options) -> None:
+    from sessiontree.settings import find_project_file, project_file_for_writing, user_file
+    from sessiontree.views.text import clean
+
+    cwd, home = _cwd(options), _home(options)
+    files = {"user": user_file(home), "project": find_project_file(cwd, home) or project_file_for_writing(cwd, home)}
+    if options.json:
+        output.print_json({name: {"path": path, "exists": os.path.exists(path)} for name, path in files.items()})
+    else:
+        output.print_lines(
+            f"{name:8}{clean(path)}{'' if os.path.exists(path) else '  (not there)'}" for name, path in files.items()
+        )
+
+
+def _schema(options: Options) -> None:
+    import json
+
+    from sessiontree.settings.schema import json_schema
+
+    if options.json:
+        output.print_json({"schema": json_schema()})
+    else:
+        output.print_lines(json.dumps(json_schema(), indent=2).splitlines())
+
+
+def _setting(key: str, path: tuple[str, ...]) -> Setting:
+    from sessiontree.errors import UsageError
+    from sessiontree.settings.keys import find_setting, is_section, nearest
+
+    found = find_setting(path)
+    if found is not None:
+        return found
+    if is_section(path):
+        raise UsageError(f"{key} is a group of settings; `sessiontree config get {key}` lists them")
+    meant = nearest(key)
+    raise UsageError(f"{key!r} is no setting" + (f"; did you mean {meant}?" if meant else ""))
+
+
+def _file(options: Options) -> str:
+    from sessiontree.settings import project_file_for_writing, user_file
+
+    home = _home(options)
+    return project_file_for_writing(_cwd(options), home) if options.project else user_file(home)
+
+
+def _cwd(options: Options) -> str:
+    from sessiontree.errors import UsageError
+
+    try:
+        folder = os.path.abspath(options.cwd or os.getcwd())
+    except OSError:
+        raise UsageError("the working folder is gone; --cwd names a project's folder") from None
+    if not os.path.isdir(folder):
+        raise UsageError(f"{folder}: there is no such folder")
+    return folder
+
+
+def _home(options: Options) -> str | None:
+    return os.path.abspath(options.home) if options.home else None
+
+
+def _notice(notice: Any) -> dict[str, Any]:
+    return {"where": notice.where, "key": notice.key or None, "text": notice.text, "isError": notice.is_error}
+
+
+def _shown(value: Any) -> str:
+    import json
+
+    return value if isinstance(value, str) else "-" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _origin(row: dict[str, Any]) -> str:
+    match row["source"]:
+        case "environment":
+            return f"${row['where']}"
+        case "default":
+            return "default"
+        case _:
+            return str(row["where"])

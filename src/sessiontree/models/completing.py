@@ -1,0 +1,99 @@
+"""A model as the summarizers want it: one question, one answer, no events.
+
+Summarizers are called from ordinary functions, in any thread, so the request runs in a loop and a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sessiontree.compacting.summarizers import Answer, Complete, ModelSummarizer, Summarizer, find_summarizer
+from sessiontree.errors import ModelError
+from sessiontree.messages import Assistant, Message, User, parse_message, text_of, tool_calls
+from sessiontree.models.base import Model, Request, Stop
+from sessiontree.models.opening import open_model
+from sessiontree.models.retrying import with_retries
+from sessiontree.settings import Compaction, Retry, Settings
+
+
+def summarizer_for(settings: Settings) -> Summarizer:
+    """Whoever the settings name: a model as "provider:name", else a summarizer that is installed under the name."""
+    name = settings.compaction.summarizer
+    if ":" in name:
+        return summarizer(lambda: open_model(name, facts=settings.models), name, settings.retry)
+    return find_summarizer(None if name == Compaction().summarizer else name)
+
+
+def summarizer(open_one: Callable[[], Model], name: str, retry: Retry | None = None) -> ModelSummarizer:
+    """A summarizer that asks a model. The model is opened for each summary, and closed behind it."""
+    return ModelSummarizer(complete_with(open_one, retry), name)
+
+
+def complete_with(open_one: Callable[[], Model], retry: Retry | None = None) -> Complete:
+    """A model as a plain function. It never raises for what the model does: the answer says what went wrong."""
+
+    def complete(*, system: str, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Answer:
+        request = Request([_message(fields) for fields in messages], system, max_tokens=max_tokens)
+        try:
+            message = _in_a_thread(open_one, request, retry)
+        except ModelError as error:
+            return Answer("", "error", error=str(error))
+        return Answer(
+            text_of(message.content),
+            message.stop_reason or "stop",
+            tool_calls(message),
+            message.usage,
+            message.error_message,
+        )
+
+    return complete
+
+
+def _message(fields: Mapping[str, Any]) -> Message:
+    found = parse_message(dict(fields))
+    return found if isinstance(found, User | Assistant) else User(content=str(fields.get("content", "")))
+
+
+async def _asked(open_one: Callable[[], Model], request: Request, retry: Retry | None) -> Assistant:
+    model = open_one()
+    stream = with_retries(model, request, retry)
+    try:
+        async for event in stream:
+            if isinstance(event, Stop):
+                return event.message
+        raise ModelError(f"{model.name}: the answer ended without an end")
+    finally:
+        await stream.aclose()
+        await model.close()
+
+
+def _in_a_thread(open_one: Callable[[], Model], request: Request, retry: Retry | None) -> Assistant:
+    """Run the request to its end, whatever loop the caller may be in. An interrupt of the caller ends it."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(_asked(open_one, request, retry))
+    outcome: list[Assistant | BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(loop.run_until_complete(task))
+        except BaseException as error:  # noqa: BLE001 - it is raised again where it can be handled
+            outcome.append(error)
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    thread = threading.Thread(target=run, name="model", daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        raise
+    (found,) = outcome
+    if isinstance(found, BaseException):
+        raise found
+    return found

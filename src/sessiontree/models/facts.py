@@ -1,0 +1,146 @@
+"""What is known about models: how much they hold, how much they answer, what they cost.
+
+`models.json` beside this module has the facts, by "provider/model". A file of the user's, in the same form, adds to it
+and wins field by field. Prices are in US dollars per million tokens, of short requests without discounts.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from sessiontree.errors import DamagedError, NotFoundError
+from sessiontree.messages import Cost, Usage
+from sessiontree.values import Value, parse_json
+
+UNKNOWN_WINDOW = 128_000
+UNKNOWN_OUTPUT = 8_192
+
+_PACKAGED = os.path.join(os.path.dirname(__file__), "models.json")
+# Providers publish a model under its name and under its name with the day it was made.
+_date = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")
+
+
+class Prices(Value, frozen=True):
+    """US dollars per million tokens. What is not known is None; what cannot be cached has no price for it."""
+
+    input: float | None = None
+    output: float | None = None
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+
+class Facts(Value, frozen=True, omit_defaults=False):
+    """What is known about one model."""
+
+    window: int = UNKNOWN_WINDOW
+    """How many tokens a request may hold."""
+    output: int = UNKNOWN_OUTPUT
+    """How many tokens an answer may have."""
+    prices: Prices = Prices()
+    source: str = ""
+    """The name these facts stand under; empty when the model is not known and the numbers are a guess."""
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.source)
+
+
+class _Entry(Value, frozen=True):
+    window: int | None = None
+    output: int | None = None
+    prices: Prices | None = None
+
+
+class _File(Value, frozen=True):
+    models: dict[str, _Entry]
+
+
+def read_facts(path: str | None = None) -> dict[str, Facts]:
+    """All facts, with those of a user's file over ours."""
+    facts = dict(_packaged())
+    if path is not None:
+        for name, entry in _read(os.path.expanduser(path)).items():
+            known = facts.get(name, Facts())
+            facts[name] = Facts(
+                known.window if entry.window is None else entry.window,
+                known.output if entry.output is None else entry.output,
+                _over(known.prices, entry.prices),
+                name,
+            )
+    return facts
+
+
+def find_facts(provider: str, model: str, known: Mapping[str, Facts] | None = None) -> Facts:
+    """The facts of a model; a guess that says so (`is_known`) when there are none.
+
+    Looked for under its full name, then without the date behind it, then under any provider, since servers of many
+    kinds offer the same models.
+    """
+    facts = _packaged() if known is None else known
+    undated = _date.sub("", model)
+    bare = model.rpartition("/")[2]
+    for name in (f"{provider}/{model}", f"{provider}/{undated}"):
+        if name in facts:
+            return facts[name]
+    for wanted in (bare, _date.sub("", bare)):
+        found = next((facts[name] for name in sorted(facts) if name.partition("/")[2] == wanted), None)
+        if found is not None:
+            # Another provider of the same model has the same window, but its own prices.
+            return msgspec.structs.replace(found, prices=Prices())
+    return Facts()
+
+
+def cost_of(usage: Usage, prices: Prices) -> Cost | None:
+    """What a request cost; None when a price that is needed is not known."""
+    amounts = (
+        (usage.input, prices.input),
+        (usage.output, prices.output),
+        (usage.cache_read, prices.cache_read),
+        (usage.cache_write, prices.cache_write),
+    )
+    if prices.input is None or any(price is None for tokens, price in amounts if tokens):
+        return None
+    read, written, cache_read, cache_write = (tokens * (price or 0.0) / 1_000_000 for tokens, price in amounts)
+    return Cost(read, written, cache_read, cache_write, read + written + cache_read + cache_write)
+
+
+@functools.cache
+def _packaged() -> dict[str, Facts]:
+    return {
+        name: Facts(entry.window or UNKNOWN_WINDOW, entry.output or UNKNOWN_OUTPUT, entry.prices or Prices(), name)
+        for name, entry in _read(_PACKAGED).items()
+    }
+
+
+def _read(path: str) -> dict[str, _Entry]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        raise NotFoundError(f"{path}: no such file; it was to have facts about models (setting `models`)") from None
+    except OSError as error:
+        raise DamagedError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        entries = msgspec.convert(parse_json(data), _File).models
+    except ValueError as error:  # msgspec's errors are of that kind, and name the place
+        raise DamagedError(f"{path}: holds no facts about models: {error}") from None
+    wrong = next((name for name in entries if "/" not in name), None)
+    if wrong is not None:
+        raise DamagedError(f'{path}: {wrong!r} is no name of a model: expected "provider/model"')
+    return entries
+
+
+def _over(known: Prices, said: Prices | None) -> Prices:
+    if said is None:
+        return known
+    return Prices(
+        *(
+            getattr(known, name) if (price := getattr(said, name)) is None else price
+            for name in Prices.__struct_fields__
+        )
+    )

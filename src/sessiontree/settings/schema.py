@@ -1,0 +1,32 @@
+"""The JSON Schema of a settings file, for editors: made from the settings themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sessiontree.settings.known import Settings, iter_settings
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema as a value that can be written as JSON."""
+    (reference,), parts = msgspec.json.schema_components([Settings], ref_template="#/$defs/{name}")
+    for setting in iter_settings():
+        if not setting.from_project:
+            _say_user_only(parts, setting.path)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **parts.pop(reference["$ref"].rpartition("/")[2]),
+        "title": "Settings of sessiontree",
+        "$defs": parts,
+    }
+
+
+def _say_user_only(parts: dict[str, Any], path: tuple[str, ...]) -> None:
+    node = parts[Settings.__name__]
+    for name in path[:-1]:
+        inner = node["properties"][name]
+        reference = inner.get("$ref") or next(one["$ref"] for one in inner["allOf"])
+        node = parts[reference.rpartition("/")[2]]
+    node["properties"][path[-1]]["description"] += " (not from a project's file)"

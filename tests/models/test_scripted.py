@@ -1,0 +1,150 @@
+"""A model that is none: it keeps the contract of one and says what it is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from sessiontree.errors import (
+    BusyModelError,
+    DamagedError,
+    ModelError,
+    NotFoundError,
+    RefusedRequestError,
+    UnreachableError,
+)
+from sessiontree.messages import Assistant, Text, ToolCall, User, text_of, tool_calls
+from sessiontree.models import (
+    BlockEnd,
+    Gathering,
+    Request,
+    ScriptedModel,
+    ScriptTurn,
+    Stop,
+    TextDelta,
+    ThinkingDelta,
+    answer,
+    open_model,
+    with_retries,
+)
+from sessiontree.models.retrying import Retrying, next_delay
+from sessiontree.models.script import ScriptCall, ScriptError
+from sessiontree.settings import Retry
+from tests.models.asking import HELLO, ask, message, request
+
+
+def test_a_script_is_played_turn_by_turn_and_the_messages_say_that_it_is_one() -> None:
+    model = ScriptedModel([ScriptTurn(text="one"), ScriptTurn(tool_calls=(ScriptCall("ls"), ScriptCall("ls")))])
+    first, second = ask(model, HELLO, HELLO)
+    assert text_of(message(first).content) == "one"
+    assert message(first).provider == "scripted"
+    assert model.name == "scripted:no-model-but-a-script"
+    assert [call.id for call in tool_calls(message(second))] == ["call_1", "call_2"]
+    assert message(second).stop_reason == "toolUse"
+    assert len(model.requests) == 2
+    with pytest.raises(RefusedRequestError, match="no turn left"):
+        ask(model, HELLO)
+
+
+def test_a_turn_can_wait_for_its_words() -> None:
+    turns = [ScriptTurn(when="weather", text="rain"), ScriptTurn(text="hello", repeat=True)]
+    model = ScriptedModel(turns)
+    asked = [HELLO, request(User(content="the weather?")), HELLO]
+    assert [text_of(message(events).content) for events in ask(model, *asked)] == ["hello", "rain", "hello"]
+
+
+def test_blocks_come_in_order_and_end_as_the_message_has_them() -> None:
+    model = ScriptedModel([ScriptTurn(thinking="hm", text="word " * 10, tool_calls=(ScriptCall("ls", {"a": 1}),))])
+    (events,) = ask(model, HELLO)
+    assert [event.block for event in events if isinstance(event, BlockEnd)] == list(message(events).content)
+    kinds = [type(event) for event in events if isinstance(event, TextDelta | ThinkingDelta)]
+    assert kinds == sorted(kinds, key=[ThinkingDelta, TextDelta].index)
+
+
+def test_what_came_before_a_break_is_kept_without_half_a_call() -> None:
+    turn = ScriptTurn(
+        text="before the break", piece=4, tool_calls=(ScriptCall("rm", {"path": "x" * 50}),), drop_after=8
+    )
+    with pytest.raises(UnreachableError) as raised:
+        ask(ScriptedModel([turn]), HELLO)
+    partial = raised.value.partial
+    assert isinstance(partial, Assistant)
+    assert partial.content == (Text("before the break"),)
+
+
+def test_nothing_that_came_is_no_message() -> None:
+    assert Gathering().message() is None
+    gathering = Gathering()
+    gathering.add(BlockEnd(0, ToolCall("a", "ls", {})))
+    kept = gathering.message()
+    assert kept is not None
+    assert tool_calls(kept) == (ToolCall("a", "ls", {}),)
+
+
+def test_a_script_file_is_a_model_and_a_wrong_one_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "script.json"
+    file.write_text('{"turns": [{"text": "hi", "toolCalls": [{"name": "ls"}]}]}')
+    (events,) = ask(open_model(f"scripted:{file}"), HELLO)
+    assert text_of(message(events).content) == "hi"
+    file.write_text('{"turns": [{"text": 5}]}')
+    with pytest.raises(DamagedError, match=r"turns\[0\]\.text"):
+        open_model(f"scripted:{file}")
+    with pytest.raises(NotFoundError):
+        open_model("scripted:/no/such/file")
+
+
+def test_answer_gives_the_whole_message() -> None:
+    assert text_of(asyncio.run(answer(ScriptedModel([ScriptTurn(text="hi")]), HELLO)).content) == "hi"
+
+
+def busy(**fields: float) -> ScriptTurn:
+    return ScriptTurn(error=ScriptError("rate_limit", **fields))
+
+
+def retried(turns: list[ScriptTurn], retry: Retry) -> tuple[list[Retrying], list[float], Assistant]:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def run() -> tuple[list[Retrying], Assistant]:
+        seen = [event async for event in with_retries(ScriptedModel(turns), HELLO, retry, sleep=sleep)]
+        assert isinstance(seen[-1], Stop)
+        return [event for event in seen if isinstance(event, Retrying)], seen[-1].message
+
+    notices, ended = asyncio.run(run())
+    return notices, slept, ended
+
+
+def test_a_busy_model_is_asked_again_after_what_it_says_or_longer_and_longer() -> None:
+    notices, slept, ended = retried([busy(retry_after=7), busy(), busy(), ScriptTurn(text="ok")], Retry(4, 2.0, 60.0))
+    assert [notice.attempt for notice in notices] == [1, 2, 3]
+    assert slept[0] == 7
+    assert 3.0 <= slept[1] <= 4.0
+    assert 6.0 <= slept[2] <= 8.0
+    assert text_of(ended.content) == "ok"
+
+
+def test_after_so_many_attempts_or_too_long_a_wait_the_error_is_raised() -> None:
+    with pytest.raises(BusyModelError):
+        retried([busy(), busy(), ScriptTurn(text="ok")], Retry(1, 0.0, 1.0))
+    with pytest.raises(BusyModelError):
+        retried([busy(retry_after=3600), ScriptTurn(text="ok")], Retry(4, 2.0, 60.0))
+    with pytest.raises(BusyModelError):
+        retried([busy(), ScriptTurn(text="ok")], Retry(attempts=0))
+    assert next_delay(ModelError("x"), 500, Retry(attempts=1000, longest_delay=5.0)) is not None
+
+
+def test_an_answer_that_broke_off_is_asked_for_again_but_a_refusal_is_not() -> None:
+    turns = [ScriptTurn(text="half of it and more", drop_after=1), ScriptTurn(text="whole")]
+    notices, _, ended = retried(turns, Retry(1, 0.0, 0.0))
+    assert isinstance(notices[0].error, UnreachableError)
+    assert text_of(ended.content) == "whole"
+    with pytest.raises(ModelError, match="overflow"):
+        retried([ScriptTurn(error=ScriptError("overflow")), ScriptTurn(text="x")], Retry())
+
+
+def test_a_model_asked_without_words_still_answers() -> None:
+    assert text_of(message(ask(ScriptedModel([ScriptTurn(text="hi")]), Request([]))[0]).content) == "hi"

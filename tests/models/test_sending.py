@@ -1,0 +1,112 @@
+"""Any recorded conversation becomes one that the library takes, always the same way."""
+
+from __future__ import annotations
+
+import pydantic_ai.messages as library
+import pytest
+
+from sessiontree.messages import (
+    Assistant,
+    BashExecution,
+    CompactionSummary,
+    Message,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    User,
+)
+from sessiontree.models.endpoints import Endpoint, find_endpoint
+from sessiontree.models.sending import Sendable, to_library
+from sessiontree.testing.model_server import ModelServer
+
+NAMES = ("anthropic:claude-opus-5", "openai:gpt-5.6", "openai-compatible:x", "google:gemini-3.5-flash")
+
+
+@pytest.fixture(params=NAMES)
+def endpoint(request: pytest.FixtureRequest) -> Endpoint:
+    with ModelServer([]) as server:
+        return find_endpoint(request.param, server.environment())
+
+
+def shape(sendable: Sendable) -> list[str]:
+    return [f"{message.kind}:{','.join(part.part_kind for part in message.parts)}" for message in sendable.messages]
+
+
+def test_results_and_what_the_user_says_behind_them_are_one_request(endpoint: Endpoint) -> None:
+    messages: list[Message] = [
+        System(content="rules"),
+        User(content="go"),
+        Assistant(content=(Text("ok"), ToolCall("a", "read", {}), ToolCall("b", "read", {}))),
+        ToolResult(tool_call_id="b", content="2"),
+        ToolResult(tool_call_id="a", content="1"),
+        User(content="next"),
+    ]
+    sent = to_library(messages, endpoint)
+    assert sent.system == "rules"
+    assert shape(sent) == [
+        "request:user-prompt",
+        "response:text,tool-call,tool-call",
+        "request:tool-return,tool-return,user-prompt",
+    ]
+
+
+def test_a_conversation_that_begins_or_goes_on_with_the_assistant_gets_user_texts_between(endpoint: Endpoint) -> None:
+    sent = to_library([Assistant(content="a"), Assistant(content="b"), User(content="c")], endpoint)
+    assert shape(sent) == [
+        "request:user-prompt",
+        "response:text",
+        "request:user-prompt",
+        "response:text",
+        "request:user-prompt",
+    ]
+    assert len(sent.notes) == 2
+
+
+def test_summaries_and_commands_are_told_as_user_texts(endpoint: Endpoint) -> None:
+    messages: list[Message] = [CompactionSummary(summary="we did x"), BashExecution(command="ls", output="a.py")]
+    (request,) = to_library(messages, endpoint).messages
+    told = " ".join(str(part.content) for part in request.parts if isinstance(part, library.UserPromptPart))
+    assert "we did x" in told
+    assert "a.py" in told
+
+
+def test_thinking_with_nothing_behind_it_or_no_signature_is_left_out(endpoint: Endpoint) -> None:
+    spoken = Assistant(
+        content=(Thinking("unsigned"), Text("x"), Thinking("signed", "c2ln")),
+        api=endpoint.api,
+        provider=endpoint.provider,
+        model="claude" if endpoint.provider == "anthropic" else "m",
+    )
+    sent = to_library([User(content="q"), spoken, User(content="r")], endpoint)
+    assert shape(sent)[1] == "response:text"
+
+
+def test_a_longer_conversation_begins_with_the_shorter_one(endpoint: Endpoint) -> None:
+    messages: list[Message] = [
+        User(content="go"),
+        Assistant(content=(ToolCall("odd id / with | signs", "read", {"a": 1}),)),
+        ToolResult(tool_call_id="odd id / with | signs", content="1"),
+        Assistant(content="done"),
+    ]
+    longer = [*messages, User(content="more"), Assistant(content="yes"), User(content="again")]
+    shown = [
+        [
+            (part.part_kind, getattr(part, "content", None))
+            for message in to_library(some, endpoint).messages
+            for part in message.parts
+        ]
+        for some in (messages, longer)
+    ]
+    assert shown[1][: len(shown[0])] == shown[0]
+
+
+def test_thinking_in_a_field_goes_back_only_to_a_server_that_takes_that_field() -> None:
+    with ModelServer([]) as server:
+        endpoint = find_endpoint("openai-compatible:x", server.environment())
+    spoken = Assistant(
+        content=(Thinking("hm", "reasoning_content"), Text("x")), api=endpoint.api, provider=endpoint.provider
+    )
+    for field, kinds in (("reasoning_content", "thinking,text"), ("reasoning", "text"), (None, "text")):
+        assert shape(to_library([User(content="q"), spoken], endpoint, field))[1] == f"response:{kinds}"
