@@ -257,9 +257,9 @@ def test_an_edit_of_a_custom_message_counts() -> None:
         compaction("1", None),
     ],
 )
-@pytest.mark.parametrize("replacement", [None, Replacement("other")])
-def test_an_edit_of_anything_else_changes_nothing(target: Entry, replacement: Replacement | None) -> None:
-    edited = build(target, ContextEdit("e", target_id="1", replacement=replacement))
+def test_anything_else_can_be_left_out_and_cannot_be_replaced_as_in_pi(target: Entry) -> None:
+    assert build(target, ContextEdit("e", target_id="1", replacement=None)).messages == ()
+    edited = build(target, ContextEdit("e", target_id="1", replacement=Replacement("other")))
     assert edited.messages == build(target).messages
 
 
@@ -506,10 +506,12 @@ def naive_messages(entries: Sequence[Entry], rules: Rules) -> list[tuple[str, Me
 
 
 def naive_edit(source: str, message: Message, edit: ContextEdit) -> list[tuple[str, Message]]:
-    if source != edit.target_id or message.role not in ("user", "assistant", "toolResult", "custom"):
+    if source != edit.target_id:
         return [(source, message)]
     if edit.replacement is None:
         return []
+    if message.role not in ("user", "assistant", "toolResult", "custom"):
+        return [(source, message)]
     content = edit.replacement.content
     if isinstance(message, Assistant):
         blocks = (Text(content),) if isinstance(content, str) else content

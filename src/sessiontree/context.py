@@ -115,10 +115,10 @@ def build_context(path: Path, rules: Rules) -> Context:
     for entry in ordered:
         if isinstance(entry, Compaction) and (compaction_at is None or entry is not ordered[0]):
             continue  # an older compaction inside the kept range has nothing left to say
-        for message in _project(entry):
+        for message in said_by(entry):
             if isinstance(message, System) and entry.id in kept_ids:
                 continue  # the compaction carries the system prompt that was in force
-            edited = _edit(message, edits[entry.id]) if entry.id in edits else message
+            edited = edited_message(message, edits[entry.id]) if entry.id in edits else message
             if edited is not None:
                 messages.append(edited)
                 sources.append(entry.id)
@@ -129,7 +129,7 @@ def build_context(path: Path, rules: Rules) -> Context:
 def messages_on(path: Path) -> list[Message]:
     """Every message on a path as it was said, with no compaction, reset or edit applied."""
     wanted = [position for position, kind in enumerate(path.types) if kind in _SPEAKING_TYPES]
-    return [message for entry in path.load(wanted) for message in _project(entry)]
+    return [message for entry in path.load(wanted) for message in said_by(entry)]
 
 
 _SPEAKING_TYPES = frozenset({"message", "custom_message", "branch_summary", "compaction"})
@@ -173,7 +173,7 @@ def _first_kept(path: Path, compaction_at: int) -> int:
     return path.ids.index(bound)
 
 
-def _project(entry: Entry) -> Iterator[Message]:
+def said_by(entry: Entry) -> Iterator[Message]:
     """What an entry says in a context: mostly one message or none."""
     match entry:
         case MessageEntry():
@@ -201,12 +201,12 @@ def _project(entry: Entry) -> Iterator[Message]:
             return
 
 
-def _edit(message: Message, replacement: Replacement | None) -> Message | None:
+def edited_message(message: Message, replacement: Replacement | None) -> Message | None:
     """A message after a context edit; None when the edit leaves it out."""
-    if not isinstance(message, User | Assistant | ToolResult | CustomText):
-        return message
     if replacement is None:
         return None
+    if not isinstance(message, User | Assistant | ToolResult | CustomText):
+        return message
     content: Content = replacement.content
     if isinstance(content, str) and isinstance(message, Assistant | ToolResult):
         content = (Text(content),)

@@ -15,6 +15,8 @@ from sessiontree.dialects.claude.beside import (
     project_key,
     spilled_outputs,
 )
+from sessiontree.opening import open_store
+from sessiontree.stores.memory import MemoryStore
 
 TRANSCRIPT = os.path.join("projects", "-x", "5a.jsonl")
 
@@ -98,3 +100,12 @@ def test_a_record_from_windows_is_found_beside_the_session_too() -> None:
 def test_text_that_names_no_spilled_output_has_none() -> None:
     assert spilled_outputs(TRANSCRIPT, "all is well") == ()
     assert spilled_outputs(TRANSCRIPT, "Full output saved to: /x/tool-results/..\n") == ()
+
+
+def test_a_sub_agent_is_found_also_where_letters_are_written_as_numbers() -> None:
+    result = b'{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s","timestamp":"2026-02-16T10:00:00.000Z",'
+    result += b'"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]},'
+    for key in (b"agentId", b"\\u0061gentId"):
+        session = open_store(MemoryStore(result + b'"toolUseResult":{"%b":"af43"}}\n' % key), dialect="claude")
+        assert [found.name for found in session.beside()] == ["af43"]
+    assert open_store(MemoryStore(result + b'"toolUseResult":"af43"}\n'), dialect="claude").beside() == []

@@ -51,7 +51,9 @@ class ClaudeScribe:
         written = self._add(item, parent)
         if self._lines is None or written.id is None or written.id == parent or not written.lines:
             return written
-        if is_pinned_elsewhere(Chain(self._lines), parent):
+        # What begins anew does not hang on the line that an earlier pin names.
+        behind = None if item.kind in ("compaction", "reset_boundary") else parent
+        if is_pinned_elsewhere(Chain(self._lines), behind):
             pin = self._transcript.sheet.note("last-prompt", leafUuid=str(written.id))
             return replace(written, lines=[*written.lines, render_json(pin)])
         return written
@@ -75,8 +77,9 @@ class ClaudeScribe:
                 return again
             case "leaf" if not transcript.is_new:
                 target = string_in(item.fields, "targetId")
+                lines = transcript.freed(item, target) if target is not None else []
                 pin = transcript.sheet.note("last-prompt", leafUuid=target or NIL, explicit=True)
-                return Written(parent, [render_json(pin)])
+                return Written(parent, [render_json(line) for line in (*lines, pin)])
             case "session_info":
                 return self._session_info(item, parent)
             case _:

@@ -6,11 +6,13 @@ A parent is always the line that children hang on; an item may have more lines t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from msgspec import Struct
 
 from sessiontree.dialects.base import AS_THE_OWNER, Lines, is_aside
 from sessiontree.dialects.claude.chain import Chain
+from sessiontree.dialects.claude.compaction import kept_by
 from sessiontree.dialects.claude.path import find_trail
 from sessiontree.dialects.claude.sheets import Call, Placed
 from sessiontree.dialects.scribe import Item
@@ -218,6 +220,18 @@ class Standing:
             found.append(placed.uuids)
             at = placed.parent
         return _flat(found)
+
+    def lines_without_later_boundary(self, leaf: str) -> list[str]:
+        """The lines that are sent for a line of the file, if a later boundary has taken some of them for itself."""
+        node = None if self._lines is None else self._lines.tree.node_of.get(leaf)
+        if self._lines is None or node is None:
+            return []
+        chain = Chain(self._lines)
+        nodes = find_trail(chain, node, AS_THE_OWNER).nodes
+        later = takewhile(lambda boundary: boundary > node, chain.boundaries_before(len(chain) - 1))
+        if all(kept_by(chain, boundary).nodes.isdisjoint(nodes) for boundary in later):
+            return []
+        return [self._lines.tree.ids[node] for node in nodes if chain.types[node] != "compaction"]
 
     def _kept_in_file(self, first: str, at: str | None) -> list[str] | None:
         node = None if self._lines is None or at is None else self._lines.tree.node_of.get(at)

@@ -140,6 +140,17 @@ class Transcript:
         (end,) = self.sheet.uuids(Item("", {}, f"behind {boundary['uuid']}"), 1)
         return [boundary, self.silent_line(end, boundary["uuid"], boundary["timestamp"])]
 
+    def freed(self, item: Item, leaf: str) -> list[Fields]:
+        """A boundary for a line of the file that a later compaction keeps, so that it stands without that one again."""
+        kept = self.standing.lines_without_later_boundary(leaf)
+        if not kept:
+            return []
+        id, end = self.sheet.uuids(item, 2)
+        time = self.sheet.time(item)
+        about = boundary_facts({}, False, kept, id)
+        boundary = {**self.boundary_line(id, leaf, time, about, {}), RIDER: {PART: True}}
+        return [boundary, self.silent_line(end, id, time)]
+
     def own_boundary(self, item: Item, parent: str) -> Fields:
         """A boundary that keeps exactly what leads to an item, for one that would be read with lines of others.
 

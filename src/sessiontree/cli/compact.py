@@ -1,0 +1,149 @@
+"""Let a summary stand for the older part of a session, so that it fits a model's window again.
+
+Every line stays in the file: `--undo` lets the session stand before the summary again. Works on the sessions of every
+agent that can be written, each in its own form.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import open_session, remember_work
+
+if TYPE_CHECKING:
+    from sessiontree.compacting import Compacted, Undone
+    from sessiontree.messages import Message
+    from sessiontree.session import Session
+
+SUMMARY = "let a summary stand for the older part"
+EXAMPLES = """examples:
+  sessiontree compact 019c2f3a --dry-run
+  sessiontree compact s.jsonl --instructions "keep all about the lexer" --keep 8000
+
+strategies: recent (keep the newest messages), segment (keep the last turns whole), replace (keep nothing); by default
+the way of the agent whose session it is."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("--instructions", metavar="TEXT", help="what the summary shall keep above all")
+    parser.add_argument("--keep", metavar="N", type=_tokens, help="tokens of the newest messages to keep (20000)")
+    parser.add_argument("--strategy", metavar="NAME", help="what to keep: recent, segment or replace")
+    parser.add_argument("--window", metavar="N", type=_tokens, help="make it fit a model with so many tokens")
+    parser.add_argument("--summarizer", metavar="NAME", help="who writes the summary (default: extractive, no model)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--dry-run", action="store_true", help="show what would be done, and the summary")
+    what.add_argument("--undo", action="store_true", help="stand before the last compaction again")
+
+
+def _tokens(text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens")
+    return int(text)
+
+
+def run(options: Options) -> None:
+    from sessiontree.compacting import compact, find_summarizer, undo
+
+    session = open_session(options)
+    if options.undo:
+        undone = undo(session)
+        session.close()
+        remember_work(session.location, session.cwd, options)
+        _show_undone(session, undone, options)
+        return
+    done = compact(
+        session,
+        instructions=options.instructions,
+        keep=options.keep,
+        strategy=options.strategy,
+        window=options.window,
+        summarizer=find_summarizer(options.summarizer),
+        dry_run=options.dry_run,
+    )
+    session.close()
+    for report in done.reports:
+        talk.say(f"sessiontree: {report}")
+    if not options.dry_run:
+        remember_work(session.location, session.cwd, options)
+    if options.json:
+        output.print_json(_described(session, done))
+        return
+    output.print_lines(_text(done))
+    if options.dry_run:
+        talk.say("nothing was written; the same without --dry-run does it")
+    else:
+        talk.say(f"`sessiontree compact {shlex.quote(options.session)} --undo` takes it back")
+
+
+def _show_undone(session: Session, undone: Undone, options: Options) -> None:
+    if options.json:
+        output.print_json(
+            {"session": session.id, "leaf": undone.leaf, "undone": undone.compaction, "leftBehind": undone.left}
+        )
+        return
+    output.print_lines([undone.leaf or "(before the first entry)"])
+    if undone.left:
+        count = "1 message" if undone.left == 1 else f"{undone.left:,} messages"
+        talk.say(f"{count} said after the compaction stay on a branch of their own (see `sessiontree tree`)")
+
+
+def _described(session: Session, done: Compacted) -> dict[str, Any]:
+    prepared = done.prepared
+    return {
+        "session": session.id,
+        "dialect": session.dialect.name,
+        "done": done.entry is not None,
+        "entry": done.entry.id if done.entry is not None else None,
+        "strategy": prepared.strategy,
+        "summarizer": done.summarizer,
+        "tokensBefore": done.tokens_before,
+        "tokensAfter": done.tokens_after,
+        "piTokensBefore": prepared.tokens_before,
+        "firstKept": prepared.first_kept,
+        "kept": len(prepared.kept),
+        "summarised": len(prepared.summarised),
+        "turnPrefix": len(prepared.turn_prefix),
+        "isSplitTurn": prepared.is_split_turn,
+        "readFiles": list(prepared.files.read),
+        "modifiedFiles": list(prepared.files.modified),
+        "summary": done.summary,
+        "reports": list(done.reports),
+    }
+
+
+def _text(done: Compacted) -> Iterator[str]:
+    from sessiontree.views.text import clean, cut
+
+    prepared = done.prepared
+    yield f"{'tokens':<12}{done.tokens_before:,} before, about {done.tokens_after:,} after"
+    prefix = f", {len(prepared.turn_prefix):,} of the turn that is cut" if prepared.turn_prefix else ""
+    yield f"{'summarised':<12}{_messages(len(prepared.summarised))}{prefix}"
+    if prepared.kept:
+        first = cut(_shown(prepared.kept[0]), max(output.width() - 50, 20))
+        yield f"{'kept':<12}{_messages(len(prepared.kept))}, from {clean(prepared.first_kept or '')[:8]}: {first}"
+    else:
+        yield f"{'kept':<12}nothing"
+    yield f"{'files':<12}{len(prepared.files.read):,} read, {len(prepared.files.modified):,} modified"
+    yield f"{'summary':<12}by {clean(done.summarizer)}, {len(done.summary):,} characters"
+    if done.entry is not None:
+        yield f"{'entry':<12}{clean(done.entry.id)}"
+        return
+    yield ""
+    yield from clean(done.summary).splitlines()
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count:,} messages"
+
+
+def _shown(message: Message) -> str:
+    from sessiontree.messages import message_text
+    from sessiontree.views.text import one_line
+
+    return one_line(message_text(message)) or message.role

@@ -1,0 +1,236 @@
+"""How many tokens a text, a message and a context have, when nobody has counted them.
+
+Two estimates. `PI` is Pi's own arithmetic (a quarter of the UTF-16 length): with it a session is cut where Pi would
+cut it. `MEASURED` knows that a token of Chinese, Japanese, Korean or code is shorter than one of English prose; with
+it we judge whether a context fits a window. `counting` makes a third one from a real tokenizer. How far each is off is
+measured by `python -m benchmarks.tokens` (see docs/compaction.md).
+
+What a provider counted beats any estimate: a context is the last usage that can be trusted, and an estimate of what was
+said since.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from sessiontree.compacting.system import current_system
+from sessiontree.messages import (
+    Assistant,
+    BashExecution,
+    BranchSummaryText,
+    CompactionSummary,
+    Content,
+    CustomText,
+    Image,
+    Message,
+    OtherMessage,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    User,
+    message_text,
+)
+
+Tokenizer: TypeAlias = Callable[[str], int]
+"""Counts the tokens of a text."""
+
+Estimator: TypeAlias = Callable[[Message], int]
+"""The tokens of a message."""
+
+_PI_IMAGE = 4800
+"""What an image counts, in characters, before the division by four."""
+
+_FRAME = 4
+"""Tokens around a message that its text does not show: role, borders."""
+
+_LATIN = 0.25
+_HAN = 0.80
+_KANA = 0.82
+_HANGUL = 0.86
+_OTHER = 0.5
+"""Tokens of one character: about halfway between what the vocabularies of two providers gave."""
+
+_MARKS_IN_PROSE = 0.10
+_MARKS_FACTOR = 0.5
+"""Punctuation and digits make tokens short: in code as people write it hardly, in JSON, logs and ids very much. What a
+text has of them above a tenth adds half as many tokens."""
+
+_MARKS = b"{}[]()<>=;:_/\\|&*+#@$%^~`\"'0123456789"
+_FOREIGN = re.compile("[^\x00-\x7f]+")
+_SCRIPTS = (
+    (re.compile("[\u2e80-\u2fdf\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"), _HAN),
+    (re.compile("[\u3000-\u30ff\u31f0-\u31ff\uff00-\uffef]+"), _KANA),
+    (re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]+"), _HANGUL),
+)
+
+
+class Size(Struct, frozen=True):
+    """How large a context is: what the provider counted, if that can be trusted, and an estimate of the rest."""
+
+    counted: int
+    """Up to and with the last answer whose usage can be trusted; 0 when there is none."""
+    estimated: int
+    counted_until: int | None = None
+    """The number of that answer among the messages."""
+
+    @property
+    def tokens(self) -> int:
+        return self.counted + self.estimated
+
+
+def utf16_length(text: str) -> int:
+    """How long JavaScript takes a text to be."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def measured_tokens(text: str) -> int:
+    """The tokens of a text by the kinds of its characters."""
+    plain = text.encode("ascii", "ignore")
+    tokens = 0.0
+    if len(plain) < len(text):
+        foreign = "".join(_FOREIGN.findall(text))
+        left = len(foreign)
+        for script, factor in _SCRIPTS:
+            count = sum(map(len, script.findall(foreign)))
+            tokens += count * factor
+            left -= count
+        tokens += left * _OTHER
+    if plain:
+        marks = 1 - len(plain.translate(None, _MARKS)) / len(plain)
+        tokens += len(plain) * (_LATIN + _MARKS_FACTOR * max(0.0, marks - _MARKS_IN_PROSE))
+    return round(tokens)
+
+
+def pi_tokens(message: Message) -> int:
+    """The tokens of a message as Pi estimates them."""
+    match message:
+        case User() | CustomText() | ToolResult():
+            characters = _pi_content(message.content)
+        case System():
+            sections = (message.sections or {}).values()
+            characters = _pi_content(message.content) + sum(utf16_length(section) for section in sections if section)
+            characters += _json_length(message.tools_added) if message.tools_added is not None else 0
+        case Assistant():
+            characters = _pi_answer(message.content)
+        case BashExecution():
+            characters = utf16_length(message.command) + utf16_length(message.output)
+        case CompactionSummary() | BranchSummaryText():
+            characters = utf16_length(message.summary)
+        case OtherMessage():
+            characters = 0
+    return -(-characters // 4)
+
+
+PI: Estimator = pi_tokens
+
+
+def _pi_content(content: Content) -> int:
+    if isinstance(content, str):
+        return utf16_length(content)
+    return sum(
+        utf16_length(block.text) if isinstance(block, Text) else _PI_IMAGE
+        for block in content
+        if isinstance(block, Text | Image)
+    )
+
+
+def _pi_answer(content: Content) -> int:
+    if isinstance(content, str):
+        return utf16_length(content)
+    characters = 0
+    for block in content:
+        match block:
+            case Text():
+                characters += utf16_length(block.text)
+            case Thinking():
+                characters += utf16_length(block.thinking)
+            case ToolCall():
+                characters += utf16_length(block.name) + _json_length(block.arguments)
+            case _:
+                pass
+    return characters
+
+
+def _json_length(value: Any) -> int:
+    return utf16_length(msgspec.json.encode(value).decode())
+
+
+def counting(tokenizer: Tokenizer, image: int = 1600) -> Estimator:
+    """An estimate by a tokenizer: all that a message sends, an image at a flat number of tokens.
+
+    An image of the largest size that providers do not shrink first has about 1,600 tokens.
+    """
+
+    def estimate(message: Message) -> int:
+        texts, images = _sent(message)
+        return _FRAME + image * images + sum(tokenizer(text) for text in texts if text)
+
+    return estimate
+
+
+MEASURED: Estimator = counting(measured_tokens)
+
+
+def _sent(message: Message) -> tuple[list[str], int]:
+    """The texts of a message and how many images it has."""
+    if isinstance(message, System):
+        tools = [] if message.tools_added is None else [_json(message.tools_added)]
+        texts = [text for text in (message.sections or {}).values() if text]
+        return [message_text(message), *texts, *tools], 0
+    if not isinstance(message, User | Assistant | ToolResult | CustomText) or isinstance(message.content, str):
+        return [message_text(message)], 0
+    texts, images = [], 0
+    for block in message.content:
+        match block:
+            case Text():
+                texts.append(block.text)
+            case Thinking():
+                texts.append(block.thinking)
+            case ToolCall():
+                texts += [block.name, _json(block.arguments)]
+            case Image():
+                images += 1
+            case _:
+                pass
+    return texts, images
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def used_tokens(usage: Usage) -> int:
+    """What a request had in its context, with its answer."""
+    return int(usage.total_tokens or usage.input + usage.output + usage.cache_read + usage.cache_write)
+
+
+def trusted_usage(message: Message) -> Usage | None:
+    """What an answer tells of the context's size: nothing, if it failed, was broken off, or counted nothing."""
+    if not isinstance(message, Assistant) or message.usage is None or message.stop_reason in ("aborted", "error"):
+        return None
+    return message.usage if used_tokens(message.usage) > 0 else None
+
+
+def context_size(messages: Sequence[Message], trusted_from: int = 0, estimate: Estimator = PI) -> Size:
+    """How large a context is. Usage of messages before `trusted_from` tells of a context that is no more."""
+    for at in range(len(messages) - 1, trusted_from - 1, -1):
+        usage = trusted_usage(messages[at])
+        if usage is not None:
+            return Size(used_tokens(usage), sum(map(estimate, messages[at + 1 :])), at)
+    return Size(0, estimated_size(messages, estimate))
+
+
+def estimated_size(messages: Iterable[Message], estimate: Estimator = PI) -> int:
+    """A context by estimates alone. Of the system messages only what is in force counts, once."""
+    found = list(messages)
+    tokens = sum(estimate(message) for message in found if not isinstance(message, System))
+    system = current_system(found)
+    return tokens if system is None else tokens + estimate(system)
