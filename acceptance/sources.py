@@ -9,8 +9,13 @@ from typing import Any, Literal, TypeAlias
 
 import sessiontree
 from sessiontree import Session
+from sessiontree.branching.branches import list_branches
+from sessiontree.branching.merge import merge
 
 Dialect: TypeAlias = Literal["claude", "pi", "omp", "neovate", "native"]
+
+MERGED_IN: tuple[Dialect, ...] = ("pi", "omp", "claude")
+"""Dialects whose programs are given a session that we merged branches of, in place."""
 
 CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
 FOLDERS: dict[Dialect, str] = {"claude": "claude", "pi": "pi-family", "omp": "pi-family", "neovate": "neovate"}
@@ -49,6 +54,8 @@ def iter_sources(folder: Path) -> Iterator[Source]:
         with sessiontree.create(cwd="/tmp", path=path, home=folder) as session:
             write(session)
         yield Source("native", path)
+    for dialect in MERGED_IN:
+        yield Source(dialect, _merged(folder, dialect))
 
 
 def plain(session: Session) -> None:
@@ -140,6 +147,29 @@ def branches(session: Session) -> None:
     other.append("user", "Go right.")
     other.append(_assistant(_text("Right it is.")))
     session.move(older)
+
+
+def _merged(folder: Path, dialect: Dialect) -> Path:
+    """A session of a dialect in which one branch was brought into another twice: as a summary, then word for word."""
+    session = sessiontree.create(cwd="/tmp", in_memory=True)
+    start = session.append("user", "Which way?")
+    ends = []
+    for way in ("left", "right", "back"):
+        branch = session.branch(at=start.id)
+        branch.append(_assistant(_text(f"We decided to go {way}."), _call(f"toolu_{way}", "read", path=f"{way}.txt")))
+        found = {"toolCallId": f"toolu_{way}", "toolName": "read", "content": [_text(f"{way} is open")]}
+        branch.append(role="toolResult", **found, isError=False)
+        ends.append(branch.append(_assistant(_text(f"Went {way}."))).id)
+    session.move(ends[0])
+    path = folder / dialect / "merged.jsonl"
+    path.parent.mkdir(parents=True)
+    converted = sessiontree.convert(session, dialect, branch="all", cwd="/tmp")
+    path.write_bytes(b"".join(converted.lines))
+    with sessiontree.open(path, dialect=dialect, home=folder) as written:
+        one, other = (branch.leaf for branch in list_branches(written) if not branch.is_active)
+        merge(written, one)
+        merge(written, other, how="append")
+    return path
 
 
 def unanswered(session: Session) -> None:

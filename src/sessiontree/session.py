@@ -7,7 +7,7 @@ branch it came through, and before a write the tail that others wrote is read. O
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from msgspec import Struct
 from sessiontree.context import Context
 from sessiontree.copying import forked_lines, migrated_lines
 from sessiontree.dialects.base import Dialect, aside_id, is_aside
-from sessiontree.dialects.scribe import Item, Start, Written
+from sessiontree.dialects.scribe import Item, Scribe, Start, Written
 from sessiontree.entries import (
     Config,
     Entry,
@@ -24,13 +24,14 @@ from sessiontree.entries import (
     Header,
     parse_entry,
 )
-from sessiontree.errors import ConflictError, InvalidEntryError, NotFoundError, ReadOnlyError
+from sessiontree.errors import ConflictError, InvalidEntryError, NotFoundError, ReadOnlyError, UsageError
 from sessiontree.externals import externalise, may_hold_large_content, truncate
 from sessiontree.ids import new_entry_id, new_session_id, timestamp
 from sessiontree.journal import Journal
 from sessiontree.reader import HERE, Here, Reader
 from sessiontree.stores.base import BlobStore, Store, read_bytes
 from sessiontree.stores.memory import MemoryStore
+from sessiontree.values import render_json
 from sessiontree.writing import Options, as_entry, ends_turn, makes_file_appear
 
 _REWRITES = 8
@@ -140,6 +141,22 @@ class Session(Reader):
     def append(self, what: Mapping[str, Any] | str | None = None, content: Any = None, /, **fields: Any) -> Entry:
         """Append an entry where the session stands; see `Branch.append` for the ways to say it."""
         return self._main.append(what, content, **fields)
+
+    def append_all(self, items: Sequence[Item], at: str | Here | None = HERE) -> list[str]:
+        """Append entries in shared words, each behind the one before, and stand behind the last. Their ids.
+
+        They go into the file in one write: all of them, or when it fails, none.
+        """
+        with self._mutex:
+            self._check_writable()
+            parent = self.leaf if isinstance(at, Here) else at
+            self.node_of(parent)
+            if self._pending is not None:
+                raise UsageError(f"{self.location}: nothing was said in it yet")
+            ids = self._write_all([self._fit_for_file(item) for item in items], parent)
+            if ids:
+                self._main.leaf = ids[-1]
+            return ids
 
     def label(self, id: str, text: str | None) -> None:
         """Name an entry; None or an empty text takes the name away."""
@@ -341,6 +358,51 @@ class Session(Reader):
             self._sync()
         return self._entry_of(written, item, known)
 
+    def _write_all(self, items: Sequence[Item], parent: str | None) -> list[str]:
+        store = self._journal.store
+        for _ in range(_REWRITES):
+            size = store.lock()
+            try:
+                if size != self._journal.size:
+                    self._arrived.extend(self._journal.refresh())
+                journal = self._journal
+                scribe = journal.dialect.scribe(Start(self.id, timestamp(), self.cwd), journal)
+                ids, lines, rewrite = _written_by(scribe, items, parent)
+                if rewrite is None and lines:
+                    data = b"".join(line + b"\n" for line in lines)
+                    store.append(b"\n" + data if journal.tail_is_open else data)
+            finally:
+                store.unlock()
+            if rewrite is None:
+                break
+            try:
+                store.replace((line + b"\n" for line in rewrite), journal.size)
+                self._journal = Journal(store, journal.dialect, self._around.blobs)
+                break
+            except ConflictError:
+                continue  # someone wrote meanwhile: what shall be rewritten is looked at again
+        else:
+            raise ConflictError(f"{self.location}: others kept writing while it was being rewritten; it is as it was")
+        self._journal.refresh()
+        self._unsynced = True
+        if self._options.durability != "system":
+            self._sync()
+        return ids
+
+    def _fit_for_file(self, item: Item) -> Item:
+        """An item with large content put where its owner looks for it."""
+        blobs = self._blobs_of_owner()
+        if blobs is None or not may_hold_large_content(render_json(item.fields)):
+            return item
+        return msgspec.structs.replace(item, fields=externalise(item.fields, blobs.put))
+
+    def _blobs_of_owner(self) -> BlobStore | None:
+        """Where large content goes; None when it stays on its line, as a program that knows no blobs needs it."""
+        dialect = self._journal.dialect
+        if self._options.large_content != "blobs" or not (dialect.uses_home_blobs or dialect.blob_folder(self.location)):
+            return None
+        return self._around.blobs
+
     def _entry_of(self, written: Written, item: Item, known: int) -> Entry:
         """What a scribe wrote, as it reads: the entry itself, or the line beside the tree that says it."""
         journal = self._journal
@@ -357,11 +419,12 @@ class Session(Reader):
         """An entry as a line with its LF, large content put elsewhere, and as one that has all of its content."""
         dialect, now = self._journal.dialect, timestamp()
         line = whole = dialect.render_entry(kind, id, parent, now, fields) + b"\n"
-        if may_hold_large_content(line) and self._options.large_content != "inline":
-            if self._options.large_content == "truncate" or self._around.blobs is None:
+        if may_hold_large_content(line):
+            blobs = self._blobs_of_owner()
+            if self._options.large_content == "truncate":
                 line = whole = dialect.render_entry(kind, id, parent, now, truncate(fields)) + b"\n"
-            else:
-                line = dialect.render_entry(kind, id, parent, now, externalise(fields, self._around.blobs.put)) + b"\n"
+            elif blobs is not None:
+                line = dialect.render_entry(kind, id, parent, now, externalise(fields, blobs.put)) + b"\n"
         return line, whole
 
     def _write_pending(self, kind: str, fields: dict[str, Any], parent: str | Here | None) -> Entry:
@@ -384,6 +447,26 @@ class Session(Reader):
         if self._unsynced:
             self._journal.store.sync()
             self._unsynced = False
+
+
+def _written_by(
+    scribe: Scribe, items: Sequence[Item], parent: str | None
+) -> tuple[list[str], list[bytes], list[bytes] | None]:
+    """Items as a scribe writes them one behind the other: their ids, the lines, or all lines of the file anew."""
+    ids: list[str] = []
+    lines: list[bytes] = []
+    rewrite: list[bytes] | None = None
+    for item in items:
+        written = scribe.add(item, parent)
+        parent = written.id
+        if parent is not None:
+            ids.append(str(parent))
+        if written.rewrite is not None:
+            rewrite = [*written.rewrite]
+        elif rewrite is not None:
+            rewrite += written.lines
+        lines += written.lines
+    return ids, lines, rewrite
 
 
 def new_session(header: Header, dialect: Dialect, store: Store, around: Surroundings, options: Options) -> Session:

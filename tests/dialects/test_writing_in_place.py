@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import sessiontree
 from sessiontree import Session
 from sessiontree.doctor import examine
-from sessiontree.messages import ToolResult, message_text, tool_calls
+from sessiontree.messages import Image, ToolResult, message_text, tool_calls
 from tests.convert.conversations import assistant, call, result, text
 
 DIALECTS = ("claude", "neovate", "omp", "pi", "native")
@@ -139,3 +140,16 @@ def test_the_file_stays_private(path: Path) -> None:
     session.rename("y")
     session.set_config(approval_mode="autoEdit")
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_image_is_where_the_owner_finds_it(path: Path) -> None:
+    """On its line for programs that know no blobs, and in a blob for those that do; read back, it is the same."""
+    session = sessiontree.open(path)
+    data = base64.b64encode(bytes(range(256)) * 20).decode()
+    session.append(role="user", content=[{"type": "image", "data": data, "mimeType": "image/png"}])
+    session.close()
+    knows_blobs = session.dialect.uses_home_blobs or session.dialect.blob_folder(session.location) is not None
+    assert (data in path.read_text()) != knows_blobs
+    (block,) = again(path).context().messages[-1].content
+    assert isinstance(block, Image)
+    assert block.data == data

@@ -102,13 +102,15 @@ def _facts(one: Summary, session: Session) -> Iterator[str]:
     from sessiontree.views.text import one_line
 
     yield output.bold(one_line(one.title) or "(no title)")
+    passed = age(one.active, time.time())
+    passed = f"{passed} ago" if passed != "now" else "just now"
     rows: dict[str, Any] = {
         "session": one.id,
         "agent": one.agent,
         "folder": one.cwd,
         "git branch": one.git_branch or "",
-        "active": f"{iso(one.active)} ({age(one.active, time.time())} ago)" if one.active else "",
-        "entries": f"{len(session)} ({session.count('message')} messages, {len(session.leaves())} branches)",
+        "active": f"{iso(one.active)} ({passed})" if one.active else "",
+        "entries": f"{len(session)} ({session.count('message')} messages; branches: {len(session.leaves())})",
         "model": one.model or "",
         "size": amount(one.size),
         "forked from": one.forked_from or "",

@@ -340,6 +340,11 @@ class Dialect(Protocol):
         ...
 
     @property
+    def uses_home_blobs(self) -> bool:
+        """Whether large content may go into the blobs of our home folder, because its program knows them."""
+        ...
+
+    @property
     def scribed_kinds(self) -> frozenset[str]:
         """Types of entries that cannot be appended as one plain line, although others can."""
         ...
@@ -389,6 +394,7 @@ class DialectBase:
     has_header = False
     is_writable = False
     writes_plainly = False
+    uses_home_blobs = False
     scribed_kinds: frozenset[str] = frozenset()
     bookkeeping: frozenset[str] = frozenset()
     rules = Rules()

@@ -32,6 +32,7 @@ class Native(PiShape):
     name = "native"
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
     bookkeeping = BOOKKEEPING
+    uses_home_blobs = True
     folders = ("/sessiontree/sessions/",)
 
     def recognise(self, head: bytes) -> int:

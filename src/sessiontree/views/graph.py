@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from sessiontree.branching.joins import Join, find_joins
 from sessiontree.entries import (
     BranchSummary,
     Compaction,
@@ -42,6 +43,10 @@ class Node(Struct, frozen=True):
     active: bool
     is_leaf: bool
     label: str | None
+    join: Join | None = None
+    """For an entry that brought another branch in: where from."""
+    merged_into: tuple[str, ...] = ()
+    """The joins that brought the branch that ends here into others."""
 
 
 def build_graph(session: Session, *, everything: bool = False) -> list[Node]:
@@ -55,6 +60,11 @@ def build_graph(session: Session, *, everything: bool = False) -> list[Node]:
         children.setdefault(parents[id], []).append(id)
     here = _nearest_shown(session, session.leaf, entries)
     labels = session.labels
+    joins = find_joins(session)
+    merged_into: dict[str | None, list[str]] = {}
+    for id, join in joins.items():
+        if join.session is None and join.entry in session:
+            merged_into.setdefault(_nearest_shown(session, join.entry, entries), []).append(id)
     return [
         Node(
             entry=entries[id],
@@ -65,6 +75,8 @@ def build_graph(session: Session, *, everything: bool = False) -> list[Node]:
             active=id in active,
             is_leaf=id == here,
             label=labels.get(id),
+            join=joins.get(id),
+            merged_into=tuple(merged_into.get(id, ())),
         )
         for id, depth, column, starts in _order(children, active)
     ]
@@ -96,23 +108,37 @@ def _order(children: dict[str | None, list[str]], active: set[str]) -> Iterator[
 
 def draw(nodes: list[Node], width: int, now: datetime | None = None) -> Iterator[str]:
     """The rows of a tree as text, each at most `width` columns wide."""
-    names = [_speaker(node.entry) for node in nodes]
+    names = ["merge" if node.join is not None else _speaker(node.entry) for node in nodes]
     name_width = min(max(map(len, names), default=0), 18)
     moment = now or datetime.now().astimezone()
     for node, name in zip(nodes, names, strict=True):
         if node.parent is None and node is not nodes[0]:
             yield ""
         rail = "│ " * (node.column - node.starts_branch) + "├─" * node.starts_branch
-        left = f"{rail}{'●' if node.active else '○'} {node.entry.id[:8]}  {pad(cut(name, name_width), name_width)}  "
+        left = f"{rail}{_mark(node)} {node.entry.id[:8]}  {pad(cut(name, name_width), name_width)}  "
         right = "".join(
             [
+                *(f"  ⇢ {one_line(id)[:8]}" for id in node.merged_into),
                 f"  [{one_line(node.label)}]" if node.label else "",
                 "  ◀ here" if node.is_leaf else "",
                 f"  {_clock(node.entry.timestamp, moment)}",
             ]
         )
         room = max(width - columns(left) - columns(right), 8)
-        yield cut(f"{left}{pad(cut(gist(node.entry), room), room)}{right}".rstrip(), width)
+        yield cut(f"{left}{pad(cut(_came_from(node.join) + gist(node.entry), room), room)}{right}".rstrip(), width)
+
+
+def _mark(node: Node) -> str:
+    if node.join is not None:
+        return "◆" if node.active else "◇"
+    return "●" if node.active else "○"
+
+
+def _came_from(join: Join | None) -> str:
+    if join is None:
+        return ""
+    where = f"{one_line(join.session)[:8]}:" if join.session else ""
+    return f"⇠ {where}{one_line(join.entry)[:8]}  "
 
 
 def gist(entry: Entry) -> str:
@@ -165,4 +191,6 @@ def describe_node(node: Node) -> dict[str, Any]:
         "leaf": node.is_leaf,
         "time": entry.timestamp,
         "text": gist(entry),
+        "mergedFrom": None if node.join is None else node.join.fields(),
+        "mergedInto": list(node.merged_into),
     }

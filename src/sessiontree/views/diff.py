@@ -1,0 +1,196 @@
+"""Two branches in a terminal: side by side where there is room, one below the other where there is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from msgspec import Struct
+
+from sessiontree.branching.diff import Diff, SideFacts
+from sessiontree.branching.files import FileConflict
+from sessiontree.views.listing import amount
+from sessiontree.views.text import clean, columns, cut, one_line, pad
+
+_NARROWEST = 36
+"""Columns below which a side cannot be read beside another."""
+
+_BETWEEN = " │ "
+_MOST_POINTS = 12
+_MOST_LINES = 40
+
+Paint = Callable[[str], str]
+
+
+class _Part(Struct, frozen=True):
+    """One thing that is told of both sides."""
+
+    title: str
+    one: Sequence[str]
+    other: Sequence[str]
+    is_list: bool = False
+
+
+def draw_diff(found: Diff, width: int, bold: Paint, dim: Paint) -> Iterator[str]:
+    """The comparison as lines of text, each at most `width` columns wide."""
+    yield from _heading(found, width)
+    side = (width - len(_BETWEEN)) // 2
+    parts = _parts(found)
+    if side >= _NARROWEST:
+        names = [pad(cut(_name(facts), side), side) for facts in (found.one, found.other)]
+        yield dim(_BETWEEN).join(map(bold, names)).rstrip()
+        for part in parts:
+            yield from _beside(part, side, bold, dim)
+    else:
+        for facts, at in ((found.one, 0), (found.other, 1)):
+            yield bold(cut(_name(facts), width))
+            for part in parts:
+                yield from _below(part, (part.one, part.other)[at], width, dim)
+    if found.conflicts:
+        yield ""
+        yield bold(cut("changed on both sides, each in its own way", width))
+        yield from (cut(f"  ! {one_line(conflict.path)}", width) for conflict in found.conflicts)
+
+
+def _heading(found: Diff, width: int) -> Iterator[str]:
+    if found.ancestor is None:
+        yield "the two share nothing"
+    else:
+        entries = "entry" if found.shared == 1 else "entries"
+        yield cut(f"they parted behind {one_line(found.ancestor)}, after {found.shared:,} {entries} in common", width)
+    yield ""
+
+
+def _name(facts: SideFacts) -> str:
+    label = f" [{one_line(facts.name)}]" if facts.name else ""
+    return f"{one_line(facts.leaf or '')[:8]}{label}"
+
+
+def _parts(found: Diff) -> list[_Part]:
+    both = (found.one, found.other)
+    told: list[tuple[str, list[list[str]], bool]] = [
+        ("asked", [_points(facts.asked) for facts in both], True),
+        ("answered", [_points(facts.answered[:-1]) for facts in both], True),
+        ("tools", [_tools(facts) for facts in both], False),
+        ("read", [_paths(facts.files.read) for facts in both], False),
+        ("changed", [_paths(facts.files.modified) for facts in both], False),
+        ("used", [_used(facts) for facts in both], False),
+        ("said last", [_text(facts.final) for facts in both], False),
+    ]
+    return [_Part(title, one, other, is_list) for title, (one, other), is_list in told if one or other]
+
+
+def _points(texts: Sequence[str]) -> list[str]:
+    shown = [one_line(text) for text in texts[:_MOST_POINTS]]
+    more = len(texts) - len(shown)
+    return [*shown, f"({more} more)"] if more else shown
+
+
+def _tools(facts: SideFacts) -> list[str]:
+    if not facts.tools:
+        return []
+    failed = f" ({facts.failed} failed)" if facts.failed else ""
+    return [", ".join(f"{one_line(name)} {count}" for name, count in facts.tools.items()) + failed]
+
+
+def _paths(paths: Sequence[str]) -> list[str]:
+    return [one_line(path) for path in paths]
+
+
+def _used(facts: SideFacts) -> list[str]:
+    used = facts.used
+    cost = f", ${used.cost:,.4f}" if used.cost else ""
+    requests = "request" if used.requests == 1 else "requests"
+    return [
+        f"{facts.messages:,} messages, {amount(facts.context_tokens)} tokens in its context",
+        f"{used.requests:,} {requests}: {amount(used.input + used.cached + used.cache_written)} in, "
+        f"{amount(used.output)} out{cost}",
+    ]
+
+
+def _text(text: str) -> list[str]:
+    return clean(text).splitlines()
+
+
+def _beside(part: _Part, side: int, bold: Paint, dim: Paint) -> Iterator[str]:
+    yield bold(part.title)
+    left, right = (_fitted(part, lines, side) for lines in (part.one, part.other))
+    for one, other in zip_longest(left, right, fillvalue=""):
+        yield f"{pad(one, side)}{dim(_BETWEEN)}{other}".rstrip()
+
+
+def _below(part: _Part, lines: Sequence[str], width: int, dim: Paint) -> Iterator[str]:
+    if lines:
+        yield dim(part.title)
+        yield from _fitted(part, lines, width)
+        yield ""
+
+
+def _fitted(part: _Part, lines: Sequence[str], width: int) -> list[str]:
+    """Lines wrapped to a width, set in under their title; too many of them are counted instead of shown."""
+    fitted: list[str] = []
+    for line in lines:
+        first, rest = ("  • ", "    ") if part.is_list else ("  ", "  ")
+        wrapped = wrap(line, width - columns(first))
+        if part.is_list:
+            wrapped = [*wrapped[:1], *([cut(" ".join(wrapped[1:]), width - columns(rest))] if wrapped[1:] else [])]
+        fitted += [(rest if at else first) + piece for at, piece in enumerate(wrapped)]
+    if len(fitted) > _MOST_LINES:
+        fitted = [*fitted[:_MOST_LINES], f"  ({len(fitted) - _MOST_LINES} more lines)"]
+    return fitted
+
+
+def wrap(line: str, width: int) -> list[str]:
+    """A clean line in pieces of at most `width` columns, broken at blanks, and inside a word only if it must be."""
+    pieces: list[str] = []
+    piece, used, blank = "", 0, -1
+    for character in line:
+        size = columns(character)
+        if used + size > max(width, 2):
+            if character == " ":
+                pieces.append(piece)
+                piece, used, blank = "", 0, -1
+                continue
+            kept, rest = (piece[:blank], piece[blank + 1 :]) if blank > 0 else (piece, "")
+            pieces.append(kept.rstrip())
+            piece, used, blank = rest, columns(rest), -1
+        if character == " ":
+            blank = len(piece)
+        piece += character
+        used += size
+    return [*pieces, piece.rstrip()] if piece.strip() or not pieces else pieces
+
+
+def describe_diff(found: Diff) -> dict[str, Any]:
+    return {
+        "ancestor": found.ancestor,
+        "shared": found.shared,
+        "sides": [_described(found.one), _described(found.other)],
+        "conflicts": [_described_conflict(conflict) for conflict in found.conflicts],
+    }
+
+
+def _described(facts: SideFacts) -> dict[str, Any]:
+    return {
+        "session": facts.session,
+        "dialect": facts.dialect,
+        "leaf": facts.leaf,
+        "name": facts.name,
+        "entries": facts.entries,
+        "messages": facts.messages,
+        "asked": list(facts.asked),
+        "answered": list(facts.answered),
+        "final": facts.final,
+        "tools": facts.tools,
+        "failed": facts.failed,
+        "readFiles": list(facts.files.read),
+        "modifiedFiles": list(facts.files.modified),
+        "contextTokens": facts.context_tokens,
+        "used": facts.used,
+        "time": facts.last_time,
+    }
+
+
+def _described_conflict(conflict: FileConflict) -> dict[str, Any]:
+    return {"path": conflict.path, "calls": [list(conflict.ours), list(conflict.theirs)]}

@@ -1,0 +1,124 @@
+"""What a search found as text and as plain values: sessions, the best first, and under each the places in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from sessiontree.library.summary import Summary
+from sessiontree.search import Hit, Part
+from sessiontree.views.listing import age, iso
+from sessiontree.views.text import clean, columns, cut, one_line
+
+Mark = Callable[[str], str]
+"""Makes a clean text stand out."""
+
+BRANCHES = {"active": "", "abandoned": "on an abandoned branch", "compacted": "before a compaction"}
+"""What is said of a hit that a model no longer sees."""
+
+_KINDS = {"input": "call", "output": "result"}
+_WIDEST_PROJECT = 24
+
+
+def grouped(hits: Sequence[Hit]) -> Iterator[tuple[Summary, list[Hit]]]:
+    """The hits of each session together. They come so, the best session first."""
+    for _, found in groupby(hits, key=lambda hit: hit.session.path):
+        group = list(found)
+        yield group[0].session, group
+
+
+def draw_session(one: Summary, width: int, now: float, id: str) -> tuple[str, str]:
+    """The title, and what is said about the session behind it, which together fit a line."""
+    project = cut(one_line(os.path.basename(one.cwd)), _WIDEST_PROJECT)
+    facts = " · ".join(filter(None, [one_line(one.agent), project, age(one.recency, now), one_line(id)]))
+    title = one_line(one.title) or "(no title)"
+    title = ("⚙ " if one.kind == "subagent" else "") + title
+    return cut(title, max(width - columns(facts) - 2, 10)), facts
+
+
+def draw_place(hit: Hit, now: float) -> tuple[str, str]:
+    """What kind of place it is, and what has to be known of it: that a model no longer sees it, that it failed."""
+    what = _KINDS.get(hit.kind, hit.kind)
+    tool = f" of {one_line(hit.tool)}" if hit.tool and hit.kind in _KINDS else ""
+    facts = [what + tool, one_line(hit.entry), position(hit), age(hit.time, now)]
+    notes = [BRANCHES[hit.branch], "failed" if hit.is_error else "", "only some of the words" if hit.is_partial else ""]
+    return " · ".join(filter(None, facts)), " · ".join(filter(None, notes))
+
+
+def position(hit: Hit) -> str:
+    """How far into the file it stands."""
+    return f"{100 * hit.offset // max(hit.session.size, 1)}%"
+
+
+def draw_snippet(parts: Sequence[Part], width: int, mark: Mark) -> str:
+    """The snippet on one line of at most `width` columns, moved so that the first hit can be seen, the hits marked."""
+    pieces = [(clean(part.text).replace("\n", " "), part.is_hit) for part in parts]
+    characters = [(character, is_hit) for text, is_hit in pieces for character in text]
+    first = next((at for at, (_, is_hit) in enumerate(characters) if is_hit), 0)
+    extra = 0 if "\x1b" in mark(" ") else columns(mark(" ")) - 1  # colours take no columns
+    start = _start(characters, first, width)
+    shown, used = [("…", False)] if start else [], 1 if start else 0
+    for at in range(start, len(characters)):
+        character, is_hit = characters[at]
+        wide = columns(character) + (extra if is_hit and not (shown and shown[-1][1]) else 0)
+        is_last = at == len(characters) - 1
+        if used + wide > width - (0 if is_last else 1):
+            shown.append(("…", False))
+            break
+        shown.append((character, is_hit))
+        used += wide
+    runs = ((is_hit, "".join(one for one, _ in run)) for is_hit, run in groupby(shown, key=lambda one: one[1]))
+    return "".join(mark(text) if is_hit else text for is_hit, text in runs).strip()
+
+
+def _start(characters: Sequence[tuple[str, bool]], first: int, room: int) -> int:
+    """From which character on to show: the beginning, unless the first hit would stand too far to the right."""
+    if columns("".join(one for one, _ in characters)) <= room:
+        return 0
+    before, at = 0, first
+    while at > 0 and before + columns(characters[at - 1][0]) <= room // 3:
+        at -= 1
+        before += columns(characters[at][0])
+    return at
+
+
+def describe_hit(hit: Hit) -> dict[str, Any]:
+    """A hit as a plain JSON value. Ranges of a snippet count characters (code points), from one to before another."""
+    one = hit.session
+    return {
+        "session": {
+            "id": one.id,
+            "path": one.path,
+            "agent": one.agent,
+            "title": one.title,
+            "project": one.cwd,
+            "active": iso(one.active),
+            "kind": one.kind,
+            "parent": one.parent,
+        },
+        "entry": hit.entry or None,
+        "kind": hit.kind,
+        "role": hit.role,
+        "tool": hit.tool or None,
+        "model": hit.model or None,
+        "time": iso(hit.time),
+        "isError": hit.is_error,
+        "branch": hit.branch,
+        "isPartial": hit.is_partial,
+        "position": {"offset": hit.offset, "size": one.size},
+        "snippet": describe_snippet(hit.snippet),
+        "score": hit.score,
+        "command": list(hit.command),
+    }
+
+
+def describe_snippet(parts: Sequence[Part]) -> dict[str, Any]:
+    ranges: list[tuple[int, int]] = []
+    at = 0
+    for part in parts:
+        if part.is_hit:
+            ranges.append((at, at + len(part.text)))
+        at += len(part.text)
+    return {"text": "".join(part.text for part in parts), "ranges": ranges}
