@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test setup check bench fuzz acceptance lock clean
+.PHONY: demo test setup check docs bench fuzz acceptance browser-test lock clean
 
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
@@ -18,6 +18,9 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(READY)
+	$(BIN)/python -m sessiontree.cli.reference > docs/cli-reference.md
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
@@ -26,6 +29,9 @@ fuzz: $(READY)
 
 acceptance: $(READY)
 	$(BIN)/python -m acceptance
+
+browser-test: $(READY)
+	$(BIN)/pytest acceptance/browser
 
 setup: $(READY)
 
@@ -39,7 +45,8 @@ $(READY): pyproject.toml requirements-dev.lock
 lock:
 	rm -rf .venv && $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --group dev msgspec wcwidth zstandard editables
+	$(BIN)/python -m pip install --quiet --group dev msgspec wcwidth zstandard editables \
+	  "pydantic-ai-slim[anthropic,google,openai]" "mcp>=2.3,<3"
 	{ echo '# Pinned tools and dependencies for development and CI; `make lock` writes this file anew.'; \
 	  $(BIN)/python -m pip freeze; } > requirements-dev.lock
 

@@ -1,0 +1,199 @@
+"""The reference of the command line as one page, made from the parsers: `python -m sessiontree.cli.reference > PAGE`.
+
+Made from what each argument is, not from the text of `--help`: that is laid out anew by each version of Python and for
+each width of a terminal, and this page has to be the same everywhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+
+from sessiontree.cli.parser import COMMANDS, DESCRIPTION, EPILOG, build
+from sessiontree.cli.talk import EXIT_CODES
+
+RENEWED_BY = "make docs"
+
+# Every command has these; they are told once.
+_COMMON = frozenset({"help", "json", "home"})
+
+
+def page() -> str:
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    root, commands = build(COMMANDS)
+    yield "# Reference of the command line"
+    yield ""
+    yield f"Made from the code by `{RENEWED_BY}`. [The command line](cli.md) has an overview."
+    yield ""
+    yield _escaped(DESCRIPTION)
+    yield ""
+    yield from _code(["sessiontree [-c | -r | --version] COMMAND ...", "stree ..."])
+    yield from _rows("option", [action for action in root._actions if action.option_strings])
+    yield from _epilog(EPILOG.removesuffix(EXIT_CODES))
+    yield "Every command has:"
+    yield ""
+    yield from _rows("option", [action for action in commands[COMMANDS[0]]._actions if action.dest in _COMMON])
+    yield from _exit_codes()
+    yield "## Commands"
+    yield ""
+    yield from (f"* [`{name}`](#{name}): {_escaped(_summaries(root)[name])}" for name in commands)
+    for name, command in commands.items():
+        yield ""
+        yield from _command(name, command)
+
+
+def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    shown = [action for action in parser._actions if action.help != argparse.SUPPRESS and action.dest not in _COMMON]
+    positionals = [action for action in shown if not action.option_strings]
+    options = [action for action in shown if action.option_strings]
+    yield f"### {name}"
+    yield ""
+    yield from _code([_usage(parser, positionals, options)])
+    yield _escaped(inspect.cleandoc(parser.description or ""))
+    yield ""
+    yield from _rows("argument", positionals)
+    yield from _rows("option", options)
+    yield from list(_epilog(parser.epilog or ""))[:-1]
+
+
+def _usage(
+    parser: argparse.ArgumentParser, positionals: Sequence[argparse.Action], options: Sequence[argparse.Action]
+) -> str:
+    """Arguments in their order, then options; what excludes each other stands in one pair of brackets."""
+    parts = [parser.prog]
+    done: set[int] = set()
+    for action in (*positionals, *options):
+        if id(action) in done:
+            continue
+        group = next((one for one in parser._mutually_exclusive_groups if action in one._group_actions), None)
+        rivals = [one for one in group._group_actions if one.help != argparse.SUPPRESS] if group else [action]
+        done |= {id(one) for one in rivals}
+        if group is None:
+            parts.append(_bracketed(action))
+        else:
+            inside = " | ".join(_bare(one) for one in rivals)
+            parts.append(f"({inside})" if group.required else f"[{inside}]")
+    return " ".join([*parts, "[--json]", "[--home DIR]"])
+
+
+def _bracketed(action: argparse.Action) -> str:
+    bare = _bare(action)
+    return bare if action.required and action.nargs != "*" else f"[{bare}]"
+
+
+def _bare(action: argparse.Action) -> str:
+    if action.option_strings:
+        return " ".join(filter(None, [" | ".join(action.option_strings), _value(action)]))
+    return _value(action) + ("..." if action.nargs in ("*", "+") else "")
+
+
+def _value(action: argparse.Action) -> str:
+    """What the help calls the value of an argument."""
+    if action.nargs == 0:
+        return ""
+    if action.metavar is not None:
+        return " ".join(action.metavar) if isinstance(action.metavar, tuple) else action.metavar
+    return "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
+
+
+def _rows(kind: str, actions: Sequence[argparse.Action]) -> Iterator[str]:
+    """A table of arguments; a column in which nothing stands is left out."""
+    table = [(kind, "meaning", "choices", "default")]
+    for action in actions:
+        choices = ", ".join(f"`{choice}`" for choice in action.choices or ())
+        table.append((f"`{_cell(_named(action))}`", _cell(_escaped(_told(action))), choices, _default(action)))
+    kept = [at for at in range(len(table[0])) if any(row[at] for row in table[1:])]
+    if kept in ([], [0]):
+        return  # names alone stand in the usage already
+    head, *rows = (f"| {' | '.join(row[at] for at in kept)} |" for row in table)
+    yield head
+    yield f"|{'---|' * len(kept)}"
+    yield from rows
+    yield ""
+
+
+def _named(action: argparse.Action) -> str:
+    if not action.option_strings:
+        return _bare(action)
+    names = ", ".join(action.option_strings)
+    value = "" if action.nargs == 0 or (action.choices and action.metavar is None) else _value(action)
+    return f"{names} {value}".rstrip()
+
+
+def _told(action: argparse.Action) -> str:
+    if isinstance(action, argparse._HelpAction):
+        return "show the help"  # argparse's own words are its own, and may change
+    return (action.help or "") % {**vars(action), "prog": "sessiontree"} + (
+        " (required)" if _is_required(action) else ""
+    )
+
+
+def _is_required(action: argparse.Action) -> bool:
+    return bool(action.option_strings) and action.required
+
+
+def _default(action: argparse.Action) -> str:
+    if action.nargs == 0 or action.default in (None, False, [], argparse.SUPPRESS):
+        return ""
+    return f"`{action.default}`"
+
+
+def _epilog(text: str) -> Iterator[str]:
+    """The examples as code, and what is said behind them."""
+    for paragraph in text.strip().split("\n\n"):
+        heading, *lines = paragraph.split("\n")
+        if heading == "examples:":
+            yield from _code([line.removeprefix("  ") for line in lines])
+        else:
+            yield _escaped(paragraph)
+            yield ""
+
+
+def _exit_codes() -> Iterator[str]:
+    yield "## Exit codes"
+    yield ""
+    yield "| code | |"
+    yield "|---|---|"
+    for line in EXIT_CODES.splitlines()[1:]:
+        code, _, meaning = line.strip().partition("  ")
+        yield f"| {code} | {_cell(_escaped(meaning))} |"
+    yield ""
+
+
+def _summaries(root: argparse.ArgumentParser) -> dict[str, str]:
+    (commands,) = (action for action in root._actions if isinstance(action, argparse._SubParsersAction))
+    return {choice.dest: choice.help or "" for choice in commands._choices_actions}
+
+
+def _code(lines: Sequence[str]) -> Iterator[str]:
+    yield "```sh"
+    yield from lines
+    yield "```"
+    yield ""
+
+
+def _escaped(text: str) -> str:
+    """Prose that Markdown shows as it stands. Names between backquotes stay code."""
+    return "".join(
+        part if at % 2 else part.replace("\\", "\\\\").replace("<", "\\<").replace("*", "\\*").replace("_", "\\_")
+        for at, part in enumerate(_parts(text))
+    )
+
+
+def _parts(text: str) -> list[str]:
+    """Prose and code in turn; the code with its backquotes."""
+    pieces = text.split("`")
+    return [f"`{piece}`" if at % 2 and at < len(pieces) - 1 else piece for at, piece in enumerate(pieces)]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,52 @@
+"""The reference of the command line is what the code says, on every machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from sessiontree.cli.parser import COMMANDS, build
+from sessiontree.cli.reference import RENEWED_BY, page
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli-reference.md"
+
+
+def test_the_page_is_what_the_code_gives() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), f"{PAGE.name} is out of date: `{RENEWED_BY}` renews it"
+
+
+def test_the_page_depends_on_neither_the_terminal_nor_the_environment(tmp_path: Path) -> None:
+    for more in ({"COLUMNS": "30", "LANG": "C"}, {"COLUMNS": "300", "SESSIONTREE_HOME": "/x", "PYTHONUTF8": "1"}):
+        done = subprocess.run(
+            [sys.executable, "-m", "sessiontree.cli.reference"],
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), **more},
+            capture_output=True,
+            check=True,
+        )
+        assert done.stdout.decode() == page()
+
+
+def test_every_command_with_every_argument_is_on_the_page() -> None:
+    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", page(), re.MULTILINE | re.DOTALL))
+    assert list(sections) == list(COMMANDS)
+    _, parsers = build(COMMANDS)
+    for name, parser in parsers.items():
+        assert f"sessiontree {name}" in sections[name]
+        assert sections[name].count("```sh\n") == 2, "usage and examples"
+        for action in parser._actions:
+            if action.help == "==SUPPRESS==":
+                assert not any(f"`{option}" in sections[name] for option in action.option_strings)
+            else:
+                assert all(
+                    option in sections[name] + page().split("## Commands")[0] for option in action.option_strings
+                )
+            for choice in action.choices or ():
+                assert f"`{choice}`" in sections[name] or action.help == "==SUPPRESS=="
+
+
+def test_defaults_and_exit_codes_are_told() -> None:
+    assert "| `recent`, `size`, `cost`, `messages` | `recent` |" in page()
+    assert "| 3 | damaged input" in page()
