@@ -37,8 +37,16 @@ from sessiontree.messages import (
 )
 from sessiontree.session import Session
 
-BUDGET = 128_000 - RESERVE
-"""How many tokens of a branch a summarizer is shown, when the model's window is not known."""
+_USUAL_WINDOW = 128_000
+
+
+def budget_of(reserve: int, window: int = _USUAL_WINDOW) -> int:
+    """How many tokens of a branch a summarizer is shown, with so many left free for its answer."""
+    return max(window - reserve, 0)
+
+
+BUDGET = budget_of(RESERVE)
+"""As much as that is, when neither the model's window nor a reserve is known."""
 
 _NEARLY_FULL = 0.9
 

@@ -9,9 +9,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, talk
-from sessiontree.cli.merge import add_summary, asked
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.summaries import add_summary, ask_about_branch
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _leave(session: Session, to: str | None, options: Options) -> str | None:
     """Stand there with a summary of what is left; the summary, if there was something to summarise."""
     from sessiontree.branching.leaving import leave
 
-    left = leave(session, to, asked(options))
+    left = leave(session, to, ask_about_branch(session, options))
     if left.entry is None:
         talk.say("nothing was said on the branch that is left, so there is nothing to summarise")
         return None

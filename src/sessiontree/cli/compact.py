@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.cli import output, talk
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.summaries import add_summary, settings_for, summarizer_of
 
 if TYPE_CHECKING:
     from sessiontree.compacting import Compacted, Undone
@@ -31,11 +32,12 @@ the way of the agent whose session it is."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--instructions", metavar="TEXT", help="what the summary shall keep above all")
-    parser.add_argument("--keep", metavar="N", type=_tokens, help="tokens of the newest messages to keep (20000)")
+    add_summary(parser)
+    parser.add_argument(
+        "--keep", metavar="N", type=_tokens, help="tokens of the newest messages to keep (default: as settings say)"
+    )
     parser.add_argument("--strategy", metavar="NAME", help="what to keep: recent, segment or replace")
     parser.add_argument("--window", metavar="N", type=_tokens, help="make it fit a model with so many tokens")
-    parser.add_argument("--summarizer", metavar="NAME", help="who writes the summary (default: extractive, no model)")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--dry-run", action="store_true", help="show what would be done, and the summary")
     what.add_argument("--undo", action="store_true", help="stand before the last compaction again")
@@ -48,7 +50,7 @@ def _tokens(text: str) -> int:
 
 
 def run(options: Options) -> None:
-    from sessiontree.compacting import compact, find_summarizer, undo
+    from sessiontree.compacting import compact, policy_of, undo
 
     session = open_session(options)
     if options.undo:
@@ -57,13 +59,16 @@ def run(options: Options) -> None:
         remember_work(session.location, session.cwd, options)
         _show_undone(session, undone, options)
         return
+    settings = settings_for(session, options)
+    chosen = settings.compaction.for_model(_model_of(session))
     done = compact(
         session,
-        instructions=options.instructions,
-        keep=options.keep,
+        instructions=options.instructions or chosen.instructions,
+        keep=chosen.keep_recent_tokens if options.keep is None else options.keep,
         strategy=options.strategy,
+        policy=policy_of(chosen),
         window=options.window,
-        summarizer=find_summarizer(options.summarizer),
+        summarizer=summarizer_of(settings),
         dry_run=options.dry_run,
     )
     session.close()
@@ -79,6 +84,12 @@ def run(options: Options) -> None:
         talk.say("nothing was written; the same without --dry-run does it")
     else:
         talk.say(f"`sessiontree compact {shlex.quote(options.session)} --undo` takes it back")
+
+
+def _model_of(session: Session) -> str | None:
+    """The model that the session is held with, as "provider/model"."""
+    model = session.context().state.model
+    return None if model is None else f"{model.provider}/{model.model_id}"
 
 
 def _show_undone(session: Session, undone: Undone, options: Options) -> None:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from sessiontree.cli import output, talk
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.summaries import add_summary, ask_about_branch
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
     from sessiontree.branching.merge import Merged
-    from sessiontree.branching.summing import Ask
     from sessiontree.session import Session
 
 SUMMARY = "bring another branch into this one"
@@ -43,21 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only show what would be written")
 
 
-def add_summary(parser: argparse.ArgumentParser) -> None:
-    """Arguments of commands that have a branch summarised."""
-    parser.add_argument("--instructions", metavar="TEXT", help="what the summary shall keep above all")
-    parser.add_argument(
-        "--summarizer", metavar="NAME", help="who writes it (default: extractive, which needs no model)"
-    )
-
-
-def asked(options: Options) -> Ask:
-    from sessiontree.branching.summing import Ask
-    from sessiontree.compacting.summarizers import find_summarizer
-
-    return Ask(instructions=options.instructions, summarizer=find_summarizer(options.summarizer))
-
-
 def run(options: Options) -> None:
     from sessiontree.branching.merge import merge
     from sessiontree.branching.pick import pick
@@ -72,7 +57,7 @@ def run(options: Options) -> None:
         entries = [other.find_entry(entry) for entry in options.entries]
         done = pick(session, entries, onto=into, source=other, branch=source, dry_run=options.dry_run)
     else:
-        ask = asked(options)
+        ask = ask_about_branch(session, options)
         done = merge(session, source, into=into, how=options.how, source=other, ask=ask, dry_run=options.dry_run)
     print_merged(session, done, options)
 

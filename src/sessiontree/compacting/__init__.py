@@ -25,7 +25,18 @@ from sessiontree.compacting.estimate import MEASURED, PI, Estimator, Size, Token
 from sessiontree.compacting.extractive import EXTRACTIVE, ExtractiveSummarizer
 from sessiontree.compacting.files import FileLists
 from sessiontree.compacting.hooks import Cancel, Hook, Occasion, Supply
-from sessiontree.compacting.policies import POLICIES, Manual, Policy, Ratio, Reserve, Share, Table, Window, is_due
+from sessiontree.compacting.policies import (
+    POLICIES,
+    Manual,
+    Policy,
+    Ratio,
+    Reserve,
+    Share,
+    Table,
+    Window,
+    is_due,
+    policy_of,
+)
 from sessiontree.compacting.pruning import Pruned, prune, restore
 from sessiontree.compacting.relieving import after_overflow, make_room, measure, should_compact
 from sessiontree.compacting.strategies import STRATEGIES, Strategy
@@ -79,6 +90,7 @@ __all__ = [
     "is_due",
     "make_room",
     "measure",
+    "policy_of",
     "prepare",
     "prune",
     "restore",

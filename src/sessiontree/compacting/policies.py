@@ -12,6 +12,8 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from sessiontree.settings import Compaction
+
 RESERVE = 16_384
 """Tokens that are left free for the next answer, when nothing else is said."""
 
@@ -117,3 +119,16 @@ POLICIES: dict[str, Policy] = {
     "manual": Manual(),
 }
 """The policies by name, each with what it does when nothing else is said."""
+
+
+def policy_of(settings: Compaction) -> Policy:
+    """When the settings want a context to be compacted by itself."""
+    if not settings.enabled:
+        return Manual()
+    match settings.policy:
+        case "reserve":
+            return Reserve(settings.reserve_tokens)
+        case "ratio":
+            return Ratio(settings.ratio)
+        case other:
+            return POLICIES[other]
