@@ -102,8 +102,9 @@ def _used(facts: SideFacts) -> list[str]:
     used = facts.used
     cost = f", ${used.cost:,.4f}" if used.cost else ""
     requests = "request" if used.requests == 1 else "requests"
+    messages = "message" if facts.messages == 1 else "messages"
     return [
-        f"{facts.messages:,} messages, {amount(facts.context_tokens)} tokens in its context",
+        f"{facts.messages:,} {messages}, {amount(facts.context_tokens)} tokens in its context",
         f"{used.requests:,} {requests}: {amount(used.input + used.cached + used.cache_written)} in, "
         f"{amount(used.output)} out{cost}",
     ]

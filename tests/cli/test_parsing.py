@@ -1,0 +1,34 @@
+"""Arguments in any order: options may stand before, between and behind the others."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from sessiontree.cli.parser import COMMANDS, parse
+from sessiontree.errors import UsageError
+
+
+@pytest.mark.parametrize("order", list(permutations((["--at", "abcd1234"], ["--json"], ["s.jsonl"]))))
+def test_options_of_append_may_stand_anywhere(order: tuple[list[str], ...]) -> None:
+    words = [word for part in order for word in part]
+    for at in range(len(words) + 1):
+        if at and words[at - 1] == "--at":
+            continue  # there its value has to stand
+        if at <= words.index("s.jsonl"):
+            continue  # the session comes first among the arguments without a name
+        options = parse(["append", *words[:at], "user", "hello", *words[at:]])
+        assert (options.session, options.role, options.text) == ("s.jsonl", "user", "hello")
+        assert (options.at, options.json) == ("abcd1234", True)
+
+
+def test_a_text_that_looks_like_an_option_stands_behind_two_hyphens() -> None:
+    options = parse(["append", "s.jsonl", "--json", "user", "--", "--not-an-option"])
+    assert (options.role, options.text) == ("user", "--not-an-option")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_no_command_knows_is_refused(command: str) -> None:
+    with pytest.raises(UsageError):
+        parse([command, "--no-such-option"])
