@@ -108,10 +108,11 @@ def test_entry_points_are_read_as_installers_write_them(tmp_path: Path, monkeypa
         "[other.group]",
         "sessiontree = acme_sessions:DIALECT",
     ]
+    ours = set(plugins.names("tools"))
     install(tmp_path, "\n".join(lines))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "acme_sessions", raising=False)
-    assert plugins.names("tools") == ["deep", "extra"]
+    assert {"deep", "extra"} == set(plugins.names("tools")) - ours
     assert plugins.load("tools", "deep") == "deep"
     assert plugins.load("tools", "extra") == "the dialect of acme"
 

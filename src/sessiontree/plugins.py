@@ -1,4 +1,4 @@
-"""The door through which dialects, stores, summarizers and tools come in: entry points, ours and other packages' alike.
+"""The door through which dialects, embedders, stores, summarizers and tools come in: entry points, ours and others'.
 
 `names` lists what there is without importing any of it; `load` imports one. The files that list entry points are read
 directly: `importlib.metadata` reads the same files, but importing it takes longer than opening a session does (see
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from sessiontree.errors import NotFoundError
 
-Kind = Literal["dialects", "stores", "summarizers", "tools"]
+Kind = Literal["dialects", "embedders", "stores", "summarizers", "tools"]
 
 _FILE = "entry_points.txt"
 

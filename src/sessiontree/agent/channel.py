@@ -1,0 +1,59 @@
+"""Events on their way from a run to whoever looks at it: one at a time.
+
+A run does not get ahead of the one who looks: `send` returns when its event was taken. So a screen that cannot keep up
+slows a run down instead of falling behind, and whoever interrupts interrupts what is seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from sessiontree.agent.events import Event
+
+
+class Channel:
+    """For several senders and one taker, all in one event loop."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._arrived, self._taken = asyncio.Event(), asyncio.Event()
+        self._is_ended = self._is_loose = False
+
+    async def send(self, event: Event) -> None:
+        """Hand over an event, and wait until it and those before it were taken."""
+        self.push(event)
+        await self.taken()
+
+    async def taken(self) -> None:
+        """Wait until everything that was handed over was taken."""
+        while self._events and not self._is_loose:
+            self._taken.clear()
+            await self._taken.wait()
+
+    def push(self, event: Event) -> None:
+        """Hand over an event without waiting."""
+        self._events.append(event)
+        self._arrived.set()
+
+    def loosen(self) -> None:
+        """From now on nobody waits to be taken from: the run is being ended."""
+        self._is_loose = True
+        self._taken.set()
+
+    def end(self) -> None:
+        """No more events come."""
+        self._is_ended = True
+        self._arrived.set()
+
+    async def next(self) -> Event | None:
+        """The next event; None when no more come."""
+        while not self._events:
+            if self._is_ended:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+        event = self._events.popleft()
+        if not self._events:
+            self._taken.set()
+        return event

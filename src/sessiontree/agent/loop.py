@@ -1,0 +1,630 @@
+"""The run loop: a prompt goes in, events come out, and the session has everything the moment it is complete.
+
+    ask the model -> keep its answer -> run its calls side by side -> keep each result as it comes -> ask again
+
+Rules of this file:
+
+* What is told as an `entry` is in the file. Nothing is told before, and nothing is kept that was not said.
+* However a run ends, every call that was kept has a result. `_settle` sees to that, and nothing else.
+* Writing, reading and summarising happen in threads; whoever is cancelled meanwhile waits until they are done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from sessiontree.agent.approval import Approver, NobodyToAsk, Question, Reply
+from sessiontree.agent.calls import Calls, result_message
+from sessiontree.agent.channel import Channel
+from sessiontree.agent.checkpoints import Checkpoints
+from sessiontree.agent.events import (
+    AgentEnd,
+    AgentStart,
+    ApprovalAnswered,
+    ApprovalAsked,
+    Compacting,
+    EndReason,
+    Event,
+    Failed,
+    Occasion,
+    Persisted,
+    Retry,
+    TextDelta,
+    ThinkingDelta,
+    ToolEnd,
+    ToolStart,
+    ToolUpdate,
+    TurnEnd,
+    TurnStart,
+    Used,
+)
+from sessiontree.agent.hand import Hand, in_thread, uncancelled
+from sessiontree.agent.live import Grown, LiveApprovals, live_of
+from sessiontree.agent.paths import Room
+from sessiontree.agent.relief import Relief, Relieved
+from sessiontree.agent.resuming import Decision, decided, open_calls, pending_calls, result_without_running
+from sessiontree.agent.spending import Limits, Spent, reached_text
+from sessiontree.agent.tools.base import Tool, ToolContext, ToolOutput
+from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.wording import answer_fields, interrupted, not_run
+from sessiontree.compacting import Compacted, Summarizer
+from sessiontree.entries import Entry
+from sessiontree.errors import CompactionError, ContextOverflowError, ModelError, SessionTreeError, UsageError
+from sessiontree.messages import Assistant, Block, Message, ToolCall, text_of, tool_calls
+from sessiontree.models import Gathering, Model, Request, Stop, ThinkingLevel, with_retries
+from sessiontree.models import TextDelta as ModelText
+from sessiontree.models import ThinkingDelta as ModelThinking
+from sessiontree.models import Tool as OfferedTool
+from sessiontree.models.retrying import Retrying
+from sessiontree.places import home
+from sessiontree.session import Branch, Session
+from sessiontree.settings import Settings
+from sessiontree.usage import usage_of
+from sessiontree.values import JsonObject
+
+Prompt: TypeAlias = str | Sequence[Block] | Mapping[str, Any]
+"""A text, blocks of text and images, or a whole message of the user."""
+
+_TAIL = 4_000
+"""Characters of a call's output that are kept for the case that it is interrupted."""
+_CUT_SHORT = {
+    "length": "the answer was cut off at its greatest length, so the call may not be whole",
+    "error": "the answer ended with an error",
+    "aborted": "the answer was interrupted",
+}
+
+
+class Setup(Struct, frozen=True):
+    """What a run works with."""
+
+    model: Model
+    tools: Tools
+    approver: Approver
+    settings: Settings
+    context: ToolContext
+    checkpoints: Checkpoints | None = None
+    system: str | None = None
+    thinking: ThinkingLevel | None = None
+    limits: Limits = Limits()
+    pending: Decision | None = None
+    """What becomes of calls that an earlier run left without a result."""
+    summarizer: Summarizer | None = None
+    """Who summarises when room has to be made; None: the one that needs no model."""
+
+
+def run(
+    branch: Branch | Session,
+    prompt: Prompt | None,
+    *,
+    model: Model,
+    tools: Tools | Iterable[Tool] = (),
+    approver: Approver | None = None,
+    settings: Settings | None = None,
+    context: ToolContext | None = None,
+    checkpoints: Checkpoints | None = None,
+    system: str | None = None,
+    thinking: ThinkingLevel | None = None,
+    limits: Limits | None = None,
+    pending: Decision | None = None,
+    summarizer: Summarizer | None = None,
+) -> Run:
+    """Answer a prompt on a branch, or with None go on where it stands. Iterate over what is given back.
+
+    Without an approver, whatever has to be asked is denied. `context` says where tools may work (default: the session's
+    folder), `checkpoints` keeps what they overwrite (default: with the session's large content).
+    """
+    session = branch if isinstance(branch, Session) else branch.session
+    where = ToolContext(Room(session.cwd or os.getcwd(), guarded=(home(),))) if context is None else context
+    if checkpoints is None and session.journal.blobs is not None:
+        checkpoints = Checkpoints(session, where.room, session.journal.blobs)
+    return Run(
+        branch,
+        prompt,
+        Setup(
+            model=model,
+            tools=tools if isinstance(tools, Tools) else Tools(tools),
+            approver=approver or NobodyToAsk(),
+            settings=settings or Settings(),
+            context=where,
+            checkpoints=checkpoints,
+            system=system,
+            thinking=thinking,
+            limits=limits or Limits(),
+            pending=pending,
+            summarizer=summarizer,
+        ),
+    )
+
+
+_busy: weakref.WeakSet[Branch | Session] = weakref.WeakSet()
+"""Where runs are under way: two that write behind the same leaf would answer each other's prompts."""
+
+
+class _Open:
+    """A call that is kept and has no result yet."""
+
+    def __init__(self, call: ToolCall) -> None:
+        self.call = call
+        self.had_begun = False
+        self.is_asked = False
+        self.printed = ""
+
+
+class Run:
+    """One run, from a prompt to the end of the last answer. Iterate over it once; leaving early interrupts it."""
+
+    def __init__(self, branch: Branch | Session, prompt: Prompt | None, setup: Setup) -> None:
+        self._prompt, self._setup = prompt, setup
+        self._live = live_of(branch)
+        self._hand = Hand(branch, self._heard)
+        self._branch = branch
+        self._session = self._hand.session
+        self._relief = Relief(branch, self._live, setup.model, setup.settings, setup.summarizer)
+        self._calls = Calls(
+            setup.tools,
+            setup.context,
+            LiveApprovals(self._session),
+            approver=_Asking(self, setup.approver),
+            checkpoints=setup.checkpoints,
+        )
+        self._offered = [OfferedTool(tool.name, tool.description, tool.schema) for tool in setup.tools]
+        self._channel = Channel()
+        self._task: asyncio.Task[None] | None = None
+        self._is_driving = False
+        self._stopped: tuple[EndReason, str] | None = None
+        self._steering: list[Prompt] = []
+        self._following: list[Prompt] = []
+        self._gathering: Gathering | None = None
+        self._open: list[_Open] = []
+        self._relief_failed = False
+        self._began = 0.0
+        self._said = ""
+        self._spent = Spent()
+        self.end: AgentEnd | None = None
+        """How it ended; None while it runs."""
+
+    # For whoever looks
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events()
+
+    async def _events(self) -> AsyncGenerator[Event, None]:
+        task = self._start()
+        try:
+            while (event := await self._channel.next()) is not None:
+                yield event
+        finally:
+            self.interrupt("the run was interrupted")
+            await uncancelled(asyncio.wait([task]))
+        await task
+
+    async def finish(self) -> AgentEnd:
+        """Wait for the end without looking at the events."""
+        task = self._start()
+        self._channel.loosen()
+        try:
+            await asyncio.wait([task])
+        finally:
+            self.interrupt()
+            await uncancelled(asyncio.wait([task]))
+        await task
+        assert self.end is not None
+        return self.end
+
+    def interrupt(self, why: str = "the user interrupted it") -> None:
+        """End it soon: the request is dropped, processes are ended, and what is open is settled in the session."""
+        self._stop("interrupted", why)
+
+    def steer(self, prompt: Prompt) -> None:
+        """Say something as soon as the calls that run have their results, before the model is asked again."""
+        self._queue(self._steering, prompt)
+
+    def follow_up(self, prompt: Prompt) -> None:
+        """Say something when the run would end."""
+        self._queue(self._following, prompt)
+
+    @property
+    def session(self) -> Session:
+        return self._session
+
+    @property
+    def undelivered(self) -> tuple[Prompt, ...]:
+        """What was queued and not said, as when it was interrupted."""
+        return (*self._steering, *self._following)
+
+    @property
+    def spent(self) -> Spent:
+        seconds = time.monotonic() - self._began if self._began and self.end is None else self._spent.seconds
+        return msgspec.structs.replace(self._spent, seconds=seconds)
+
+    def _queue(self, queue: list[Prompt], prompt: Prompt) -> None:
+        if self.end is not None:
+            raise UsageError("the run has ended; start another one with this prompt")
+        queue.append(prompt)
+
+    def _stop(self, reason: EndReason, why: str) -> None:
+        if self._stopped is not None or self.end is not None:
+            return
+        self._stopped = (reason, why)
+        self._channel.loosen()
+        if self._task is not None and self._is_driving:  # else it sees for itself that there is nothing to begin
+            self._task.cancel()
+
+    # From the beginning to the end
+
+    def _start(self) -> asyncio.Task[None]:
+        if self._task is None:
+            self._began = time.monotonic()
+            self._task = asyncio.create_task(self._drive())
+            self._task.add_done_callback(lambda _: self._channel.end())
+        return self._task
+
+    async def _drive(self) -> None:
+        """The whole run, whatever happens in it."""
+        self._is_driving = True
+        seconds = self._setup.limits.seconds
+        timer = None
+        if seconds is not None:
+            timer = asyncio.get_running_loop().call_later(
+                seconds, self._stop, "limit", reached_text(f"{seconds:g} seconds")
+            )
+        reason: EndReason = "error"
+        why = ""
+        try:
+            await self._send(AgentStart(self._session.id, self._hand.leaf, self._setup.model.name))
+            reason, why = await self._work()
+        except asyncio.CancelledError:
+            reason, why = self._stopped or ("interrupted", "the run was interrupted")
+        except SessionTreeError as error:
+            why = str(error)
+            self._channel.push(Failed(type(error).__name__, why))
+        except Exception as error:  # a fault of ours, or of a model or hook: the session is settled before it is raised
+            why = f"{type(error).__name__}: {error}"
+            self._channel.push(Failed(type(error).__name__, why))
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._channel.loosen()
+            self._spent = self.spent
+            self.end = AgentEnd(reason, self._hand.leaf, self._spent, self._said, why)
+            self._channel.push(self.end)
+            self._channel.end()
+
+    async def _work(self) -> tuple[EndReason, str]:
+        if self._stopped is not None:
+            return self._stopped
+        if self._branch in _busy:
+            raise UsageError("another run is under way on this branch; begin a branch of its own for this one")
+        _busy.add(self._branch)
+        try:
+            return await self._turns()
+        finally:
+            self._channel.loosen()
+            why = self._stopped[1] if self._stopped is not None else "the run ended"
+            try:
+                await uncancelled(in_thread(self._settle, why))
+            finally:
+                _busy.discard(self._branch)
+
+    async def _turns(self) -> tuple[EndReason, str]:
+        await self._look()
+        waiting = await self._resolve_pending()
+        if waiting:
+            return "pending", waiting
+        if self._prompt is not None:
+            await self._make_room("before")
+            await self._say(self._prompt)
+        elif not self._live.look() or _is_answered(self._live.look()):
+            raise UsageError("there is nothing to go on with: the last word is the model's; say something")
+        turn = 0
+        while True:
+            reached = self._setup.limits.reached(self.spent)
+            if reached is not None:
+                return "limit", reached
+            turn += 1
+            await self._send(TurnStart(turn))
+            answer = await self._answer()
+            calls = list(self._open)
+            if calls:
+                await self._call_all(calls, _CUT_SHORT.get(answer.stop_reason or ""))
+            await self._send(TurnEnd(turn, answer.stop_reason or "stop", len(calls)))
+            if answer.stop_reason == "error":
+                return "error", answer.error_message or "the model gave no answer"
+            prompts = self._next_prompts(is_last=not calls)
+            if not calls and not prompts:
+                break
+            for prompt in prompts:
+                await self._say(prompt)
+            await self._make_room("between")
+        await self._make_room("after")
+        return "done", ""
+
+    def _next_prompts(self, *, is_last: bool) -> list[Prompt]:
+        """What was queued and is to be said now: what steers, or at the end, the first that follows."""
+        prompts, self._steering = self._steering, []
+        if is_last and not prompts and self._following:
+            prompts = [self._following.pop(0)]
+        return prompts
+
+    def _settle(self, why: str) -> None:
+        """Keep what had come of an answer, and give every open call a result that says what is known. For a thread."""
+        partial = self._gathering.message("aborted", why) if self._gathering is not None else None
+        try:
+            if partial is not None:
+                self._write_answer(partial)
+            for one in list(self._open):
+                begun = one.had_begun and not one.is_asked
+                output = interrupted(why, had_begun=begun, printed=one.printed)
+                self._write(result_message(one.call, output), answers=one)
+        except SessionTreeError as error:  # the store failed: what is open stays open, and the next run will see it
+            failed = Failed(type(error).__name__, f"the end could not be written: {error}")
+            self._loop().call_soon_threadsafe(self._channel.push, failed)
+
+    # The model
+
+    async def _look(self) -> Grown[Message]:
+        """The messages so far, without holding up others while they are read."""
+        if self._live.is_ready:
+            return self._live.look()
+        return await uncancelled(in_thread(self._look_and_measure))
+
+    def _look_and_measure(self) -> Grown[Message]:
+        found = self._live.look()
+        self._live.sizes()
+        return found
+
+    async def _answer(self) -> Assistant:
+        """The model's answer, kept. One that failed is kept as such, with the reason."""
+        try:
+            try:
+                answer = await self._ask()
+            except ContextOverflowError as error:
+                self._gathering = None
+                await self._make_room_after(error)
+                answer = await self._ask_again()
+        except (ModelError, CompactionError) as error:
+            await self._send(Failed(type(error).__name__, str(error)))
+            partial = getattr(error, "partial", None)
+            came = partial if isinstance(partial, Assistant) else self._gathered()
+            answer = msgspec.structs.replace(came, stop_reason="error", error_message=str(error))
+        else:
+            if answer.stop_reason == "error":  # it came to its end, and the end is a refusal
+                await self._send(Failed("ModelError", answer.error_message or "the model refused to answer"))
+        await self._keep_answer(answer)
+        if answer.usage is not None:
+            await self._send(Used(answer.usage, self.spent))
+        return answer
+
+    async def _ask_again(self) -> Assistant:
+        try:
+            return await self._ask()
+        except ContextOverflowError as error:
+            said = "still too long after a compaction: use a model with a larger window, or start a new session"
+            raise ContextOverflowError(f"{error}; {said}", error.partial) from None
+
+    def _gathered(self) -> Assistant:
+        provider, _, name = self._setup.model.name.partition(":")
+        came = self._gathering.message() if self._gathering is not None else None
+        return came or Assistant(provider=provider, model=name)
+
+    async def _ask(self) -> Assistant:
+        setup = self._setup
+        request = Request(await self._look(), setup.system, self._offered, thinking=setup.thinking)
+        provider, _, name = setup.model.name.partition(":")
+        self._gathering = Gathering(provider, name)
+        stream = with_retries(setup.model, request, setup.settings.retry)
+        try:
+            async for event in stream:
+                if isinstance(event, Retrying):
+                    self._gathering = Gathering(provider, name)
+                    await self._send(Retry(event.attempt, event.delay, str(event.error)))
+                    continue
+                self._gathering.add(event)
+                match event:
+                    case ModelText():
+                        await self._send(TextDelta(event.text))
+                    case ModelThinking():
+                        await self._send(ThinkingDelta(event.text))
+                    case Stop():
+                        return event.message
+                    case _:
+                        pass
+        finally:
+            await stream.aclose()
+        raise ModelError(f"{setup.model.name}: the answer ended without an end", self._gathering.message("error"))
+
+    async def _keep_answer(self, answer: Assistant) -> None:
+        await uncancelled(in_thread(self._write_answer, answer))
+        await self._channel.taken()
+
+    def _write_answer(self, answer: Assistant) -> None:
+        self._gathering = None
+        self._said = text_of(answer.content) or self._said
+        self._spent = self._spent.plus(answer.usage, turns=1)
+        self._write(answer_fields(answer), opens=[_Open(call) for call in tool_calls(answer)])
+
+    # Calls
+
+    async def _call_all(self, calls: Sequence[_Open], why_not: str | None = None) -> None:
+        """Run calls side by side, and keep each result as it comes."""
+        if why_not is not None:
+            for one in calls:
+                await self._keep_result(one, not_run(why_not))
+            return
+        tasks = [asyncio.create_task(self._call(one)) for one in calls]
+        if not tasks:
+            return
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await uncancelled(asyncio.gather(*tasks, return_exceptions=True))
+        for task in tasks:
+            task.result()
+
+    async def _call(self, one: _Open) -> None:
+        call = one.call
+        await self._send(ToolStart(call))
+        one.had_begun = True
+        try:
+            output = await self._calls.call(call, branch=self._hand, update=lambda text: self._hear(one, text))
+        except Exception as error:  # noqa: BLE001 - a tool of someone else may fail in any way; the model is told
+            output = ToolOutput(f"{call.name} failed: {type(error).__name__}: {error}", is_error=True)
+        await self._keep_result(one, output)
+        await self._send(ToolEnd(call, output))
+
+    def _hear(self, one: _Open, text: str) -> None:
+        """What a tool prints, from whichever thread it prints."""
+        self._loop().call_soon_threadsafe(self._tell, one, text)
+
+    def _tell(self, one: _Open, text: str) -> None:
+        one.printed = (one.printed + text)[-_TAIL:]
+        self._channel.push(ToolUpdate(one.call.id, text))
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        assert self._task is not None
+        return self._task.get_loop()
+
+    async def _keep_result(self, one: _Open, output: ToolOutput) -> None:
+        await self._append(result_message(one.call, output), one)
+
+    def asked(self, question: Question, *, is_open: bool) -> None:
+        """Note that a person is being asked about a call, or has allowed it: until then it has not begun."""
+        for one in self._open:
+            if one.call.id == question.call_id:
+                one.is_asked = is_open
+
+    async def _resolve_pending(self) -> str:
+        """Do what was decided about calls from before; what waits for a decision, in words."""
+        if not open_calls(self._live.look()):
+            return ""
+        waiting = await in_thread(pending_calls, self._branch)
+        if self._setup.pending is None:
+            names = ", ".join(dict.fromkeys(one.call.name for one in waiting))
+            said = (
+                f"{len(waiting)} calls of an earlier run have no result ({names}): run them again, skip or answer them"
+            )
+            await self._send(Failed("PendingCalls", said))
+            return said
+        choices = [(_Open(one.call), one, decided(self._setup.pending, one.call)) for one in waiting]
+        self._open = [opened for opened, _, how in choices if how == "run"]
+        for opened, one, how in choices:
+            if how != "run":
+                await self._keep_result(opened, result_without_running(one, how))
+        await self._call_all(list(self._open))
+        return ""
+
+    # The session
+
+    async def _say(self, prompt: Prompt) -> None:
+        await self._append(_as_message(prompt))
+
+    async def _append(self, message: JsonObject, answers: _Open | None = None) -> None:
+        """Write a message. A cancel waits until it is written."""
+        await uncancelled(in_thread(self._write, message, (), answers))
+        await self._channel.taken()
+
+    def _write(self, message: JsonObject, opens: Sequence[_Open] = (), answers: _Open | None = None) -> None:
+        """Runs in a thread, to its end whoever is cancelled: what is in the file and what is open belong together."""
+        self._hand.append(message)
+        self._open += opens
+        if answers in self._open:
+            self._open.remove(answers)
+
+    def _heard(self, entry: Entry) -> None:
+        """Called with everything that is written through the hand, in the order of the file, from any thread."""
+        self._live.hear(entry)
+        self._loop().call_soon_threadsafe(self._channel.push, Persisted(entry))
+
+    async def _send(self, event: Event) -> None:
+        await self._channel.send(event)
+
+    # Room
+
+    async def _make_room(self, occasion: Occasion) -> None:
+        """Prune or compact, if it is time. That it cannot be done is told, and the run goes on."""
+        if self._relief_failed:
+            return
+        await self._look()
+        if not await self._relief.is_due():
+            return
+        await self._send(Compacting("start", occasion))
+        try:
+            relieved = await self._relief.make_room()
+        except CompactionError as error:
+            self._relief_failed = True
+            await self._send(Compacting("failed", occasion, error=str(error)))
+            return
+        await self._tell_of_room(occasion, relieved)
+
+    async def _make_room_after(self, error: ContextOverflowError) -> None:
+        """Compact, because the request was refused as too long."""
+        if not self._relief.is_automatic:
+            raise ContextOverflowError(
+                f"{error}; compacting by itself is turned off, so compact it by hand", error.partial
+            )
+        await self._send(Compacting("start", "overflow", error=str(error)))
+        try:
+            relieved = await self._relief.after_overflow()
+        except CompactionError as failure:
+            await self._send(Compacting("failed", "overflow", error=str(failure)))
+            raise
+        await self._tell_of_room("overflow", relieved)
+
+    async def _tell_of_room(self, occasion: Occasion, relieved: Relieved | None) -> None:
+        if relieved is None:
+            await self._send(Compacting("end", occasion))
+            return
+        for entry in relieved.entries:
+            self._spent = self._spent.plus(usage_of(entry))
+            await self._send(Persisted(entry))
+        match relieved.done:
+            case Compacted() as done:
+                event = Compacting("end", occasion, "compact", done.tokens_before, done.tokens_after)
+            case pruned:
+                before = max(await in_thread(self._sizes))
+                event = Compacting("end", occasion, "prune", before + pruned.freed, before)
+        await self._send(event)
+
+    def _sizes(self) -> tuple[int, int]:
+        self._live.look()
+        return self._live.sizes()
+
+
+class _Asking:
+    """Puts questions to the approver of a run, and tells whoever looks."""
+
+    def __init__(self, run: Run, approver: Approver) -> None:
+        self._run, self._approver = run, approver
+
+    async def ask(self, question: Question) -> Reply:
+        self._run.asked(question, is_open=True)
+        await self._run._send(ApprovalAsked(question))
+        reply = await self._approver.ask(question)
+        self._run.asked(question, is_open=reply.answer == "no")
+        await self._run._send(ApprovalAnswered(question.call_id, reply))
+        return reply
+
+
+def _as_message(prompt: Prompt) -> JsonObject:
+    if isinstance(prompt, str):
+        return {"role": "user", "content": prompt}
+    if isinstance(prompt, Mapping):
+        return {"role": "user", **prompt}
+    return {"role": "user", "content": [msgspec.to_builtins(block) for block in prompt]}
+
+
+def _is_answered(messages: Sequence[Message]) -> bool:
+    """Whether the last word is an answer that came to its end."""
+    last = messages[-1]
+    return isinstance(last, Assistant) and last.stop_reason not in ("aborted", "error")

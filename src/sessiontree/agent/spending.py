@@ -1,0 +1,72 @@
+"""What a run has used, and how much it may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from sessiontree.messages import Usage
+from sessiontree.usage import countable
+from sessiontree.values import Value
+
+
+class Spent(Value, frozen=True, omit_defaults=False):
+    """What a run has used so far. `input` is what was read fresh; `cached` came from the provider's cache."""
+
+    turns: int = 0
+    """Requests that were answered."""
+    input: int | float = 0
+    output: int | float = 0
+    cached: int | float = 0
+    cache_written: int | float = 0
+    cost: float = 0.0
+    """US dollars, as far as prices are known."""
+    seconds: float = 0.0
+
+    @property
+    def tokens(self) -> float:
+        """Everything that was sent and answered."""
+        return self.input + self.output + self.cached + self.cache_written
+
+    def plus(self, usage: Usage | None, *, turns: int = 0) -> Spent:
+        used = usage or Usage()
+        return msgspec.structs.replace(
+            self,
+            turns=self.turns + turns,
+            input=self.input + countable(used.input),
+            output=self.output + countable(used.output),
+            cached=self.cached + countable(used.cache_read),
+            cache_written=self.cache_written + countable(used.cache_write),
+            cost=self.cost + (countable(used.cost.total) if used.cost is not None else 0.0),
+        )
+
+
+Budget: TypeAlias = Callable[[Spent], str | None]
+"""Asked before each request: None to go on, else why to stop. Several runs may share one that adds them up."""
+
+
+class Limits(Struct, frozen=True):
+    """How much a run may use. A request that was begun is ended; only the time ends what is under way."""
+
+    turns: int | None = None
+    tokens: float | None = None
+    cost: float | None = None
+    seconds: float | None = None
+    budget: Budget | None = None
+
+    def reached(self, spent: Spent) -> str | None:
+        """Which limit is reached, in words; None when none is."""
+        if self.turns is not None and spent.turns >= self.turns:
+            return reached_text(f"{self.turns:,} turns")
+        if self.tokens is not None and spent.tokens >= self.tokens:
+            return reached_text(f"{self.tokens:,.0f} tokens")
+        if self.cost is not None and spent.cost >= self.cost:
+            return reached_text(f"${self.cost:.2f}")
+        return self.budget(spent) if self.budget is not None else None
+
+
+def reached_text(limit: str) -> str:
+    return f"the limit of {limit} is reached"

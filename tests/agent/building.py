@@ -1,0 +1,105 @@
+"""What the tests of the agent share: a project with a session, calls that wait for their result, processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import sessiontree
+from sessiontree.agent.approval import Approvals, Question, Reply
+from sessiontree.agent.calls import Calls
+from sessiontree.agent.checkpoints import Checkpoints
+from sessiontree.agent.paths import Room
+from sessiontree.agent.tools.base import Tool, ToolContext, ToolOutput
+from sessiontree.agent.tools.registry import load_tools
+from sessiontree.messages import ToolCall
+from sessiontree.session import Session
+from sessiontree.stores.blobs import FileBlobs
+
+BARE = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LANG": "C.UTF-8"}
+
+
+class Answers:
+    """A person who answers what is asked, the same each time, and remembers the questions."""
+
+    def __init__(self, reply: Reply | None = None) -> None:
+        self.reply = reply or Reply("once")
+        self.questions: list[Question] = []
+
+    async def ask(self, question: Question) -> Reply:
+        self.questions.append(question)
+        return self.reply
+
+
+class Workplace:
+    """A project folder, a session about it, and everything that calls need."""
+
+    def __init__(self, folder: Path, *, environment: Mapping[str, str] = BARE, added: tuple[Path, ...] = ()) -> None:
+        self.project = folder / "project"
+        self.project.mkdir(exist_ok=True)
+        self.home = folder / "home"
+        self.outputs = folder / "outputs"
+        self.session: Session = sessiontree.create(self.project, home=self.home)
+        self.room = Room(self.project, added, guarded=(str(self.home),))
+        self.context = ToolContext(self.room, environment, outputs=str(self.outputs))
+        self.blobs = FileBlobs(self.home / "blobs")
+        self.approvals = Approvals(self.session)
+        self.answers = Answers()
+        self.checkpoints = Checkpoints(self.session, self.room, self.blobs)
+        self.calls = Calls(
+            load_tools(), self.context, self.approvals, approver=self.answers, checkpoints=self.checkpoints
+        )
+
+    def run(self, tool: Tool, **arguments: Any) -> ToolOutput:
+        """Run a tool itself, without anyone being asked."""
+        return asyncio.run(tool.run(arguments, self.context))
+
+    def call(self, name: str, **arguments: Any) -> ToolOutput:
+        """A call as a model makes it."""
+        return asyncio.run(self.calls.call(ToolCall("call-1", name, arguments)))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and not merely waiting to be buried."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in ("Z", "X")
+
+
+def wait_for(condition: Any, seconds: float = 10.0) -> Any:
+    """What a condition gives as soon as it is true."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.01)
+    raise AssertionError("it did not come true")
+
+
+def pid_in(path: Path) -> int:
+    """The process id that a command wrote into a file."""
+    return int(wait_for(lambda: path.exists() and path.read_text().strip()))
+
+
+def tree(folder: Path) -> dict[str, tuple[str, object]]:
+    """Everything below a folder: kind, permissions and content. Git's own files do not count."""
+    found: dict[str, tuple[str, object]] = {}
+    for top, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name != ".git"]
+        for name in [*folders, *files]:
+            path = Path(top, name)
+            relative = str(path.relative_to(folder))
+            if path.is_symlink():
+                found[relative] = ("link", os.readlink(path))
+            elif path.is_dir():
+                found[relative] = ("folder", None)
+            else:
+                found[relative] = (f"{path.stat().st_mode & 0o777:o}", path.read_bytes())
+    return found

@@ -1,0 +1,160 @@
+"""The program is killed in the middle, and the session is resumed: real processes, killed for good."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+from sessiontree.agent.events import Failed
+from sessiontree.agent.resuming import Answered, pending_calls, resolve_pending
+from sessiontree.errors import UsageError
+from sessiontree.messages import message_text
+from sessiontree.models import ScriptedModel
+from sessiontree.session import Session
+from tests.agent.building import Workplace, is_alive, pid_in, wait_for
+from tests.agent.loops import check_is_sound, end_of, results, said, turn, went
+
+CHILD = """
+import asyncio, sys
+import sessiontree
+from sessiontree.agent.events import TextDelta
+from sessiontree.agent.loop import run
+from sessiontree.agent.tools.registry import load_tools
+from sessiontree.models import ScriptedModel
+from sessiontree.models.script import parse_script
+
+project, home, script = sys.argv[1:]
+session = sessiontree.create(project, home=home)
+session.set_config(approval_mode="yolo")
+print(session.location, flush=True)
+
+async def main():
+    model = ScriptedModel(parse_script(script.encode()))
+    async for event in run(session, "Go.", model=model, tools=load_tools()):
+        if isinstance(event, TextDelta):
+            print(event.text, flush=True)
+
+asyncio.run(main())
+"""
+TOOLS = """{"turns": [{"text": "Both.", "toolCalls": [
+  {"name": "bash", "arguments": {"command": "echo run >> count; echo $$ > pid; sleep 30"}},
+  {"name": "write", "arguments": {"path": "made.txt", "content": "made"}}]}]}"""
+STREAM = """{"turns": [{"text": "one two three four five six", "piece": 4, "delay": 0.3}]}"""
+
+
+def killed(place: Workplace, script: str, ready: str) -> Session:
+    """The session of a process that was killed as soon as something was there; the processes it left are ended."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(place.project), str(place.home), script], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    location = child.stdout.readline().strip()
+    if ready == "stream":
+        child.stdout.readline()
+    else:
+        wait_for(lambda: (place.project / ready).exists() and (place.project / ready).read_text().strip())
+        wait_for(lambda: b"made.txt" in Path(location).read_bytes() and b"toolResult" in Path(location).read_bytes())
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    pid = place.project / "pid"
+    if pid.exists():
+        number = pid_in(pid)
+        os.killpg(number, signal.SIGKILL)
+        wait_for(lambda: not is_alive(number))
+    place.session = sessiontree.open(location)
+    return place.session
+
+
+@pytest.fixture
+def crashed(place: Workplace) -> Workplace:
+    killed(place, TOOLS, "pid")
+    return place
+
+
+def test_a_call_without_a_result_is_found_and_nothing_is_run_by_itself(crashed: Workplace) -> None:
+    (waiting,) = pending_calls(crashed.session)
+    assert waiting.call.name == "bash"
+    before = Path(crashed.session.location).read_bytes()
+    events = went(crashed, "Go on.", turn("Never."))
+    assert end_of(events).reason == "pending"
+    assert [event.kind for event in events if isinstance(event, Failed)] == ["PendingCalls"]
+    assert Path(crashed.session.location).read_bytes() == before
+    assert (crashed.project / "count").read_text() == "run\n"
+
+
+def test_a_skipped_call_gets_a_result_that_says_what_is_not_known(crashed: Workplace) -> None:
+    asyncio.run(resolve_pending(crashed.session, "skip"))
+    assert pending_calls(crashed.session) == []
+    assert "was lost" in str(results(check_is_sound(crashed.session)))
+    assert end_of(went(crashed, "Go on.", turn("Gladly."))).text == "Gladly."
+    assert (crashed.project / "count").read_text() == "run\n"
+    check_is_sound(crashed.session)
+
+
+def test_a_call_can_be_answered_by_hand_while_the_run_goes_on(crashed: Workplace) -> None:
+    (waiting,) = pending_calls(crashed.session)
+    decision = {waiting.call.id: Answered("it had slept enough")}
+    model = ScriptedModel([turn("I see.")])
+    events = went(crashed, None, model=model, pending=decision)
+    assert end_of(events).text == "I see."
+    assert message_text(model.requests[0].messages[-1]) == "it had slept enough"
+    check_is_sound(crashed.session)
+
+
+def test_a_call_is_run_again_only_when_that_is_asked_for_and_it_is_approved_anew(crashed: Workplace) -> None:
+    crashed.session.set_config(approval_mode="default")
+    (waiting,) = pending_calls(crashed.session)
+    command = crashed.project / "bin"
+    command.mkdir()
+    (command / "sleep").write_text("#!/bin/sh\nexit 0\n")
+    (command / "sleep").chmod(0o755)
+    quick = {**crashed.context.environment, "PATH": f"{command}:{crashed.context.environment['PATH']}"}
+    crashed.context = type(crashed.context)(crashed.room, quick, outputs=str(crashed.outputs))
+    events = went(crashed, None, turn("It ran."), pending="run")
+    assert [question.tool for question in crashed.answers.questions] == ["bash"]
+    assert (crashed.project / "count").read_text() == "run\nrun\n"
+    assert end_of(events).text == "It ran."
+    assert not results(check_is_sound(crashed.session))[waiting.call.id].is_error
+
+
+def test_a_decision_that_leaves_a_call_out_does_nothing(crashed: Workplace) -> None:
+    before = Path(crashed.session.location).read_bytes()
+    with pytest.raises(UsageError, match="nothing was decided"):
+        asyncio.run(resolve_pending(crashed.session, {}))
+    with pytest.raises(UsageError, match="tools are needed"):
+        asyncio.run(resolve_pending(crashed.session, "run"))
+    assert Path(crashed.session.location).read_bytes() == before
+
+
+def test_a_call_that_had_begun_to_change_files_is_known_to_have(place: Workplace) -> None:
+    place.session.append("user", "Go.")
+    calls = [{"type": "toolCall", "id": "c1", "name": "write", "arguments": {"path": "a", "content": "a"}}]
+    place.session.append("assistant", calls, stopReason="toolUse")
+    place.session.append({"type": "file_snapshot", "files": {}, "root": str(place.project), "call": "c1"})
+    (waiting,) = pending_calls(place.session)
+    assert waiting.had_begun
+    asyncio.run(resolve_pending(place.session, "skip"))
+    assert "had begun to change files" in str(results(place.session.context().messages))
+
+
+def test_calls_that_the_user_went_past_are_not_pending(place: Workplace) -> None:
+    place.session.append("user", "Go.")
+    place.session.append("assistant", [{"type": "toolCall", "id": "c1", "name": "ls", "arguments": {}}])
+    place.session.append("user", "Never mind.")
+    assert pending_calls(place.session) == []
+
+
+def test_a_process_killed_while_the_model_speaks_leaves_the_prompt_to_be_answered(place: Workplace) -> None:
+    session = killed(place, STREAM, "stream")
+    assert said(session) == [("user", "Go.")]
+    assert pending_calls(session) == []
+    assert end_of(went(place, None, turn("one two three"))).text == "one two three"
+    check_is_sound(session)

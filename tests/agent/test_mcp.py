@@ -1,0 +1,185 @@
+"""Tools of MCP servers, with a real server in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sessiontree.agent.approval import Ask, Reply
+from sessiontree.agent.calls import Calls
+from sessiontree.agent.mcp_tools import McpServer, McpServers, McpTool, read_servers, running_servers
+from sessiontree.agent.tools.base import Tool, ToolOutput
+from sessiontree.agent.tools.registry import Tools
+from sessiontree.errors import DamagedError
+from sessiontree.messages import ToolCall
+from tests.agent.building import Workplace, is_alive, wait_for
+
+SMALL = McpServer(sys.executable, (str(Path(__file__).with_name("mcp_server.py")),), timeout=20)
+
+
+def with_servers(place: Workplace, use: Callable[[McpServers], Awaitable[None]], **servers: McpServer) -> None:
+    async def run() -> None:
+        async with running_servers(servers, str(place.project), str(place.outputs)) as started:
+            await use(started)
+
+    asyncio.run(run())
+
+
+def find(servers: McpServers, name: str) -> McpTool:
+    return next(tool for tool in servers.tools if tool.name == name)
+
+
+def test_tools_of_a_server_are_tools(place: Workplace) -> None:
+    async def use(servers: McpServers) -> None:
+        assert servers.problems == {}
+        add = find(servers, "small__add")
+        assert isinstance(add, Tool)
+        assert add.changes == "anything"
+        assert add.description == "Add two numbers."
+        assert set(add.schema["properties"]) == {"one", "other"}
+        assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", tool.name) for tool in Tools(servers.tools))
+        assert await add.run({"one": 2, "other": 3}, place.context) == ToolOutput("5")
+        odd = next(tool for tool in servers.tools if tool.name.startswith("small__a_name_with_odd"))
+        assert (await odd.run({}, place.context)).text.startswith("odd ")
+
+    with_servers(place, use, small=SMALL)
+
+
+def test_failures_and_wrong_arguments_are_error_results(place: Workplace) -> None:
+    async def use(servers: McpServers) -> None:
+        failed = await find(servers, "small__fail").run({}, place.context)
+        assert failed.is_error
+        assert "fail" in failed.text
+        wrong = await find(servers, "small__add").run({"one": "two"}, place.context)
+        assert wrong.is_error
+        assert "other" in wrong.text
+
+    with_servers(place, use, small=SMALL)
+
+
+def test_pictures_and_long_answers_come_through(place: Workplace) -> None:
+    async def use(servers: McpServers) -> None:
+        picture = await find(servers, "small__picture").run({}, place.context)
+        assert [image.mime_type for image in picture.images] == ["image/png"]
+        much = await find(servers, "small__much").run({"lines": 50_000}, place.context)
+        assert len(much.text) < 40_000
+        assert "all of it is in" in much.text
+
+    with_servers(place, use, small=SMALL)
+
+
+def test_a_server_that_dies_is_an_error_result_and_started_anew_by_the_next_call(place: Workplace) -> None:
+    async def use(servers: McpServers) -> None:
+        died = await asyncio.wait_for(find(servers, "small__die").run({}, place.context), 15)
+        assert died.is_error
+        assert "has ended; whether the call was carried out is not known" in died.text
+        assert (await find(servers, "small__add").run({"one": 1, "other": 1}, place.context)).text == "2"
+
+    with_servers(place, use, small=SMALL)
+
+
+def test_a_call_that_takes_too_long_is_given_up(place: Workplace) -> None:
+    async def use(servers: McpServers) -> None:
+        output = await find(servers, "small__wait").run({"seconds": 30}, place.context)
+        assert output.is_error
+        assert "did not answer within 2 s" in output.text
+
+    with_servers(place, use, small=msgspec.structs.replace(SMALL, timeout=2))
+
+
+def test_servers_are_gone_in_the_end_also_after_a_cancel(place: Workplace) -> None:
+    pids: list[int] = []
+
+    async def run() -> None:
+        async with running_servers({"small": SMALL}, str(place.project), str(place.outputs)) as started:
+            odd = next(tool for tool in started.tools if "odd" in tool.name)
+            pids.append(int((await odd.run({}, place.context)).text.split()[1]))
+            await asyncio.sleep(300)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(run())
+        await asyncio.to_thread(wait_for, lambda: pids)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert not is_alive(pids[0])
+
+
+def test_a_server_that_cannot_be_started_is_a_problem_and_no_error(place: Workplace, tmp_path: Path) -> None:
+    (tmp_path / "mute.py").write_text("import time; time.sleep(60)")
+    (tmp_path / "noise.py").write_text("print('this is no protocol'); raise SystemExit(1)")
+
+    async def use(servers: McpServers) -> None:
+        assert set(servers.problems) == {"none", "mute", "noise"}
+        assert "could not be started" in servers.problems["none"]
+        assert "did not answer within 1 s" in servers.problems["mute"]
+        assert find(servers, "small__add")
+
+    with_servers(
+        place,
+        use,
+        none=McpServer("/no/such/program"),
+        mute=McpServer(sys.executable, (str(tmp_path / "mute.py"),), start_timeout=1),
+        noise=McpServer(sys.executable, (str(tmp_path / "noise.py"),), start_timeout=10),
+        small=SMALL,
+    )
+
+
+def test_a_server_sees_no_secrets_but_those_it_is_given(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER_TOKEN", "for-nobody-at-all")
+
+    async def use(servers: McpServers) -> None:
+        told = (await find(servers, "small__environment").run({}, place.context)).text
+        assert "for-nobody-at-all" not in told
+        assert "GIVEN=abc" in told
+
+    with_servers(place, use, small=msgspec.structs.replace(SMALL, env={"GIVEN": "abc"}))
+    log = next(place.outputs.glob("mcp-*.log"))
+    assert "started" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_calls_are_asked_about_like_commands(place: Workplace) -> None:
+    async def use(servers: McpServers) -> None:
+        add = find(servers, "small__add")
+        decision = place.approvals.decide(add.name, add.plan({"one": 1}, place.context))
+        assert isinstance(decision, Ask)
+        assert decision.question.preview == 'add {"one":1}'
+        calls = Calls(Tools(servers.tools), place.context, place.approvals, approver=place.answers)
+        place.answers.reply = Reply("no")
+        denied = await calls.call(ToolCall("1", add.name, {"one": 1, "other": 1}))
+        assert denied.text == "small__add was not run: the user denied it. Nothing was changed."
+
+    with_servers(place, use, small=SMALL)
+
+
+def test_servers_are_listed_in_a_file_of_the_user(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    assert read_servers(str(path)) == {}
+    listed = {
+        "docs": {"type": "stdio", "command": "docs", "args": ["-x"], "env": {"KEY": "${DOCS}", "NONE": "${NONE}"}}
+    }
+    path.write_text(json.dumps({"mcpServers": listed}))
+    servers = read_servers(str(path), {"DOCS": "secret"})
+    assert servers == {"docs": McpServer("docs", ("-x",), {"KEY": "secret", "NONE": ""})}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"mcpServers": 3}', '{"mcpServers": {"a": {"url": "http://x"}}}', '{"mcpServers": {"a": 1}}'],
+)
+def test_a_file_that_makes_no_sense_is_named(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(text)
+    with pytest.raises(DamagedError, match=re.escape(os.fspath(path))):
+        read_servers(str(path))

@@ -1,0 +1,192 @@
+"""Paths from a model lead where they say, and nowhere else without asking."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from sessiontree.agent.paths import (
+    PathError,
+    Room,
+    change_permissions,
+    find_file,
+    read_file,
+    remove_file,
+    write_file,
+    write_link,
+)
+from sessiontree.agent.tools.reading import READ
+from sessiontree.agent.tools.writing import EDIT, WRITE
+from tests.agent.building import Workplace
+
+
+@pytest.mark.parametrize(
+    "text", ["a.txt", "./a.txt", "x/../a.txt", "-rf", "--help", "~x", "folder with spaces/日本.txt", "...", "a\nb"]
+)
+def test_a_path_in_the_project_is_inside(text: str, tmp_path: Path) -> None:
+    assert Room(tmp_path).place(text).is_inside
+
+
+@pytest.mark.parametrize(
+    "text", ["..", "../x", "a/../../x", "/etc/passwd", "~", "~/x", "/", "//etc/passwd", "./.././x"]
+)
+def test_a_path_out_of_the_project_is_outside(text: str, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    assert not Room(tmp_path / "project").place(text).is_inside
+
+
+def test_a_folder_that_only_begins_alike_is_outside(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project-secret").mkdir()
+    assert not Room(tmp_path / "project").place("../project-secret/x").is_inside
+
+
+def test_an_added_folder_is_inside(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "lib").mkdir()
+    room = Room(tmp_path / "project", [tmp_path / "lib"])
+    assert room.place("../lib/x").is_inside
+    assert not room.place("../x").is_inside
+
+
+def test_a_link_to_the_outside_is_outside_and_its_target_is_told(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "door").symlink_to(tmp_path)
+    (tmp_path / "project" / "file").symlink_to("/etc/passwd")
+    room = Room(tmp_path / "project")
+    assert room.place("door/x").path == str(tmp_path / "x")
+    assert not room.place("door/x").is_inside
+    assert not room.place("file").is_inside
+
+
+def test_a_project_that_is_itself_behind_a_link_is_a_project(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert Room(tmp_path / "link").place("x").is_inside
+
+
+@pytest.mark.parametrize("text", ["", "a\0b", "\ud800"])
+def test_what_is_no_path_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(PathError):
+        Room(tmp_path).place(text)
+
+
+@pytest.mark.parametrize("text", [".git/config", "x/.GIT/hooks/pre-commit", ".ssh/authorized_keys"])
+def test_files_that_make_programs_run_are_guarded(text: str, tmp_path: Path) -> None:
+    assert Room(tmp_path).place(text).is_guarded
+
+
+def test_a_link_put_in_the_way_after_the_question_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "project" / "src").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    place = Room(tmp_path / "project").place("src/new.txt")
+    assert place.is_inside
+    (tmp_path / "project" / "src").rmdir()
+    (tmp_path / "project" / "src").symlink_to(tmp_path / "outside")
+    with pytest.raises(PathError, match="symbolic link"):
+        write_file(place.path, b"x")
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_a_file_swapped_for_a_link_after_the_question_is_neither_read_nor_written_through(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    target = tmp_path / "project" / "a.txt"
+    target.parent.mkdir()
+    target.write_text("a")
+    place = Room(tmp_path / "project").place("a.txt")
+    target.unlink()
+    target.symlink_to(tmp_path / "secret")
+    with pytest.raises(PathError, match="symbolic link"):
+        read_file(place.path)
+    with pytest.raises(PathError, match="symbolic link"):
+        write_file(place.path, b"x")
+    with pytest.raises(PathError, match="symbolic link"):
+        change_permissions(place.path, 0o777)
+    assert (tmp_path / "secret").read_text() == "secret"
+
+
+def test_someone_who_keeps_swapping_a_folder_for_a_link_gets_nothing(tmp_path: Path) -> None:
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    for folder, text in ((project / "real", "inside"), (outside, "secret")):
+        folder.mkdir(parents=True)
+        (folder / "f").write_text(text)
+    path = str(project / "src" / "f")
+    stop = threading.Event()
+
+    def swap() -> None:
+        link, folder, at = project / "link", project / "real", project / "src"
+        link.symlink_to(outside)
+        while not stop.is_set():
+            for one in (link, folder):
+                os.rename(one, at)
+                os.rename(at, one)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    seen, refused = set(), 0
+    try:
+        for _ in range(5000):
+            try:
+                seen.add(read_file(path).data)
+            except PathError:
+                refused += 1
+            except FileNotFoundError:
+                continue
+    finally:
+        stop.set()
+        thread.join()
+    assert seen <= {b"inside"}
+    assert refused
+
+
+def test_pipes_devices_sockets_and_folders_are_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "socket"))
+    try:
+        for path in (tmp_path / "pipe", tmp_path / "socket", Path("/dev/null"), tmp_path):
+            with pytest.raises(PathError, match="ordinary file"):
+                read_file(str(path))
+        with pytest.raises(PathError, match="ordinary file"):
+            write_file(str(tmp_path / "pipe"), b"x")
+    finally:
+        listening.close()
+
+
+def test_a_file_is_replaced_at_once_and_keeps_its_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("old")
+    path.chmod(0o751)
+    assert write_file(str(path), b"new") == []
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o751
+    assert [one.name for one in tmp_path.iterdir()] == ["run.sh"]
+
+
+def test_folders_are_made_and_told(tmp_path: Path) -> None:
+    made = write_file(str(tmp_path / "a" / "b" / "c.txt"), b"x")
+    assert made == [str(tmp_path / "a"), str(tmp_path / "a" / "b")]
+    assert write_link(str(tmp_path / "l" / "link"), "target") == [str(tmp_path / "l")]
+    assert os.readlink(tmp_path / "l" / "link") == "target"
+    remove_file(str(tmp_path / "l" / "link"))
+    assert not os.path.lexists(tmp_path / "l" / "link")
+
+
+def test_a_failing_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with pytest.raises(PathError):
+        write_file(str(tmp_path / "there"), b"x")
+    assert list((tmp_path / "there").iterdir()) == []
+    assert find_file(str(tmp_path / "nothing")) is None
+
+
+@pytest.mark.parametrize("name", ["-rf", "--output=x", "-", "--"])
+def test_names_that_look_like_options_are_names(name: str, place: Workplace) -> None:
+    assert not place.run(WRITE, path=name, content="one\n").is_error
+    assert not place.run(EDIT, path=name, old_text="one", new_text="two").is_error
+    assert place.run(READ, path=name).text == "two"
+    assert (place.project / name).read_text() == "two\n"

@@ -1,0 +1,80 @@
+"""The state of an app: one value, watched."""
+
+from __future__ import annotations
+
+import pytest
+
+from sessiontree.agent.live import Grown
+from sessiontree.agent.state import State, Store
+
+
+def test_a_listener_hears_what_is_and_what_was() -> None:
+    store = Store(State())
+    heard: list[tuple[str, str]] = []
+    end = store.subscribe(lambda new, old: heard.append((new.input, old.input)))
+    assert store.set(input="a")
+    assert store.get().input == "a"
+    end()
+    store.set(input="b")
+    assert heard == [("a", "")]
+    end()
+
+
+def test_nobody_is_called_when_nothing_changed() -> None:
+    store = Store(State(input="a", approved=("bash",)))
+    heard: list[object] = []
+    store.subscribe(lambda *both: heard.append(both))
+    assert not store.set(input="a")
+    assert not store.set(approved=("ba" + "sh",), input="a")
+    assert heard == []
+
+
+def test_a_listener_for_some_fields_hears_of_those_alone() -> None:
+    store = Store(State())
+    heard: list[str] = []
+    store.subscribe(lambda new, _: heard.append(new.title), "title", "leaf")
+    store.set(input="a")
+    store.set(title="T", input="b")
+    store.set(leaf=None)
+    assert heard == ["T"]
+
+
+def test_fields_that_change_together_are_told_together() -> None:
+    store = Store(State())
+    seen: list[tuple[str, str | None]] = []
+    store.subscribe(lambda new, _: seen.append((new.title, new.leaf)))
+    store.set(title="T", leaf="x")
+    assert seen == [("T", "x")]
+
+
+def test_a_change_by_a_listener_is_told_after_the_one_it_heard_of() -> None:
+    store = Store(State())
+    order: list[str] = []
+
+    def first(new: State, _: State) -> None:
+        order.append(f"first {new.input}")
+        if new.input == "a":
+            store.set(input="b")
+
+    store.subscribe(first)
+    store.subscribe(lambda new, _: order.append(f"second {new.input}"))
+    store.set(input="a")
+    assert order == ["first a", "second a", "first b", "second b"]
+
+
+def test_a_field_there_is_not_cannot_be_set() -> None:
+    store = Store(State())
+    with pytest.raises(TypeError):
+        store.set(inptu="a")
+
+
+def test_a_snapshot_of_a_growing_list_stays_what_it_was() -> None:
+    items = [1, 2, 3]
+    snapshot = Grown(items)
+    items.append(4)
+    assert list(snapshot) == [1, 2, 3]
+    assert (snapshot[-1], snapshot[0], snapshot[1:], len(snapshot)) == (3, 1, [2, 3], 3)
+    assert snapshot == [1, 2, 3]
+    assert snapshot != Grown(items)
+    with pytest.raises(IndexError):
+        snapshot[3]

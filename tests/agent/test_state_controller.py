@@ -1,0 +1,464 @@
+"""What a person can do with the agent, whatever the front end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import sessiontree
+from sessiontree.agent.controller import Controller
+from sessiontree.agent.events import AgentEnd, Event, TextDelta, ToolStart
+from sessiontree.agent.state import State
+from sessiontree.agent.user_commands import UserCommand
+from sessiontree.entries import BranchSummary, ModeChange, ModelChange, ThinkingLevelChange
+from sessiontree.errors import NotFoundError, UsageError
+from sessiontree.messages import Image, User, message_text
+from sessiontree.models import Model, ScriptedModel, ScriptTurn
+from sessiontree.search.spool import Typed
+from tests.agent.building import BARE, Answers
+from tests.agent.loops import call, check_is_sound, said, turn
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(32)
+
+
+class Named(ScriptedModel):
+    """A script under the name of a model."""
+
+    def __init__(self, name: str, *turns: ScriptTurn) -> None:
+        super().__init__(turns)
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+
+class Desk:
+    """A controller in a scratch folder, and scripts for the models it asks for."""
+
+    def __init__(self, folder: Path, *turns: ScriptTurn, **more: Any) -> None:
+        self.folder = folder
+        (folder / "project").mkdir(exist_ok=True)
+        self.answers = Answers()
+        self.asked: list[str] = []
+        self.model = ScriptedModel(turns)
+        more.setdefault("model", self.model)
+        self.controller = Controller(
+            folder / "project",
+            home=folder / "home",
+            approver=self.answers,
+            environment={**BARE, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")},
+            find_model=self.find_model,
+            **more,
+        )
+
+    def find_model(self, name: str) -> Model:
+        self.asked.append(name)
+        if name.startswith("gone:"):
+            raise UsageError("no such provider")
+        return Named(name, turn(f"I am {name}.", repeat=True))
+
+    async def say(self, prompt: str | None, **more: Any) -> list[Event]:
+        return [event async for event in self.controller.send(prompt, **more)]
+
+
+def go(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(work)
+
+
+def test_the_first_prompt_starts_a_session_with_a_title_and_the_state_follows(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("Hello to you.", call("ls", path=".")), turn("All seen."))
+    states: list[State] = []
+    desk.controller.store.subscribe(lambda new, _: states.append(new))
+
+    async def scene() -> None:
+        desk.controller.set_input("Say hello, please")
+        events = await desk.say("Say hello, please")
+        assert isinstance(events[-1], AgentEnd)
+        await desk.controller.close()
+
+    go(scene())
+    state = desk.controller.state
+    assert state.title == "Say hello, please"
+    assert state.input == ""
+    assert state.usage.requests == 2
+    assert (state.is_running, state.tasks, state.answer) == (False, (), "")
+    assert state.session is not None
+    assert list(state.messages) == list(state.session.context().messages)
+    assert any(one.answer == "Hello to you." for one in states)
+    assert any(one.tasks and one.tasks[0].call.name == "ls" for one in states)
+    assert any(one.is_running for one in states)
+    check_is_sound(state.session)
+
+
+def test_a_prompt_is_left_for_the_history(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("Yes."))
+    go(desk.say("Remember me"))
+    (line,) = (tmp_path / "home" / "history-new.jsonl").read_bytes().strip().splitlines()
+    typed = msgspec.json.decode(line, type=Typed)
+    assert (typed.prompt, typed.session) == ("Remember me", desk.controller.session.id)
+    assert typed.cwd == str(tmp_path / "project")
+
+
+def test_choosing_a_prompt_in_the_tree_stands_before_it_and_gives_its_text_back(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("One."), turn("Two."), turn("Other."))
+
+    async def scene() -> None:
+        await desk.say("First")
+        await desk.say("Second")
+        second = desk.controller.fork_points()[0]
+        desk.controller.set_input("half a thought")
+        selected = await desk.controller.select(second.id)
+        assert selected.text == "Second"
+        assert desk.controller.state.input == "Second\n\nhalf a thought"
+        assert message_text(desk.controller.state.messages[-1]) == "One."
+        desk.controller.set_input("")
+        await desk.say("Second, otherwise")
+
+    go(scene())
+    session = desk.controller.session
+    assert [text for _, text in said(session)] == ["First", "One.", "Second, otherwise", "Other."]
+    assert len(session.leaves()) == 2
+    check_is_sound(session)
+
+
+def test_choosing_any_other_entry_stands_there_and_the_root_starts_anew(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("One."), turn("Two."))
+
+    async def scene() -> None:
+        await desk.say("First")
+        answer = desk.controller.session.leaf
+        root = desk.controller.fork_points()[0].id
+        await desk.say("Second")
+        assert answer is not None
+        selected = await desk.controller.select(answer)
+        assert (selected.leaf, selected.text, desk.controller.state.input) == (answer, None, "")
+        selected = await desk.controller.select(root)
+        assert (selected.leaf, selected.text) == (None, "First")
+        assert list(desk.controller.state.messages) == []
+        selected = await desk.controller.select(None)
+        assert selected.leaf is None
+
+    go(scene())
+    assert sessiontree.open(desk.controller.session.location).leaf is None
+
+
+def test_a_branch_that_is_left_can_leave_a_summary(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("One."), turn("Two."))
+
+    async def scene() -> None:
+        await desk.say("First")
+        answer = desk.controller.session.leaf
+        await desk.say("Second: we must never use tabs")
+        selected = await desk.controller.select(answer, summary="tabs")
+        assert selected.summary is not None
+        assert isinstance(desk.controller.session.entry(selected.summary), BranchSummary)
+        assert desk.controller.session.leaf == selected.summary
+
+    go(scene())
+    check_is_sound(desk.controller.session)
+
+
+def test_the_list_of_prompts_has_the_newest_first_with_short_previews(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("Yes.", repeat=True))
+    long = "word " * 40
+
+    async def scene() -> None:
+        await desk.say("First")
+        await desk.say(long)
+
+    go(scene())
+    points = desk.controller.fork_points()
+    assert [point.preview for point in points][1] == "First"
+    assert len(points[0].preview) <= 80
+    assert points[0].preview.endswith("word…")
+    assert points[0].time > points[1].time
+
+
+def test_a_fork_is_a_new_session_and_a_clone_has_everything(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("One."), turn("Two."))
+
+    async def scene() -> None:
+        await desk.say("First")
+        await desk.say("Second")
+        first = desk.controller.session
+        notified: list[State] = []
+        desk.controller.set_input("typed")
+        desk.controller.store.subscribe(lambda new, _: notified.append(new), "session", "leaf", "messages", "input")
+        forked = await desk.controller.fork(desk.controller.fork_points()[0].id)
+        assert forked.location != first.location
+        assert len(notified) == 1  # one change, whole
+        assert notified[0].input == "Second\n\ntyped"
+        assert [text for _, text in said(forked)] == ["First", "One."]
+        await desk.controller.resume(first.location)
+        cloned = await desk.controller.clone()
+        assert [text for _, text in said(cloned)] == ["First", "One.", "Second", "Two."]
+
+    go(scene())
+    check_is_sound(desk.controller.session)
+
+
+def test_switching_the_session_keeps_what_is_typed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("One."))
+
+    async def scene() -> None:
+        await desk.say("First")
+        id = desk.controller.session.id
+        desk.controller.set_input("unsaved")
+        await desk.controller.new("Another")
+        assert (desk.controller.state.title, desk.controller.state.input) == ("Another", "unsaved")
+        await desk.controller.resume(id)
+        assert (desk.controller.session.id, desk.controller.state.input) == (id, "unsaved")
+        with pytest.raises(NotFoundError):
+            await desk.controller.resume("there-is-no-such-session")
+
+    go(scene())
+
+
+def test_the_last_session_of_the_project_is_continued(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("One."))
+    go(desk.say("First"))
+    other = Desk(tmp_path, turn("Two."))
+
+    async def scene() -> None:
+        await other.controller.resume_last()
+        assert other.controller.session.id == desk.controller.session.id
+        await other.say("Second")
+
+    go(scene())
+    assert [text for _, text in said(other.controller.session)] == ["First", "One.", "Second", "Two."]
+    (tmp_path / "empty").mkdir()
+    empty = Desk(tmp_path / "empty")
+    with pytest.raises(NotFoundError, match="start a new one"):
+        go(empty.controller.resume_last())
+
+
+def test_choices_are_entries_and_are_there_again_when_the_session_is_resumed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, model=None)
+    desk.controller.store.set(model="one:a")
+
+    async def scene() -> None:
+        await desk.say("First")
+        await desk.controller.set_model("two:b")
+        await desk.controller.set_thinking("high")
+        await desk.controller.set_mode("plan")
+        await desk.controller.set_approval("autoEdit")
+        await desk.controller.approve("bash")
+        await desk.controller.set_thinking("high")
+        await desk.say("Second")
+
+    go(scene())
+    session = desk.controller.session
+    changes = [entry for entry in session.path() if isinstance(entry, ModelChange | ThinkingLevelChange | ModeChange)]
+    assert [type(entry).__name__ for entry in changes] == [
+        "ModelChange", "ModelChange", "ThinkingLevelChange", "ModeChange",
+    ]  # fmt: skip
+    assert said(session)[-1][1] == "I am two:b."
+    again = Desk(tmp_path, model=None)
+    go(again.controller.resume(session.id))
+    state = again.controller.state
+    assert (state.model, state.thinking, state.mode) == ("two:b", "high", "plan")
+    assert (state.approval, state.approved) == ("autoEdit", ("bash",))
+    assert state.usage == session.usage()
+    go(again.controller.revoke())
+    assert again.controller.state.approved == ()
+    check_is_sound(session)
+
+
+def test_a_model_that_cannot_be_had_is_told_and_another_can_be_chosen(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("One."))
+
+    async def scene() -> None:
+        await desk.controller.new()
+        desk.controller.session.append({"type": "model_change", "provider": "gone", "modelId": "x"})
+        desk.controller.session.append("user", "Hello")
+        other = Desk(tmp_path, model=None)
+        await other.controller.resume(desk.controller.session.location)
+        assert "cannot be asked here" in other.controller.state.notice
+        with pytest.raises(UsageError, match="no model is chosen"):
+            await other.say("Hello?")
+        await other.controller.set_model("two:b")
+        await other.say("Hello?")
+        assert said(other.controller.session)[-1][1] == "I am two:b."
+
+    go(scene())
+
+
+def test_large_pastes_are_marks_for_the_user_and_text_for_the_model(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("Seen."), turn("Again."))
+    pasted = "\n".join(f"line {number}" for number in range(120))
+
+    async def scene() -> None:
+        await desk.controller.new()
+        text, image = desk.controller.paste_text(pasted), desk.controller.paste_image(PNG)
+        assert (text, image) == ("[Pasted text #1 +120 lines]", "[Image #1]")
+        assert desk.controller.paste_text("short") == "short"
+        with pytest.raises(UsageError, match="no image"):
+            desk.controller.paste_image(b"not one")
+        await desk.say(f"Look: {text} and {image}. [Image #7]")
+        config = desk.controller.session.config
+        assert config.pasted_text_map == {"#1": pasted}
+        assert config.pasted_image_map["#1"].startswith("data:image/png;base64,")
+
+    go(scene())
+    session = desk.controller.session
+    (asked,) = desk.model.requests[0].messages
+    assert isinstance(asked, User)
+    assert pasted in message_text(asked)
+    assert message_text(asked).endswith(". [Image #7]")
+    assert [type(block).__name__ for block in asked.content] == ["Text", "Image", "Text"]
+    assert isinstance(asked.content[1], Image)
+    assert desk.controller.fork_points()[0].preview == "Look: [Pasted text #1 +120 lines] and [Image #1]. [Image #7]"
+    selected = go(desk.controller.select(desk.controller.fork_points()[0].id))
+    assert selected.text == "Look: [Pasted text #1 +120 lines] and [Image #1]. [Image #7]"
+    again = Desk(tmp_path, turn("Again."))
+
+    async def resumed() -> None:
+        await again.controller.resume(session.id)
+        assert again.controller.paste_text(pasted) == "[Pasted text #2 +120 lines]"
+        await again.say(selected.text)
+
+    go(resumed())
+    assert pasted in message_text(again.model.requests[0].messages[0])
+    check_is_sound(again.controller.session)
+
+
+def test_a_run_can_be_steered_followed_and_interrupted_and_nothing_moves_under_it(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("I look.", call("ls", path=".")), turn("Long " * 20, delay=0.02))
+
+    async def scene() -> None:
+        async for event in desk.controller.send("Go"):
+            if isinstance(event, ToolStart):
+                desk.controller.steer("Quickly")
+                assert desk.controller.state.queued == 1
+                with pytest.raises(UsageError, match="a run is under way"):
+                    await desk.controller.new()
+                with pytest.raises(UsageError, match="a run is under way"):
+                    await desk.controller.select(None)
+            if isinstance(event, TextDelta) and event.text.startswith("Long"):
+                desk.controller.follow_up("And then?")
+                assert desk.controller.interrupt()
+        assert not desk.controller.interrupt()
+        with pytest.raises(UsageError, match="nothing is under way"):
+            desk.controller.steer("Too late")
+
+    go(scene())
+    assert "Quickly" in [text for _, text in said(desk.controller.session)]
+    assert desk.controller.state.queued == 0
+    assert desk.controller.state.input == "And then?"  # queued and not said
+    check_is_sound(desk.controller.session)
+
+
+def test_leaving_the_loop_interrupts_the_run(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("Long " * 50, delay=0.02), turn("Again."))
+
+    async def scene() -> None:
+        going = desk.controller.send("Go")
+        async for event in going:
+            if isinstance(event, TextDelta):
+                break
+        await going.aclose()
+        assert desk.controller.run is None
+        assert not desk.controller.state.is_running
+        await desk.say("Again")
+
+    go(scene())
+    check_is_sound(desk.controller.session)
+
+
+def test_files_are_rewound_with_the_conversation_and_that_can_be_undone(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("I write.", call("write", path="note.md", content="hello\n")), turn("Written."))
+    note = tmp_path / "project" / "note.md"
+
+    async def scene() -> None:
+        await desk.say("Write a note")
+        prompt = desk.controller.fork_points()[0].id
+        plan = await desk.controller.plan_rewind(prompt)
+        assert "-hello" in plan.diff
+        await desk.controller.rewind(plan)
+        assert not note.exists()
+        assert desk.controller.state.input == "Write a note"
+        assert list(desk.controller.state.messages) == []
+        await desk.controller.undo_rewind()
+        assert note.read_text() == "hello\n"
+        assert message_text(desk.controller.state.messages[-1]) == "Written."
+
+    go(scene())
+    check_is_sound(desk.controller.session)
+
+
+def test_a_command_of_the_user_is_kept_and_the_model_is_told(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("I see."))
+
+    async def scene() -> None:
+        await desk.controller.command(UserCommand("echo from the shell"))
+        await desk.say("What did it print?")
+
+    go(scene())
+    assert any("from the shell" in message_text(message) for message in desk.model.requests[0].messages)
+
+
+def test_a_compaction_by_hand_and_labels_and_names(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("One. " + "words " * 3000), turn("Two. " + "words " * 24_000), turn("Three."))
+
+    async def scene() -> None:
+        await desk.say("First")
+        await desk.controller.label("start")
+        await desk.controller.rename("  A   name ")
+        await desk.say("Second")
+        assert (await desk.controller.compact("words")).entry is not None
+        assert desk.controller.state.title == "A name"
+        await desk.controller.switch("start")
+        assert message_text(desk.controller.state.messages[-1]).startswith("One.")
+        await desk.say("Third")
+
+    go(scene())
+    assert list(desk.controller.session.labels.values()) == ["start"]
+    check_is_sound(desk.controller.session)
+
+
+def test_what_others_write_is_seen(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("One."))
+
+    async def scene() -> None:
+        await desk.say("First")
+        other = sessiontree.open(desk.controller.session.location)
+        other.rename("By another")
+        other.close()
+        assert len(await desk.controller.refresh()) == 1
+        assert desk.controller.state.title == "By another"
+
+    go(scene())
+
+
+def test_calls_without_a_result_are_in_the_state_and_can_be_decided_about(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("Gladly."))
+
+    async def scene() -> None:
+        await desk.controller.new()
+        session = desk.controller.session
+        session.append("user", "Go.")
+        session.append("assistant", [{"type": "toolCall", "id": "c1", "name": "ls", "arguments": {}}])
+        other = Desk(tmp_path, turn("Gladly."))
+        await other.controller.resume(session.location)
+        assert [one.id for one in other.controller.state.pending] == ["c1"]
+        before = Path(session.location).read_bytes()
+        other.controller.set_input("Go on.")
+        (*_, refused) = await other.say("Go on.")
+        assert isinstance(refused, AgentEnd)
+        assert refused.reason == "pending"
+        assert other.controller.state.input == "Go on."  # not lost
+        assert [one.id for one in other.controller.state.pending] == ["c1"]
+        assert Path(session.location).read_bytes() == before
+        events = await other.say(None, pending="skip")
+        assert isinstance(events[-1], AgentEnd)
+        assert events[-1].text == "Gladly."
+        assert other.controller.state.pending == ()
+        check_is_sound(other.controller.session)
+
+    go(scene())
