@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # imported where something is read
     from sessiontree.dialects.base import SessionFile
     from sessiontree.library.counting import Counted
     from sessiontree.library.reading import Look
+    from sessiontree.search import Results
 
 Sort: TypeAlias = Literal["recent", "size", "cost", "messages"]
 Progress: TypeAlias = Callable[[int, int], None]
@@ -60,10 +61,10 @@ class Library:
         environment: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self._environment = os.environ if environment is None else environment
-        self.cache = Cache(cache_path(self._environment))
+        self.environment = os.environ if environment is None else environment
+        self.cache = Cache(cache_path(self.environment))
         self.home = os.path.abspath(os.fspath(home)) if home is not None else self._own_home()
-        self.roots: list[Root] = find_roots(self._environment, roots, self.home, self.cache)
+        self.roots: list[Root] = find_roots(self.environment, roots, self.home, self.cache)
         self.projects = Projects(self.home)
         self.scan = Scan()
         self._progress = progress
@@ -72,9 +73,9 @@ class Library:
 
     def _own_home(self) -> str:
         """The home folder of the environment, which need not be that of this process."""
-        if self._environment is os.environ:
+        if self.environment is os.environ:
             return places.home()
-        return os.path.dirname(dialect_named("native").session_roots(self._environment)[0])
+        return os.path.dirname(dialect_named("native").session_roots(self.environment)[0])
 
     def close(self) -> None:
         self.cache.close()
@@ -157,6 +158,12 @@ class Library:
     def thread(self, sessions: Sequence[Summary] | None = None) -> list[Threaded]:
         """Forks under their origin, whatever the dialect; sub-agents, if there are any, under their parent."""
         return threaded(self.sessions() if sessions is None else sessions)
+
+    def search(self, query: str, **arguments: Any) -> Results:
+        """What fits a query in all these sessions; the arguments are those of `sessiontree.search.search`."""
+        from sessiontree.search import search  # it stands above this module: only whoever searches needs it
+
+        return search(self, query, **arguments)
 
     def store_exact(self, path: str, size: int, counted: Counted) -> None:
         """Numbers that someone counted who read a whole file of that size; the next listing shows them."""

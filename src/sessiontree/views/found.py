@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -19,7 +20,9 @@ BRANCHES = {"active": "", "abandoned": "on an abandoned branch", "compacted": "b
 """What is said of a hit that a model no longer sees."""
 
 _KINDS = {"input": "call", "output": "result"}
-_WIDEST_PROJECT = 24
+_SEPARATOR = " · "
+_WIDEST_PROJECT, _NARROWEST_TITLE, _NARROWEST_PLACE = 24, 16, 12
+_uuid = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 def grouped(hits: Sequence[Hit]) -> Iterator[tuple[Summary, list[Hit]]]:
@@ -32,19 +35,37 @@ def grouped(hits: Sequence[Hit]) -> Iterator[tuple[Summary, list[Hit]]]:
 def draw_session(one: Summary, width: int, now: float, id: str) -> tuple[str, str]:
     """The title, and what is said about the session behind it, which together fit a line."""
     project = cut(one_line(os.path.basename(one.cwd)), _WIDEST_PROJECT)
-    facts = " · ".join(filter(None, [one_line(one.agent), project, age(one.recency, now), one_line(id)]))
+    facts = {"agent": one_line(one.agent), "project": project, "age": age(one.recency, now), "id": one_line(id)}
+    for least_telling in ("project", "agent", "age"):
+        if columns(_joined(facts.values())) > width - _NARROWEST_TITLE:
+            del facts[least_telling]
+    shown = cut(_joined(facts.values()), max(width - _NARROWEST_TITLE, 8))
     title = one_line(one.title) or "(no title)"
     title = ("⚙ " if one.kind == "subagent" else "") + title
-    return cut(title, max(width - columns(facts) - 2, 10)), facts
+    return cut(title, max(width - columns(shown) - 2, 2)), shown
 
 
-def draw_place(hit: Hit, now: float) -> tuple[str, str]:
-    """What kind of place it is, and what has to be known of it: that a model no longer sees it, that it failed."""
+def draw_place(hit: Hit, now: float, width: int = 100) -> tuple[str, str]:
+    """What kind of place it is, and what has to be known of it: that a model no longer sees it, that it failed.
+
+    Together, with a separator between them, they fit a line.
+    """
     what = _KINDS.get(hit.kind, hit.kind)
     tool = f" of {one_line(hit.tool)}" if hit.tool and hit.kind in _KINDS else ""
-    facts = [what + tool, one_line(hit.entry), position(hit), age(hit.time, now)]
-    notes = [BRANCHES[hit.branch], "failed" if hit.is_error else "", "only some of the words" if hit.is_partial else ""]
-    return " · ".join(filter(None, facts)), " · ".join(filter(None, notes))
+    facts = [what + tool, short_id(one_line(hit.entry)), position(hit), age(hit.time, now)]
+    said = [BRANCHES[hit.branch], "failed" if hit.is_error else "", "only some of the words" if hit.is_partial else ""]
+    notes = cut(_joined(said), max(width - _NARROWEST_PLACE, 8))
+    room = width - columns(notes) - (len(_SEPARATOR) if notes else 0)
+    return cut(_joined(facts), max(room, 2)), notes
+
+
+def _joined(facts: Iterable[str]) -> str:
+    return _SEPARATOR.join(filter(None, facts))
+
+
+def short_id(id: str) -> str:
+    """The beginning of a UUID, which is enough to name an entry by; other ids as they are."""
+    return id[:8] if _uuid.fullmatch(id) else id
 
 
 def position(hit: Hit) -> str:

@@ -1,0 +1,366 @@
+"""Find what was said in the sessions of all agents: on every branch, before compactions, in thinking and tools.
+
+QUERY: words (all of them), "phrases", -not, OR, prefix*, re:/pattern/, and role:, tool:, file:, agent:, project:,
+model:, in:, is:error, is:abandoned, branch:active, since:, before:. Quote what the shell would take. A word may begin
+with one hyphen; behind -- all are words of the query, options too.
+
+The best session comes first. A hit that a model no longer sees says so: it lies on an abandoned branch, or before a
+compaction. What is not in the index yet is looked through at once, and read into the index after the answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.indexing import make_index, progress_bar, renew_index
+from sessiontree.cli.list import add_roots, open_library, parse_since
+from sessiontree.cli.parser import Options
+from sessiontree.errors import SessionTreeError, UsageError
+
+if TYPE_CHECKING:
+    from sessiontree.entries import Entry
+    from sessiontree.library.library import Library
+    from sessiontree.search import Hit, Results
+    from sessiontree.session import Session
+    from sessiontree.views.passages import Passage
+
+SUMMARY = "find what was said, in any session"
+EXAMPLES = """examples:
+  sessiontree search 'parser "json flag" since:2w' --context 1
+  sessiontree search tool:bash is:error timeout --json"""
+
+_SHOWN = 20
+_MOST_CONTEXT = 100
+_OPENED_CONTEXT = 5
+_LONGEST_NEIGHBOUR = 2_000
+_INDENT = "     "
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", metavar="QUERY", nargs="+", help="what to look for")
+    parser.add_argument("--agent", metavar="NAME", help="only sessions of this agent: claude, pi, omp, neovate, native")
+    parser.add_argument(
+        "--project", metavar="DIR", help="only sessions of the project of this folder (default: of all projects)"
+    )
+    parser.add_argument("--since", metavar="AGE", help="only what was said since: 90m, 12h, 7d, 2w, or 2026-11-01")
+    parser.add_argument("--limit", metavar="N", type=int, default=_SHOWN, help=f"at most N hits (default: {_SHOWN})")
+    parser.add_argument("--offset", metavar="N", type=int, default=0, help="pass over the first N hits")
+    parser.add_argument("--context", metavar="N", type=int, help="with N messages before and after each hit")
+    parser.add_argument(
+        "--open", action="store_true", help="show the session at the first hit; with --offset N, at a later one"
+    )
+    parser.add_argument(
+        "--semantic", action="store_true", help="also by meaning (needs `pip install 'sessiontree[semantic]'`)"
+    )
+    parser.add_argument("--no-refresh", action="store_true", help="read nothing into the index, before or after")
+    parser.add_argument("--rebuild", action="store_true", help="first make the index anew")
+    add_roots(parser)
+
+
+def run(options: Options) -> None:
+    _check(options)
+    with open_library(options) as library:
+        if options.rebuild:
+            renew_index(library)
+        results = _results(library, options)
+        hits = list(results)
+        if options.json:
+            output.print_json(_described(results, hits, options))
+        else:
+            _print(library, results, hits, options)
+        sys.stdout.flush()
+        if results.unindexed and not options.no_refresh:
+            make_index(library)
+
+
+def _check(options: Options) -> None:
+    for name, least in (("limit", 1), ("offset", 0), ("context", 0)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise UsageError(f"--{name} {value}: expected a number from {least} on")
+    if options.rebuild and options.no_refresh:
+        raise UsageError("--rebuild and --no-refresh exclude each other")
+    if options.context is not None:
+        options.context = min(options.context, _MOST_CONTEXT)
+
+
+def _results(library: Library, options: Options) -> Results:
+    from sessiontree.search import search
+
+    asked: dict[str, Any] = {
+        "agent": options.agent,
+        "since": parse_since(options.since) if options.since else None,
+        "project": options.project,
+        "limit": options.limit,
+        "offset": options.offset,
+        "refresh": "none" if options.no_refresh else "auto",
+        "progress": progress_bar("indexing"),
+    }
+    if options.semantic:
+        from sessiontree.search.semantic import search_by_meaning
+
+        return search_by_meaning(library, _query(options), **asked)
+    return search(library, _query(options), **asked)
+
+
+def _query(options: Options) -> str:
+    return " ".join(options.query)
+
+
+# As text
+
+
+def _print(library: Library, results: Results, hits: Sequence[Hit], options: Options) -> None:
+    if not hits:
+        _say_nothing_found(library, results, options)
+        return
+    if options.open:
+        _open(hits[0], options)
+        _say_notes(results)
+        return
+    from sessiontree.views.listing import short_ids
+
+    output.print_lines(_lines(hits, options, short_ids(library.everything())))
+    _say_notes(results)
+    _talk(results, hits)
+
+
+def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str]) -> Iterator[str]:
+    from sessiontree.views.found import draw_place, draw_session, draw_snippet, grouped
+
+    width, now = output.width(), time.time()
+    number = options.offset
+    for one, found in grouped(hits):
+        title, facts = draw_session(one, width, now, ids.get(one.path, one.id))
+        if number > options.offset:
+            yield ""
+        yield f"{output.bold(title)}  {output.dim(facts)}"
+        session = _opened(found[0]) if options.context else None
+        for hit in found:
+            number += 1
+            place, notes = draw_place(hit, now, width - len(_INDENT))
+            warning = f" · {_yellow(notes)}" if notes else ""
+            before, after = _neighbours(session, hit, options.context)
+            yield f"{number:>3}  {output.dim(place)}{warning}"
+            yield from (_neighbour_line(entry, width) for entry in before)
+            yield _INDENT + draw_snippet(hit.snippet, width - len(_INDENT), _mark)
+            yield from (_neighbour_line(entry, width) for entry in after)
+
+
+def _neighbours(session: Session | None, hit: Hit, number: int | None) -> tuple[list[Entry], list[Entry]]:
+    from sessiontree.views.passages import find_passage
+
+    if session is None or not number or hit.entry not in session:
+        return [], []
+    return find_passage(session, hit.entry, number).around
+
+
+def _neighbour_line(entry: Entry, width: int) -> str:
+    from sessiontree.views.passages import speaker, told
+    from sessiontree.views.text import cut, one_line
+
+    return output.dim(cut(f"{_INDENT}┆ {speaker(entry)}: {one_line(told(entry))}", width))
+
+
+def _opened(hit: Hit) -> Session | None:
+    """The session of a hit; None for one that cannot be opened, of which only its lines can be shown."""
+    from sessiontree.opening import open
+
+    try:
+        return open(hit.session.path, dialect=hit.session.agent)
+    except (SessionTreeError, OSError):
+        return None
+
+
+def _mark(text: str) -> str:
+    if output.use_colour():
+        return f"\x1b[1;33m{text}\x1b[0m"
+    left, right = ("«", "»") if output.can_print("«»") else ("[", "]")
+    return f"{left}{text}{right}"
+
+
+def _yellow(text: str) -> str:
+    return f"\x1b[33m{text}\x1b[0m" if output.use_colour() else text
+
+
+def _say_notes(results: Results) -> None:
+    for note in results.notes:
+        talk.say_error(note)
+
+
+def _talk(results: Results, hits: Sequence[Hit]) -> None:
+    more = f"; more: --offset {results.next_offset}" if results.next_offset is not None else ""
+    if sys.stdout.isatty():
+        sessions = len({hit.session.path for hit in hits})
+        how = {"index": "the index", "scan": "the files", "mixed": "the index and files"}[results.state]
+        counted = f"{_count(len(hits), 'hit')} in {_count(sessions, 'session')}"
+        talk.say(f"{counted}{more} · from {how} in {1000 * results.seconds:.0f} ms")
+    elif more:
+        talk.say(f"{_count(len(hits), 'hit')} shown{more}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _say_nothing_found(library: Library, results: Results, options: Options) -> None:
+    from sessiontree.search.query import terms
+
+    _say_notes(results)
+    if options.offset:
+        talk.say(f"nothing more from hit {options.offset + 1} on; `--offset 0` begins again")
+        return
+    where = f" of the project of {options.project}" if options.project else ""
+    count = len(library.sessions(agent=options.agent, project=options.project, include_subagents=True))
+    of = f" of {options.agent}" if options.agent else " of all agents"
+    talk.say(
+        f"nothing fits {_query(options)!r} in {_count(count, 'session')}{of}{where}: "
+        "titles, prompts, answers, thinking, tools and summaries of every branch"
+    )
+    words = [one for one in terms(results.query.where) if getattr(one, "text", "")]
+    tries = ["a part of a word with * behind it"] if words else []
+    if options.agent and not count:
+        agents = ", ".join(sorted({one.agent for one in library.everything()}))
+        tries = [f"an agent that has sessions here: {agents}"] if agents else []
+    tries += ["fewer words, or OR between them"] if len(words) > 1 else []
+    tries += ["without the filters"] if results.query.filters != type(results.query.filters)() else []
+    tries += ["without --project"] if options.project else []
+    if results.unindexed and options.no_refresh:
+        tries.append("without --no-refresh")
+    if tries:
+        talk.say(f"try: {'; '.join(tries)}")
+
+
+# Opening a hit
+
+
+def _open(hit: Hit, options: Options) -> None:
+    """The whole branch in a pager where a person looks; else the neighbours."""
+    from sessiontree.cli.paging import find_pager, page
+    from sessiontree.views.passages import find_passage
+
+    session = _opened(hit)
+    if session is None:
+        raise UsageError(f"{hit.session.path}: cannot be opened; `sessiontree doctor` says what is wrong with it")
+    pager = find_pager()
+    whole = pager is not None and options.context is None
+    context = _OPENED_CONTEXT if options.context is None else options.context
+    passage = find_passage(session, hit.entry, len(session) if whole else context)
+    lines = list(_opened_lines(session, hit, passage))
+    if pager is None:
+        output.print_lines(lines)
+        return
+    at = next((number for number, line in enumerate(lines) if _HERE in line), 0)
+    page(pager, lines, at)
+
+
+_HERE = "◀ found here"
+
+
+def _opened_lines(session: Session, hit: Hit, passage: Passage) -> Iterator[str]:
+    from sessiontree.views.found import draw_place, draw_session
+    from sessiontree.views.transcript import show_entry
+
+    now = time.time()
+    title, facts = draw_session(hit.session, output.width(), now, hit.session.id)
+    place, notes = draw_place(hit, now, output.width())
+    yield f"{output.bold(title)}  {output.dim(facts)}"
+    yield output.dim(place) + (f" · {_yellow(notes)}" if notes else "")
+    yield ""
+    if passage.before:
+        yield output.dim(f"⋯ {passage.before} before ⋯")
+        yield ""
+    labels = session.labels
+    for number, entry in enumerate(passage.entries):
+        is_found = number == passage.at
+        lines = show_entry(entry, label=labels.get(entry.id), mark=_HERE if is_found else "")
+        if not is_found:
+            yield from lines
+            continue
+        yield output.bold(next(lines))
+        yield from _with_marks(lines, hit)
+    if passage.after:
+        yield output.dim(f"⋯ {passage.after} after ⋯")
+
+
+def _with_marks(lines: Iterator[str], hit: Hit) -> Iterator[str]:
+    """The words of the snippet made to stand out wherever they are in the entry."""
+    from sessiontree.views.text import clean
+
+    words = sorted({clean(part.text) for part in hit.snippet if part.is_hit}, key=len, reverse=True)
+    wanted = "|".join(map(_escaped, filter(str.strip, words)))
+    if not wanted:
+        yield from lines
+        return
+    import re
+
+    pattern = re.compile(wanted)
+    for line in lines:
+        yield pattern.sub(lambda found: _mark(found[0]), line)
+
+
+def _escaped(text: str) -> str:
+    import re
+
+    return re.escape(text)
+
+
+# As JSON
+
+
+def _described(results: Results, hits: Sequence[Hit], options: Options) -> dict[str, Any]:
+    from sessiontree.views.found import describe_hit, grouped
+
+    described: list[dict[str, Any]] = []
+    for _, found in grouped(hits):
+        session = _opened(found[0]) if options.context else None
+        for hit in found:
+            value = describe_hit(hit)
+            if options.context:
+                value |= _described_neighbours(session, hit, options.context)
+            described.append(value)
+    is_end = results.next_offset is None
+    value = {
+        "query": _query(options),
+        "state": results.state,
+        "total": options.offset + len(hits) if is_end and (hits or not options.offset) else None,
+        "offset": options.offset,
+        "nextOffset": results.next_offset,
+        "sessions": results.sessions,
+        "unindexed": results.unindexed,
+        "hits": described,
+        "notes": results.notes,
+        "timings": {"searchMs": round(1000 * results.seconds, 1)},
+    }
+    return value | ({"opened": _described_opened(hits[0], options)} if options.open and hits else {})
+
+
+def _described_neighbours(session: Session | None, hit: Hit, number: int) -> dict[str, Any]:
+    from sessiontree.views.passages import describe_neighbour
+
+    before, after = _neighbours(session, hit, number)
+    return {
+        "before": [describe_neighbour(entry, _LONGEST_NEIGHBOUR) for entry in before],
+        "after": [describe_neighbour(entry, _LONGEST_NEIGHBOUR) for entry in after],
+    }
+
+
+def _described_opened(hit: Hit, options: Options) -> dict[str, Any] | None:
+    from sessiontree.views.described import describe_shown
+    from sessiontree.views.passages import find_passage
+
+    session = _opened(hit)
+    if session is None:
+        return None
+    passage = find_passage(session, hit.entry, _OPENED_CONTEXT if options.context is None else options.context)
+    return {
+        "entries": [describe_shown(entry) for entry in passage.entries],
+        "at": passage.at,
+        "before": passage.before,
+        "after": passage.after,
+    }

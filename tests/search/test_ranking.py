@@ -1,0 +1,92 @@
+"""The session that is about something comes before those that only mention it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from sessiontree.library import Library
+from tests.library.world import IDS, World, claude_lines, pi_lines
+
+SESSIONS = 60
+
+
+def vocabulary(chance: random.Random, size: int) -> list[str]:
+    syllables = [a + b for a in "bcdfghklmnprstvz" for b in "aeiou"]
+    words: dict[str, None] = {}
+    while len(words) < size:
+        words["".join(chance.choices(syllables, k=chance.randint(2, 4)))] = None
+    return list(words)
+
+
+class Known:
+    """Sessions with known answers: words that only one has, and common words that each is about."""
+
+    def __init__(self, folder: Path) -> None:
+        chance = random.Random(3)
+        words = vocabulary(chance, 2600)
+        common, rare = words[:300], words[300:]
+        weights = [1 / (rank + 3) for rank in range(len(common))]
+        self.world = World(folder)
+        self.rare: list[tuple[str, str]] = []
+        self.topics: list[tuple[str, str]] = []
+        for number in range(SESSIONS):
+            own = rare[number * 30 : number * 30 + 30]
+            topic = chance.sample(common[20:], 3)
+            prompts = []
+            for turn in range(12):
+                said = chance.choices(common, weights, k=chance.randint(40, 160))
+                if turn % 2 == 0:
+                    said += [*chance.sample(topic, 2)] * 2
+                said += chance.sample(own, 4)
+                chance.shuffle(said)
+                prompts.append(" ".join(said))
+            lines = (claude_lines if number % 2 else pi_lines)(IDS[number], "/work", prompts, minute=number)
+            folder_of = ".claude/projects/-work" if number % 2 else ".pi/agent/sessions/--work--"
+            name = f"{IDS[number]}.jsonl" if number % 2 else f"2026-02-16T10-00-00-000Z_{IDS[number]}.jsonl"
+            self.world.put(f"{folder_of}/{name}", lines)
+            used = " ".join(prompts).split()
+            mine = [word for word in own if word in used]
+            self.rare += [(IDS[number], " ".join(chance.sample(mine, 2))) for _ in range(4)]
+            self.topics += [(IDS[number], " ".join(topic[:2])), (IDS[number], " ".join(topic[1:]))]
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
+    made = Known(tmp_path_factory.mktemp("ranking"))
+    with made.world.library() as library:
+        library.search("x", refresh="all")
+    return made
+
+
+def share_in_first_three(library: Library, asked: list[tuple[str, str]]) -> float:
+    right = 0
+    for id, query in asked:
+        first = list(dict.fromkeys(hit.session.id for hit in library.search(query)))[:3]
+        right += id in first
+    return right / len(asked)
+
+
+def test_rare_words_of_a_session_bring_it_to_the_first_three(known: Known) -> None:
+    with known.world.library() as library:
+        assert share_in_first_three(library, known.rare) >= 0.95
+
+
+def test_two_common_words_bring_the_session_about_them_to_the_first_three(known: Known) -> None:
+    with known.world.library() as library:
+        assert share_in_first_three(library, known.topics) >= 0.80
+
+
+def test_a_title_counts_more_than_the_output_of_a_tool(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    titled = claude_lines(IDS[0], "/work", ["hello"])
+    titled.append({"type": "custom-title", "customTitle": "the harbour survey", "sessionId": IDS[0]})
+    world.put(f".claude/projects/-work/{IDS[0]}.jsonl", titled)
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "harbour survey " * 50}
+    noisy = claude_lines(IDS[1], "/work", ["hello"], minute=30)
+    noisy[0]["message"]["content"] = [result]
+    world.put(f".claude/projects/-work/{IDS[1]}.jsonl", noisy)
+    with world.library() as library:
+        assert [hit.session.id for hit in library.search("harbour survey")] == [IDS[0], IDS[1]]

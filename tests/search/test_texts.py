@@ -1,0 +1,110 @@
+"""The texts of a line are the same, however they were taken from it: quickly, as from nearly all, or with care."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessiontree.library.roots import dialect_named
+from sessiontree.search import texts
+from sessiontree.search.lines import STRETCH, iter_lines, open_file, stretch_block
+from sessiontree.search.texts import Line, plain_texts, read_line
+from sessiontree.search.tokens import Terms
+
+CORPUS = sorted((Path(__file__).parent.parent / "corpus").rglob("*.jsonl"))
+AGENTS = ("native", "pi", "omp", "claude", "neovate")
+
+said = st.text(st.sampled_from('ab Zé漢🌿"\\/\n\t\r\b\f_u0{}[]<'), max_size=12)
+anything: st.SearchStrategy[Any] = st.recursive(
+    said | st.none() | st.integers() | st.booleans(), lambda inner: st.lists(inner) | st.dictionaries(said, inner)
+)
+block = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "thinking", "tool_use", "tool_result", "toolCall", "image", "document"])},
+    optional={
+        "text": said,
+        "thinking": said,
+        "id": said | st.integers(),
+        "name": said,
+        "input": anything,
+        "content": anything,
+    },
+)
+content = said | st.lists(block | anything, max_size=3) | block | anything
+line = st.fixed_dictionaries(
+    {"type": st.sampled_from(["user", "assistant", "message", "system", "custom", "attachment", "summary"])},
+    optional={
+        "message": st.fixed_dictionaries(
+            {"role": said | st.sampled_from(["user", "assistant"])}, optional={"content": content}
+        ),
+        "content": content,
+        "summary": anything,
+        "uuid": said,
+        "isMeta": st.booleans(),
+    },
+)
+
+
+def told(found: list[Line]) -> list[object]:
+    return [
+        (
+            one.id,
+            one.time,
+            one.model,
+            [(text.kind, text.role, text.text, text.tool, text.call, text.is_error) for text in one.texts],
+        )
+        for one in found
+    ]
+
+
+def both_ways(raw: bytes, agent: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[object], list[object]]:
+    quickly = told(read_line(raw, agent))
+    with monkeypatch.context() as patch:
+        patch.setattr(texts, "_decode_ordinary", texts._decode_odd)
+        return quickly, told(read_line(raw, dialect_named(agent)))
+
+
+def test_lines_of_real_sessions_say_the_same_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in CORPUS:
+        for raw in path.read_bytes().splitlines():
+            for agent in AGENTS:
+                quickly, carefully = both_ways(raw, agent, monkeypatch)
+                assert quickly == carefully
+
+
+@given(line=line, agent=st.sampled_from(AGENTS), is_ascii=st.booleans())
+def test_any_line_says_the_same_both_ways(line: dict[str, Any], agent: str, is_ascii: bool) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        quickly, carefully = both_ways(json.dumps(line, ensure_ascii=is_ascii).encode(), agent, monkeypatch)
+    assert quickly == carefully
+
+
+@given(said=st.lists(said, max_size=4), is_ascii=st.booleans())
+def test_texts_have_the_words_that_they_have_when_each_is_unescaped(said: list[str], is_ascii: bool) -> None:
+    raws = [json.dumps(text, ensure_ascii=is_ascii).encode() for text in said]
+    unescaped = "\n".join(said).encode()
+    assert set(Terms().of(plain_texts(raws)).split()) == set(Terms().of(unescaped).split())
+
+
+@given(lengths=st.lists(st.integers(0, 3 << STRETCH), max_size=12), is_ended=st.booleans())
+def test_every_line_is_in_the_stretch_that_it_begins_in(
+    lengths: list[int], is_ended: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("stretches") / "lines"
+    path.write_bytes(b"\n".join(b"x" * length for length in lengths) + b"\n" * is_ended)
+    size = path.stat().st_size
+    descriptor = open_file(str(path))
+    try:
+        lines = list(iter_lines(descriptor, 0, size))
+        for stretch in range(2 + (size >> STRETCH)):
+            start, block = stretch_block(descriptor, stretch)
+            inside = [(offset, raw) for offset, raw in lines if offset >> STRETCH == stretch]
+            assert block == b"".join(raw for _, raw in inside)
+            assert not inside or start == inside[0][0]
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,99 @@
+"""What a text is found by."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessiontree.search.matching import Matcher
+from sessiontree.search.patterns import Patterns
+from sessiontree.search.query import Phrase, Query, Regex, Word
+from sessiontree.search.texts import Line, Text
+from sessiontree.search.tokens import Folded, Terms, units
+from sessiontree.values import render_json
+
+
+def terms(text: str) -> set[str]:
+    return set(Terms().of(text.encode()).decode().split())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The Änderung größer", {"the", "anderung", "grosser"}),
+        ("e\u0301te\u0301 ÉTÉ", {"ete"}),
+        ("ＦＵＬＬ ﬁne №5", {"full", "fine", "no", "5"}),
+        ("buildSessionContext", {"buildsessioncontext", "build", "session", "context"}),
+        ("build_session_context", {"buildsessioncontext", "build", "session", "context"}),
+        ("HTTPServer2", {"httpserver2", "http", "server", "server2", "2"}),
+        ("__init__", {"init"}),
+        ("src/x.py:12", {"src", "x", "py", "12"}),
+        ("解析器", {"解析", "析器", "器"}),
+        ("解析器test", {"解析", "析器", "器", "test"}),
+        ("검색을", {"검색", "색을", "을"}),
+        ("が か", {"が", "か"}),
+        ("ok🌿👍🏽", {"ok", "🌿", "👍"}),
+        ("“quoted”… word—dash", {"quoted", "word", "dash"}),
+        ("Привет Мир", {"привет", "мир"}),
+        ("10µs", {"10μs"}),
+    ],
+)
+def test_a_text_has_these_terms(text: str, expected: set[str]) -> None:
+    assert terms(text) == expected
+
+
+@given(st.text(max_size=60))
+def test_whatever_is_typed_is_asked_for_by_terms_that_the_same_text_has(text: str) -> None:
+    found = terms(text.encode("utf-8", "replace").decode())
+    for unit in units(text.encode("utf-8", "replace").decode()):
+        for term in unit.terms():
+            assert any(one.startswith(term[:-1]) for one in found) if term.endswith("*") else term in found
+
+
+@given(st.text(max_size=80))
+def test_a_part_of_the_folded_form_comes_from_a_part_of_the_text(text: str) -> None:
+    form = Folded.of(text)
+    for start in range(0, len(form.text), 7):
+        first, last = form.span(start, min(start + 3, len(form.text)))
+        assert 0 <= first < last <= len(text)
+
+
+def places(term: Word | Phrase | Regex, text: str) -> list[str]:
+    patterns = Patterns(5)
+    line = Line("id", "", "", [Text("prompt", "user", render_json(text))])
+    try:
+        found = Matcher(Query(term), patterns.find).fit(line)
+    finally:
+        patterns.close()
+    return [] if found is None else [found.said[start:end] for start, end in found.spans]
+
+
+@pytest.mark.parametrize(
+    ("term", "text", "expected"),
+    [
+        (Word("session"), "buildSessionContext, obsession, sessions", ["Session"]),
+        (Word("session", prefix=True), "buildSessionContext, obsession, sessions", ["Session", "session"]),
+        (Phrase("session context"), "buildSessionContext and session, context", ["SessionContext", "session, context"]),
+        (Word("build_session"), "buildSession build_session", ["buildSession", "build_session"]),
+        (Word("strasse"), "die Straße", ["Straße"]),
+        (Word("STRAßE"), "die Straße", ["Straße"]),
+        (Word("naive"), "so naïve", ["naïve"]),
+        (Word("server2"), "HTTPServer2", ["Server2"]),
+        (Word("x.py"), "in src/x.py and x2.py", ["x.py"]),
+        (Word("析"), "解析器", ["析"]),
+        (Word("->"), "a -> b", ["->"]),
+        (Regex("l.ck"), "lock LOCK", ["lock"]),
+        (Regex("l.ck", "i"), "lock LOCK", ["lock", "LOCK"]),
+    ],
+)
+def test_a_term_stands_in_a_text_at_these_places(term: Word | Phrase | Regex, text: str, expected: list[str]) -> None:
+    assert places(term, text) == expected
+
+
+def test_a_pattern_that_takes_for_ever_is_left() -> None:
+    patterns = Patterns(0.5)
+    assert patterns.find(Regex("(a+)+$"), "a" * 60 + "b") == []
+    assert patterns.is_spent
+    assert patterns.find(Regex("a"), "a") == []
+    patterns.close()
