@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from benchmarks import claude, converting, library, reading, starting, writing
+from benchmarks import agent, claude, compacting, converting, exporting, library, reading, searching, starting, writing
 from benchmarks.results import Outcome, Result, Skipped, render_table
 
 Measurement = Callable[[int], Outcome | list[Result]]
@@ -22,6 +22,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "long-line": reading.long_line,
     "claude": claude.against_loader,
     "claude-boundary": claude.behind_boundary,
+    "agent": agent.turns,
     "append-flat": writing.append_stays_flat,
     "append-short": writing.append_short,
     "append-mixed": writing.append_mixed,
@@ -31,10 +32,23 @@ MEASUREMENTS: dict[str, Measurement] = {
     "engine": starting.import_engine,
     "help": starting.show_help,
     "convert": converting.convert_to_each,
+    "compact": compacting.against_opening,
+    "export": exporting.export_one,
+    "export-corpus": exporting.export_corpus,
     "list-cold": library.list_cold,
     "list-warm": library.list_warm,
+    "complete": library.complete,
+    "stats-cold": library.stats_cold,
+    "stats-warm": library.stats_warm,
+    "search-index": searching.making,
+    "search": searching.asking,
+    "search-scan": searching.without_index,
 }
-LARGE: dict[str, Measurement] = {"large": reading.large_memory, "list-10000": library.list_10000}
+LARGE: dict[str, Measurement] = {
+    "large": reading.large_memory,
+    "list-10000": library.list_10000,
+    "search-million": searching.million,
+}
 
 
 def main() -> int:

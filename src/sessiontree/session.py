@@ -399,7 +399,9 @@ class Session(Reader):
     def _blobs_of_owner(self) -> BlobStore | None:
         """Where large content goes; None when it stays on its line, as a program that knows no blobs needs it."""
         dialect = self._journal.dialect
-        if self._options.large_content != "blobs" or not (dialect.uses_home_blobs or dialect.blob_folder(self.location)):
+        if self._options.large_content != "blobs" or not (
+            dialect.uses_home_blobs or dialect.blob_folder(self.location)
+        ):
             return None
         return self._around.blobs
 

@@ -83,7 +83,8 @@ def test_redact_masks_and_says_how_many(export: Export, run: Run, session: str, 
     for count in ("1 key", "1 e-mail address", "1 home path"):
         assert count in done.err
     assert "sk-ant" not in done.out
-    assert "ada" not in done.out
+    assert "ada@" not in done.out
+    assert "/ada" not in done.out
 
 
 def test_json_tells_what_was_written_and_masked(export: Export, run: Run, session: str, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from sessiontree.compacting import (
 )
 from sessiontree.errors import CompactionError
 from sessiontree.messages import Assistant
+from sessiontree.settings import Prune
 from tests.compacting.sessions import DIALECTS, file_of, said, separated, worked_session
 from tests.convert.conversations import assistant, call, result, text
 
@@ -143,3 +144,10 @@ def test_an_overflow_with_nothing_to_compact_leaves_the_session_standing_where_i
     with pytest.raises(CompactionError, match="nothing to compact"):
         after_overflow(session)
     assert list(sessiontree.open(tmp_path / "s.jsonl").context().messages) == before
+
+
+def test_what_is_protected_is_as_settings_say(tmp_path: Path) -> None:
+    session = busy_session(tmp_path)
+    usual = prune(session, dry_run=True)
+    assert prune(session, dry_run=True, protected_by=Prune(protect_tokens=10_000_000)) == Pruned((), 0)
+    assert set(usual.entries) < set(prune(session, dry_run=True, protected_by=Prune(protect_tokens=0)).entries)

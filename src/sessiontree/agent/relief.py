@@ -15,24 +15,19 @@ from msgspec import Struct
 from sessiontree.agent.hand import Hand, in_background, in_thread
 from sessiontree.agent.live import Live
 from sessiontree.compacting import (
-    POLICIES,
     Compacted,
-    Manual,
-    Policy,
     Pruned,
-    Ratio,
-    Reserve,
     Summarizer,
     Window,
     after_overflow,
-    compact,
     make_room,
+    policy_of,
     should_compact,
 )
 from sessiontree.entries import Entry
 from sessiontree.models import Model
 from sessiontree.session import Branch, Session
-from sessiontree.settings import Compaction, Settings
+from sessiontree.settings import Settings
 
 
 class Relieved(Struct, frozen=True):
@@ -40,19 +35,6 @@ class Relieved(Struct, frozen=True):
 
     done: Compacted | Pruned
     entries: tuple[Entry, ...]
-
-
-def policy_of(compaction: Compaction) -> Policy:
-    """When the settings want a context to be compacted."""
-    if not compaction.enabled:
-        return Manual()
-    match compaction.policy:
-        case "reserve":
-            return Reserve(compaction.reserve_tokens)
-        case "ratio":
-            return Ratio(compaction.ratio)
-        case other:
-            return POLICIES[other]
 
 
 class Relief:
@@ -91,9 +73,8 @@ class Relief:
 
     async def make_room(self) -> Relieved | None:
         """Do what is needed: prune, compact, or nothing."""
-        if self._settings.prune.enabled:
-            return await self._do(lambda hand: make_room(self._session, self._window, branch=hand, **self._how()))
-        return await self._do(lambda hand: compact(self._session, window=self._window, branch=hand, **self._how()))
+        how = {**self._how(), "pruning": self._settings.prune}
+        return await self._do(lambda hand: make_room(self._session, self._window, branch=hand, **how))
 
     async def after_overflow(self) -> Relieved | None:
         """Compact although it was not time: the window is smaller than known, so at most half is kept."""

@@ -6,7 +6,8 @@ import argparse
 import importlib
 from collections.abc import Callable, Sequence
 from keyword import iskeyword
-from typing import TYPE_CHECKING, NoReturn
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sessiontree.cli.talk import EXIT_CODES
 from sessiontree.errors import UsageError
@@ -21,15 +22,25 @@ COMMANDS = (
     "tree",
     "context",
     "branch",
+    "branches",
+    "diff",
+    "merge",
+    "pick",
     "label",
     "fork",
+    "compact",
     "convert",
     "resume",
+    "chat",
     "info",
     "export",
     "list",
+    "stats",
     "continue",
     "open",
+    "search",
+    "history",
+    "mcp",
     "rename",
     "tag",
     "pin",
@@ -45,14 +56,23 @@ COMMANDS = (
     "migrate",
     "doctor",
     "repair",
+    "config",
+    "completion",
 )
+
+# What goes on without a command being named. The help of the root knows them, too.
+SHORT_FOR = {"-c": ("continue",), "-r": ("continue", "-r")}
+
+# Commands whose words are a query: one may begin with a hyphen, and options may stand between them.
+FREE_WORDS = frozenset({"search", "history"})
 
 DESCRIPTION = "One tree of messages per session: write it, branch it, read it back."
 EPILOG = f"""examples:
   sessiontree new --cwd . --name "parser rewrite"
   sessiontree tree 019c2f3a
 
-SESSION is the path of a session file, or a session id or the first 8 or more characters of one.
+SESSION is the path of a session file, the id of a session of any agent or the first 8 or more characters of one, its
+title, or a part of its title that no other has.
 ENTRY is an entry's id, the beginning of it, or a label.
 
 {EXIT_CODES}"""
@@ -67,12 +87,71 @@ class Options(argparse.Namespace):
 
 
 class Parser(argparse.ArgumentParser):
+    _is_parsing = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Options may stand anywhere: also between arguments of which some can be left out, where argparse by itself
+        takes the first ones for all there are."""
+        if self._is_parsing or not self._can_be_mixed():
+            return super().parse_known_args(args, namespace)
+        self._is_parsing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_parsing = False
+
+    def _can_be_mixed(self) -> bool:
+        positionals = self._get_positional_actions()
+        grouped = {id(action) for group in self._mutually_exclusive_groups for action in group._group_actions}
+        return bool(positionals) and not any(
+            action.nargs in (argparse.PARSER, argparse.REMAINDER) or id(action) in grouped for action in positionals
+        )
+
     def error(self, message: str) -> NoReturn:
         """One line, and where to read more."""
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 
 def parse(arguments: Sequence[str]) -> Options:
+    if arguments and arguments[0] in SHORT_FOR:
+        arguments = (*SHORT_FOR[arguments[0]], *arguments[1:])
+    parser, commands = build(_needed(arguments))
+    if not arguments or arguments[0] not in FREE_WORDS:
+        return parser.parse_args(arguments, Options())
+    chosen, words = _without_words(arguments[1:], commands[arguments[0]])
+    # Some versions of argparse take a `--` away before the command sees it, so one stands for all words.
+    options = parser.parse_args((arguments[0], *chosen, *(["words"] if words else [])), Options())
+    options.query = words
+    return options
+
+
+def _without_words(arguments: Sequence[str], command: Parser) -> tuple[list[str], list[str]]:
+    """The options of a command, and all other words.
+
+    What begins with two hyphens and is no option is left among the options, so that a misspelt one is refused.
+    """
+    known = command._option_string_actions  # argparse tells it nowhere else
+    options: list[str] = []
+    words: list[str] = []
+    waiting = iter(arguments)
+    for argument in waiting:
+        if argument == "--":
+            words += waiting
+        elif argument in known:
+            options.append(argument)
+            if known[argument].nargs is None:
+                options += [value for value in [next(waiting, None)] if value is not None]
+        elif argument.startswith("--"):
+            options.append(argument)
+        else:
+            words.append(argument)
+    return options, words
+
+
+def build(names: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
+    """The parser of the whole program, and those of some commands, by name."""
     parser = Parser(
         prog="sessiontree",
         description=DESCRIPTION,
@@ -80,11 +159,14 @@ def parse(arguments: Sequence[str]) -> Options:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=_version(), help="print the version")
+    parser.add_argument("-c", action="store_true", help="the same as `sessiontree continue`")
+    parser.add_argument("-r", action="store_true", help="the same as `sessiontree continue -r`: choose from a list")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in _needed(arguments):
-        module = importlib.import_module(f"sessiontree.cli.{_module(name)}")
-        command = commands.add_parser(
+    parsers: dict[str, Parser] = {}
+    for name in names:
+        module = command_module(name)
+        command = parsers[name] = commands.add_parser(
             name,
             help=module.SUMMARY,
             description=module.__doc__,
@@ -96,7 +178,7 @@ def parse(arguments: Sequence[str]) -> Options:
         command.add_argument("--json", action="store_true", help="print one JSON object")
         command.add_argument("--home", metavar="DIR", help="home folder of sessions (default: $SESSIONTREE_HOME)")
         command.set_defaults(run=module.run)
-    return parser.parse_args(arguments, Options())
+    return parser, parsers
 
 
 def _needed(arguments: Sequence[str]) -> Sequence[str]:
@@ -105,9 +187,11 @@ def _needed(arguments: Sequence[str]) -> Sequence[str]:
     return (first,) if first in COMMANDS else COMMANDS
 
 
-def _module(command: str) -> str:
+def command_module(command: str) -> ModuleType:
     """The module of a command: its name, unless that is a word of Python's own."""
-    return command + "_" if iskeyword(command) else command
+    return importlib.import_module(
+        f"sessiontree.cli.{command}_" if iskeyword(command) else f"sessiontree.cli.{command}"
+    )
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
@@ -125,11 +209,10 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 def open_for_reading(options: Options) -> Session:
     """The session a reading command is about."""
+    from sessiontree.cli.sessions import open_session
     from sessiontree.dialects.base import Reading
-    from sessiontree.opening import open
 
-    reading = Reading(recovered=options.recovered, as_of=options.as_of, snips=options.snips)
-    return open(options.session, home=options.home, dialect=options.dialect, reading=reading)
+    return open_session(options, reading=Reading(recovered=options.recovered, as_of=options.as_of, snips=options.snips))
 
 
 def _version() -> str:

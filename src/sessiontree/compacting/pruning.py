@@ -1,8 +1,8 @@
 """The cheaper step before a compaction: old outputs of tools make room, and nothing is summarised.
 
 Each is replaced by a line that says so, as a `context_edit`: the result itself stays in the file, and `restore` puts it
-back into the context. The last two turns are left alone, and behind them the newest outputs up to 40,000 tokens; and
-nothing is done unless it frees 20,000.
+back into the context. The last turns are left alone (two, unless settings say otherwise), and behind them the newest
+outputs up to 40,000 tokens; and nothing is done unless it frees 20,000.
 
 Only Pi's and native sessions know such edits. Others are not pruned: their programs would send what was said all the
 same.
@@ -18,9 +18,11 @@ from sessiontree.entries import ContextEdit
 from sessiontree.errors import CompactionError
 from sessiontree.messages import Text, ToolResult, User, message_text
 from sessiontree.session import Branch, Session
+from sessiontree.settings import Prune
 
-PROTECTED_TURNS = 2
-PROTECTED_TOKENS = 40_000
+AS_USUAL = Prune()
+"""What is protected when nothing else is said."""
+
 WORTH = 20_000
 """Tokens that have to become free, or nothing is done."""
 
@@ -47,13 +49,15 @@ def can_prune(session: Session) -> bool:
     return session.dialect.name in _EDITING
 
 
-def find_prunable(projection: Projection, estimate: Estimator = MEASURED) -> list[tuple[Unit, int]]:
+def find_prunable(
+    projection: Projection, estimate: Estimator = MEASURED, protected_by: Prune = AS_USUAL
+) -> list[tuple[Unit, int]]:
     """The results that may make room, oldest first, with what each would free; none when it is not worth it."""
     found: list[tuple[Unit, int]] = []
     turns = protected = freed = 0
     for unit in reversed(projection.units):
         turns += any(isinstance(message, User) for message in unit.messages)
-        if turns < PROTECTED_TURNS or len(unit.messages) != 1:
+        if turns < protected_by.protect_turns or len(unit.messages) != 1:
             continue
         (message,) = unit.messages
         if not isinstance(message, ToolResult) or message.tool_name in _PROTECTED_TOOLS:
@@ -61,20 +65,22 @@ def find_prunable(projection: Projection, estimate: Estimator = MEASURED) -> lis
         tokens = estimate(message)
         protected += tokens
         saved = tokens - estimate(ToolResult(content=(Text(_note(message)),)))
-        if protected > PROTECTED_TOKENS and tokens >= _SMALL and saved > 0:
+        if protected > protected_by.protect_tokens and tokens >= _SMALL and saved > 0:
             found.append((unit, saved))
             freed += saved
     return found[::-1] if freed >= WORTH else []
 
 
-def prune(session: Session, *, branch: Branch | None = None, dry_run: bool = False) -> Pruned:
+def prune(
+    session: Session, *, branch: Branch | None = None, protected_by: Prune = AS_USUAL, dry_run: bool = False
+) -> Pruned:
     """Let old outputs of tools make room. When it is not worth it, nothing is done, and that is no error."""
     if not can_prune(session):
         raise CompactionError(
             f"{session.location}: sessions of {session.dialect.name} cannot be pruned, only compacted"
         )
     place: Session | Branch = session if branch is None else branch
-    found = find_prunable(project(session, place.leaf))
+    found = find_prunable(project(session, place.leaf), protected_by=protected_by)
     if not dry_run:
         for unit, _ in found:
             (message,) = unit.messages

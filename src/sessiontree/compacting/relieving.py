@@ -13,10 +13,11 @@ from sessiontree.compacting.compacting import Compacted, compact
 from sessiontree.compacting.estimate import MEASURED, Estimator, Size
 from sessiontree.compacting.policies import Policy, Reserve, Window, is_due
 from sessiontree.compacting.projection import Projection, project
-from sessiontree.compacting.pruning import Pruned, can_prune, find_prunable, prune
+from sessiontree.compacting.pruning import AS_USUAL, Pruned, can_prune, find_prunable, prune
 from sessiontree.errors import CompactionError, SessionTreeError
 from sessiontree.messages import Assistant, Message, ToolResult, message_text, tool_calls
 from sessiontree.session import Branch, Session
+from sessiontree.settings import Prune
 
 _FAILED = ("error", "length", "aborted")
 
@@ -48,6 +49,7 @@ def make_room(
     policy: Policy | None = None,
     branch: Branch | None = None,
     estimate: Estimator = MEASURED,
+    pruning: Prune = AS_USUAL,
     **how: Any,
 ) -> Pruned | Compacted | None:
     """Do what is needed, and no more: nothing, prune old outputs of tools, or compact. `how` is for `compact`."""
@@ -55,11 +57,11 @@ def make_room(
     known = _window(window)
     if not _is_due(projection, known, policy, estimate):
         return None
-    if can_prune(session):
-        freed = sum(saved for _, saved in find_prunable(projection))
+    if pruning.enabled and can_prune(session):
+        freed = sum(saved for _, saved in find_prunable(projection, protected_by=pruning))
         left = projection.likely_size(estimate).tokens - freed
         if freed and not is_due(_policy(policy), left, known):
-            return prune(session, branch=branch)
+            return prune(session, branch=branch, protected_by=pruning)
     return compact(session, branch=branch, policy=policy, window=known, **how)
 
 

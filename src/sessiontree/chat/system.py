@@ -1,0 +1,14 @@
+"""What a model is told before the conversation. The same for the same folder, so that a provider's cache stays good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def system_text(cwd: str, added: Sequence[str] = ()) -> str:
+    folders = "".join(f"\nYou may also work in {folder}." for folder in added)
+    return f"""You are a coding agent. You work in the folder {cwd} with the tools you are given.{folders}
+
+Look before you change: read a file before you edit it. Make calls that do not depend on each other together. A call may
+be denied; the result says why, and you find another way or ask. Paths are relative to the folder above. Say briefly
+what you did and what you found; when something failed, say so plainly."""

@@ -1,0 +1,112 @@
+"""`chat --print`: one answer for a script, through the real packages of the providers."""
+
+from __future__ import annotations
+
+import pytest
+
+from sessiontree.messages import message_text
+from sessiontree.testing.model_server import ModelServer
+from tests.chat.terminals import Place, call, turn
+
+MODELS = ["anthropic:claude-opus-5", "openai:gpt-5", "openai-chat:gpt-5"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_answer_after_parallel_calls_is_printed_alone(place: Place, model: str) -> None:
+    (place.project / "a.txt").write_text("alpha")
+    (place.project / "b.txt").write_text("beta")
+    script = [
+        turn("I look.", call("read", path="a.txt"), call("read", path="b.txt")),
+        turn("alpha and beta, 和平"),
+    ]
+    with ModelServer(script) as server:
+        done = place.run("-p", "what is in them?", "--model", model, more=server.environment())
+    assert (done.code, done.out, done.err) == (0, "alpha and beta, 和平\n", "")
+    roles = [message.role for message in place.session().context().messages]
+    assert roles == ["user", "assistant", "toolResult", "toolResult", "assistant"]
+
+
+def test_json_is_one_object_that_names_the_session(place: Place) -> None:
+    with ModelServer([turn("Hello.")]) as server:
+        done = place.run("-p", "hi", "--output", "json", "--model", MODELS[0], more=server.environment())
+    (told,) = done.objects()
+    assert (told["schemaVersion"], told["text"], told["reason"]) == (1, "Hello.", "done")
+    assert told["path"] == place.session().location
+    assert told["model"] == MODELS[0]
+
+
+def test_stream_json_tells_each_event_on_a_line_of_its_own(place: Place) -> None:
+    script = [turn("I look.", call("ls", path=".")), turn("Empty.")]
+    with ModelServer(script) as server:
+        done = place.run("-p", "look", "--output", "stream-json", "--model", MODELS[1], more=server.environment())
+    kinds = [event["type"] for event in done.objects()]
+    assert kinds[0] == "agent_start"
+    assert kinds[-1] == "agent_end"
+    assert {"turn_start", "text_delta", "tool_start", "tool_end", "entry", "usage", "turn_end"} <= set(kinds)
+
+
+def test_what_is_piped_in_is_the_prompt_or_stands_behind_it(place: Place) -> None:
+    with ModelServer([turn("One."), turn("Two.")]) as server:
+        more = server.environment()
+        place.run("-p", "--model", MODELS[0], typed="from the pipe\n", more=more)
+        place.run("-p", "explain:", "--model", MODELS[0], typed="from the pipe\n", more=more)
+    said = [message_text(session.context().messages[0]) for session in place.sessions()]
+    assert said == ["from the pipe", "explain:\n\nfrom the pipe"]
+
+
+def test_a_session_is_gone_on_with_in_place_or_in_a_copy(place: Place) -> None:
+    with ModelServer([turn("One."), turn("Two."), turn("Three.")]) as server:
+        more = server.environment()
+        first = place.run("-p", "a", "--output", "json", "--model", MODELS[0], more=more).objects()[0]
+        second = place.run("-c", "-p", "b", "--output", "json", "--model", MODELS[0], more=more).objects()[0]
+        third = place.run("--fork", str(first["session"]), "-p", "c", "--json", "--model", MODELS[0], more=more)
+    assert second["session"] == first["session"]
+    assert third.objects()[0]["session"] != first["session"]
+    old, new = place.sessions()
+    assert [message_text(message) for message in old.context().messages] == ["a", "One.", "b", "Two."]
+    assert [message_text(message) for message in new.context().messages] == ["a", "One.", "b", "Two.", "c", "Three."]
+
+
+def test_what_would_have_to_be_asked_is_denied_and_said(place: Place) -> None:
+    script = [turn("I write.", call("write", path="x", content="x")), turn("Denied, then.")]
+    with ModelServer(script) as server:
+        done = place.run("-p", "write", "--model", MODELS[0], more=server.environment())
+    assert done.out == "Denied, then.\n"
+    assert "nobody is there to approve it" in done.err
+    assert not (place.project / "x").exists()
+
+
+def test_approval_can_be_given_beforehand(place: Place) -> None:
+    script = [turn("I write.", call("write", path="x", content="x")), turn("Done.")]
+    with ModelServer(script) as server:
+        place.run("-p", "write", "--approval", "autoEdit", "--model", MODELS[0], more=server.environment())
+    assert (place.project / "x").read_text() == "x"
+
+
+def test_with_no_session_nothing_is_kept(place: Place) -> None:
+    with ModelServer([turn("Gone.")]) as server:
+        done = place.run("-p", "hi", "--no-session", "--json", "--model", MODELS[0], more=server.environment())
+    assert done.objects()[0]["path"] is None
+    assert place.sessions() == []
+
+
+def test_a_provider_that_fails_is_an_error_with_its_reason(place: Place) -> None:
+    with ModelServer([]) as server:
+        done = place.run("-p", "hi", "--model", MODELS[0], more=server.environment())
+    assert done.code == 1
+    assert done.err.startswith("sessiontree: anthropic:claude-opus-5: ")
+
+
+def test_without_a_model_it_says_how_to_configure_one(place: Place) -> None:
+    done = place.run("-p", "hi")
+    assert done.code == 2
+    for way in ("--model", "sessiontree config set model", "SESSIONTREE_MODEL", "ANTHROPIC_API_KEY", "--model demo"):
+        assert way in done.err
+    assert place.sessions() == []
+
+
+def test_the_demonstration_needs_no_key_and_works_with_real_tools(place: Place) -> None:
+    done = place.run("-p", "go", "--model", "demo", "--approval", "yolo", "--output", "stream-json")
+    results = [event["output"] for event in done.objects() if event["type"] == "tool_end"]
+    assert [result["text"].strip() for result in results][-1] == "all tests pass"  # type: ignore[index]
+    assert list(place.project.iterdir()) == []
