@@ -140,7 +140,7 @@ class Session(Reader):
 
     def append(self, what: Mapping[str, Any] | str | None = None, content: Any = None, /, **fields: Any) -> Entry:
         """Append an entry where the session stands; see `Branch.append` for the ways to say it."""
-        return self._main.append(what, content, **fields)
+        return (self._standing or self._main).append(what, content, **fields)
 
     def append_all(self, items: Sequence[Item], at: str | Here | None = HERE) -> list[str]:
         """Append entries in shared words, each behind the one before, and stand behind the last. Their ids.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+
+_CAN_ADVISE = hasattr(os, "posix_fadvise")
 
 
 class System:
@@ -31,9 +32,11 @@ class System:
         Linux begins to write pages out when it is told that they are not needed, and keeps those it is writing. This is
         only a hint: where it is not known or not taken, `fsync` does all of the work.
         """
-        if hasattr(os, "posix_fadvise"):
-            with contextlib.suppress(OSError):
+        if _CAN_ADVISE:
+            try:  # noqa: SIM105 - each step before the disk begins is waited for
                 os.posix_fadvise(fd, start, 0, os.POSIX_FADV_DONTNEED)
+            except OSError:
+                pass
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
