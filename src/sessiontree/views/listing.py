@@ -50,11 +50,11 @@ def age(milliseconds: int | None, now: float) -> str:
 
 def amount(number: float) -> str:
     """A count in at most four characters: `950`, `12k`, `3.4M`."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            shown = number / size
-            return f"{shown:.1f}{unit}" if shown < 9.95 else f"{shown:.0f}{unit}"
-    return f"{number:.0f}"
+    if number < 1e3:
+        return str(number) if isinstance(number, int) else f"{number:.0f}"
+    size, unit = (1e3, "k") if number < 1e6 else (1e6, "M") if number < 1e9 else (1e9, "G")
+    shown = number / size
+    return f"{shown:.1f}{unit}" if shown < 9.95 else f"{shown:.0f}{unit}"
 
 
 def listing_columns(now: float, ids: dict[str, str], *, with_project: bool) -> list[Column]:
