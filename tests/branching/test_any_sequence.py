@@ -53,7 +53,6 @@ class Walk:
         self.dialect = dialect
         self.store = in_memory(beginning("/work"), dialect)
         self.turns = 0
-        self.has_moved_lines = False
 
     def opened(self) -> Session:
         return open_store(self.store, root=NOWHERE, dialect=self.dialect)
@@ -76,15 +75,13 @@ class Walk:
         assert said(found) == said(session), "it does not stand where it says it stands"
         for leaf in self.places_to_check(found):
             check_pairs_are_whole(found, leaf)
-        assert self.has_moved_lines or findings(found) == []
+        assert findings(found) == []
 
     def places_to_check(self, session: Session) -> Sequence[str | None]:
         if (
             self.dialect == "neovate"
         ):  # it goes by the order of lines: only where it stands does a path read as it was said
             return [None]
-        if self.has_moved_lines:  # its program does not find results beside a path any more that a compaction cut off
-            return []
         return session.leaves()
 
     def place(self, session: Session, number: int) -> str:
@@ -122,8 +119,7 @@ class Walk:
         assert again.nothing is not None
         if done.entry is not None:
             assert merge(session, one, how=how).nothing is not None  # type: ignore[arg-type]
-            if not self.has_moved_lines:
-                assert here <= set(said(session)), "what our branch said is gone"
+            assert here <= set(said(session)), "what our branch said is gone"
         assert session.journal.size == size
 
     def pick(self, session: Session, entries: list[int], onto: int) -> None:
@@ -145,8 +141,6 @@ class Walk:
 
     def compact(self, session: Session, keep: int) -> None:
         compact(session, keep=keep)
-        # What Claude Code keeps stands behind the summary from then on, also for those who go back to it.
-        self.has_moved_lines = self.dialect == "claude"
 
     def undo(self, session: Session) -> None:
         undo(session)

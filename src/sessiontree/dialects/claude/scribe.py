@@ -29,6 +29,8 @@ from sessiontree.dialects.scribe import Item, Start, Written
 from sessiontree.entries import Config
 from sessiontree.values import render_json
 
+_SPEAKING = ("message", "custom_message", "branch_summary")
+
 
 class ClaudeScribe:
     """Writes one transcript."""
@@ -51,6 +53,9 @@ class ClaudeScribe:
         written = self._add(item, parent)
         if self._lines is None or written.id is None or written.id == parent or not written.lines:
             return written
+        if parent is not None and item.kind in _SPEAKING:  # and not through what a later boundary keeps
+            freed = self._transcript.freed(Item("", {}, timestamp=item.timestamp), str(parent))
+            written = replace(written, lines=[*map(render_json, freed), *written.lines])
         # What begins anew does not hang on the line that an earlier pin names.
         behind = None if item.kind in ("compaction", "reset_boundary") else parent
         if is_pinned_elsewhere(Chain(self._lines), behind):

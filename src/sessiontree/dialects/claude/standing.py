@@ -227,11 +227,16 @@ class Standing:
         if self._lines is None or node is None:
             return []
         chain = Chain(self._lines)
-        nodes = find_trail(chain, node, AS_THE_OWNER).nodes
-        later = takewhile(lambda boundary: boundary > node, chain.boundaries_before(len(chain) - 1))
-        if all(kept_by(chain, boundary).nodes.isdisjoint(nodes) for boundary in later):
+        later = list(takewhile(lambda boundary: boundary > node, chain.boundaries_before(len(chain) - 1)))
+        if not later:
             return []
-        return [self._lines.tree.ids[node] for node in nodes if chain.types[node] != "compaction"]
+        nodes = [each for each in find_trail(chain, node, AS_THE_OWNER).nodes if chain.types[each] != "compaction"]
+        for boundary in later:
+            kept = kept_by(chain, boundary)
+            if not kept.nodes.isdisjoint(nodes):  # the last one that takes any of them decides
+                is_free = kept.listed is not None and kept.listed.issuperset(nodes)
+                return [] if is_free else [self._lines.tree.ids[each] for each in nodes]
+        return []
 
     def _kept_in_file(self, first: str, at: str | None) -> list[str] | None:
         node = None if self._lines is None or at is None else self._lines.tree.node_of.get(at)
