@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 def sessions_asked(library: Library, filters: Filters, project: str | os.PathLike[str] | None) -> list[Summary]:
     """The sessions and sub-agents that may have what is asked for; `project` is a folder of the project they are of."""
     found = library.sessions(project=project, include_subagents=True, since=filters.since)
+    if not filters.agent and not filters.project and filters.before is None:
+        return found
     return [
         one
         for one in found

@@ -11,8 +11,6 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from functools import partial
-from operator import eq
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -21,9 +19,10 @@ from msgspec import Struct
 from sessiontree.context import milliseconds
 from sessiontree.library.summary import Summary
 from sessiontree.search.branches import Branches, BranchState, branches_of
+from sessiontree.search.choosing import sessions_asked
 from sessiontree.search.index import MARK, FileReading, Index, Pending, Progress
 from sessiontree.search.lines import line_at, open_file, stretch_block
-from sessiontree.search.matching import Found, Matcher, chosen, index_expression, odd_lines
+from sessiontree.search.matching import Found, Matcher, index_expression, odd_lines
 from sessiontree.search.patterns import Patterns
 from sessiontree.search.query import And, Choice, Expression, Not, Or, Query, Regex, parse, terms
 from sessiontree.search.ranking import Candidate, candidates, worth
@@ -200,22 +199,7 @@ class _Search:
         self._known: dict[str, Known] = {}
         self._groups: dict[str, _Group] = {}
         self._places = 0
-        self._sessions = {one.path: one for one in self._chosen(project)}
-
-    # Which sessions
-
-    def _chosen(self, project: str | os.PathLike[str] | None) -> list[Summary]:
-        filters = self._query.filters
-        found = self._library.sessions(project=project, include_subagents=True, since=filters.since)
-        if not filters.agent and not filters.project and filters.before is None:
-            return found
-        return [
-            one
-            for one in found
-            if chosen(filters.agent, partial(eq, one.agent))
-            and chosen(filters.project, partial(_is_of_folder, one.cwd))
-            and (filters.before is None or one.created is None or one.created < filters.before)
-        ]
+        self._sessions = {one.path: one for one in sessions_asked(library, self._query.filters, project)}
 
     def run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
         try:
@@ -523,13 +507,6 @@ def read_hit(hit: Hit) -> bytes:
         return line_at(descriptor, hit.offset)
     finally:
         os.close(descriptor)
-
-
-def _is_of_folder(cwd: str, wanted: str) -> bool:
-    """A whole path, a folder above it, or any part of its name."""
-    asked = wanted.rstrip("/").lower()
-    here = cwd.lower()
-    return here == asked or here.startswith(f"{asked}/") or asked in os.path.basename(here)
 
 
 def _together(ordered: Sequence[Candidate]) -> Iterator[list[Candidate]]:
