@@ -41,7 +41,7 @@ def page(command: Sequence[str], lines: Sequence[str], at: int) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     try:
         # The person's own choice of program, never of a session; no shell in between.
-        running = subprocess.Popen(arguments, stdin=subprocess.PIPE, env=environment)  # noqa: S603
+        running = subprocess.Popen(arguments, stdin=subprocess.PIPE, env=environment)  # noqa: S603 - the person's own $PAGER
         with running, contextlib.suppress(BrokenPipeError):  # it may be closed before all of it was read
             running.communicate(text.encode(encoding, "replace"))
     except OSError:

@@ -89,7 +89,7 @@ class Options(argparse.Namespace):
 class Parser(argparse.ArgumentParser):
     _is_parsing = False
 
-    def parse_known_args(  # type: ignore[override]
+    def parse_known_args(  # type: ignore[override]  # argparse has overloads
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """Options may stand anywhere: also between arguments of which some can be left out, where argparse by itself

@@ -128,7 +128,7 @@ class Cache:
                 stateless.append((path,))
 
         def work(database: sqlite3.Connection) -> None:
-            with _transaction(database):
+            with transaction(database):
                 database.executemany("INSERT OR REPLACE INTO sessions VALUES(?, ?, ?, ?, ?, ?)", rows)
                 database.executemany("INSERT OR REPLACE INTO states VALUES(?, ?)", states)
                 database.executemany("DELETE FROM states WHERE path = ?", stateless)
@@ -140,7 +140,7 @@ class Cache:
         rows = [(*file, b"") for file in files]
 
         def work(database: sqlite3.Connection) -> None:
-            with _transaction(database):
+            with transaction(database):
                 database.executemany("INSERT OR REPLACE INTO sessions VALUES(?, ?, ?, ?, ?, ?)", rows)
 
         self._attempt(work, None)
@@ -169,7 +169,7 @@ class Cache:
         from sessiontree.library.reading import with_exact
 
         def work(database: sqlite3.Connection) -> None:
-            with _transaction(database):
+            with transaction(database):
                 row = database.execute("SELECT size, summary FROM sessions WHERE path = ?", (path,)).fetchone()
                 known = _decoded(_decode_summary, row[1]) if row and row[0] == size else None
                 if known is None:
@@ -216,7 +216,7 @@ class Cache:
         gone = [(path,) for path in paths]
 
         def work(database: sqlite3.Connection) -> None:
-            with _transaction(database):
+            with transaction(database):
                 database.executemany("DELETE FROM sessions WHERE path = ?", gone)
                 database.executemany("DELETE FROM states WHERE path = ?", gone)
                 database.executemany("DELETE FROM facts WHERE path = ?", gone)
@@ -277,7 +277,7 @@ def _version(database: sqlite3.Connection) -> int | None:
 
 
 def _make_tables(database: sqlite3.Connection, *, anew: bool = False) -> None:
-    with _transaction(database):
+    with transaction(database):
         database.execute("CREATE TABLE IF NOT EXISTS versions(part TEXT PRIMARY KEY, version INTEGER)")
         if _version(database) == VERSION and not anew:
             return  # another process was faster
@@ -288,7 +288,8 @@ def _make_tables(database: sqlite3.Connection, *, anew: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def _transaction(database: sqlite3.Connection) -> Iterator[None]:
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """All of what is done within, or nothing."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield

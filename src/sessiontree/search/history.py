@@ -23,8 +23,9 @@ from msgspec.structs import replace
 
 from sessiontree import places
 from sessiontree.errors import StoreError
+from sessiontree.library.cache import transaction
 from sessiontree.search import spool
-from sessiontree.search.history_file import connect, index_words, is_damage, move_aside, transaction
+from sessiontree.search.history_file import connect, index_words, is_damage, move_aside
 from sessiontree.search.prompt_sources import Place, Read, history_files, read_history_file, read_session
 from sessiontree.search.query import And, Choice, Expression, Not, Or, Phrase, Query, Regex, Word, parse
 from sessiontree.search.spool import Typed, made_fit

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 
 from sessiontree.errors import StoreError
+from sessiontree.library.cache import transaction
 from sessiontree.search.tokens import Terms
 
 _VERSION = 1
@@ -100,18 +101,6 @@ def _version(database: sqlite3.Connection) -> int:
 def _note(database: sqlite3.Connection, name: str) -> str | None:
     row = database.execute("SELECT note FROM notes WHERE name = ?", (name,)).fetchone()
     return row[0] if row else None
-
-
-@contextlib.contextmanager
-def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(sqlite3.DatabaseError):
-            database.execute("ROLLBACK")
-        raise
-    database.execute("COMMIT")
 
 
 @contextlib.contextmanager

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from sessiontree.library.cache import transaction
 from sessiontree.library.summary import Summary
 from sessiontree.search.lines import STRETCH, edge_of, head_of, iter_lines, open_file, read_at
-from sessiontree.search.store import Known, Store, index_path, next_number, row_number, transaction
+from sessiontree.search.store import Known, Store, index_path, next_number, row_number
 from sessiontree.search.texts import Line, Text, plain_texts, read_line
 from sessiontree.search.tokens import Terms, folded
 

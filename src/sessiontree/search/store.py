@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from sessiontree.library.cache import cache_path
+from sessiontree.library.cache import cache_path, transaction
 from sessiontree.search.lines import STRETCH
 
 T = TypeVar("T")
@@ -149,18 +149,6 @@ class Store:
                 yield False
                 return
             yield True
-
-
-@contextlib.contextmanager
-def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(sqlite3.DatabaseError):
-            database.execute("ROLLBACK")
-        raise
-    database.execute("COMMIT")
 
 
 def next_number(database: sqlite3.Connection) -> int:
