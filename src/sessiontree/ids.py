@@ -14,8 +14,9 @@ _session_id = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 _lock = threading.Lock()
 _last_ms = 0
 _counter = 0
-_second = -1
-_second_text = ""
+_second = (-1, "")
+"""The last second a time was made for, and its text: one value, so that threads never see half of a change."""
+_ENDINGS = tuple([f".{ms:03d}Z" for ms in range(1000)])
 
 
 def new_session_id() -> str:
@@ -55,14 +56,12 @@ def new_entry_id(taken: Container[str]) -> str:
 
 def timestamp() -> str:
     """Now, in UTC, as `2026-02-16T10:20:30.000Z`."""
-    global _second, _second_text
-    ms = time.time_ns() // 1_000_000
-    second, rest = divmod(ms, 1000)
-    if second != _second:  # formatting the date costs more than everything else in an append's bookkeeping
-        _second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        _second = second
-        return f"{_second_text}.{rest:03d}Z"
-    return f"{_second_text}.{rest:03d}Z"
+    global _second
+    second, rest = divmod(time.time_ns() // 1_000_000, 1000)
+    known = _second
+    if known[0] != second:  # formatting costs more than everything else in an append's bookkeeping
+        _second = known = (second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)))
+    return known[1] + _ENDINGS[rest]
 
 
 def now_ms() -> int:

@@ -91,6 +91,8 @@ class Session(Reader):
         self._listeners: list[Callable[[Entry], None]] = []
         self._arrived: list[int] = []
         self._unsynced = False
+        self._spare_id = ""
+        """An id for the next entry, drawn while the disk was writing the one before."""
         self._writable_header: Header | None = None
         self._needs_scribe = not journal.dialect.writes_plainly
         self._standing: Branch | None = None
@@ -277,10 +279,11 @@ class Session(Reader):
         several times what it costs in a loop. What can wait is done while the disk already writes.
         """
         with self._mutex:
-            journal = self._journal
+            journal = self._indexed if self._is_read else self._journal
             if journal.header is None or journal.header is not self._writable_header:
                 self._check_writable()
-            if isinstance(parent, str) and parent not in journal.tree.node_of:
+            taken = journal.tree.node_of
+            if isinstance(parent, str) and parent not in taken:
                 raise NotFoundError(f"{self.location}: there is no entry {parent!r} to append to")
             if self._pending is not None:
                 return self._write_pending(kind, fields, parent)
@@ -291,9 +294,12 @@ class Session(Reader):
             try:
                 if size != journal.size:
                     self._arrived.extend(journal.refresh())
+                    taken = journal.tree.node_of
                 if isinstance(parent, Here):
                     parent = self._stored_leaf()
-                id = new_entry_id(journal.tree.node_of)
+                id = self._spare_id
+                if not id or id in taken:
+                    id = new_entry_id(taken)
                 line, whole = self._line(kind, id, parent, fields)
                 if journal.tail_is_open:
                     store.append(b"\n" + line)
@@ -310,7 +316,9 @@ class Session(Reader):
             self._unsynced = True
             entry = journal.dialect.parse(whole)
             if sync:
-                self._sync()
+                self._spare_id = new_entry_id(taken)
+                store.sync()
+                self._unsynced = False
             return entry
 
     def _check_writable(self) -> None:
@@ -419,7 +427,7 @@ class Session(Reader):
 
     def _line(self, kind: str, id: str, parent: str | None, fields: dict[str, Any]) -> tuple[bytes, bytes]:
         """An entry as a line with its LF, large content put elsewhere, and as one that has all of its content."""
-        dialect, now = self._journal.dialect, timestamp()
+        dialect, now = self._indexed.dialect, timestamp()
         line = whole = dialect.render_entry(kind, id, parent, now, fields) + b"\n"
         if may_hold_large_content(line):
             blobs = self._blobs_of_owner()

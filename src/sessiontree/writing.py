@@ -35,6 +35,8 @@ def as_entry(
     """The type and the fields of an entry, from any of the ways to say it."""
     if isinstance(what, str):
         body = {"role": what, "content": content, **fields}
+    elif type(what) is dict and not fields and "type" not in what and "timestamp" in what:
+        body = what  # a whole message: it is only read from here on, so no copy is made
     elif what is not None:
         body = {**what, **fields}
     else:

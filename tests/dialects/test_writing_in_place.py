@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import os
 from pathlib import Path
 
@@ -153,3 +154,16 @@ def test_an_image_is_where_the_owner_finds_it(path: Path) -> None:
     message = again(path).context().messages[-1]
     assert isinstance(message, User)
     assert [block.data for block in blocks_of(message.content) if isinstance(block, Image)] == [data]
+
+
+def test_what_was_handed_over_stays_as_it_was(path: Path) -> None:
+    message = {
+        **assistant(text("five"), call("toolu_2", "read", {"path": "x"})),
+        "timestamp": 1_760_000_000_000,
+        "unknown": {"kept": [1, 2]},
+    }
+    before = copy.deepcopy(message)
+    session = sessiontree.open(path)
+    session.append(message)
+    session.close()
+    assert message == before

@@ -9,10 +9,10 @@ offset, which takes a descriptor of its own: with O_APPEND, Linux appends whatev
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Iterable
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 
 from sessiontree.errors import ConflictError, NotFoundError, ReplacedError, StoreError, WriteError
 from sessiontree.stores.base import read_bytes
@@ -21,6 +21,18 @@ from sessiontree.stores.system import SYSTEM, System
 
 LOCK_SECONDS = 30.0
 """How long a writer waits for others. A lock is held for microseconds, so this means a stopped process."""
+
+_TAKE = LOCK_EX | LOCK_NB
+_forks = 0
+"""How often this process came out of a fork: cheaper to compare at each write than to ask the system for its number."""
+
+
+def _came_out_of_a_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_came_out_of_a_fork)
 
 
 class FileStore:
@@ -33,7 +45,7 @@ class FileStore:
         if "\x00" in self.location:
             raise NotFoundError("a path cannot hold a NUL byte")
         self._system = system
-        self._writer_pid = 0
+        self._writer_forks = 0
         self._identity = (0, 0)
         self._locked_size = 0
         self._failure: WriteError | None = None
@@ -58,10 +70,10 @@ class FileStore:
         if self._failure is not None:
             raise WriteError(f"{self._failure} (an earlier write failed; call resolve() when the cause is gone)")
         fd = self._writer
-        if fd < 0 or self._writer_pid != os.getpid():
+        if fd < 0 or self._writer_forks != _forks:
             fd = self._open_writer()
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(fd, _TAKE)
         except BlockingIOError:
             _wait_for_lock(fd, self.location)
         try:
@@ -69,7 +81,7 @@ class FileStore:
         except OSError:
             found = None
         if found is None or (found.st_dev, found.st_ino) != self._identity:
-            fcntl.flock(fd, fcntl.LOCK_UN)
+            flock(fd, LOCK_UN)
             what = "was deleted" if found is None else "was replaced by another file"
             raise ReplacedError(f"{self.location}: {what} while it was open; nothing was written. Open it again.")
         self._locked_size = found.st_size
@@ -97,7 +109,7 @@ class FileStore:
             os.close(fd)
 
     def unlock(self) -> None:
-        fcntl.flock(self._writer, fcntl.LOCK_UN)
+        flock(self._writer, LOCK_UN)
 
     def replace(self, data: Iterable[bytes], expected_size: int) -> str:
         backup = f"{self.location}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(2).hex()}.bak"
@@ -171,7 +183,7 @@ class FileStore:
         fd = self._open_for_writing(os.O_WRONLY | os.O_APPEND)
         if self._writer >= 0:
             os.close(self._writer)
-        self._writer, self._writer_pid = fd, os.getpid()
+        self._writer, self._writer_forks = fd, _forks
         return fd
 
     def _open_for_writing(self, flags: int) -> int:
@@ -231,7 +243,7 @@ def _wait_for_lock(fd: int, location: str) -> None:
     while True:
         time.sleep(pause)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(fd, _TAKE)
             return
         except BlockingIOError:
             if time.monotonic() > deadline:
