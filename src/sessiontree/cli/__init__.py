@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. (The entry point of `sessiontree` and `stree`.)"""
+    _import_msgspec()
     from sessiontree.cli import talk
     from sessiontree.cli.parser import parse
     from sessiontree.errors import SessionTreeError
@@ -30,3 +31,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return talk.INTERRUPTED
     return int(code or 0)
+
+
+def _import_msgspec() -> None:
+    """Import msgspec without `typing_extensions`, where it is installed.
+
+    msgspec takes from there what `typing` has since Python 3.11, and importing it takes longer than many a command.
+    Only the command line does this: it is the whole process, and nobody else's use of msgspec is touched.
+    """
+    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
+        return
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # as the import system has it: not to be found
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        del sys.modules["typing_extensions"]

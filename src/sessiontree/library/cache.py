@@ -100,7 +100,11 @@ class Cache:
 
         def work(database: sqlite3.Connection) -> dict[str, Row]:
             asked = "SELECT path, size, modified, inode, agents, summary FROM sessions WHERE path > ? AND path < ?"
-            return {row[0]: Row(*row[1:]) for bound in bounds for row in database.execute(asked, bound)}
+            return {
+                path: Row(size, modified, inode, agents, raw)
+                for bound in bounds
+                for path, size, modified, inode, agents, raw in database.execute(asked, bound)
+            }
 
         return self._attempt(work, {})
 

@@ -35,13 +35,14 @@ def find_files(roots: Sequence[Root]) -> list[Found]:
     found: dict[str, Found] = {}
     for root in roots:
         for entry in _walk(root.folder, root.barren):
-            if entry.path in found:
+            path = entry.path
+            if path in found:
                 continue
             try:
                 stat = entry.stat(follow_symlinks=False)
             except OSError:
                 continue  # it was deleted while we looked
-            found[entry.path] = Found(entry.path, root, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+            found[path] = Found(path, root, stat.st_size, stat.st_mtime_ns, stat.st_ino)
     return list(found.values())
 
 

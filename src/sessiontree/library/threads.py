@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 
@@ -21,7 +22,7 @@ class Threaded(Struct, frozen=True):
 
 def with_subagents(sessions: Sequence[Summary], subagents: Sequence[Summary]) -> list[Threaded]:
     """Sessions in their order, each followed by its sub-agents; those of no session that is listed come last."""
-    return _arranged([*sessions, *subagents], lambda one, index: _parent_of(one, index))
+    return _arranged([*sessions, *subagents], _parent_of)
 
 
 def threaded(sessions: Sequence[Summary]) -> list[Threaded]:
@@ -33,11 +34,16 @@ class _Index:
     """Sessions by path, by id and by the id in the name of the file."""
 
     def __init__(self, sessions: Sequence[Summary]) -> None:
+        self._sessions = sessions
         self.by_path = {one.path: one for one in sessions}
-        self.by_id: dict[str, list[Summary]] = {}
-        for one in sessions:
+
+    @functools.cached_property
+    def by_id(self) -> dict[str, list[Summary]]:
+        found: dict[str, list[Summary]] = {}
+        for one in self._sessions:
             if one.kind == "session":
-                self.by_id.setdefault(one.id, []).append(one)
+                found.setdefault(one.id, []).append(one)
+        return found
 
     def find(self, named: str, asking: Summary) -> Summary | None:
         """The session that is named by a path or an id; of several with one id, that of the same agent."""
@@ -80,7 +86,13 @@ def _arranged(
     if by_thread:
         places = {one.path: at for at, one in enumerate(sessions)}
         tops.sort(key=lambda one: min(places[member.summary.path] for member in _flat(one, children)))
-    return [member for one in tops for member in _flat(one, children)]
+    arranged: list[Threaded] = []
+    for one in tops:
+        if one.path in children:
+            arranged += _flat(one, children)
+        else:
+            arranged.append(Threaded(one))
+    return arranged
 
 
 def _leads_to(parents: dict[str, str], start: str, wanted: str) -> bool:

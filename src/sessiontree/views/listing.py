@@ -7,9 +7,8 @@ that were estimated from the ends of a file have a `~`.
 from __future__ import annotations
 
 import functools
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, repeat
+from itertools import repeat
 from typing import Any
 
 from msgspec import Struct
@@ -93,7 +92,7 @@ def draw_listing(
     room = width - sum(len(_GAP) + cells.width for cells in kept)
     room = max(min(room, longest, _WIDEST_TITLE), 5)
     shown = [[_fitted("  title", room), *map(_fitted, titles, repeat(room))]]
-    shown += [[cells.heading, *cells.texts] for cells in kept]
+    shown += [cells.texts for cells in kept]
     for row in zip(*shown, strict=True):
         yield _GAP.join(row).rstrip()
 
@@ -117,18 +116,20 @@ def _fitted(text: str, room: int) -> str:
     widths = list(map(plain_width, head))
     if not all(widths):  # characters may be drawn as one: only the whole can be measured
         return pad(cut(text, room), room)
-    ends = list(accumulate(widths))
-    if ends[-1] <= room:
-        return text + " " * (room - ends[-1])
-    kept = text[: bisect_right(ends, room - 1)].rstrip()
-    used = ends[len(kept) - 1] if kept else 0
-    return kept + "…" + " " * (room - 1 - used)
+    over = sum(widths) - room
+    if over <= 0:
+        return text + " " * -over
+    at = len(head)
+    while over >= 0:  # from the end, because little is too much; one column is for the ellipsis
+        at -= 1
+        over -= widths[at]
+    kept = head[:at].rstrip()
+    return kept + "…" + " " * (sum(widths[len(kept) : at]) - 1 - over)
 
 
 class _Cells(Struct, frozen=True):
-    """One column as it is shown: every cell as wide as the widest."""
+    """One column as it is shown, its heading first: every cell as wide as the widest."""
 
-    heading: str
     texts: list[str]
     width: int
     goes: int
@@ -136,19 +137,31 @@ class _Cells(Struct, frozen=True):
 
 def _fitting(threads: Sequence[Threaded], wanted: int, width: int, asked: Sequence[Column]) -> list[_Cells]:
     """The columns that leave the title the room it wants; one that is empty throughout is left out."""
-    kept = [cells for column in asked if (cells := _cells(column, threads)) is not None]
-    while kept and width - sum(len(_GAP) + cells.width for cells in kept) < wanted:
-        kept.remove(max(kept, key=lambda cells: cells.goes))
-    return kept
+    places = sorted(range(len(asked)), key=lambda at: (asked[at].goes, -at))  # those that stay longest first
+    kept: dict[int, _Cells] = {}
+    for at in places:
+        cells = _cells(asked[at], threads)
+        if cells is None:
+            continue
+        width -= len(_GAP) + cells.width
+        if width < wanted:
+            break
+        kept[at] = cells
+    return [kept[at] for at in sorted(kept)]
 
 
 def _cells(column: Column, threads: Sequence[Threaded]) -> _Cells | None:
-    texts = list(map(column.show, [member.summary for member in threads]))
-    if not any(texts):
+    texts = [column.heading, *map(column.show, [member.summary for member in threads])]
+    if not any(texts[1:]):
         return None
-    width = max(len(column.heading), *map(columns, set(texts)))
-    fill = functools.cache(lambda text: _filled(text, width, right=column.right))
-    return _Cells(fill(column.heading), [fill(text) for text in texts], width, column.goes)
+    if "".join(texts).isascii():
+        width = max(map(len, texts))
+        filled = list(map(str.rjust if column.right else str.ljust, texts, repeat(width)))
+    else:
+        width = max(map(columns, set(texts)))
+        fill = functools.cache(lambda text: _filled(text, width, right=column.right))
+        filled = list(map(fill, texts))
+    return _Cells(filled, width, column.goes)
 
 
 def _filled(text: str, width: int, *, right: bool) -> str:
@@ -170,21 +183,22 @@ def _clean(text: str) -> str:
 
 def short_ids(sessions: Sequence[Summary]) -> dict[str, str]:
     """Path -> the shortest beginning of its id, of at least eight characters, that no other id of these has."""
-    ids = sorted({one.id for one in sessions})
-    shortest: dict[str, str] = {}
-    for before, id, after in zip(["", *ids], ids, [*ids[1:], ""], strict=False):
-        length = SHORTEST_PREFIX
-        start = id[:length]
-        for other in (before, after):
-            if other.startswith(start):
-                length = max(length, _shared(id, other) + 1)
-        shortest[id] = id[:length]
-    return {one.path: shortest[one.id] for one in sessions}
+    alike: dict[str, list[str]] = {}
+    for id in {one.id for one in sessions}:
+        alike.setdefault(id[:SHORTEST_PREFIX], []).append(id)
+    longer: dict[str, str] = {}
+    for ids in alike.values():
+        if len(ids) > 1:
+            ids.sort()
+            for before, id, after in zip(["", *ids], ids, [*ids[1:], ""], strict=False):
+                longer[id] = id[: max(SHORTEST_PREFIX, _shared(id, before) + 1, _shared(id, after) + 1)]
+    return {one.path: longer.get(one.id) or one.id[:SHORTEST_PREFIX] for one in sessions}
 
 
 def _shared(one: str, other: str) -> int:
     """How many first characters two texts have in common."""
-    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
+    shorter = min(len(one), len(other))
+    return next((at for at in range(shorter) if one[at] != other[at]), shorter)
 
 
 def describe_summary(one: Summary) -> dict[str, Any]:
