@@ -11,7 +11,6 @@ damage, nothing is dropped.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from sys import intern
@@ -251,6 +250,8 @@ class Journal:
         """An entry without an id gets one made from its bytes and place, always the same, and follows the last one."""
         if envelope.id:
             return envelope
+        import hashlib  # slow to import, and seldom needed
+
         if self.header is None or self.header.version >= 2:
             self._say(
                 number, start, start + len(raw), "no-id", "an id is made from the line; it follows the entry before"

@@ -7,7 +7,6 @@ are not followed.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import sys
@@ -48,7 +47,9 @@ def project_folder_name(cwd: str) -> str:
     readable = re.sub(r"[\W\ud800-\udfff]+", "-", os.path.basename(real)).strip("-_")
     while len(readable.encode()) > 48:
         readable = readable[:-1]
-    digest = hashlib.sha256(real.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    from hashlib import sha256  # slow to load, and needed only for what is new
+
+    digest = sha256(real.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     return f"{readable or 'root'}-{digest}"
 
 

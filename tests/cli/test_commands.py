@@ -252,12 +252,30 @@ def test_control_sequences_from_session_content_never_reach_the_terminal(run: Ru
     session.append({"type": HOSTILE, "x": HOSTILE})
     session.label(session.ids[0], HOSTILE)
     session.rename(HOSTILE)
+    last = session.leaf
     session.close()
+    hostile = {"type": "message", "id": HOSTILE, "parentId": last, "timestamp": HOSTILE}
+    hostile["message"] = {"role": "user", "content": "said under an id that is none"}
+    again = {**hostile, "id": f"{HOSTILE}2", "parentId": HOSTILE}
     with path.open("ab") as file:
+        file.write(f"{json.dumps(hostile)}\n{json.dumps(again)}\n{json.dumps({**again, 'id': 'c0ffee00'})}\n".encode())
         file.write(b"torn " + HOSTILE.encode("utf-8", "surrogatepass"))
-    for command in (["show"], ["show", "--all"], ["tree"], ["tree", "--all"], ["context"], ["info"], ["label"]):
+    for command in (
+        ["show"],
+        ["show", "--all"],
+        ["tree"],
+        ["tree", "--all"],
+        ["context"],
+        ["info"],
+        ["label"],
+        ["branches"],
+        ["doctor"],
+        ["diff", session.ids[0], "c0ffee00"],
+        ["export", "--format", "text", "--branch", "all"],
+        ["merge", "c0ffee00", "--dry-run"],
+    ):
         ran = run(command[0], str(path), *command[1:])
-        assert ran.code == 0
+        assert ran.code == (3 if command == ["doctor"] else 0), (command, ran.err)
         for forbidden in "\x1b\x07\x08\x00\x9b\u202e\u2066\r":
             assert forbidden not in ran.out, (command, forbidden)
             assert forbidden not in ran.err, (command, forbidden)

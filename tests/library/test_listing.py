@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from wcwidth import wcswidth, wcwidth
 
 from sessiontree.library.summary import Summary
-from sessiontree.views.listing import _fitted, age, amount, iso, short_ids
-from sessiontree.views.text import columns, cut, one_line, pad, plain_width
+from sessiontree.views.listing import age, amount, iso, short_ids
+from sessiontree.views.text import columns, cut, fitted, one_line, plain_width
 from tests.building import examples
 
 
@@ -48,15 +48,23 @@ def test_characters_that_are_measured_without_wcwidth_take_what_it_says() -> Non
     assert [pair for pair in pairs if columns(pair) != wcswidth(pair)] == []
 
 
-@examples(300)
-@given(st.text(), st.integers(5, 60))
-def test_a_cell_is_filled_as_cut_and_pad_fill_it(text: str, room: int) -> None:
+@examples(500)
+@given(st.text(st.one_of(st.characters(), st.sampled_from("ab 木あ한é\u3000\u0301🙂…"))), st.integers(1, 30))
+def test_a_line_is_cut_where_no_more_of_it_fits_and_filled_to_its_room(text: str, room: int) -> None:
     line = one_line(text)
-    fitted = _fitted(line, room)
-    assert columns(fitted) <= room
+    short, filled = cut(line, room), fitted(line, room)
+    assert filled.rstrip(" ") == short.rstrip(" ")
+    assert columns(short) <= room
+    if columns(line) <= room:
+        assert short == line
+    else:
+        assert short.endswith("…")
+        assert line.startswith(short[:-1])
     if all(columns(character) > 0 for character in line):
-        assert columns(fitted) == room
-        assert fitted == pad(cut(line, room), room)
+        assert columns(filled) == room
+        if short != line:
+            shown = next(at for at in range(len(line), -1, -1) if columns(line[:at]) <= room - 1)
+            assert short == line[:shown].rstrip() + "…"
 
 
 def test_ids_are_as_short_as_can_be_and_mean_one_session() -> None:

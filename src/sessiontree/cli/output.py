@@ -38,9 +38,18 @@ def width() -> int:
     """The terminal's columns; a fixed number when the output goes elsewhere."""
     if not sys.stdout.isatty():
         return int(os.environ.get("COLUMNS") or PLAIN_WIDTH)
-    from shutil import get_terminal_size  # slow to import, and needed only here
+    return terminal_columns(PLAIN_WIDTH)
 
-    return get_terminal_size((PLAIN_WIDTH, 24)).columns
+
+def terminal_columns(otherwise: int) -> int:
+    """As `shutil.get_terminal_size` has it, without what comes along with importing that."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or otherwise  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):  # there is no output, it is closed, or it is no terminal
+        return otherwise
 
 
 def use_colour() -> bool:

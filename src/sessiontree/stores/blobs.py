@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 
@@ -21,6 +20,13 @@ def check_blob_name(name: str) -> str:
     return name
 
 
+def blob_name(data: bytes) -> str:
+    """The name that content has: its SHA-256."""
+    from hashlib import sha256  # brings OpenSSL with it, which takes longer to load than many a command takes
+
+    return sha256(data).hexdigest()
+
+
 class FileBlobs:
     """Large content in a folder, spread over 256 sub-folders, or flat as other programs keep it."""
 
@@ -30,7 +36,7 @@ class FileBlobs:
         self._system = system
 
     def put(self, data: bytes) -> str:
-        name = hashlib.sha256(data).hexdigest()
+        name = blob_name(data)
         path = self._path(name)
         try:
             if self.get(name) is not None:
@@ -54,7 +60,7 @@ class FileBlobs:
                 data = file.read()
         except OSError as error:
             raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
-        if hashlib.sha256(data).hexdigest() != name:
+        if blob_name(data) != name:
             raise DamagedError(f"{path}: its content does not fit its name")
         return data
 

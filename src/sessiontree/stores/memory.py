@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterable
 
 from sessiontree.errors import ConflictError, ExistsError, ReplacedError
-from sessiontree.stores.blobs import check_blob_name
+from sessiontree.stores.blobs import blob_name, check_blob_name
 
 
 class MemoryStore:
@@ -82,7 +81,7 @@ class MemoryBlobs:
         self._blobs: dict[str, bytes] = {}
 
     def put(self, data: bytes) -> str:
-        name = hashlib.sha256(data).hexdigest()
+        name = blob_name(data)
         self._blobs[name] = data
         return name
 

@@ -6,6 +6,7 @@ own, one further right than the branch it left, directly below the entry where i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -26,7 +27,7 @@ from sessiontree.entries import (
 )
 from sessiontree.messages import message_text, text_of, tool_calls
 from sessiontree.session import Session
-from sessiontree.views.text import columns, cut, one_line, pad
+from sessiontree.views.text import columns, cut, fitted, one_line
 
 SPEAKING = frozenset({"message", "custom_message", "compaction", "branch_summary", "reset_boundary", "merge"})
 """What the tree shows unless everything is asked for. The rest (state, labels, settings) stays in between, unseen."""
@@ -115,17 +116,14 @@ def draw(nodes: list[Node], width: int, now: datetime | None = None) -> Iterator
         if node.parent is None and node is not nodes[0]:
             yield ""
         rail = "│ " * (node.column - node.starts_branch) + "├─" * node.starts_branch
-        left = f"{rail}{_mark(node)} {node.entry.id[:8]}  {pad(cut(name, name_width), name_width)}  "
-        right = "".join(
-            [
-                *(f"  ⇢ {one_line(id)[:8]}" for id in node.merged_into),
-                f"  [{one_line(node.label)}]" if node.label else "",
-                "  ◀ here" if node.is_leaf else "",
-                f"  {_clock(node.entry.timestamp, moment)}",
-            ]
-        )
-        room = max(width - columns(left) - columns(right), 8)
-        yield cut(f"{left}{pad(cut(_came_from(node.join) + gist(node.entry), room), room)}{right}".rstrip(), width)
+        left = f"{rail}{_mark(node)} {_short(node.entry.id)}  {fitted(name, name_width)}  "
+        right = f"  {_clock(node.entry.timestamp, moment)}"
+        if node.is_leaf or node.label or node.merged_into:
+            merged = "".join(f"  ⇢ {_short(id)}" for id in node.merged_into)
+            right = f"{merged}{f'  [{one_line(node.label)}]' if node.label else ''}{'  ◀ here' * node.is_leaf}{right}"
+        room = width - columns(left) - columns(right)
+        row = f"{left}{fitted(_came_from(node.join) + gist(node.entry, max(room, 8)), max(room, 8))}{right}".rstrip()
+        yield row if room >= 8 else cut(row, width)
 
 
 def _mark(node: Node) -> str:
@@ -137,21 +135,26 @@ def _mark(node: Node) -> str:
 def _came_from(join: Join | None) -> str:
     if join is None:
         return ""
-    where = f"{one_line(join.session)[:8]}:" if join.session else ""
-    return f"⇠ {where}{one_line(join.entry)[:8]}  "
+    where = f"{_short(join.session)}:" if join.session else ""
+    return f"⇠ {where}{_short(join.entry)}  "
 
 
-def gist(entry: Entry) -> str:
-    """What an entry says, in a few words on one line."""
+def _short(id: str) -> str:
+    """As much of an id as tells entries apart at a glance. It comes from the file, as everything does."""
+    return one_line(id[:8])
+
+
+def gist(entry: Entry, room: int | None = None) -> str:
+    """What an entry says, in a few words on one line; with `room`, as much of it as so many columns can show."""
     match entry:
         case MessageEntry():
-            texts = [one_line(message_text(message)) for message in entry.messages]
+            texts = [_beginning(message_text(message), room) for message in entry.messages]
             calls = [f"→ {one_line(call.name)}" for message in entry.messages for call in tool_calls(message)]
             return " ".join(filter(None, [*texts, *calls]))
         case CustomMessage():
-            return one_line(text_of(entry.content))
+            return _beginning(text_of(entry.content), room)
         case Compaction() | BranchSummary():
-            return one_line(entry.summary)
+            return _beginning(entry.summary, room)
         case ModelChange():
             return one_line(entry.selector or "")
         case ThinkingLevelChange():
@@ -162,12 +165,27 @@ def gist(entry: Entry) -> str:
             return ""
 
 
+def _beginning(text: str, room: int | None) -> str:
+    """A text on one line. Of a long one only what can be shown is looked at, if that is enough."""
+    if room is None or len(text) <= 4 * room:
+        return one_line(text)
+    start = one_line(text[: 4 * room])
+    return start if len(start) > room else one_line(text)
+
+
 def _speaker(entry: Entry) -> str:
     return one_line(entry.message.role if isinstance(entry, MessageEntry) else type_of(entry))
 
 
 def _clock(timestamp: str, now: datetime) -> str:
     """Today's entries by the hour, older ones by the day, in local time."""
+    if len(timestamp) == len("2026-02-16T10:20:30.000Z") and timestamp[-1] == "Z":
+        timestamp = f"{timestamp[:16]}Z"  # nothing smaller is shown, and the same minute comes often
+    return _local_clock(timestamp, now)
+
+
+@functools.lru_cache(1024)
+def _local_clock(timestamp: str, now: datetime) -> str:
     try:
         moment = datetime.fromisoformat(timestamp).astimezone()
     except (ValueError, OverflowError):

@@ -16,7 +16,7 @@ from msgspec import Struct
 from sessiontree.ids import SHORTEST_PREFIX
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import Threaded
-from sessiontree.views.text import columns, cut, one_line, pad, plain_width
+from sessiontree.views.text import columns, cut, fitted, one_line, pad
 
 MARKS = {"ok": " ", "damaged": "!", "empty": "-", "draft": "?"}
 """What stands before a title."""
@@ -91,7 +91,7 @@ def draw_listing(
     )
     room = width - sum(len(_GAP) + cells.width for cells in kept)
     room = max(min(room, longest, _WIDEST_TITLE), 5)
-    shown = [[_fitted("  title", room), *map(_fitted, titles, repeat(room))]]
+    shown = [[fitted("  title", room), *map(fitted, titles, repeat(room))]]
     shown += [cells.texts for cells in kept]
     for row in zip(*shown, strict=True):
         yield _GAP.join(row).rstrip()
@@ -106,25 +106,6 @@ def _longest(titles: Sequence[str]) -> int:
         if 2 * len(title) > longest:
             longest = max(longest, columns(title))
     return longest
-
-
-def _fitted(text: str, room: int) -> str:
-    """A clean text in exactly `room` columns: as `cut` and `pad` make it, in one go."""
-    if text.isascii():
-        return text.ljust(room) if len(text) <= room else (text[: room - 1].rstrip() + "…").ljust(room)
-    head = text[: room + 1]  # a character takes a column at least: behind these nothing can be shown
-    widths = list(map(plain_width, head))
-    if not all(widths):  # characters may be drawn as one: only the whole can be measured
-        return pad(cut(text, room), room)
-    over = sum(widths) - room
-    if over <= 0:
-        return text + " " * -over
-    at = len(head)
-    while over >= 0:  # from the end, because little is too much; one column is for the ellipsis
-        at -= 1
-        over -= widths[at]
-    kept = head[:at].rstrip()
-    return kept + "…" + " " * (sum(widths[len(kept) : at]) - 1 - over)
 
 
 class _Cells(Struct, frozen=True):

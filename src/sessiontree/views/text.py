@@ -25,11 +25,11 @@ TAB = "    "
 # drawing; Chinese, Japanese and Korean; emoji. What is made of them need not be asked of wcwidth, slow to import.
 _PLAIN = (
     (0x20, 0x7E, 1), (0xA1, 0xAC, 1), (0xAE, 0x2FF, 1), (0x391, 0x3A1, 1), (0x3A3, 0x3C9, 1), (0x400, 0x482, 1),
-    (0x48A, 0x52F, 1), (0x2010, 0x2027, 1), (0x2030, 0x205E, 1), (0x2190, 0x21FF, 1), (0x2500, 0x257F, 1),
-    (0x2699, 0x2699, 1), (0x2713, 0x2713, 1), (0x2717, 0x2717, 1), (0x3001, 0x3029, 2), (0x3041, 0x3096, 2),
-    (0x30A1, 0x30FA, 2), (0x30FC, 0x30FC, 2), (0x4E00, 0x9FFF, 2), (0xAC00, 0xD7A3, 2), (0xFF01, 0xFF60, 2),
-    (0xFFFD, 0xFFFD, 1), (0x1F330, 0x1F335, 2), (0x1F337, 0x1F37C, 2), (0x1F400, 0x1F43E, 2), (0x1F442, 0x1F4FC, 2),
-    (0x1F600, 0x1F64F, 2), (0x1F680, 0x1F6C5, 2),
+    (0x48A, 0x52F, 1), (0x2010, 0x2027, 1), (0x2030, 0x205E, 1), (0x2190, 0x21FF, 1), (0x2400, 0x2426, 1),
+    (0x2500, 0x257F, 1), (0x25A0, 0x25FC, 1), (0x2699, 0x2699, 1), (0x2713, 0x2713, 1), (0x2717, 0x2717, 1),
+    (0x3001, 0x3029, 2), (0x3041, 0x3096, 2), (0x30A1, 0x30FA, 2), (0x30FC, 0x30FC, 2), (0x4E00, 0x9FFF, 2),
+    (0xAC00, 0xD7A3, 2), (0xFF01, 0xFF60, 2), (0xFFFD, 0xFFFD, 1), (0x1F330, 0x1F335, 2), (0x1F337, 0x1F37C, 2),
+    (0x1F400, 0x1F43E, 2), (0x1F442, 0x1F4FC, 2), (0x1F600, 0x1F64F, 2), (0x1F680, 0x1F6C5, 2),
 )  # fmt: skip
 
 
@@ -68,10 +68,13 @@ def columns(text: str) -> int:
 
 def cut(text: str, width: int) -> str:
     """A clean line in at most `width` columns, with an ellipsis where it was cut."""
-    if columns(text) <= width:
-        return text
     if width <= 0:
         return ""
+    quick = _cut_plain(text, width)
+    if quick is not None:
+        return quick[0]
+    if columns(text) <= width:
+        return text
     kept = ""
     used = 0
     for character in text:
@@ -82,6 +85,36 @@ def cut(text: str, width: int) -> str:
     return kept.rstrip() + "…"
 
 
+def fitted(text: str, width: int) -> str:
+    """A clean line in exactly `width` columns, cut or filled with blanks."""
+    quick = _cut_plain(text, width)
+    if quick is None:
+        return pad(cut(text, width), width)
+    return quick[0] + " " * (width - quick[1])
+
+
+def _cut_plain(text: str, width: int) -> tuple[str, int] | None:
+    """A line cut to at most `width` columns, and how many it has then; None when characters may be drawn as one."""
+    if text.isascii():
+        if len(text) <= width:
+            return text, len(text)
+        kept = text[: width - 1].rstrip() + "…"
+        return kept, len(kept)
+    head = text[: width + 1]  # a character takes a column at least: behind these nothing can be shown
+    widths = list(map(plain_width, head))
+    if not all(widths):
+        return None
+    over = sum(widths) - width
+    if over <= 0:
+        return text, width + over
+    at = len(head)
+    while over >= 0:  # from the end, because little is too much; one column is for the ellipsis
+        at -= 1
+        over -= widths[at]
+    kept = head[:at].rstrip()
+    return kept + "…", width + over - sum(widths[len(kept) : at]) + 1
+
+
 def pad(text: str, width: int) -> str:
-    """A clean line filled with blanks to `width` columns."""
+    """A clean line filled with blanks to at least `width` columns."""
     return text + " " * max(width - columns(text), 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sessiontree.context import Context
 from sessiontree.dialects.base import Beside, Columns, DialectBase, Envelope, Lines, Reading, Relink, SessionFile
@@ -12,7 +12,6 @@ from sessiontree.dialects.claude import (
     beside,
     columns,
     context,
-    copying,
     discovery,
     history,
     leaf,
@@ -20,14 +19,15 @@ from sessiontree.dialects.claude import (
     places,
     relinks,
     tail,
-    telling,
     titles,
     wire,
 )
 from sessiontree.dialects.claude.chain import Chain
-from sessiontree.dialects.claude.scribe import ClaudeScribe
 from sessiontree.dialects.scribe import Destination, Item, Start
 from sessiontree.entries import ENTRY_TYPES, Entry, Header
+
+if TYPE_CHECKING:  # what tells and writes is imported by whoever tells or writes: most only read
+    from sessiontree.dialects.claude.scribe import ClaudeScribe
 
 
 class ClaudeCode(DialectBase):
@@ -103,15 +103,23 @@ class ClaudeCode(DialectBase):
         return history.find_history(lines, leaf, reading)
 
     def tell(self, lines: Lines, nodes: Sequence[int]) -> Iterator[Item]:
+        from sessiontree.dialects.claude import telling
+
         return telling.tell(lines, nodes)
 
     def belong_together(self, lines: Lines, node: int, child: int) -> bool:
+        from sessiontree.dialects.claude import telling
+
         return telling.belong_together(lines, node, child)
 
     def scribe(self, start: Start, lines: Lines | None = None) -> ClaudeScribe:
+        from sessiontree.dialects.claude.scribe import ClaudeScribe
+
         return ClaudeScribe(start, lines)
 
     def copied(self, lines: Lines, leaf: int | None, start: Start) -> Iterator[bytes]:
+        from sessiontree.dialects.claude import copying
+
         return copying.copied(lines, leaf, start)
 
     def destination(self, start: Start, environment: Mapping[str, str]) -> Destination:

@@ -7,8 +7,7 @@ from typing import Any
 
 from sessiontree.context import Context
 from sessiontree.dialects.base import Columns, DialectBase, Envelope, Lines, Reading, Relink, SessionFile
-from sessiontree.dialects.neovate import about, copying, discovery, path, places, relinks, telling, titles, wire
-from sessiontree.dialects.neovate.scribe import NeovateScribe
+from sessiontree.dialects.neovate import about, discovery, path, places, relinks, titles, wire
 from sessiontree.dialects.scribe import Destination, Item, Scribe, Start
 from sessiontree.entries import ENTRY_TYPES, Config, Entry, Header
 
@@ -68,15 +67,23 @@ class Neovate(DialectBase):
         return path.find_history(lines, leaf, reading)
 
     def tell(self, lines: Lines, nodes: Sequence[int]) -> Iterator[Item]:
+        from sessiontree.dialects.neovate import telling
+
         return telling.tell(lines, nodes)
 
     def belong_together(self, lines: Lines, node: int, child: int) -> bool:
+        from sessiontree.dialects.neovate import telling
+
         return telling.belong_together(lines, node, child)
 
     def scribe(self, start: Start, lines: Lines | None = None) -> Scribe:
+        from sessiontree.dialects.neovate.scribe import NeovateScribe
+
         return NeovateScribe(start, lines)
 
     def copied(self, lines: Lines, leaf: int | None, start: Start) -> Iterator[bytes]:
+        from sessiontree.dialects.neovate import copying
+
         return copying.copied(lines, leaf, start)
 
     def destination(self, start: Start, environment: Mapping[str, str]) -> Destination:

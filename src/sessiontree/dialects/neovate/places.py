@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import os
 import re
 from binascii import hexlify
-from collections.abc import Mapping
-from uuid import NAMESPACE_URL, uuid5
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from sessiontree.dialects.scribe import Destination, Start
 
-_namespace = hashlib.sha1(uuid5(NAMESPACE_URL, "sessiontree:neovate").bytes, usedforsecurity=False)
+if TYPE_CHECKING:
+    import hashlib
+
 _variant = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _own_id = re.compile(r"[0-9a-f]{8}\Z")
 
@@ -26,7 +28,9 @@ def project_folder_name(cwd: str) -> str:
 
 def file_history_path(project_folder: str, session_id: str, relative_path: str, version: int) -> str:
     """Where the copy of a file lies that a snapshot names."""
-    digest = hashlib.sha256(relative_path.encode("utf-8", "surrogatepass")).hexdigest()
+    from hashlib import sha256  # slow to load, and not needed to read a session
+
+    digest = sha256(relative_path.encode("utf-8", "surrogatepass")).hexdigest()
     return os.path.join(project_folder, "file-history", session_id, f"{digest[:16]}@v{version}")
 
 
@@ -42,10 +46,19 @@ def session_id(id: str) -> str:
 
 def derived_uuid(name: str) -> str:
     """A UUID that follows from a name alone: one of version 5, made without the detour over `uuid.UUID`."""
-    digest = _namespace.copy()
+    digest = _namespace()()
     digest.update(hexlify(name.encode("utf-8", "surrogatepass")))
     found = digest.hexdigest()
     return f"{found[:8]}-{found[8:12]}-5{found[13:16]}-{_variant[found[16]]}{found[17:20]}-{found[20:32]}"
+
+
+@functools.cache
+def _namespace() -> Callable[[], hashlib._Hash]:
+    """What begins a digest that our namespace is already in."""
+    from hashlib import sha1
+    from uuid import NAMESPACE_URL, uuid5
+
+    return sha1(uuid5(NAMESPACE_URL, "sessiontree:neovate").bytes, usedforsecurity=False).copy
 
 
 def destination(start: Start, environment: Mapping[str, str]) -> Destination:

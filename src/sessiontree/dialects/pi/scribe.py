@@ -8,7 +8,6 @@ Nothing is held but ids.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -161,10 +160,12 @@ class ShapeScribe:
                 id = new_entry_id(self._held)
                 if id not in self._parents:
                     return id
+        from hashlib import blake2b
+
         seed = f"{self._start.id} {len(self._parents)} {old}".encode("utf-8", "surrogatepass")
-        id = hashlib.blake2b(seed, digest_size=4).hexdigest()
+        id = blake2b(seed, digest_size=4).hexdigest()
         while self._is_taken(id):
-            id = hashlib.blake2b(id.encode() + seed, digest_size=4).hexdigest()
+            id = blake2b(id.encode() + seed, digest_size=4).hexdigest()
         return id
 
     def _with_references(self, item: Item) -> dict[str, Any]:
