@@ -8,7 +8,19 @@ from collections.abc import Callable
 
 import msgspec
 
-from benchmarks import agent, claude, compacting, converting, exporting, library, reading, searching, starting, writing
+from benchmarks import (
+    agent,
+    claude,
+    compacting,
+    converting,
+    exploring,
+    exporting,
+    library,
+    reading,
+    searching,
+    starting,
+    writing,
+)
 from benchmarks.results import Outcome, Result, Skipped, render_table
 
 Measurement = Callable[[int], Outcome | list[Result]]
@@ -23,6 +35,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "claude": claude.against_loader,
     "claude-boundary": claude.behind_boundary,
     "agent": agent.turns,
+    "explore": exploring.side_by_side,
     "append-flat": writing.append_stays_flat,
     "append-short": writing.append_short,
     "append-mixed": writing.append_mixed,
@@ -35,6 +48,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "compact": compacting.against_opening,
     "export": exporting.export_one,
     "export-corpus": exporting.export_corpus,
+    "tree": library.tree,
     "list-cold": library.list_cold,
     "list-warm": library.list_warm,
     "complete": library.complete,

@@ -17,6 +17,7 @@ from msgspec import Struct
 from benchmarks.corpus import LARGE, Corpus, environment, generated
 from benchmarks.generate import scratch_folder
 from benchmarks.results import Result, megabytes, milliseconds
+from benchmarks.transcripts import TranscriptShape, transcript
 
 _COMMAND = """
 import sys, time
@@ -113,6 +114,13 @@ def complete(rounds: int) -> list[Result]:
     asked = (_run(folder, "completion", "--complete", "plain", words="show\0\0") for _ in range(2 * rounds))
     best = min(asked, key=lambda run: run.seconds)
     return [*_results("complete a session among 200", best, bound=150, most=40)]
+
+
+def tree(rounds: int) -> list[Result]:
+    """A Claude Code session of 6 MB is drawn as a tree in 0.15 s and 60 MB."""
+    path = str(transcript(TranscriptShape(size=6_000_000)))
+    best = min((_run(generated(Corpus()), "tree", path) for _ in range(2 * rounds)), key=lambda run: run.seconds)
+    return [*_results("a Claude Code session of 6 MB as a tree", best, bound=150, most=60)]
 
 
 def _run(folder: Path, command: str, *more: str, words: str = "") -> _Run:

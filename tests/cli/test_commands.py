@@ -96,6 +96,21 @@ def test_tree_rows_fit_the_terminal_also_with_wide_characters(run: Run, session:
         assert wcswidth(row) <= width
 
 
+def test_parallel_calls_of_claude_code_are_drawn_in_one_line_and_not_as_branches(run: Run) -> None:
+    corpus = Path(__file__).parent.parent / "corpus" / "claude"
+    rows = run("tree", str(corpus / "03_parallel.jsonl")).out.splitlines()
+    assert len(rows) == 10
+    assert all(row.startswith("● ") for row in rows)
+    assert "◀ here" in rows[-1]
+    rows = run("tree", str(corpus / "15_interactive_rewind_rename_bash.jsonl")).out.splitlines()
+    left = [row for row in rows if row.startswith(("├─", "│ "))]
+    assert [row[:4] for row in left] == [
+        "├─○ ",
+        *["│ ○ "] * (len(left) - 1),
+    ]  # one branch, its own parallel calls in line
+    assert len(left) == 12
+
+
 def test_tree_json_gives_every_node(run: Run, session: str) -> None:
     nodes = run("tree", session, "--json").json["nodes"]
     keys = {"id", "parent", "type", "role", "label", "depth", "active"}

@@ -70,8 +70,13 @@ def list_branches(session: Reader) -> list[BranchFacts]:
 def _histories(session: Reader, active: Sequence[int]) -> dict[int, list[int]]:
     """The last thing said on each branch, with what leads to it. One that another branch passes by is no end."""
     ends: dict[int, list[int]] = {}
-    for leaf in session.leaves():
+    seen: set[int] = set()
+    node_of = session.journal.tree.node_of
+    for leaf in sorted(session.leaves(), key=lambda leaf: node_of[leaf], reverse=True):
+        if node_of[leaf] in seen:
+            continue  # a result that stands beside the others of its answer, say
         history = history_nodes(session, leaf)
+        seen.update(history)
         end = _end(session, history)
         if end is not None:
             ends.setdefault(end, history[: history.index(end) + 1])

@@ -87,4 +87,4 @@ def read_bytes(store: Store, offset: int, size: int) -> bytes:
             if got == 0:
                 break
             held += got
-    return bytes(buffer[:held])
+        return bytes(view[:held])

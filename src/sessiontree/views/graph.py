@@ -7,7 +7,7 @@ own, one further right than the branch it left, directly below the entry where i
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -25,7 +25,7 @@ from sessiontree.entries import (
     ThinkingLevelChange,
     type_of,
 )
-from sessiontree.messages import message_text, text_of, tool_calls
+from sessiontree.messages import ToolResult, message_text, text_of, tool_calls
 from sessiontree.session import Session
 from sessiontree.views.text import columns, cut, fitted, one_line
 
@@ -51,14 +51,21 @@ class Node(Struct, frozen=True):
 
 
 def build_graph(session: Session, *, everything: bool = False) -> list[Node]:
-    """The tree's nodes in drawing order."""
-    active = set(session.path_ids()) if session.leaf is not None else set()
+    """The tree's nodes in drawing order.
+
+    What is said on the active path is one line, in the order in which it is said, also where a format hangs the results
+    of parallel calls beside each other. Elsewhere such results stand in line, too: they are no branches.
+    """
+    path = session.path_ids() if session.leaf is not None else []
+    active = set(path)
     shown = [id for id in session.ids if everything or session.type_of(id) in SPEAKING]
     entries = dict(zip(shown, session.entries(shown), strict=True))
-    parents = _shown_parents(session, entries)
+    parents = {id: _nearest_shown(session, session.parent(id), entries) for id in entries}
+    said = [id for id in path if id in entries]
+    drawn_under = parents | dict(zip(said, [None, *said], strict=False))
     children: dict[str | None, list[str]] = {}
     for id in entries:
-        children.setdefault(parents[id], []).append(id)
+        children.setdefault(drawn_under[id], []).append(id)
     here = _nearest_shown(session, session.leaf, entries)
     labels = session.labels
     joins = find_joins(session)
@@ -79,12 +86,8 @@ def build_graph(session: Session, *, everything: bool = False) -> list[Node]:
             join=joins.get(id),
             merged_into=tuple(merged_into.get(id, ())),
         )
-        for id, depth, column, starts in _order(children, active)
+        for id, depth, column, starts in _order(children, active, _Results(session, entries, children))
     ]
-
-
-def _shown_parents(session: Session, entries: dict[str, Entry]) -> dict[str, str | None]:
-    return {id: _nearest_shown(session, session.parent(id), entries) for id in entries}
 
 
 def _nearest_shown(session: Session, id: str | None, entries: dict[str, Entry]) -> str | None:
@@ -93,7 +96,9 @@ def _nearest_shown(session: Session, id: str | None, entries: dict[str, Entry]) 
     return id
 
 
-def _order(children: dict[str | None, list[str]], active: set[str]) -> Iterator[tuple[str, int, int, bool]]:
+def _order(
+    children: dict[str | None, list[str]], active: set[str], results: _Results
+) -> Iterator[tuple[str, int, int, bool]]:
     """(id, depth, column, whether a branch starts there), side branches before the branch they left goes on."""
     pending = [(root, 0, 0, False) for root in reversed(children.get(None, []))]
     while pending:
@@ -102,9 +107,54 @@ def _order(children: dict[str | None, list[str]], active: set[str]) -> Iterator[
         below = children.get(id, [])
         if not below:
             continue
-        straight = next((child for child in below if child in active), below[-1])
+        beside = results.beside(id, below) if len(below) > 1 else []
+        straight = next((child for child in below if child in active), None)
+        if straight is None:
+            straight = next(child for child in reversed(below) if child not in beside)
         pending.append((straight, depth + 1, column, False))
-        pending.extend((child, depth + 1, column + 1, True) for child in reversed(below) if child != straight)
+        pending += [(child, depth + 1, column, False) for child in reversed(beside) if child != straight]
+        branches = [child for child in below if child != straight and child not in beside]
+        pending += [(child, depth + 1, column + 1, True) for child in reversed(branches)]
+
+
+class _Results:
+    """Tells the rest of an answer, its other calls and their results, from branches of their own."""
+
+    def __init__(self, session: Session, entries: dict[str, Entry], children: dict[str | None, list[str]]) -> None:
+        self._session, self._entries, self._children = session, entries, children
+
+    def beside(self, id: str, below: Sequence[str]) -> list[str]:
+        """Of what follows an entry: what only completes its answer, where the conversation goes on beside that."""
+        ends = [child for child in below if self._only_completes(id, child)]
+        if not ends or len(ends) == len(below):
+            return []
+        answered = {self._call_of(child) for child in below if child not in ends}
+        return [child for child in ends if self._call_of(child) is None or self._call_of(child) not in answered]
+
+    def _only_completes(self, id: str, child: str) -> bool:
+        """Whether an entry, with everything behind it, is a part of the answer before it, or a result for it."""
+        pending = [(id, child)]
+        while pending:
+            before, at = pending.pop()
+            is_result = self._call_of(at) is not None
+            behind = self._children.get(at, [])
+            if not is_result and not (behind and self._belong_together(before, at)):
+                return False
+            if is_result and behind:
+                return False
+            pending += [(at, one) for one in behind]
+        return True
+
+    def _belong_together(self, one: str, other: str) -> bool:
+        journal = self._session.journal
+        node_of = journal.tree.node_of
+        return journal.dialect.belong_together(journal, node_of[one], node_of[other])
+
+    def _call_of(self, id: str) -> str | None:
+        """The call that an entry is the result of; None for any other."""
+        entry = self._entries[id]
+        message = entry.message if isinstance(entry, MessageEntry) else None
+        return message.tool_call_id if isinstance(message, ToolResult) else None
 
 
 def draw(nodes: list[Node], width: int, now: datetime | None = None) -> Iterator[str]:
@@ -113,7 +163,7 @@ def draw(nodes: list[Node], width: int, now: datetime | None = None) -> Iterator
     name_width = min(max(map(len, names), default=0), 18)
     moment = now or datetime.now().astimezone()
     for node, name in zip(nodes, names, strict=True):
-        if node.parent is None and node is not nodes[0]:
+        if node.depth == 0 and node is not nodes[0]:
             yield ""
         rail = "│ " * (node.column - node.starts_branch) + "├─" * node.starts_branch
         left = f"{rail}{_mark(node)} {_short(node.entry.id)}  {fitted(name, name_width)}  "
