@@ -204,7 +204,7 @@ def text_of(content: Content) -> str:
     """The text blocks of some content, one per line."""
     if isinstance(content, str):
         return content
-    return "\n".join(block.text for block in content if isinstance(block, Text))
+    return "\n".join([block.text for block in content if isinstance(block, Text)])
 
 
 def message_blocks(message: Message) -> tuple[Block, ...]:
@@ -236,7 +236,7 @@ def tool_calls(message: Message) -> tuple[ToolCall, ...]:
     """The tool calls of an assistant message; any other message has none."""
     if not isinstance(message, Assistant) or isinstance(message.content, str):
         return ()
-    return tuple(block for block in message.content if isinstance(block, ToolCall))
+    return tuple([block for block in message.content if isinstance(block, ToolCall)])
 
 
 def parse_block(fields: Any) -> Block:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from sessiontree.compacting import MEASURED, PI, counting
-from sessiontree.compacting.estimate import measured_tokens, utf16_length
+from sessiontree.compacting.estimate import estimated_size, is_larger, measured_tokens, utf16_length
 from sessiontree.messages import (
     Assistant,
     BashExecution,
@@ -67,3 +69,30 @@ def test_a_real_tokenizer_takes_the_place_of_the_estimate() -> None:
     estimate = counting(lambda text: len(text.split()), image=7)
     assert estimate(User(content=(Text("three words here"), Image("aGk=")))) == 3 + 7 + 4
     assert MEASURED(User(content="")) == 4
+
+
+@pytest.mark.parametrize("largest", [0, 400_000])
+def test_of_very_many_messages_a_sample_is_estimated_and_comes_close(largest: int) -> None:
+    random = Random(5)
+    words = "the lexer keeps {'line': 12} and 读取每一行 of it\n"
+    messages: list[Message] = [User(content="x" * largest)]
+    for number in range(6_000):
+        call = ToolCall(f"c{number}", "edit", {"path": "a.py", "oldText": words * random.randint(1, 9), "n": [1, 2]})
+        messages.append(Assistant(content=(Text(words * random.randint(1, 5)), call)))
+        messages.append(ToolResult(tool_call_id=call.id, content=(Text(words * random.randint(1, 90)), Image("aGk="))))
+    exact = sum(map(MEASURED, messages))
+    assert abs(estimated_size(messages, MEASURED) - exact) < exact * 0.03
+    assert estimated_size(messages, PI) == sum(map(PI, messages))
+    assert estimated_size(messages[:4_000], MEASURED) == sum(map(MEASURED, messages[:4_000]))
+
+
+def test_whether_a_context_is_larger_is_told_as_its_size_tells_it() -> None:
+    messages = [System(content="abcd" * 5), User(content="abcd" * 7), System(content="abcd"), User(content="abcd" * 3)]
+    size = estimated_size(messages)
+    assert [is_larger(messages, limit) for limit in (0, size - 1, size, size + 1)] == [True, True, False, False]
+
+
+def test_the_measured_estimate_takes_any_text() -> None:
+    assert measured_tokens("") == 0
+    assert measured_tokens("\ud800" * 10) == measured_tokens("é" * 10) == 5
+    assert measured_tokens("abcd" * 10 + "中" * 10) == measured_tokens("abcd" * 10) + measured_tokens("中" * 10)

@@ -13,7 +13,7 @@ from sessiontree.compacting import EXTRACTIVE, Request, compact
 from sessiontree.compacting.estimate import measured_tokens
 from sessiontree.compacting.extractive import HEADER, LONGEST
 from sessiontree.compacting.sections import parse_sections, render_sections
-from sessiontree.messages import Assistant, Text, ToolCall, ToolResult, User
+from sessiontree.messages import Assistant, Message, Text, ToolCall, ToolResult, User
 from tests.compacting.sessions import DIALECTS, file_of, filler, said
 from tests.convert.conversations import assistant, call, result, text
 
@@ -195,3 +195,61 @@ def test_it_is_never_longer_than_it_may_be(limit: int) -> None:
 def test_sections_taken_apart_and_put_together_are_the_same() -> None:
     text = "## Goal\n- one\n  more of it\n\n## Progress\n\n### Done\n- [x] two\n\n## Next Steps\n1. three"
     assert render_sections(parse_sections(text)) == text
+
+
+def very_long(turns: int, said: dict[int, str]) -> list[Message]:
+    """Turns of plain work, with something said by the model in some of them."""
+    random = Random(3)
+    asked = [filler(random, 25) for _ in range(50)]
+    messages: list[Message] = []
+    for turn in range(turns):
+        messages.append(User(content=f"{turn}: {asked[turn % 50]}"))
+        read = ToolCall(f"r{turn}", "read", {"path": f"src/part_{turn % 300}.py"})
+        messages.append(Assistant(content=(Text(said.get(turn, asked[turn % 49])), read)))
+        messages.append(ToolResult(tool_call_id=read.id, tool_name="read", content=(Text(asked[turn % 47]),)))
+        messages.append(Assistant(content=(Text(asked[turn % 46]),)))
+    return messages
+
+
+def test_facts_at_both_ends_and_in_the_middle_of_a_very_long_history_are_kept() -> None:
+    facts = LANGUAGES["english"]
+    goal = User(content=f"{facts['goal']}. {facts['demand']}")
+    failed = [
+        Assistant(content=(ToolCall("run", "bash", {"command": "make export"}),)),
+        ToolResult(tool_call_id="run", tool_name="bash", content=(Text(facts["error"]),), is_error=True),
+    ]
+    work = very_long(10_000, {5_000: facts["decision"]})
+    sections = parse_sections(EXTRACTIVE(Request("history", [goal, *work[:-40], *failed, *work[-40:]])).text)
+    assert facts["goal"] in sections["Goal"][0]
+    assert sections["Constraints & Preferences"] == [facts["demand"]]
+    assert sections["Key Decisions"] == [facts["decision"]]
+    assert f"`make export` failed: {facts['error']}" in sections["Blocked"]
+    (count,) = [int(goal[1:].split()[0]) for goal in sections["Goal"] if "not listed" in goal]
+    assert count + len(sections["Goal"]) - 1 == 10_001
+
+
+def test_of_very_many_demands_the_first_and_the_newest_are_kept_and_the_others_not_counted() -> None:
+    asked = [User(content=f"You must never do number {number}.") for number in range(3_000)]
+    demands = parse_sections(EXTRACTIVE(Request("history", asked)).text)["Constraints & Preferences"]
+    assert demands[:2] == ["You must never do number 0.", "You must never do number 1."]
+    assert demands[2].startswith("(at least ")
+    assert demands[3:] == [f"You must never do number {number}." for number in range(2_988, 3_000)]
+    again = EXTRACTIVE(Request("history", asked[:20], previous=EXTRACTIVE(Request("history", asked)).text))
+    (note,) = [point for point in parse_sections(again.text)["Constraints & Preferences"] if "not listed" in point]
+    assert note.startswith("(at least ")
+
+
+@pytest.mark.parametrize(("turn", "is_kept"), [(3_999, True), (3_600, True), (1_000, False)])
+def test_a_plan_is_kept_unless_a_thousand_answers_came_since(turn: int, is_kept: bool) -> None:
+    plan = "Next steps:\n- sweep the cellar\n- paint the door"
+    sections = parse_sections(EXTRACTIVE(Request("history", very_long(4_000, {turn: plan}))).text)
+    assert ("sweep the cellar" in sections.get("Next Steps", [])) is is_kept
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["We will use the small cache.", "TRADE-OFF: memory", "“Decision” was the word", "it was chosen", "我们采用小缓存"],
+)
+def test_a_decision_is_found_in_any_spelling_of_its_words(sentence: str) -> None:
+    sections = parse_sections(EXTRACTIVE(Request("history", [Assistant(content=sentence)])).text)
+    assert sections["Key Decisions"] == [sentence]

@@ -60,7 +60,8 @@ def run(options: Options) -> None:
         _show_undone(session, undone, options)
         return
     settings = settings_for(session, options)
-    chosen = settings.compaction.for_model(_model_of(session))
+    # Which model it is is told by the whole context: it is asked only where that makes a difference.
+    chosen = settings.compaction.for_model(_model_of(session) if settings.compaction.model_overrides else None)
     done = compact(
         session,
         instructions=options.instructions or chosen.instructions,

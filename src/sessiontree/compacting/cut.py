@@ -10,7 +10,7 @@ may cut there; we go back to the call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -76,21 +76,25 @@ def parts_at(units: Sequence[Unit], cut: Cut) -> Parts:
 
 
 def _said(units: Sequence[Unit]) -> tuple[Message, ...]:
-    return tuple(message for unit in units for message in unit.messages if not isinstance(message, System))
+    return tuple([message for unit in units for message in unit.messages if not isinstance(message, System)])
 
 
 def _recent(units: Sequence[Unit], keep: int, estimate: Estimator) -> Cut:
-    points = [at for at, unit in enumerate(units) if _is_cut_point(unit)]
-    if not points:
+    everywhere = range(len(units))
+    first = _next_cut_point(units, everywhere)
+    if first is None:
         return Cut(0)
-    at, is_full = points[0], False
+    at, is_full = first, False
     kept = 0
-    for place in range(len(units) - 1, -1, -1):
+    for place in reversed(everywhere):
         tokens = sum(map(estimate, units[place].messages))
         kept += tokens
         if tokens and kept >= keep:
             is_full = True
-            at = next((point for point in points if point >= place), points[-1])
+            point = _next_cut_point(units, everywhere[place:])
+            if point is None:
+                point = _next_cut_point(units, everywhere[place::-1])
+            at = first if point is None else point
             break
     if is_full and _is_hidden_attempt(units[at + 1 :]):
         at += 1
@@ -102,16 +106,22 @@ def _recent(units: Sequence[Unit], keep: int, estimate: Estimator) -> Cut:
 
 def _whole_turns(units: Sequence[Unit], keep: int, estimate: Estimator) -> Cut:
     """The last turns that fit, and the last one in any case."""
-    starts = [at for at, unit in enumerate(units) if _starts_turn(unit)]
-    if not starts:
-        return Cut(_back_to_calls(units, 0))
-    kept, at, end = 0, starts[-1], len(units)
-    for start in reversed(starts):
+    kept, at = 0, None
+    end = len(units)
+    for start in range(len(units) - 1, -1, -1):
+        if not _starts_turn(units[start]):
+            continue
         kept += sum(estimate(message) for unit in units[start:end] for message in unit.messages)
-        if kept > keep and start != starts[-1]:
+        if kept > keep and at is not None:
             break
-        at, end = start, start
+        at = end = start
+    if at is None:
+        return Cut(_back_to_calls(units, 0))
     return Cut(_past_silence(units, _back_to_calls(units, at)))
+
+
+def _next_cut_point(units: Sequence[Unit], places: Iterable[int]) -> int | None:
+    return next((at for at in places if _is_cut_point(units[at])), None)
 
 
 def _is_cut_point(unit: Unit) -> bool:
@@ -164,14 +174,13 @@ def _back_to_calls(units: Sequence[Unit], at: int) -> int:
 
 def _open_calls_from(units: Sequence[Unit]) -> int:
     """Behind everything; or, if calls still wait for their results, at the answer that made them."""
-    answered = _answered(units)
     for at in range(len(units) - 1, -1, -1):
         for message in reversed(units[at].messages):
             if isinstance(message, ToolResult):
                 continue
-            if isinstance(message, Assistant) and any(call.id not in answered for call in tool_calls(message)):
-                return at
-            return len(units)
+            open_calls = {call.id for call in tool_calls(message)} - _answered(units[at:])
+            # A result may stand anywhere; where it should, behind the call, is looked first.
+            return at if open_calls and open_calls - _answered(units[:at]) else len(units)
     return len(units)
 
 

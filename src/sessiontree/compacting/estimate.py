@@ -12,7 +12,7 @@ said since.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -51,6 +51,13 @@ _PI_IMAGE = 4800
 _FRAME = 4
 """Tokens around a message that its text does not show: role, borders."""
 
+_FRAME_LENGTH = 16
+"""What these are in characters."""
+
+_MANY = 4096
+_SAMPLE = 16
+"""Of more messages than so many, one in so many is estimated."""
+
 _LATIN = 0.25
 _HAN = 0.80
 _KANA = 0.82
@@ -64,12 +71,15 @@ _MARKS_FACTOR = 0.5
 text has of them above a tenth adds half as many tokens."""
 
 _MARKS = b"{}[]()<>=;:_/\\|&*+#@$%^~`\"'0123456789"
-_FOREIGN = re.compile("[^\x00-\x7f]+")
+_ASCII = bytes(range(128))
 _SCRIPTS = (
     (re.compile("[\u2e80-\u2fdf\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"), _HAN),
     (re.compile("[\u3000-\u30ff\u31f0-\u31ff\uff00-\uffef]+"), _KANA),
     (re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]+"), _HANGUL),
 )
+
+
+_IN_BLOCKS = (ToolResult, Assistant, User, CustomText)
 
 
 class Size(Struct, frozen=True):
@@ -93,10 +103,14 @@ def utf16_length(text: str) -> int:
 
 def measured_tokens(text: str) -> int:
     """The tokens of a text by the kinds of its characters."""
-    plain = text.encode("ascii", "ignore")
+    # Everything is taken out of the bytes at once: no other character has a byte of an ASCII one in it.
+    raw = text.encode("utf-8", "surrogatepass")
+    plain = len(raw)
     tokens = 0.0
-    if len(plain) < len(text):
-        foreign = "".join(_FOREIGN.findall(text))
+    if not text.isascii():
+        others = raw.translate(None, _ASCII)
+        plain -= len(others)
+        foreign = others.decode("utf-8", "surrogatepass")
         left = len(foreign)
         for script, factor in _SCRIPTS:
             count = sum(map(len, script.findall(foreign)))
@@ -104,8 +118,8 @@ def measured_tokens(text: str) -> int:
             left -= count
         tokens += left * _OTHER
     if plain:
-        marks = 1 - len(plain.translate(None, _MARKS)) / len(plain)
-        tokens += len(plain) * (_LATIN + _MARKS_FACTOR * max(0.0, marks - _MARKS_IN_PROSE))
+        unmarked = plain - len(raw) + len(raw.translate(None, _MARKS))
+        tokens += plain * (_LATIN + _MARKS_FACTOR * max(0.0, 1 - unmarked / plain - _MARKS_IN_PROSE))
     return round(tokens)
 
 
@@ -135,11 +149,13 @@ PI: Estimator = pi_tokens
 def _pi_content(content: Content) -> int:
     if isinstance(content, str):
         return utf16_length(content)
-    return sum(
-        utf16_length(block.text) if isinstance(block, Text) else _PI_IMAGE
-        for block in content
-        if isinstance(block, Text | Image)
-    )
+    characters = 0
+    for block in content:
+        if isinstance(block, Text):
+            characters += utf16_length(block.text)
+        elif isinstance(block, Image):
+            characters += _PI_IMAGE
+    return characters
 
 
 def _pi_answer(content: Content) -> int:
@@ -160,7 +176,8 @@ def _pi_answer(content: Content) -> int:
 
 
 def _json_length(value: Any) -> int:
-    return utf16_length(msgspec.json.encode(value).decode())
+    raw = msgspec.json.encode(value)
+    return len(raw) if raw.isascii() else utf16_length(raw.decode())
 
 
 def counting(tokenizer: Tokenizer, image: int = 1600) -> Estimator:
@@ -183,11 +200,12 @@ def _sent(message: Message) -> tuple[list[str], int]:
     """The texts of a message and how many images it has."""
     if isinstance(message, System):
         tools = [] if message.tools_added is None else [_json(message.tools_added)]
-        texts = [text for text in (message.sections or {}).values() if text]
-        return [message_text(message), *texts, *tools], 0
-    if not isinstance(message, User | Assistant | ToolResult | CustomText) or isinstance(message.content, str):
+        patched = [text for text in (message.sections or {}).values() if text]
+        return [message_text(message), *patched, *tools], 0
+    if not isinstance(message, _IN_BLOCKS) or isinstance(message.content, str):
         return [message_text(message)], 0
-    texts, images = [], 0
+    texts: list[str] = []
+    images = 0
     for block in message.content:
         match block:
             case Text():
@@ -228,9 +246,51 @@ def context_size(messages: Sequence[Message], trusted_from: int = 0, estimate: E
     return Size(0, estimated_size(messages, estimate))
 
 
-def estimated_size(messages: Iterable[Message], estimate: Estimator = PI) -> int:
-    """A context by estimates alone. Of the system messages only what is in force counts, once."""
-    found = list(messages)
-    tokens = sum(estimate(message) for message in found if not isinstance(message, System))
-    system = current_system(found)
+def is_larger(messages: Sequence[Message], limit: int, estimate: Estimator = PI) -> bool:
+    """Whether a context has more than so many tokens by estimates alone. Nothing is counted that does not matter."""
+    tokens = 0
+    for message in messages:
+        if not isinstance(message, System):
+            tokens += estimate(message)
+            if tokens > limit:
+                return True
+    system = current_system(messages)
+    return system is not None and tokens + estimate(system) > limit
+
+
+def estimated_size(messages: Sequence[Message], estimate: Estimator = PI) -> int:
+    """A context by estimates alone. Of the system messages only what is in force counts, once.
+
+    Of more messages than any model could read, all but one in sixteen are judged by their length: the estimate of the
+    others tells how many tokens their characters have. Pi's arithmetic is never shortened so, as it has to be equal.
+    """
+    if len(messages) > _MANY and estimate is not PI:
+        tokens = _sampled_size(messages, estimate)
+    else:
+        tokens = sum(estimate(message) for message in messages if not isinstance(message, System))
+    system = current_system(messages)
     return tokens if system is None else tokens + estimate(system)
+
+
+def _sampled_size(messages: Sequence[Message], estimate: Estimator) -> int:
+    """About what an estimate gives for many messages together."""
+    sample = [message for message in messages[::_SAMPLE] if not isinstance(message, System)]
+    length = sum(map(_length, messages))
+    return round(length * sum(map(estimate, sample)) / max(1, sum(map(_length, sample))))
+
+
+def _length(message: Message) -> int:
+    """About how many characters are sent of a message, an image as many as its tokens are worth."""
+    length = _FRAME_LENGTH
+    if not isinstance(message, _IN_BLOCKS) or isinstance(message.content, str):
+        return 0 if isinstance(message, System) else length + len(message_text(message))
+    for block in message.content:
+        if isinstance(block, Text):
+            length += len(block.text)
+        elif isinstance(block, ToolCall):
+            length += sum([len(value) for value in block.arguments.values() if isinstance(value, str)])
+        elif isinstance(block, Thinking):
+            length += len(block.thinking)
+        elif isinstance(block, Image):
+            length += _PI_IMAGE
+    return length

@@ -8,10 +8,11 @@ length is bounded: where a section has too many points, older ones make room, an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from sessiontree.compacting.estimate import measured_tokens
-from sessiontree.compacting.noticing import Noticed, Run, focus_words, notice, sentences
+from sessiontree.compacting.noticing import Heard, Noticed, Run, focus_words, notice, sentences
 from sessiontree.compacting.sections import (
     BLOCKED,
     CONSTRAINTS,
@@ -54,9 +55,13 @@ _SHARES = {
 _FIRST = 2
 """Points at the beginning of a section that never make room: what it all began with."""
 
-_MORE = re.compile(r"\((\d+) more (?:is|are) not listed\)\Z")
+_COUNTED = 400
+"""Demands, and decisions, that are looked for: where there are more, those in the middle are not even counted."""
+
+_MORE = re.compile(r"\((at least )?(\d+) more (?:is|are) not listed\)\Z")
 _ASKED, _DID, _ANSWERED = "Asked: ", "Did: ", "Said last: "
 Points = dict[str, list[str]]
+T = TypeVar("T")
 
 
 class ExtractiveSummarizer:
@@ -65,7 +70,7 @@ class ExtractiveSummarizer:
     name = "extractive"
 
     def __call__(self, request: Request, /) -> Summary:
-        noticed = notice(request.messages, request.agent)
+        noticed = notice(request.messages, request.agent, _COUNTED)
         if request.kind == "turn":
             points: Points = {TURN: _turn(noticed)}
             fitted = _fitted(points, min(request.max_tokens, LONGEST // 2))
@@ -99,12 +104,12 @@ def _earlier(previous: str | None) -> Points:
 
 def _merged(earlier: Points, noticed: Noticed) -> Points:
     fresh = _points(noticed)
-    succeeded = {_quoted(run.what) for run in noticed.runs.values() if run.ok}
     merged: Points = {}
     for name in _SHARES:
         before = earlier.get(name, [])
-        if name == BLOCKED:
+        if name == BLOCKED and before:
             again = {_quoted(run.what) for run in noticed.runs.values()}
+            succeeded = {_quoted(run.what) for run in noticed.runs.values() if run.ok}
             before = [point for point in before if not point.startswith(tuple(again))]
             settled = [point for point in earlier.get(name, []) if point.startswith(tuple(succeeded))]
             fresh[CRITICAL] = [f"{point} (works since)" for point in settled] + fresh[CRITICAL]
@@ -112,8 +117,14 @@ def _merged(earlier: Points, noticed: Noticed) -> Points:
             before = _still_open(before, noticed)
         elif name == CRITICAL:
             before = [point for point in before if not point.startswith((_ANSWERED, "Ran "))]
-        merged[name] = list(dict.fromkeys([*before, *fresh.get(name, [])]))
+        merged[name] = _distinct([*before, *fresh.get(name, [])])
     return merged
+
+
+def _distinct(points: Sequence[str]) -> list[str]:
+    """Every point once; but two notes that points are left out are two, though they read the same."""
+    notes = [point for point in points if _MORE.match(point)]
+    return [*notes, *dict.fromkeys(point for point in points if not _MORE.match(point))]
 
 
 def _still_open(points: Sequence[str], noticed: Noticed) -> list[str]:
@@ -127,35 +138,55 @@ def _still_open(points: Sequence[str], noticed: Noticed) -> list[str]:
 def _points(noticed: Noticed) -> Points:
     """What was noticed, as points of sections."""
     tasks = noticed.tasks
-    failed = [run for run in noticed.runs.values() if not run.ok]
-    mended = [run for run in noticed.runs.values() if run.ok and run.error]
+    runs = noticed.runs.values()
     points: Points = {
-        GOAL: [_short(text, 700 if at == 0 else 280) for at, text in enumerate(noticed.requests)],
-        CONSTRAINTS: [_short(text, 240) for text in noticed.demands],
+        GOAL: _ends(GOAL, dict.fromkeys(noticed.requests), lambda text: _short(text, 280)),
+        CONSTRAINTS: _sentences(CONSTRAINTS, noticed.demands, 240),
         DONE: [task for task, status in tasks.items() if status == "completed"],
         IN_PROGRESS: [task for task, status in tasks.items() if status == "in_progress"],
-        BLOCKED: [_failure(run) for run in failed],
-        DECISIONS: [_short(text, 300) for text in noticed.decisions],
+        BLOCKED: _ends(BLOCKED, [run for run in runs if not run.ok], _failure),
+        DECISIONS: _sentences(DECISIONS, noticed.decisions, 300),
         NEXT: [task for task, status in tasks.items() if status == "pending"] or [_short(p, 240) for p in noticed.plan],
-        CRITICAL: [_short(text, 1200) for text in noticed.notes],
+        CRITICAL: _ends(CRITICAL, noticed.notes, lambda text: _short(text, 1200)),
     }
+    if noticed.requests:
+        points[GOAL][0] = _short(noticed.requests[0], 700)
     for path, count in noticed.changes.items():
         points[DONE].append(f"changed `{path}`" + (f", {count} times" if count > 1 else ""))
     if noticed.requests and not noticed.is_answered:
         points[IN_PROGRESS].append(_ASKED + _short(noticed.requests[-1], 400))
-    points[CRITICAL] += [f"{_failure(run)} (works since)" for run in mended]
-    points[CRITICAL] += [_ran(run) for run in noticed.runs.values() if run.is_command][-10:]
+    mended = [run for run in runs if run.ok and run.has_failed]
+    points[CRITICAL] += _ends(CRITICAL, mended, lambda run: f"{_failure(run)} (works since)")
+    points[CRITICAL] += [_ran(run) for run in [run for run in runs if run.is_command][-10:]]
     if noticed.last_answer:
         points[CRITICAL].append(_ANSWERED + _short(noticed.last_answer, 700))
     return points
 
 
+def _ends(name: str, found: Iterable[T], point: Callable[[T], str]) -> list[str]:
+    """Points for what was found; only a count of those in the middle that a section has no room for anyway."""
+    listed = list(found)
+    over = len(listed) - _FIRST - _SHARES[name]
+    if over <= 0:
+        return list(map(point, listed))
+    return [*map(point, listed[:_FIRST]), _more(over), *map(point, listed[_FIRST + over :])]
+
+
+def _sentences(name: str, heard: Heard, length: int) -> list[str]:
+    points = _ends(name, heard.sentences, lambda text: _short(text, length))
+    return points if heard.is_all else [*points[:_FIRST], _more(0, is_all=False), *points[_FIRST:]]
+
+
+def _more(count: int, *, is_all: bool = True) -> str:
+    return f"({'' if is_all else 'at least '}{count} more {'is' if count == 1 else 'are'} not listed)"
+
+
 def _turn(noticed: Noticed) -> list[str]:
     """The beginning of a turn that is cut."""
     points = [_ASKED + _short(text, 900) for text in noticed.requests]
-    points += [_short(text, 300) for text in noticed.decisions]
+    points += _sentences(TURN, noticed.decisions, 300)
     points += [f"{_DID}changed `{path}`" for path in noticed.changes]
-    points += [_failure(run) if not run.ok else _ran(run) for run in noticed.runs.values()][-10:]
+    points += [_failure(run) if not run.ok else _ran(run) for run in list(noticed.runs.values())[-10:]]
     points += [f"To do: {task}" for task, status in noticed.tasks.items() if status != "completed"]
     return [*points, _ANSWERED + _short(noticed.last_answer, 700)] if noticed.last_answer else points
 
@@ -165,14 +196,13 @@ def _quoted(what: str) -> str:
 
 
 def _failure(run: Run) -> str:
-    return f"{_quoted(run.what)} failed: {_short(run.error, 360)}" if run.error else f"{_quoted(run.what)} failed"
+    error = run.error
+    return f"{_quoted(run.what)} failed: {_short(error, 360)}" if error else f"{_quoted(run.what)} failed"
 
 
 def _ran(run: Run) -> str:
-    outcome = "ok" if run.ok else "failed"
-    return f"Ran {_quoted(run.what)}: {outcome}" + (
-        f", last line: {_short(run.last_line, 160)}" if run.last_line else ""
-    )
+    outcome, last_line = "ok" if run.ok else "failed", run.last_line
+    return f"Ran {_quoted(run.what)}: {outcome}" + (f", last line: {_short(last_line, 160)}" if last_line else "")
 
 
 def _focused(messages: Iterable[Message], instructions: str) -> list[str]:
@@ -201,15 +231,18 @@ def _hanging(point: str) -> str:
 def _fitted(points: Points, limit: int) -> Points:
     """The points with no more in any section than it may have, and no more than a number of tokens in all."""
     left_out: dict[str, int] = {}
+    uncounted: set[str] = set()
     kept: Points = {}
     for name, listed in points.items():
-        counts = [int(found.group(1)) for point in listed if (found := _MORE.match(point))]
+        notes = [note for point in listed if (note := _MORE.match(point))]
         plain = [point for point in listed if not _MORE.match(point)]
         share = _SHARES[name]
         over = max(0, len(plain) - share)
         first = min(_FIRST, share)
         kept[name] = plain[:first] + plain[first + over :]
-        left_out[name] = sum(counts) + over
+        left_out[name] = sum(int(note.group(2)) for note in notes) + over
+        if any(note.group(1) for note in notes):
+            uncounted.add(name)
     weights = {name: [measured_tokens(point) + 4 for point in listed] for name, listed in kept.items()}
     total = sum(map(sum, weights.values())) + 6 * len(kept)
     while total > limit:
@@ -223,7 +256,7 @@ def _fitted(points: Points, limit: int) -> Points:
     for name, count in left_out.items():
         if count:
             place = min(_FIRST, len(kept[name]))
-            kept[name].insert(place, f"({count} more {'is' if count == 1 else 'are'} not listed)")
+            kept[name].insert(place, _more(count, is_all=name not in uncounted))
     return kept
 
 

@@ -6,13 +6,15 @@ compaction. Of a summary that a hook supplied they are not taken: nobody knows w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.converting.tools import FileUse, find_file
-from sessiontree.messages import Message, ToolCall, tool_calls
+from sessiontree.converting.tools import FileUse, find_file, find_purpose
+from sessiontree.converting.tools.meanings import Edit, Read, Write
+from sessiontree.messages import Assistant, Message, ToolCall, tool_calls
 
 _AGENTS = ("pi", "claude", "omp", "neovate")
 """Whose words a call is tried in when its own agent's have none for it: a session may come from another agent."""
@@ -52,9 +54,20 @@ def _texts(value: Any) -> list[str]:
     return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
+def speakers(agent: str) -> tuple[str, ...]:
+    """The agents in whose words a call is tried, its own first."""
+    return (agent, *(other for other in _AGENTS if other != agent))
+
+
+@functools.lru_cache(maxsize=256)
+def _handling_files(name: str, agent: str) -> tuple[str, ...]:
+    """Those to whom a tool of this name is one for files. A session has many calls and few tools."""
+    return tuple(words for words in speakers(agent) if find_purpose(name, words) in (Read, Write, Edit))
+
+
 def file_of(call: ToolCall, agent: str) -> tuple[FileUse, str] | None:
     """The file that a call reads, writes or edits, and which of them; in its agent's words, else in any agent's."""
-    for words in (agent, *(other for other in _AGENTS if other != agent)):
+    for words in _handling_files(call.name, agent):
         found = find_file(call.name, call.arguments, words)
         if found is not None:
             return found
@@ -66,7 +79,7 @@ def files_in(messages: Iterable[Message], agent: str) -> FileLists:
     read: set[str] = set()
     modified: set[str] = set()
     for message in messages:
-        for call in tool_calls(message):
+        for call in tool_calls(message) if isinstance(message, Assistant) else ():
             found = file_of(call, agent)
             if found is not None:
                 (read if found[0] == "read" else modified).add(found[1])

@@ -9,31 +9,35 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from sessiontree.compacting.files import file_of
-from sessiontree.converting.tools import Meaning, find_meaning
+from sessiontree.compacting.files import file_of, speakers
+from sessiontree.converting.tools import FileUse, Meaning, find_meaning, find_purpose
 from sessiontree.converting.tools.meanings import STATUSES, Todo
 from sessiontree.messages import (
     Assistant,
     BashExecution,
     BranchSummaryText,
+    Content,
     CustomText,
     Message,
     ToolCall,
     ToolResult,
     User,
-    message_text,
+    text_of,
     tool_calls,
 )
 
-_AGENTS = ("pi", "claude", "omp", "neovate")
 _INJECTED = re.compile(r"<(system-reminder|local-command-stdout|command-[a-z]+)>.*?</\1>", re.DOTALL)
 _ENDS = re.compile(r"(?<=[。！？!?])\s*|(?<=[.;])\s+|\n+")
-_BOX = re.compile(r"^\s*[-*] \[( |x|X)\] (.+)$", re.MULTILINE)
+_MARKED = {" ": "pending", "x": "completed", "X": "completed"}
+_BOX = len("- [ ] ")
+_BOXES = {f"{bullet} [{mark}] ": status for bullet in "-*" for mark, status in _MARKED.items()}
 _NEXT = re.compile(
     r"^#*\s*\**(next steps?|to-?do|remaining|下一步|待办|次のステップ|残り|다음 단계)\W*$", re.IGNORECASE
 )
@@ -53,18 +57,46 @@ _DECISION = re.compile(
     r"|결정|채택|선택|하기로|결론",
     re.IGNORECASE,
 )
-_DEMAND_WORDS = (
-    "must never always only don't do_not doesn't shall should prefer avoid make_sure ensure without keep "
-    "必 不要 不能 不得 禁止 只 优先 请用 希望 别 "
-    "して しないで なければ いけ 優先 だけ ください 반드시 마 말고 주세요 금지 우선 만"
+
+
+def _folded(text: str) -> list[bytes]:
+    """The words of a text in small letters, as far as they are of ASCII."""
+    return text.encode("utf-8", "surrogatepass").translate(_FOLDING).split()
+
+
+_FOLDING = bytes(ord(chr(at).lower()) if at < 128 and chr(at).isalnum() else ord(" ") for at in range(256))
+
+
+class _Words:
+    """What a text has some of wherever a pattern matches. Looking for that first is many times faster."""
+
+    def __init__(self, plain: str, foreign: str) -> None:
+        self._plain = tuple(word.replace("_", " ") for word in plain.split())
+        self._first = frozenset(_folded(word)[0] for word in self._plain)
+        self._foreign = tuple(foreign.split())
+
+    def may_be_in(self, text: str, folded: Iterable[bytes]) -> bool:
+        """Whether a text is worth reading; `folded` are its words."""
+        return not self._first.isdisjoint(folded) or (not text.isascii() and _has_any(text, self._foreign))
+
+    def found_in(self, text: str) -> list[str]:
+        """Those that a text has, in small letters."""
+        lowered = text.lower()
+        found = [word for word in self._plain if word in lowered]
+        return found if text.isascii() else [*found, *(word for word in self._foreign if word in text)]
+
+
+_DEMAND_WORDS = _Words(
+    "must never always only don't do_not doesn't_need shall should prefer avoid make_sure ensure without keep",
+    "必 不要 不能 不得 禁止 只 优先 请用 希望 别 して しないで なければ いけ 優先 だけ ください "
+    "반드시 마 말고 주세요 금지 우선 만",
 )
-_DECISION_WORDS = (
-    "decision decide we'll we_will go_with going_with chose choose opt settled agreed instead rather trade stick "
-    "conclu "
-    "决定 采用 选择 选用 改用 结论 定为 決 採用 選 ことに にします 結論 결정 채택 선택 하기로 결론"
+_DECISION_WORDS = _Words(
+    "decision decide decided we'll_ we_will_ go_with going_with chose chosen choose opt_for opted_for settled_on "
+    "agreed instead_of rather_than tradeoff trade-off stick_with sticking_with conclude conclusion",
+    "决定 采用 选择 选用 改用 结论 定为 決 採用 選 ことに にします 結論 결정 채택 선택 하기로 결론",
 )
-_NEXT_WORDS = "next todo to-do remaining 下一步 待办 次の 残り 다음"
-"""Of each pattern, words without which it cannot match: looking for those first is many times faster."""
+_NEXT_WORDS = _Words("next_step todo to-do remaining", "下一步 待办 次の 残り 다음")
 
 _ERROR_LINE = re.compile(
     r"error|exception|fail|fatal|panic|traceback|denied|not found|no such|refused|timed? ?out"
@@ -79,17 +111,38 @@ class Run(Struct):
     what: str
     is_command: bool
     ok: bool = True
-    last_line: str = ""
-    error: str = ""
-    """The error's own words, from the last time that it failed."""
+    output: Content = ""
+    failure: Content = ""
+    """What it gave the last time that it failed."""
+
+    @property
+    def last_line(self) -> str:
+        return text_of(self.output).rstrip().rpartition("\n")[2].strip()
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(text_of(self.failure).strip())
+
+    @property
+    def error(self) -> str:
+        """The error's own words, from the last time that it failed."""
+        return error_words(text_of(self.failure))
+
+
+class Heard(Struct, frozen=True):
+    """Sentences of a kind, in the order they were said last."""
+
+    sentences: tuple[str, ...] = ()
+    is_all: bool = True
+    """Whether there are no others: where there are very many, only the first two and the newest are looked for."""
 
 
 class Noticed(Struct):
     """What was noticed, each in the order it was said last."""
 
     requests: list[str] = field(default_factory=list)
-    demands: list[str] = field(default_factory=list)
-    decisions: list[str] = field(default_factory=list)
+    demands: Heard = Heard()
+    decisions: Heard = Heard()
     runs: dict[str, Run] = field(default_factory=dict)
     changes: dict[str, int] = field(default_factory=dict)
     tasks: dict[str, str] = field(default_factory=dict)
@@ -107,75 +160,141 @@ class Noticed(Struct):
     """Whether a whole list of tasks was given, which replaces any before it."""
 
 
-def notice(messages: Iterable[Message], agent: str) -> Noticed:
-    """Everything that some messages show."""
-    noticed = Noticed()
-    waiting: dict[str, ToolCall] = {}
+_PLAN_WITHIN = 1_000
+"""A plan that so many answers did not come back to is no plan any more."""
+
+_Waiting: TypeAlias = tuple[ToolCall, tuple[FileUse, str] | None]
+"""A call that has no result yet, and the file it is about."""
+
+
+class _Said(Struct, frozen=True, gc=False):
+    """A text that may tell something, and who said it."""
+
+    text: str
+    is_user: bool
+
+
+class _Told(Struct):
+    """The texts in which there may be a demand or a decision: they have words of one. And the newest answers."""
+
+    demands: list[_Said] = field(default_factory=list)
+    decisions: list[_Said] = field(default_factory=list)
+    answers: deque[str] = field(default_factory=lambda: deque(maxlen=_PLAN_WITHIN))
+
+    def hear_user(self, text: str) -> None:
+        words = _folded(text)
+        if _DECISION_WORDS.may_be_in(text, words):
+            self.decisions.append(_Said(text, is_user=True))
+        if _DEMAND_WORDS.may_be_in(text, words):
+            self.demands.append(_Said(text, is_user=True))
+
+    def hear_answer(self, text: str) -> None:
+        if _DECISION_WORDS.may_be_in(text, _folded(text)):
+            self.decisions.append(_Said(text, is_user=False))
+        self.answers.append(text)
+
+
+def notice(messages: Iterable[Message], agent: str, enough: int) -> Noticed:
+    """Everything that some messages show. Of more demands or decisions than `enough`, the first two and the newest."""
+    noticed, told = Noticed(), _Told()
+    waiting: dict[str, _Waiting] = {}
     for message in messages:
         match message:
-            case User() | CustomText():
-                _hear_user(noticed, _INJECTED.sub("", message_text(message)).strip())
+            case ToolResult():
+                _see_result(noticed, waiting.pop(message.tool_call_id, None), message)
             case Assistant():
                 calls = tool_calls(message)
-                waiting.update((call.id, call) for call in calls)
-                _hear_answer(noticed, message_text(message).strip(), is_last=not calls)
+                text = text_of(message.content).strip()
+                if text:
+                    _hear_answer(noticed, text, is_last=not calls)
+                    told.hear_answer(text)
                 for call in calls:
-                    _see_call(noticed, call, agent)
-            case ToolResult():
-                _see_result(noticed, waiting.pop(message.tool_call_id, None), message, agent)
+                    file = file_of(call, agent)
+                    waiting[call.id] = (call, file)
+                    _see_call(noticed, call, file, agent)
+            case User() | CustomText():
+                text = _without_injected(text_of(message.content)).strip()
+                if text:
+                    _hear_user(noticed, text)
+                    told.hear_user(text)
             case BashExecution():
                 _record(noticed, message.command, True, not message.exit_code, message.output)
             case BranchSummaryText():
                 noticed.notes.append(message.summary)
             case _:
                 pass
+    noticed.demands = _heard(told.demands, _demands_in, enough)
+    noticed.decisions = _heard(told.decisions, _decisions_in, enough)
+    noticed.plan = _last_plan(told.answers)
     return noticed
 
 
+def _heard(told: Sequence[_Said], found_in: Callable[[_Said], Iterable[str]], enough: int) -> Heard:
+    newest: dict[str, None] = {}
+    for said in reversed(told):
+        for sentence in reversed(list(found_in(said))):
+            newest.setdefault(sentence)
+        if len(newest) >= enough:
+            break
+    else:
+        return Heard(tuple(reversed(newest)))
+    older = (sentence for said in told for sentence in found_in(said) if sentence not in newest)
+    return Heard((*dict.fromkeys(islice(older, 2)), *reversed(newest)), is_all=False)
+
+
+def _decisions_in(said: _Said) -> Iterator[str]:
+    words = _DECISION_WORDS.found_in(said.text)
+    for sentence in sentences(said.text, words):
+        if _has_any(sentence.lower(), words) and _DECISION.search(sentence):
+            yield f"the user: {sentence}" if said.is_user else sentence
+
+
+def _demands_in(said: _Said) -> Iterator[str]:
+    words = _DEMAND_WORDS.found_in(said.text)
+    for sentence in sentences(said.text, words):
+        if _has_any(sentence.lower(), words) and _DEMAND.search(sentence) and not _DECISION.search(sentence):
+            yield sentence
+
+
+def _without_injected(text: str) -> str:
+    return _INJECTED.sub("", text) if "</" in text else text
+
+
 def _hear_user(noticed: Noticed, text: str) -> None:
-    if not text:
-        return
     noticed.requests.append(text)
     noticed.is_answered = False
-    if _has_any(text, _DEMAND_WORDS) or _has_any(text, _DECISION_WORDS):
-        for sentence in sentences(text):
-            if _DECISION.search(sentence):
-                _newest(noticed.decisions, f"the user: {sentence}")
-            elif _DEMAND.search(sentence):
-                _newest(noticed.demands, sentence)
     _see_boxes(noticed, text)
 
 
 def _hear_answer(noticed: Noticed, text: str, *, is_last: bool) -> None:
-    if is_last and text:
+    if is_last:
         noticed.is_answered = True
         noticed.answers_earlier = noticed.answers_earlier or not noticed.requests
-    if not text:
-        return
     noticed.last_answer = text
-    if _has_any(text, _DECISION_WORDS):
-        for sentence in sentences(text):
-            if _DECISION.search(sentence):
-                _newest(noticed.decisions, sentence)
     _see_boxes(noticed, text)
-    plan = list(_planned(text)) if _has_any(text, _NEXT_WORDS) else []
-    if plan:
-        noticed.plan = plan
 
 
-def _has_any(text: str, words: str) -> bool:
-    text = text.lower()
-    return any(word in text for word in _split(words))
-
-
-@functools.cache
-def _split(words: str) -> tuple[str, ...]:
-    return tuple(word.replace("_", " ") for word in words.split())
+def _has_any(text: str, words: Iterable[str]) -> bool:
+    return any(word in text for word in words)
 
 
 def _see_boxes(noticed: Noticed, text: str) -> None:
-    for mark, task in _BOX.findall(text) if "] " in text else ():
-        noticed.tasks[task.strip()] = "pending" if mark == " " else "completed"
+    if "] " not in text:
+        return
+    for line in text.split("\n"):
+        if "] " in line:
+            bare = line.lstrip()
+            status, task = _BOXES.get(bare[:_BOX]), bare[_BOX:]
+            if status is not None and task:
+                noticed.tasks[task.strip()] = status
+
+
+def _last_plan(answers: Sequence[str]) -> list[str]:
+    for text in reversed(answers):
+        plan = list(_planned(text)) if _NEXT_WORDS.found_in(text) else []
+        if plan:
+            return plan
+    return []
 
 
 def _planned(text: str) -> Iterator[str]:
@@ -190,8 +309,7 @@ def _planned(text: str) -> Iterator[str]:
             is_inside = False
 
 
-def _see_call(noticed: Noticed, call: ToolCall, agent: str) -> None:
-    file = file_of(call, agent)
+def _see_call(noticed: Noticed, call: ToolCall, file: tuple[FileUse, str] | None, agent: str) -> None:
     if file is not None and file[0] != "read":
         noticed.changes[file[1]] = noticed.changes.pop(file[1], 0) + 1
     todo = _todo(call, agent)
@@ -203,9 +321,10 @@ def _see_call(noticed: Noticed, call: ToolCall, agent: str) -> None:
 
 
 def _todo(call: ToolCall, agent: str) -> dict[str, str] | None:
-    meaning = _meaning(call, agent)
-    if isinstance(meaning, Todo):
-        return {item.text: item.status for item in meaning.items}
+    if _may_list_tasks(call.name, agent):
+        meaning = _meaning(call, agent)
+        if isinstance(meaning, Todo):
+            return {item.text: item.status for item in meaning.items}
     items = call.arguments.get("todos")
     if not isinstance(items, list):
         return None
@@ -219,56 +338,56 @@ def _task(item: Any) -> tuple[str, str] | None:
     return (text, status) if isinstance(text, str) and text and status in STATUSES else None
 
 
+@functools.lru_cache(maxsize=256)
+def _may_list_tasks(name: str, agent: str) -> bool:
+    return any(find_purpose(name, words) is Todo for words in speakers(agent))
+
+
 def _meaning(call: ToolCall, agent: str) -> Meaning | None:
-    for words in (agent, *(other for other in _AGENTS if other != agent)):
+    for words in speakers(agent):
         found = find_meaning(call.name, call.arguments, words)
         if found is not None:
             return found
     return None
 
 
-def _see_result(noticed: Noticed, call: ToolCall | None, result: ToolResult, agent: str) -> None:
-    text = message_text(result)
+def _see_result(noticed: Noticed, asked: _Waiting | None, result: ToolResult) -> None:
+    call, file = asked or (None, None)
     command = call.arguments.get("command") if call is not None else None
     if isinstance(command, str) and command:
-        _record(noticed, command, True, not result.is_error, text)
+        _record(noticed, command, True, not result.is_error, result.content)
         return
-    file = file_of(call, agent) if call is not None else None
     what = f"{result.tool_name or (call.name if call else 'a tool')} {file[1] if file else ''}".strip()
     if result.is_error or what in noticed.runs:
-        _record(noticed, what, False, not result.is_error, text)
+        _record(noticed, what, False, not result.is_error, result.content)
 
 
-def _record(noticed: Noticed, what: str, is_command: bool, ok: bool, text: str) -> None:
+def _record(noticed: Noticed, what: str, is_command: bool, ok: bool, output: Content) -> None:
     run = noticed.runs.pop(what, None) or Run(what, is_command)
-    run.ok = ok
-    run.last_line = text.rstrip().rpartition("\n")[2].strip()
+    run.ok, run.output = ok, output
     if not ok:
-        run.error = error_words(text)
+        run.failure = output
     noticed.runs[what] = run
 
 
 def error_words(text: str) -> str:
     """The lines of an output that name what went wrong: the last ones that sound like it, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if _ERROR_LINE.search(line)]
-    return "\n".join(dict.fromkeys(telling[-2:] or lines[-1:]))
+    telling = list(islice(filter(_ERROR_LINE.search, reversed(lines)), 2))
+    return "\n".join(dict.fromkeys(telling[::-1] or lines[-1:]))
 
 
-def sentences(text: str) -> Iterator[str]:
-    """A text in sentences, code blocks left out."""
+def sentences(text: str, words: Sequence[str] = ("",)) -> Iterator[str]:
+    """A text in sentences, code blocks and lines without any of the words left out."""
     is_code = False
     for line in text.splitlines():
         if line.lstrip().startswith("```"):
             is_code = not is_code
-        elif not is_code:
-            yield from (part.strip(" \t-*#>") for part in _ENDS.split(line) if part and part.strip(" \t-*#>"))
-
-
-def _newest(found: list[str], sentence: str) -> None:
-    if sentence in found:
-        found.remove(sentence)
-    found.append(sentence)
+        elif not is_code and _has_any(line.lower(), words):
+            for part in _ENDS.split(line):
+                sentence = part.strip(" \t-*#>") if part else ""
+                if sentence:
+                    yield sentence
 
 
 def focus_words(instructions: str) -> Sequence[str]:

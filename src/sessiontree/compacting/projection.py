@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from sessiontree.compacting.estimate import MEASURED, PI, Estimator, Size, context_size, estimated_size
+from sessiontree.compacting.estimate import MEASURED, PI, Estimator, Size, context_size, estimated_size, is_larger
 from sessiontree.compacting.files import FileLists
 from sessiontree.context import Context, milliseconds
 from sessiontree.entries import (
@@ -31,7 +31,8 @@ STOOD_AT = "stoodAt"
 _PLAUSIBLE = 2
 """An estimate is not off by more than this factor."""
 
-_SPEAKING = frozenset({"message", "custom_message", "branch_summary"})
+_TOLD = frozenset({"message", "custom_message", "branch_summary", "context_edit"})
+"""Entries of which it matters what they say, even when they say nothing in the context."""
 
 
 class Unit(Struct, frozen=True, gc=False):
@@ -81,7 +82,7 @@ class Projection(Struct, frozen=True):
     def likely_size(self, estimate: Estimator = MEASURED) -> Size:
         """The same, unless the provider counted so little that it cannot have counted all (cached input, say)."""
         size = self.size(estimate)
-        if not size.counted or size.tokens * _PLAUSIBLE >= estimated_size(self.messages, PI):
+        if not size.counted or not is_larger(self.messages, size.tokens * _PLAUSIBLE):
             return size
         return Size(0, estimated_size(self.messages, estimate))
 
@@ -93,15 +94,13 @@ def project(session: Session, leaf: str | None) -> Projection:
     journal = session.journal
     types, node_of = journal.types, journal.tree.node_of
     kinds = [types[node_of[id]] for id in ids]
-    spoken: dict[str, list[Message]] = {}
-    for message, source in zip(context.messages, context.sources, strict=True):
-        spoken.setdefault(source, []).append(message)
+    spoken = _by_source(context)
     earlier = _find_earlier(session, ids, kinds, spoken)
     if session.dialect.writes_plainly:
         units = _plain_units(session, ids, kinds, spoken, earlier)
     else:
         beginning = {earlier.id, earlier.stands_at} if earlier is not None else set()
-        units = [Unit(id, "message", tuple(said)) for id, said in spoken.items() if id not in beginning]
+        units = [Unit(id, "message", said) for id, said in spoken.items() if id not in beginning]
     return Projection(
         leaf=leaf,
         units=tuple(units),
@@ -112,8 +111,19 @@ def project(session: Session, leaf: str | None) -> Projection:
     )
 
 
+def _by_source(context: Context) -> dict[str, tuple[Message, ...]]:
+    """What each entry of a context says in it."""
+    spoken: dict[str, tuple[Message, ...]] = dict(zip(context.sources, zip(context.messages), strict=True))
+    if len(spoken) == len(context.sources):
+        return spoken
+    spoken = {}
+    for message, source in zip(context.messages, context.sources, strict=True):
+        spoken[source] = (*spoken.get(source, ()), message)
+    return spoken
+
+
 def _find_earlier(
-    session: Session, ids: Sequence[str], kinds: Sequence[str], spoken: Mapping[str, Sequence[Message]]
+    session: Session, ids: Sequence[str], kinds: Sequence[str], spoken: Mapping[str, object]
 ) -> Earlier | None:
     if session.dialect.writes_plainly:
         at = _last(kinds, "compaction")
@@ -145,26 +155,33 @@ def _plain_units(
     session: Session,
     ids: Sequence[str],
     kinds: Sequence[str],
-    spoken: Mapping[str, Sequence[Message]],
+    spoken: Mapping[str, tuple[Message, ...]],
     earlier: Earlier | None,
 ) -> list[Unit]:
     compaction_at = ids.index(earlier.id) if earlier is not None else -1
     first = _first(session, ids, kinds, compaction_at, spoken)
-    positions = [at for at in range(first, len(ids)) if at != compaction_at]
-    silent = [ids[at] for at in positions if kinds[at] in _SPEAKING | {"context_edit"} and ids[at] not in spoken]
-    unheard = dict(zip(silent, session.entries(silent), strict=True))
+    unheard = _unheard(session, ids[first:], kinds[first:], spoken)
     units: list[Unit] = []
-    for at in positions:
-        id = ids[at]
-        said = tuple(spoken.get(id, ()))
-        if said:
-            units.append(Unit(id, kinds[at], said, is_answer=isinstance(said[0], Assistant)))
+    for at, (id, kind) in enumerate(zip(ids[first:], kinds[first:], strict=True), first):
+        said = spoken.get(id)
+        if at == compaction_at:
+            continue
+        if said is not None:
+            units.append(Unit(id, kind, said, False, isinstance(said[0], Assistant)))
             continue
         entry = unheard.get(id)
         if at < compaction_at and _is_system(entry):
             continue  # a compaction carries the system prompt itself
-        units.append(_silent_unit(id, kinds[at], entry))
+        units.append(_silent_unit(id, kind, entry))
     return units
+
+
+def _unheard(
+    session: Session, ids: Sequence[str], kinds: Sequence[str], spoken: Mapping[str, object]
+) -> dict[str, Entry]:
+    """The entries that say something, but not in the context."""
+    silent = [id for id, kind in zip(ids, kinds, strict=True) if id not in spoken and kind in _TOLD]
+    return dict(zip(silent, session.entries(silent), strict=True))
 
 
 def _first(
@@ -202,6 +219,8 @@ def _trusted_from(session: Session, context: Context, kinds: Sequence[str], earl
     """The first message behind everything that changed what is sent of the messages before it."""
     if session.dialect.writes_plainly:
         changed_at = max(_last(kinds, "context_edit"), _last(kinds, "compaction"))
+        if changed_at < 0:
+            return 0
         behind = set(context.path[changed_at + 1 :])
         return next((at for at, source in enumerate(context.sources) if source in behind), len(context.sources))
     # What a compaction kept was said before it, or stands once more with its time.

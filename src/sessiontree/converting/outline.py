@@ -89,12 +89,10 @@ class _Forest:
             first, parent = pending.pop()
             run = [first]
             waiting: list[tuple[int, int | None]] = []
-            while True:
-                children = self._children.get(run[-1], [])
-                if not children:
-                    break
-                *others, main = children
-                waiting += [(other, run[-1]) for other in others]
+            while children := self._children.get(run[-1]):
+                main = children[-1]
+                if len(children) > 1:
+                    waiting += [(other, run[-1]) for other in children[:-1]]
                 if waiting and not self._belong_together(run[-1], main):
                     waiting.append((main, run[-1]))
                     break

@@ -30,12 +30,12 @@ class Report:
         self.target = target
         self.carried: Counter[str] = Counter()
         """How many of each thing were taken over: messages by role, blocks and other entries by type."""
-        self._notes: Counter[tuple[NoteKind, str, str]] = Counter()
+        self._notes: Counter[Note] = Counter()
 
     @property
     def notes(self) -> list[Line]:
         """What was not taken as it was, the worst first."""
-        lines = [Line(kind, what, why, count) for (kind, what, why), count in self._notes.items()]
+        lines = [Line(note.kind, note.what, note.why, count) for note, count in self._notes.items()]
         return sorted(lines, key=lambda line: (_ORDER.index(line.kind), line.what, line.why))
 
     @property
@@ -44,7 +44,7 @@ class Report:
         return [line for line in self.notes if line.kind == "dropped"]
 
     def note(self, note: Note) -> None:
-        self._notes[note.kind, note.what, note.why] += 1
+        self._notes[note] += 1
 
     def count(self, item: Item) -> None:
         message = item.fields.get("message")
@@ -56,7 +56,7 @@ class Report:
         if isinstance(content, list):
             for block in content:
                 kind = block.get("type") if isinstance(block, dict) else None
-                if kind in BLOCK_TYPES and kind != "text":
+                if kind != "text" and isinstance(kind, str) and kind in BLOCK_TYPES:
                     self.carried[kind] += 1
 
     def as_json(self) -> dict[str, Any]:

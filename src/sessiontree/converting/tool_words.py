@@ -7,9 +7,8 @@ those again. A call that is kept as it is says whose words it uses, so that nobo
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
-
-import msgspec
 
 from sessiontree.converting.tools import map_call, map_name, share_tools
 from sessiontree.dialects.riders import RIDER
@@ -24,6 +23,7 @@ class ToolWords:
     def __init__(self, source: str, target: str) -> None:
         self._source = source
         self._target = target
+        self._is_shared = share_tools(source, target)
         self._names: dict[str, str] = {}
         """What the target calls the tool of each call told so far: a result follows its call."""
 
@@ -32,8 +32,11 @@ class ToolWords:
         message = item.fields.get("message")
         if not isinstance(message, dict) or message.get("role") not in ("assistant", "toolResult"):
             return item, []
-        agent = (_agent(item) if RIDER in item.fields else None) or self._source
-        if share_tools(agent, self._target):
+        agent, is_shared = self._source, self._is_shared
+        if RIDER in item.fields:
+            agent = _agent(item) or agent
+            is_shared = share_tools(agent, self._target)
+        if is_shared:
             return _without_tools(item), []
         if message["role"] == "toolResult":
             return self._result_said(item, message, agent), []
@@ -59,7 +62,7 @@ class ToolWords:
                 content = list(content)
             own[str(at)] = {"name": name, "arguments": arguments}
             content[at] = {**block, "name": mapped.name, "arguments": mapped.arguments}
-            notes.append(Note("mapped", f"calls of {name}", f"{self._target} calls this tool {mapped.name}"))
+            notes.append(_mapped_note(name, self._target, mapped.name))
             notes += [Note("changed", f"arguments of {name}", why) for why in mapped.changed]
         if not has_calls:
             return item, notes
@@ -100,8 +103,8 @@ def _own_call(block: Any, own: Any) -> Any:
 
 def _with(item: Item, message: dict[str, Any], tools: dict[str, Any]) -> Item:
     found = item.fields.get(RIDER)
-    rider = {**(found if isinstance(found, dict) else {}), _TOOLS: tools}
-    return msgspec.structs.replace(item, fields={**item.fields, "message": message, RIDER: rider})
+    rider = {**found, _TOOLS: tools} if isinstance(found, dict) else {_TOOLS: tools}
+    return _with_fields(item, {**item.fields, "message": message, RIDER: rider})
 
 
 def _without_tools(item: Item) -> Item:
@@ -110,7 +113,17 @@ def _without_tools(item: Item) -> Item:
         return item
     rider = {name: value for name, value in item.fields[RIDER].items() if name != _TOOLS}
     fields = {name: value for name, value in item.fields.items() if name != RIDER}
-    return msgspec.structs.replace(item, fields={**fields, RIDER: rider} if rider else fields)
+    return _with_fields(item, {**fields, RIDER: rider} if rider else fields)
+
+
+def _with_fields(item: Item, fields: dict[str, Any]) -> Item:
+    return Item(item.kind, fields, item.id, item.timestamp, item.also)
+
+
+@lru_cache(maxsize=64)
+def _mapped_note(name: str, target: str, called: str) -> Note:
+    """Nearly all calls are of a few tools."""
+    return Note("mapped", f"calls of {name}", f"{target} calls this tool {called}")
 
 
 def _tools(item: Item) -> dict[str, Any]:

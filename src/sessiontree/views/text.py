@@ -19,6 +19,8 @@ _VISIBLE[0x0D] = ""
 _VISIBLE[0x1B] = "␛"
 _VISIBLE[0xFEFF] = ""
 _surrogate = re.compile("[\ud800-\udfff]")
+_BLANK_CONTROLS = "\r\x0b\x0c\x1c\x1d\x1e\x1f\x85"
+"""Control characters that count as white space, and are treated like all others."""
 TAB = "    "
 
 # First and last of characters that take one width whatever stands beside them, and that width: letters, signs and box
@@ -50,7 +52,11 @@ def clean(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Text on one line, clean, with runs of white space folded."""
-    return " ".join(clean(text[:4096]).split())
+    start = text[:4096]
+    folded = " ".join(start.split())
+    if folded.isprintable() and not any(mark in start for mark in _BLANK_CONTROLS):
+        return folded
+    return " ".join(clean(start).split())
 
 
 def columns(text: str) -> int:

@@ -24,10 +24,22 @@ from sessiontree.converting.tools.mapping import (
     Mapped,
     find_file,
     find_meaning,
+    find_purpose,
     map_call,
     map_name,
     share_tools,
 )
 from sessiontree.converting.tools.meanings import Bash, Meaning
 
-__all__ = ["Bash", "FileUse", "Mapped", "Meaning", "find_file", "find_meaning", "map_call", "map_name", "share_tools"]
+__all__ = [
+    "Bash",
+    "FileUse",
+    "Mapped",
+    "Meaning",
+    "find_file",
+    "find_meaning",
+    "find_purpose",
+    "map_call",
+    "map_name",
+    "share_tools",
+]

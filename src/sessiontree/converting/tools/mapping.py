@@ -47,7 +47,7 @@ def map_call(name: str, arguments: Mapping[str, Any], source: str, target: str) 
     if isinstance(meaning, Bash) and meaning.timeout_ms is not None and ours.timeout_unit != theirs.timeout_unit:
         changed.append(f"timeout in {ours.timeout_unit} became {theirs.timeout_unit}")
     changed += not_said
-    return Mapped(new_name, new_arguments, tuple(dict.fromkeys(changed)))
+    return Mapped(new_name, new_arguments, tuple(dict.fromkeys(changed)) if changed else ())
 
 
 def map_name(name: str, source: str, target: str) -> str | None:
@@ -81,6 +81,13 @@ def find_meaning(name: str, arguments: Mapping[str, Any], agent: str) -> Meaning
         return _parse(name, arguments, tools)[0]
     except NoEquivalentError:
         return None
+
+
+def find_purpose(name: str, agent: str) -> type[Meaning] | None:
+    """What this agent's tool of a name is for, whatever a call of it says; None when it has no such tool."""
+    tools = _AGENTS.get(agent)
+    tool = None if tools is None else tools.find_by_name(name)
+    return None if tool is None else tool.means
 
 
 def find_file(name: str, arguments: Mapping[str, Any], agent: str) -> tuple[FileUse, str] | None:

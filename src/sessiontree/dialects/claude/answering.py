@@ -72,7 +72,8 @@ class Answering:
             line["apiBlockIndex"] = len(lines)
             lines.append(line)
             before = id
-        riding = plain.plain_rider(item, uuids[-1], plain.said_of_answer(message, common, time), composed)
+        said = plain.said_of_answer(message, common, time)
+        riding = plain.plain_rider(item, uuids[-1], said, composed, plain.SAID_OF_ANSWERS)
         if riding:
             lines[-1][RIDER] = riding
         return lines

@@ -8,7 +8,7 @@ that are not among those. Whatever is not surely of this shape is given back as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sessiontree.context import milliseconds
@@ -34,6 +34,9 @@ _CALL = frozenset({"type", "id", "name", "arguments"})
 _THINKING = frozenset({"type", "thinking", "thinkingSignature"})
 _TOLD_TOKENS = len(told_usage({}) or ())
 _NO_PARTS = PARTS | {NAME}
+
+SAID_OF_ANSWERS = ("role", "content", "model", "stopReason")
+"""The fields that the shards of an ordinary answer say as they are."""
 
 # Why answers end, as far as the client's word for it is told as the same again.
 _REASONS = frozenset(
@@ -153,15 +156,9 @@ def is_plain_answer(message: Fields) -> bool:
 
 
 def said_of_answer(message: Fields, common: Fields, time: str) -> Fields:
-    """What the shards of such an answer say of it beside its content."""
-    said: Fields = {
-        "role": "assistant",
-        "api": TOLD_API,
-        "provider": TOLD_PROVIDER,
-        "model": message["model"],
-        "usage": _said_of_usage(message.get("usage"), common["usage"]),
-        "stopReason": message["stopReason"],
-    }
+    """What the shards of such an answer say of it in words that need not be its own."""
+    usage = _said_of_usage(message.get("usage"), common["usage"])
+    said: Fields = {"api": TOLD_API, "provider": TOLD_PROVIDER, "usage": usage}
     if not common["id"].startswith(MADE_RESPONSE):
         said["responseId"] = common["id"]
     return _timed(said, time)
@@ -175,11 +172,11 @@ def _said_of_usage(usage: object, written: Fields) -> Fields | None:
 
 
 def said_of_result(call: str, tool: str, is_error: bool, time: str) -> Fields:
-    return _timed({"role": "toolResult", "toolCallId": call, "toolName": tool, "isError": is_error}, time)
+    return _timed({"toolCallId": call, "toolName": tool, "isError": is_error}, time)
 
 
 def said_of_prompt(time: str) -> Fields:
-    return _timed({"role": "user"}, time)
+    return _timed({}, time)
 
 
 def _timed(said: Fields, time: str) -> Fields:
@@ -189,10 +186,12 @@ def _timed(said: Fields, time: str) -> Fields:
     return said
 
 
-def plain_rider(item: Item, id: str, said: Fields, composed: Composed | None = None) -> Fields:
-    """What the lines of a message do not say of it, when `said` is all they say beside its content.
+def plain_rider(
+    item: Item, id: str, said: Fields, composed: Composed, as_it_is: Sequence[str] = ("role", "content")
+) -> Fields:
+    """What the lines of a message do not say of it, when they say some fields as they are and of the rest only `said`.
 
-    `composed` tells of the content; without it, the lines say it as it is.
+    `composed` tells of the content.
     """
     fields = item.fields
     message = fields["message"]
@@ -202,25 +201,25 @@ def plain_rider(item: Item, id: str, said: Fields, composed: Composed | None = N
     on = fields.get(RIDER)
     if len(fields) > (2 if on is not None else 1):
         found["fields"] = {name: value for name, value in fields.items() if name not in ("message", RIDER)}
-    changed: Fields = {}
-    standing = 0
-    for name, value in message.items():
-        if name in said:
-            standing += 1
-            told = said[name]
-            if told is not value and (told != value or (type(told) is bool) is not (type(value) is bool)):
-                changed[name] = value
-        elif name != "content":
-            changed[name] = value
-    if changed:
-        found["message"] = changed
-    if composed is not None and composed.left_out:
+    rest, missing = message.copy(), []
+    for name in as_it_is:
+        del rest[name]
+    for name, told in said.items():
+        if name not in rest:
+            missing.append(name)
+            continue
+        value = rest[name]
+        if told is value or (told == value and (type(told) is bool) is (type(value) is bool)):
+            del rest[name]
+    if rest:
+        found["message"] = rest
+    if composed.left_out:
         content = message["content"]
         found["insert"] = [(at, content[at]) for at in composed.left_out]
     if on:
         found |= on
-    if composed is not None and composed.more:
+    if composed.more:
         found["merge"] = composed.more
-    if standing < len(said):
-        found["without"] = {"message": [name for name in said if name not in message]}
+    if missing:
+        found["without"] = {"message": missing}
     return found

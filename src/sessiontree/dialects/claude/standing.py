@@ -167,8 +167,7 @@ class Standing:
         """The response that a line is part or a result of, and the lines of its calls that have results up to there."""
         answered: set[str] = set()
         at: str | None = parent
-        while at is not None and at in self._placed and not self._placed[at].is_apart:
-            placed = self._placed[at]
+        while at is not None and (placed := self._placed.get(at)) is not None and not placed.is_apart:
             if placed.answers is None:
                 return (at if placed.calls else None), answered
             answered.add(placed.answered_line)

@@ -4,51 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
-
 from sessiontree.dialects.neovate.asides import MARKS
 from sessiontree.dialects.neovate.deltas import applied
 from sessiontree.dialects.neovate.hearing import hear_item, hear_result, heard_message, is_output
-from sessiontree.dialects.neovate.plain import plain_rider
-from sessiontree.dialects.neovate.riding import extras_of, rider_for, without_extras
-from sessiontree.dialects.neovate.saying import Call, Said, say, say_result, say_stray_result
-from sessiontree.dialects.scribe import Item, Note
-
-
-class Draft(Struct, frozen=True, gc=False):
-    """The bodies of an item's lines, each with its rider."""
-
-    bodies: list[dict[str, Any]]
-    riders: list[dict[str, Any]]
-    notes: tuple[Note, ...] = ()
+from sessiontree.dialects.neovate.plain import plain_draft
+from sessiontree.dialects.neovate.riding import Draft, extras_of, rider_for, without_extras
+from sessiontree.dialects.neovate.saying import Call, Said, calls_of, say, say_result, say_stray_result
+from sessiontree.dialects.scribe import Item
 
 
 def draft(item: Item, uuid: str, timestamp: str, marks: dict[str, Any], *, is_root: bool) -> Draft | None:
     """Any item but a result that answers a call; None when it has to stand beside the tree."""
+    plain = plain_draft(item, uuid, timestamp, marks)
+    if plain is not None:
+        return plain
     bare = without_extras(item)
     said = say_stray_result(bare.fields["message"]) if is_tool_result(bare) else say(bare)
     if said is None:
         return None
     extras = extras_of(item)
-    plain = None if extras else plain_rider(bare, said, uuid, timestamp, marks)
-    if plain is not None:
-        return Draft(said.bodies, [plain], said.notes)
     bodies = _with_extras(said.bodies, extras)
     heard = hear_item(bodies, uuid, timestamp, is_root=is_root)
     if len(bodies) == 1 and is_output(bodies[0]):
         marks = {**marks, "alone": True}  # or it would be taken for what a command before it printed
     further = [{MARKS: {"part": True}} for _ in bodies[1:]]
-    return Draft(bodies, [rider_for(bare, heard, said, marks), *further], said.notes)
+    return Draft(bodies, [rider_for(bare, heard, said, marks), *further], said.notes, calls_of(bodies[0]))
 
 
 def draft_result(item: Item, call: Call, id: str, timestamp: str) -> Draft:
     """A result as one part of a line; its rider stands among those of the line's results."""
+    plain = plain_draft(item, id, timestamp, {}, call)
+    if plain is not None:
+        return plain
     bare = without_extras(item)
     said: Said = say_result(bare.fields["message"], call)
     extras = extras_of(item)
-    plain = None if extras else plain_rider(bare, said, id, timestamp, {})
-    if plain is not None:
-        return Draft(said.bodies, [plain], said.notes)
     (part,) = _with_extras(said.bodies, extras)
     heard = heard_message(hear_result(part), id, timestamp)
     return Draft([part], [rider_for(bare, heard, said, {})], said.notes)

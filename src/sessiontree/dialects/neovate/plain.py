@@ -1,9 +1,9 @@
-"""Riders of ordinary messages, without hearing their lines again.
+"""Ordinary messages: the body of the line and its rider at once, without saying, hearing and comparing.
 
-What a line does not say of its item is found by hearing the line and comparing the two (`riding`). Of nearly all
+What a line does not say of its item is found by hearing the line again and comparing the two (`drafts`). Of nearly all
 messages it is known beforehand: texts, thinking and calls are heard as they were said but for the fields that a part
-has no place for, and of the rest of a line only few fields are heard. Whatever is not surely of this shape is given
-back as None, to be compared; both ways come to the same rider.
+has no place for, and of the rest of a message only few fields are heard. Whatever is not surely of this shape is given
+back as None, to be said and compared; both ways come to the same lines.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 from sessiontree.dialects.neovate.asides import MARKS
 from sessiontree.dialects.neovate.hearing import hear_usage
-from sessiontree.dialects.neovate.saying import Said
+from sessiontree.dialects.neovate.riding import EXTRAS, Draft
+from sessiontree.dialects.neovate.saying import SIGNATURE, Call, say_usage
 from sessiontree.dialects.neovate.wire import milliseconds
 from sessiontree.dialects.riders import RIDER
 from sessiontree.dialects.scribe import Item
@@ -22,101 +23,146 @@ _HEARD_OF_BLOCKS = {
     "thinking": frozenset({"type", "thinking"}),
     "toolCall": frozenset({"type", "id", "name", "arguments"}),
 }
-"""The fields that are heard of a part, by the block it was said for. Images, which change on their way, are missing."""
+"""The fields that are heard of a part, by the block it was said for: as many as the part has."""
 
 _HEARD_TOKENS = len(hear_usage({}))
+_NOTHING: dict[str, Any] = {}
+
+_Deltas = list[list[Any]]
+"""What blocks say beyond what is heard of them, with their positions."""
 
 
-def plain_rider(item: Item, said: Said, id: str, timestamp: str, marks: dict[str, Any]) -> dict[str, Any] | None:
-    """What `riding.rider_for` gives for a message that was said in one line of this id and time; None if unsure.
+def plain_draft(item: Item, id: str, timestamp: str, marks: dict[str, Any], call: Call | None = None) -> Draft | None:
+    """What `drafts` makes of an ordinary message for a line of this id and time; None if it is not surely one.
 
-    Neither the item nor its line has extras.
+    With `call` it is the result of that call.
     """
     fields = item.fields
-    message = fields.get("message")
-    if item.kind != "message" or type(message) is not dict or said.left_out or said.is_reworded:
+    message, riding = fields.get("message"), fields.get(RIDER, _NOTHING)
+    if item.kind != "message" or type(message) is not dict or type(message.get("timestamp")) is not int:
         return None
-    heard = _heard_beside_content(message, said.bodies[0])
-    blocks = None if heard is None else _more_of_blocks(message.get("content"), said.order)
-    riding = fields.get(RIDER)
-    if heard is None or blocks is None or (RIDER in fields and type(riding) is not dict):
+    if type(riding) is not dict or EXTRAS in riding:
         return None
-    time = milliseconds(timestamp)
-    if time is not None:
-        heard["timestamp"] = time
+    rest = message.copy()  # what is heard of the line is taken out of it
+    deltas: _Deltas = []
+    calls: dict[str, Call] = {}
+    role = rest.pop("role", None)
+    if role == "toolResult" and call is not None:
+        body = _result(rest, call, deltas)
+    elif role == "assistant" and call is None:
+        body = _answer(rest, calls, deltas)
+    elif role == "user" and call is None:
+        body = _prompt(rest, deltas)
+    else:
+        return None
+    if body is None:
+        return None
+    if rest["timestamp"] == milliseconds(timestamp):
+        del rest["timestamp"]
     # What follows keeps the order of names of `rider_for`, so that the bytes are the same.
-    rider: dict[str, Any] = dict(riding) if riding else {}
-    marks = dict(marks)
+    rider = riding.copy()
     if item.id and item.id != id:
         rider["id"] = item.id
-    if item.timestamp and item.timestamp != timestamp:
-        marks["timestamp"] = item.timestamp
     if len(fields) > 1 + (RIDER in fields):
         rider["fields"] = {name: value for name, value in fields.items() if name not in ("message", RIDER)}
-    changed: dict[str, Any] = {}
-    shared = 0
-    for name, value in message.items():
-        if name in heard:
-            shared += 1
-            told = heard[name]
-            if told is not value and (told != value or type(told) is not type(value)):
-                changed[name] = value
-        elif name != "content":
-            changed[name] = value
-    if changed:
-        rider["message"] = changed
-    if shared < len(heard):
-        marks["without"] = sorted(heard.keys() - message.keys())
-    if blocks:
-        marks["blocks"] = blocks
-    if marks:
-        rider[MARKS] = marks
-    return rider
+    if rest:
+        rider["message"] = rest
+    if item.timestamp and item.timestamp != timestamp:
+        marks = {**marks, "timestamp": item.timestamp}
+    if not deltas:
+        if marks:
+            rider[MARKS] = marks
+        return Draft([body], [rider], (), calls)
+    rider[MARKS] = {**marks, "blocks": deltas}
+    notes = tuple([SIGNATURE for _, delta in deltas if delta["set"].get("thinkingSignature")])
+    return Draft([body], [rider], notes, calls)
 
 
-def _heard_beside_content(message: dict[str, Any], body: dict[str, Any]) -> dict[str, Any] | None:
-    """What is heard of a line but for its content and its time."""
-    role, content = message.get("role"), message.get("content")
-    if role == "toolResult":
-        if type(content) is not list:  # it is heard as a list
-            return None
-        is_error = body["result"].get("isError") is True
-        return {"role": role, "toolCallId": body["toolCallId"], "toolName": body["toolName"], "isError": is_error}
-    if role == "assistant":
-        return _heard_of_answer(message, body)
-    if role != "user" or (type(content) is str and content.startswith("<bash-")):  # perhaps a command, or its output
+def _prompt(rest: dict[str, Any], deltas: _Deltas) -> dict[str, Any] | None:
+    content = rest.pop("content", None)
+    if type(content) is not str:
+        content = _texts(content, deltas)
+    elif content.startswith("<bash-"):  # perhaps a command, or its output
         return None
-    return {"role": role}
+    return None if content is None else {"role": "user", "content": content}
 
 
-def _heard_of_answer(message: dict[str, Any], body: dict[str, Any]) -> dict[str, Any] | None:
-    provider, model, usage = message.get("provider"), message.get("model"), message.get("usage")
+def _result(rest: dict[str, Any], call: Call, deltas: _Deltas) -> dict[str, Any] | None:
+    """One result as a part of a line."""
+    id, name, is_error = rest.pop("toolCallId", None), rest.pop("toolName", None), rest.pop("isError", None)
+    parts = _texts(rest.pop("content", None), deltas)
+    if parts is None or type(id) is not str or type(name) is not str or not name or type(is_error) is not bool:
+        return None
+    result: dict[str, Any] = {"llmContent": parts[0]["text"] if len(parts) == 1 else parts}
+    if is_error:
+        result["isError"] = True
+    given = {} if call.input is None else call.input
+    return {"type": "tool-result", "toolCallId": id, "toolName": name, "input": given, "result": result}
+
+
+def _answer(rest: dict[str, Any], calls: dict[str, Call], deltas: _Deltas) -> dict[str, Any] | None:
+    content, provider, model = rest.pop("content", None), rest.pop("provider", None), rest.pop("model", None)
     if type(provider) is not str or type(model) is not str or not provider or not model or "/" in provider:
         return None
-    # Usage with more than tokens, such as costs, is surely heard differently.
-    is_more = type(usage) is dict and len(usage) != _HEARD_TOKENS
-    content = body["content"]
-    has_calls = type(content) is list and content != [] and content[-1]["type"] == "tool_use"  # calls come last
-    return {
-        "role": "assistant",
-        "provider": provider,
-        "model": model,
-        "usage": None if is_more else hear_usage(body["usage"]),
-        "stopReason": "toolUse" if has_calls else "stop",
-    }
-
-
-def _more_of_blocks(content: Any, order: tuple[int, ...]) -> list[Any] | None:
-    """What blocks say beyond what is heard of them, as deltas with their positions; all of them were said."""
-    if type(content) is str:
-        return []
-    if type(content) is not list or order != tuple(range(len(content))):
+    if "usage" not in rest or "stopReason" not in rest:
         return None
-    found: list[Any] = []
-    for at, block in enumerate(content):
-        heard = _HEARD_OF_BLOCKS.get(block["type"])
-        if heard is None or (block["type"] == "toolCall" and type(block.get("arguments")) is not dict):
+    parts = content if type(content) is str else _parts(content, calls, deltas)
+    if parts is None:
+        return None
+    text = parts if isinstance(parts, str) else "".join([part["text"] for part in parts if part["type"] == "text"])
+    if rest["stopReason"] == ("toolUse" if calls else "stop"):
+        del rest["stopReason"]
+    given = rest["usage"]
+    usage = say_usage(given)
+    # Usage with more than tokens, such as costs, is surely heard differently.
+    if type(given) is dict and len(given) == _HEARD_TOKENS and hear_usage(usage) == given:
+        del rest["usage"]
+    return {"role": "assistant", "content": parts, "text": text, "model": f"{provider}/{model}", "usage": usage}
+
+
+def _texts(content: Any, deltas: _Deltas) -> list[dict[str, Any]] | None:
+    """The parts of a content that is nothing but texts."""
+    if type(content) is not list:
+        return None
+    parts: list[dict[str, Any]] = []
+    for block in content:
+        if type(block) is not dict or block.get("type") != "text" or type(block.get("text")) is not str:
             return None
-        if len(block) != len(heard):
-            found.append([at, {"set": {name: value for name, value in block.items() if name not in heard}}])
-    return found
+        if len(block) != 2:
+            deltas.append(_delta(len(parts), block))
+        parts.append({"type": "text", "text": block["text"]})
+    return parts
+
+
+def _parts(content: Any, calls: dict[str, Call], deltas: _Deltas) -> list[dict[str, Any]] | None:
+    """The parts of an answer that has thinking, then texts, then calls, which is the order of Neovate."""
+    if type(content) is not list:
+        return None
+    parts: list[dict[str, Any]] = []
+    is_thinking = True
+    for block in content:
+        kind = block.get("type") if type(block) is dict else None
+        if kind == "toolCall":
+            id, name, given = block.get("id"), block.get("name"), block.get("arguments")
+            if type(id) is not str or type(name) is not str or type(given) is not dict:
+                return None
+            calls[id] = Call(name, given)
+            part = {"type": "tool_use", "id": id, "name": name, "input": given}
+        elif kind == "text" and not calls and type(block.get("text")) is str:
+            is_thinking = False
+            part = {"type": "text", "text": block["text"]}
+        elif kind == "thinking" and is_thinking and not calls and type(block.get("thinking")) is str:
+            if block.get("redacted"):
+                return None
+            part = {"type": "reasoning", "text": block["thinking"]}
+        else:
+            return None
+        if len(block) != len(part):
+            deltas.append(_delta(len(parts), block))
+        parts.append(part)
+    return parts
+
+
+def _delta(at: int, block: dict[str, Any]) -> list[Any]:
+    heard = _HEARD_OF_BLOCKS[block["type"]]
+    return [at, {"set": {name: value for name, value in block.items() if name not in heard}}]

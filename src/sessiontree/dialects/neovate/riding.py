@@ -19,15 +19,26 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from sessiontree.dialects.neovate.asides import MARKS
 from sessiontree.dialects.neovate.deltas import applied, difference
-from sessiontree.dialects.neovate.saying import Said
+from sessiontree.dialects.neovate.saying import Call, Said
 from sessiontree.dialects.riders import RIDER, restored
-from sessiontree.dialects.scribe import Item
+from sessiontree.dialects.scribe import Item, Note
 
 EXTRAS = "neovate"
 """Under this name an item keeps what a line of Neovate said beyond shared words."""
+
+
+class Draft(Struct, frozen=True, gc=False):
+    """The bodies of an item's lines, each with its rider."""
+
+    bodies: list[dict[str, Any]]
+    riders: list[dict[str, Any]]
+    notes: tuple[Note, ...] = ()
+    calls: dict[str, Call] = {}
+    """The calls of an answer, by id."""
 
 
 def extras_of(item: Item) -> dict[str, Any]:

@@ -22,7 +22,7 @@ _PARTS_OF = {
 
 _BRANCH = "Another branch of this conversation was followed for a while and then left. This happened on it:"
 _NO_PLACE = "Neovate has no place for them"
-_SIGNATURE = Note("aside", "signatures of thinking", _NO_PLACE)
+SIGNATURE = Note("aside", "signatures of thinking", _NO_PLACE)
 _REORDERED = Note("changed", "orders of blocks", "Neovate puts thinking first, then text, then calls")
 
 
@@ -93,7 +93,7 @@ def _say_assistant(message: dict[str, Any]) -> Said:
         "content": content,
         "text": text,
         "model": f"{provider}/{model}" if provider and model else model or provider,
-        "usage": _usage(message.get("usage")),
+        "usage": say_usage(message.get("usage")),
     }
     return Said([body], *blocks)
 
@@ -199,7 +199,7 @@ def _content(message: dict[str, Any], role: str) -> tuple[Any, _Blocks]:
         order.append(at)
         ranks.append(allowed[block["type"]])
         if block.get("thinkingSignature"):
-            notes.append(_SIGNATURE)
+            notes.append(SIGNATURE)
     if ranks != sorted(ranks):
         places = sorted(range(len(ranks)), key=ranks.__getitem__)
         parts, order = [parts[place] for place in places], [order[place] for place in places]
@@ -230,7 +230,7 @@ def _part(block: Any, allowed: dict[str, int]) -> dict[str, Any] | None:
     return {"type": "image", "data": url, "mimeType": mime_type}
 
 
-def _usage(usage: Any) -> dict[str, Any]:
+def say_usage(usage: Any) -> dict[str, Any]:
     """Always there: Neovate adds up the tokens of the last answer to see whether it must compact."""
     fields = usage if isinstance(usage, dict) else {}
     found = {"input_tokens": number(fields, "input"), "output_tokens": number(fields, "output")}

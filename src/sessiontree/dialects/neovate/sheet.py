@@ -10,16 +10,20 @@ from typing import Any
 
 from sessiontree.dialects.base import Lines
 from sessiontree.dialects.neovate.asides import MARKS, Behind
-from sessiontree.dialects.neovate.drafts import Draft, draft, role_of
+from sessiontree.dialects.neovate.drafts import draft, role_of
 from sessiontree.dialects.neovate.kept import Kept, Place
 from sessiontree.dialects.neovate.places import derived_uuid, session_id
 from sessiontree.dialects.neovate.rendering import line_time, render_line
 from sessiontree.dialects.neovate.reordering import last_message
-from sessiontree.dialects.neovate.saying import Call, calls_of
+from sessiontree.dialects.neovate.riding import Draft
+from sessiontree.dialects.neovate.saying import Call
 from sessiontree.dialects.riders import RIDER
 from sessiontree.dialects.scribe import Item, Note, Start, Written
 
 _uuid = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
+
+_UUID = 36
+"""How long a uuid is; most ids are shorter."""
 
 _BESIDE = "Neovate has no place for them; they stand on lines that it passes over"
 
@@ -65,9 +69,8 @@ class Sheet:
             before = line_uuid
         if is_compaction:
             return self._repeat_kept(item, uuid, parent, time)
-        calls = calls_of(made.bodies[0])
-        if calls:
-            self._called(uuid, calls)
+        if made.calls:
+            self._called(uuid, made.calls)
         return before
 
     def _called(self, uuid: str, calls: dict[str, Call]) -> None:
@@ -102,6 +105,8 @@ class Sheet:
     def _lines_of(self, made: Draft, item: Item, uuid: str, time: str) -> list[tuple[str, dict[str, Any]]]:
         """The lines of a draft, with their uuids, ready but for their parents."""
         forked = self._fork_marks(item, uuid)
+        if len(made.bodies) == 1 and not forked:
+            return [(uuid, self._with_marks(made.bodies[0], uuid, time, made.riders[0]))]
         found = []
         for at, (body, rider) in enumerate(zip(made.bodies, made.riders, strict=True)):
             line_uuid = uuid
@@ -142,10 +147,10 @@ class Sheet:
 
         A compaction has none, but follows something all the same.
         """
-        fields["parentUuid"] = line_of(parent)
+        before = fields["parentUuid"] = line_of(parent)
         raw = render_line(fields)
         self._out.append(raw)
-        self._kept.remember(uuid, line_of(parent or follows), raw)
+        self._kept.remember(uuid, before or line_of(follows), raw)
         self._last, self._last_root_aside = uuid, ""
 
     # Beside the tree
@@ -203,7 +208,7 @@ class Sheet:
 
     def _new_uuid(self, item: Item) -> str:
         """The uuid of an item's first line: its own id, or one that follows from it."""
-        if _uuid.match(item.id) and not self._is_taken(item.id):
+        if len(item.id) == _UUID and _uuid.match(item.id) and not self._is_taken(item.id):
             return self._claim(item.id)
         return self._fresh_uuid(item.id or f"new/{self._last}/{item.timestamp}")
 
@@ -223,7 +228,9 @@ class Sheet:
         return id in self._taken or (self._lines is not None and id in self._lines.tree.node_of)
 
     def _place(self, item: Item, place: Place) -> None:
-        for id in (item.id, *item.also):
+        if item.id:
+            self._places[item.id] = place
+        for id in item.also:
             if id:
                 self._places[id] = place
 
