@@ -50,9 +50,8 @@ class Offsets:
         self._runs: list[_Run] = []
         self._first_nodes: list[int] = []
         self._count = 0
-        self._last: tuple[int, bytes, list[int]] | None = None
-        """The block that was read last, by number, and where its lines end: who goes through a session asks for one
-        line after the other. One value, so that threads never see half of a change."""
+        self._cached = -1
+        self._cached_ends: list[int] = []
 
     def add_block(self, start: int, size: int, first_line: int, count: int) -> None:
         """A block in which each of `count` lines is one entry."""
@@ -67,8 +66,8 @@ class Offsets:
             return
         run.size += size
         self._count += 1
-        if self._last is not None and self._last[0] == len(self._runs) - 1:
-            self._last = None
+        if self._cached == len(self._runs) - 1:
+            self._cached = -1
 
     def add_line(self, start: int, end: int, line: int) -> None:
         """One entry: a whole line, or a part of one."""
@@ -87,7 +86,7 @@ class Offsets:
         at = node - run.first_node
         if run.listed is not None:
             return Place(run.listed.starts[at], run.listed.ends[at], run.listed.lines[at])
-        _, ends = self._block(number, run)
+        ends = self._ends(number, run)
         start = ends[at - 1] if at else 0
         return Place(run.start + start, run.start + ends[at] - 1, run.first_line + at)
 
@@ -96,7 +95,8 @@ class Offsets:
         for number, group in groupby(nodes, lambda node: bisect_right(self._first_nodes, node) - 1):
             run = self._runs[number]
             if run.listed is None:
-                data, ends = self._block(number, run)
+                data = self._read(run.start, run.size)
+                ends = line_ends(data, run.size)
                 for node in group:
                     at = node - run.first_node
                     yield data[ends[at - 1] if at else 0 : ends[at] - 1]
@@ -115,13 +115,8 @@ class Offsets:
         self._runs.append(run)
         self._first_nodes.append(run.first_node)
 
-    def _block(self, number: int, run: _Run) -> tuple[bytes, list[int]]:
-        """The bytes of a block, and where its lines end."""
-        last = self._last
-        if last is not None and last[0] == number:
-            return last[1], last[2]
-        data = self._read(run.start, run.size)
-        ends = line_ends(data, run.size)
-        if run.size <= _READ_TOGETHER:
-            self._last = (number, data, ends)
-        return data, ends
+    def _ends(self, number: int, run: _Run) -> list[int]:
+        if self._cached != number:
+            self._cached_ends = line_ends(self._read(run.start, run.size), run.size)
+            self._cached = number
+        return self._cached_ends
