@@ -80,16 +80,25 @@ def tolerant(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parsers = {}
             continue
         try:
             values[field.name] = msgspec.convert(found, field.type)
-        except UnicodeEncodeError:  # a lone surrogate in a text; nothing else is wrong with it
-            if isinstance(found, str) or field.type == JsonObject:
-                values[field.name] = found
-        except (msgspec.ValidationError, RecursionError):
+        except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:
             inner = _value_type(field.type)
             if inner is not None and isinstance(found, dict):
                 values[field.name] = tolerant(inner, found, parsers)
+            elif isinstance(error, UnicodeEncodeError) and _is_fit(found, field.type):
+                values[field.name] = found
             elif field.required:
                 raise
     return cls(**values)
+
+
+def _is_fit(found: Any, declared: Any) -> bool:
+    """Whether a value that has a lone surrogate in a text would be of a type without it."""
+    if declared == JsonObject:
+        return isinstance(found, dict)
+    try:
+        return isinstance(found, str) and msgspec.convert("", declared) == ""
+    except msgspec.ValidationError:
+        return False
 
 
 def _value_type(declared: Any) -> type[Value] | None:

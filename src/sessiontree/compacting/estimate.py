@@ -38,6 +38,7 @@ from sessiontree.messages import (
     User,
     message_text,
 )
+from sessiontree.values import render_json
 
 Tokenizer: TypeAlias = Callable[[str], int]
 """Counts the tokens of a text."""
@@ -176,7 +177,10 @@ def _pi_answer(content: Content) -> int:
 
 
 def _json_length(value: Any) -> int:
-    raw = msgspec.json.encode(value)
+    try:
+        raw = msgspec.json.encode(value)
+    except (UnicodeEncodeError, OverflowError):  # a lone surrogate, or a number that only Python can hold
+        return utf16_length(render_json(value).decode())
     return len(raw) if raw.isascii() else utf16_length(raw.decode())
 
 
@@ -222,7 +226,7 @@ def _sent(message: Message) -> tuple[list[str], int]:
 
 
 def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    return render_json(value).decode()
 
 
 def used_tokens(usage: Usage) -> int:

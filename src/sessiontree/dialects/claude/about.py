@@ -35,7 +35,7 @@ def _is_of_another_agent(fields: Fields) -> bool:
 
 
 def _likelihood(fields: Fields) -> int:
-    kind = fields.get("type")
+    kind = string_in(fields, "type")
     if kind in CHAIN_TYPES and isinstance(fields.get("uuid"), str):
         return SURE if "parentUuid" in fields or isinstance(fields.get("sessionId"), str) else UNSURE
     if kind in METADATA_TYPES and is_record(fields):

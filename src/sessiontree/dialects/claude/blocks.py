@@ -82,7 +82,8 @@ def is_told_in_full(content: Any) -> bool:
 
 
 def _is_block_told_in_full(block: Any) -> bool:
-    said = _SAID.get(block.get("type") or "") if isinstance(block, dict) else None
+    kind = block.get("type") if isinstance(block, dict) else None
+    said = _SAID.get(kind) if isinstance(kind, str) else None
     if said is None:
         return True
     return said.issuperset(block) and (block["type"] != "tool_result" or is_told_in_full(block.get("content")))

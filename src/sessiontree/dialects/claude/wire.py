@@ -116,8 +116,8 @@ def type_of_line(fields: Fields) -> str:
 
 def chain_id(fields: Fields) -> str:
     """The id of a chain line; empty for an aside."""
-    id = fields.get("uuid")
-    return id if fields.get("type") in CHAIN_TYPES and isinstance(id, str) else ""
+    id, kind = fields.get("uuid"), fields.get("type")
+    return id if isinstance(id, str) and isinstance(kind, str) and kind in CHAIN_TYPES else ""
 
 
 def shared_type(kind: object, subtype: object, inner_type: object) -> str:
