@@ -133,10 +133,10 @@ def asking(rounds: int) -> list[Result]:
 def without_index(rounds: int) -> list[Result]:
     """Before there is an index, looking through the bytes takes at most twice as long as reading them.
 
-    Reading them as lines, which is what anyone who looks at them has to do, is there to be known.
+    The word is in none of them, so nothing ends the search early. A word with a letter that is rare, and reading the
+    files as lines, which is what anyone who looks at them has to do, are there to be known.
     """
     files = [str(path) for path in generated(Corpus()).rglob("*.jsonl")]
-    wanted = needles(parse("unfindable").where)
 
     def lines() -> None:
         for path in files:
@@ -148,40 +148,50 @@ def without_index(rounds: int) -> list[Result]:
         for path in files:
             Path(path).read_bytes()
 
-    def scan() -> None:
+    def scan(word: str) -> None:
+        wanted = needles(parse(word).where)
         for path in files:
             for _ in scan_file(path, 0, wanted):
                 pass
 
-    best = best_of(2 * rounds, {"lines": lines, "copy": copy, "scan": scan})
+    competitors = {"lines": lines, "copy": copy, "word": lambda: scan("unfindable"), "rare": lambda: scan("quixotic")}
+    best = best_of(2 * rounds, competitors)
     return [
         Result(
-            f"look through 155 MB without an index, against {name}",
-            milliseconds(best["scan"]),
-            milliseconds(best[which]),
-            best["scan"] / best[which],
+            f"look through 155 MB without an index{name}",
+            milliseconds(best[ours]),
+            milliseconds(best[theirs]),
+            best[ours] / best[theirs],
             bound=bound,
         )
-        for name, which, bound in (("reading them", "copy", 2.0), ("reading their lines", "lines", None))
+        for name, ours, theirs, bound in (
+            (", against reading them", "word", "copy", 2.0),
+            (", against reading their lines", "word", "lines", None),
+            (" for a word with a rare letter, against reading them", "rare", "copy", None),
+        )
     ]
 
 
-def million(_rounds: int) -> list[Result]:
-    """Two words over 1,000,000 messages: under 50 ms of processor time for one question, warm."""
+def million(rounds: int) -> list[Result]:
+    """Two words over 1,000,000 messages: under 50 ms of processor time for one question, warm.
+
+    Each query is asked in every round, and its best time counts: the others tell of the machine.
+    """
     folder = _million()
     _run(_INDEX, folder)
     words = _vocabulary(Random(1))
     random = Random(5)
     weights = [1 / (rank + 10) for rank in range(len(words))]
     queries = [" ".join(random.choices(words, weights, k=2)) for _ in range(200)]
-    taken: list[float] = []
+    best = [float("inf")] * len(queries)
     with Library(environment={**os.environ, **_environment(folder)}) as library:
         answered = sum(len(library.search(query, refresh="none")) > 0 for query in queries)
-        for query in queries:
-            start = time.process_time()
-            library.search(query, refresh="none")
-            taken.append(time.process_time() - start)
-    taken.sort()
+        for _ in range(rounds):
+            for number, query in enumerate(queries):
+                start = time.process_time()
+                library.search(query, refresh="none")
+                best[number] = min(best[number], time.process_time() - start)
+    taken = sorted(best)
     about = f"{len(queries)} queries, words as often as they are said, {answered} with hits"
     return [
         Result(

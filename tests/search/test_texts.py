@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sessiontree.library.roots import dialect_named
 from sessiontree.search import texts
 from sessiontree.search.lines import STRETCH, iter_lines, open_file, stretch_block
-from sessiontree.search.texts import Line, plain_texts, read_line
+from sessiontree.search.texts import Line, joined_texts, read_line
 from sessiontree.search.tokens import Terms
 
 CORPUS = sorted((Path(__file__).parent.parent / "corpus").rglob("*.jsonl"))
@@ -88,7 +88,8 @@ def test_any_line_says_the_same_both_ways(line: dict[str, Any], agent: str, is_a
 def test_texts_have_the_words_that_they_have_when_each_is_unescaped(said: list[str], is_ascii: bool) -> None:
     raws = [json.dumps(text, ensure_ascii=is_ascii).encode() for text in said]
     unescaped = "\n".join(said).encode()
-    assert set(Terms().of(plain_texts(raws)).split()) == set(Terms().of(unescaped).split())
+    joined, is_escaped = joined_texts(raws)
+    assert set(Terms().of(joined, is_escaped=is_escaped).split()) == set(Terms().of(unescaped).split())
 
 
 @given(lengths=st.lists(st.integers(0, 3 << STRETCH), max_size=12), is_ended=st.booleans())

@@ -83,6 +83,7 @@ def places(term: Word | Phrase | Regex, text: str) -> list[str]:
         (Word("x.py"), "in src/x.py and x2.py", ["x.py"]),
         (Word("析"), "解析器", ["析"]),
         (Word("->"), "a -> b", ["->"]),
+        (Word("\u0301"), "cafe\u0301", []),
         (Regex("l.ck"), "lock LOCK", ["lock"]),
         (Regex("l.ck", "i"), "lock LOCK", ["lock", "LOCK"]),
     ],

@@ -20,8 +20,8 @@ from msgspec import Struct
 from sessiontree.library.cache import transaction
 from sessiontree.library.summary import Summary
 from sessiontree.search.lines import STRETCH, edge_of, head_of, iter_lines, open_file, read_at
-from sessiontree.search.store import Known, Store, index_path, next_number, row_number
-from sessiontree.search.texts import Line, Text, plain_texts, read_line
+from sessiontree.search.store import Known, Store, index_path, keep_next_number, next_number, row_number
+from sessiontree.search.texts import Line, Text, joined_texts, read_line
 from sessiontree.search.tokens import Terms, folded
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ class _Writer:
         self._read = 0
         self._unwritten = 0
         self._terms = Terms()
+        self._next = next_number(database)
+        self._replaced: list[Known] = []
         self._rows: list[tuple[int, bytes]] = []
         self._files: dict[str, tuple[Pending, int, os.stat_result, bytes, bytes, int]] = {}
 
@@ -154,23 +156,28 @@ class _Writer:
         self._files[path] = (one, number, stat, head, edge_of(descriptor, place), place)
 
     def _number(self, one: Pending) -> int:
-        """The number of a file; another than before, when it is not the file it was."""
+        """The number of a file; another than before, when it is not the file it was. The next commit writes it down."""
         if one.start and one.known is not None:
             return one.known.file
-        with transaction(self._database):
-            if one.known is not None:
-                _drop(self._database, one.known)
-            return next_number(self._database)
+        if one.known is not None:
+            self._replaced.append(one.known)
+        self._next += 1
+        return self._next - 1
 
     def commit(self) -> None:
         """End the step."""
         database = self._database
         with transaction(database):
+            for known in self._replaced:
+                _drop(database, known)
+            if self._files:
+                keep_next_number(database, self._next)
             # In order: at a number that is not above the last, SQLite writes out what it has gathered.
             database.executemany("INSERT INTO terms(rowid, text) VALUES(?, ?)", sorted(self._rows))
             for path, (one, number, stat, head, edge, place) in self._files.items():
                 row = (number, path, one.summary.agent, place, one.summary.modified, stat.st_ino, head, edge)
                 database.execute("INSERT OR REPLACE INTO files VALUES(?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self._replaced.clear()
         self._rows.clear()
         self._read += self._unwritten
         self._unwritten = 0
@@ -205,7 +212,8 @@ class _Gathered:
         for is_telling in (False, True):
             texts, marks = self._texts[is_telling], self._marks[is_telling]
             if marks:
-                terms = b" ".join([self._terms.of(plain_texts(texts)), *map(_marks_of, marks)])
+                text, is_escaped = joined_texts(texts)
+                terms = b" ".join([self._terms.of(text, is_escaped=is_escaped), *map(_marks_of, marks)])
                 self._rows.append((row_number(self._file, self._stretch, is_telling=is_telling), terms))
                 texts.clear()
                 marks.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -82,21 +82,45 @@ class Matcher:
         """The lines of a piece of a file, with their places in it, that hold every word as it is mostly written:
         without accents and escapes. Of words of which one is enough, lines that may write them otherwise are there too.
         """
-        plain = _plain_bytes(block)
-        if not all(phrase.search(plain) for phrase in self._phrases):
-            return iter(())
-        lines = plain.split(b"\n")
-        fitting: Sequence[int] = range(len(lines))
-        for word, *others in self.required:
-            if others:
-                fitting = [at for at in fitting if word in lines[at] or any(one in lines[at] for one in others)]
-            else:
-                fitting = [at for at in fitting if word in lines[at]]
+        return _lines_at(block, self._numbers(_plain_bytes(block)))
+
+    def _numbers(self, plain: bytes) -> Iterator[int]:
+        """The numbers of these lines. Lines without what is looked for first are passed over, not looked at."""
+        find = self._find_first(plain)
+        number = start = 0
+        while (at := find(start)) >= 0:
+            first = max(start, plain.rfind(b"\n", start, at) + 1)
+            end = plain.find(b"\n", at)
+            end = len(plain) if end < 0 else end
+            number += plain.count(b"\n", start, first)
+            if self._may_fit(plain, first, end):
+                yield number
+            start, number = end + 1, number + 1
+
+    def _find_first(self, plain: bytes) -> Callable[[int], int]:
+        """How the next line is found, from a place on, that may fit: by a phrase, the longest word, or one of some."""
+        if self._phrases:
+            return lambda at: found.start() if (found := self._phrases[0].search(plain, at)) else -1
+        words = max(self.required, key=lambda spellings: len(spellings[0]), default=None)
+        if words is None and self._either and not is_odd(plain):
+            words = self._either[0]
+        if words is None:
+            return lambda at: at if at < len(plain) else -1
+        if len(words) == 1:
+            return lambda at: plain.find(words[0], at)
+        return lambda at: min((found for word in words if (found := plain.find(word, at)) >= 0), default=-1)
+
+    def _may_fit(self, plain: bytes, first: int, end: int) -> bool:
+        for words in self.required:
+            if not _has_one(plain, words, first, end):
+                return False
         for phrase in self._phrases:
-            fitting = [at for at in fitting if phrase.search(lines[at])]
+            if not phrase.search(plain, first, end):
+                return False
         for words in self._either:
-            fitting = [at for at in fitting if any(word in lines[at] for word in words) or _is_odd(lines[at])]
-        return _lines_at(block, fitting)
+            if not _has_one(plain, words, first, end) and not is_odd(plain[first:end]):
+                return False
+        return True
 
     def fit(self, line: Line) -> Found | None:
         """The text of a line that fits best, with its places; None when the line does not fit."""
@@ -186,7 +210,7 @@ def _spelled(unit: Unit) -> str:
 
 
 def _literal_places(form: Folded, literal: str) -> Iterator[Span]:
-    at = form.text.find(literal)
+    at = form.text.find(literal) if literal else -1  # an accent alone has no form
     while at >= 0:
         yield form.span(at, at + len(literal))
         at = form.text.find(literal, at + len(literal))
@@ -255,27 +279,34 @@ def _either(expression: Expression | None) -> list[list[bytes]]:
             return []
 
 
+def _has_one(plain: bytes, words: Sequence[bytes], first: int, end: int) -> bool:
+    for word in words:  # noqa: SIM110 - a generator takes longer, and this is done for very many lines
+        if plain.find(word, first, end) >= 0:
+            return True
+    return False
+
+
 def odd_lines(block: bytes) -> Iterator[tuple[int, bytes]]:
     """The lines of a piece of a file that may write a word in another way than it is mostly written.
 
     A line of plain ASCII can write it in one way only, so a closer look finds nothing new in it.
     """
-    if not _is_odd(block):
+    if not is_odd(block):
         return iter(())
-    return _lines_at(block, [at for at, line in enumerate(block.split(b"\n")) if _is_odd(line)])
+    return _lines_at(block, [at for at, line in enumerate(block.split(b"\n")) if is_odd(line)])
 
 
-def _is_odd(raw: bytes) -> bool:
-    return not raw.isascii() or b"\\u" in raw
+def is_odd(raw: bytes) -> bool:
+    """Whether some bytes of a file may write a word in another way than it is mostly written."""
+    return not raw.isascii() or (b"\\" in raw and b"\\u" in raw)  # to look for a single byte takes no time
 
 
-def _lines_at(block: bytes, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+def _lines_at(block: bytes, numbers: Iterable[int]) -> Iterator[tuple[int, bytes]]:
     """Some lines of a piece of a file, with their places in it."""
-    if not numbers:
-        return
-    lines = block.split(b"\n")
+    lines: list[bytes] = []
     start = last = 0
     for number in numbers:
+        lines = lines or block.split(b"\n")
         start += sum(map(len, lines[last:number])) + number - last
         last = number
         if lines[number]:

@@ -10,7 +10,6 @@ the whole query, wherever it stands. What only looks like a filter (`http://x`, 
 
 from __future__ import annotations
 
-import difflib
 import re
 import warnings
 from collections.abc import Sequence
@@ -492,6 +491,8 @@ class _Parser:
         value = self.text[found.end() : found.end() + 1]
         if not value or value.isspace() or not (value.isalnum() or value in _QUOTES):
             return
+        import difflib
+
         near = difflib.get_close_matches(name, FILTERS, n=1, cutoff=0.75)
         meant = _OTHER_NAMES.get(name) or (near[0] if near else "")
         if meant:

@@ -14,6 +14,9 @@ from sessiontree.search.query import And, Expression, Or, Phrase, Word
 from sessiontree.search.tokens import units
 
 _BLOCK = 256 * 1024
+_RARE = b"jqxz"
+"""Letters of which most files have so few that it is quickest to look at each of them. Others are not tried."""
+_SAMPLE, _FEW, _TRIED = 4096, 16, 1024
 
 
 def needles(expression: Expression | None) -> list[bytes] | None:
@@ -72,36 +75,66 @@ def scan_file(path: str, start: int, wanted: list[bytes] | None) -> Iterator[tup
 
 
 def _scan(descriptor: int, start: int, wanted: list[bytes] | None) -> Iterator[tuple[int, bytes]]:
-    offset, held = start, b""
-    while True:
-        block = read_at(descriptor, offset + len(held), _BLOCK)
-        whole = held + block if held else block
-        cut = whole.rfind(b"\n") + 1 if block else len(whole)
-        if cut:
-            yield from _fitting(whole, cut, offset, wanted)
-        if not block:
-            return
-        held = whole[cut:]
-        offset += cut
+    offset = at = start
+    held: list[bytes] = []
+    while block := read_at(descriptor, at, _BLOCK):
+        first = block.find(b"\n") + 1 if held else 0
+        last = block.rfind(b"\n") + 1
+        if last and held:
+            line = b"".join([*held, block[:first]])
+            yield from _fitting(line, 0, len(line), offset, wanted)
+        if last:
+            yield from _fitting(block, first, last, at, wanted)
+            held = []
+            offset = at + last
+        held.append(block[last:])
+        at += len(block)
+    line = b"".join(held)
+    yield from _fitting(line, 0, len(line), offset, wanted)
 
 
-def _fitting(whole: bytes, end: int, offset: int, wanted: list[bytes] | None) -> Iterator[tuple[int, bytes]]:
+def _fitting(
+    block: bytes, start: int, end: int, offset: int, wanted: list[bytes] | None
+) -> Iterator[tuple[int, bytes]]:
+    """The lines in a part of a block that have one of some words. The part begins and ends where lines do."""
     if wanted is None:
-        at = 0
-        while at < end:
-            stop = whole.find(b"\n", at, end) + 1 or end
-            yield offset + at, whole[at:stop]
-            at = stop
+        while start < end:
+            stop = block.find(b"\n", start, end) + 1 or end
+            yield offset + start, block[start:stop]
+            start = stop
         return
-    lowered = whole.lower()
+    if not any(_may_have(block, needle) for needle in wanted):
+        return
+    lowered = block.lower()
     found: set[int] = set()
     for needle in wanted:
-        at = lowered.find(needle, 0, end)
+        at = lowered.find(needle, start, end)
         while at >= 0:
-            first = whole.rfind(b"\n", 0, at) + 1
-            found.add(first)
-            stop = whole.find(b"\n", at, end)
+            found.add(max(start, block.rfind(b"\n", start, at) + 1))
+            stop = block.find(b"\n", at, end)
             at = lowered.find(needle, stop, end) if stop >= 0 else -1
     for first in sorted(found):
-        stop = whole.find(b"\n", first, end) + 1 or end
-        yield offset + first, whole[first:stop]
+        stop = block.find(b"\n", first, end) + 1 or end
+        yield offset + first, block[first:stop]
+
+
+def _may_have(block: bytes, needle: bytes) -> bool:
+    """Whether a block may have some bytes in any case. False only where one of their letters is rare and tells so.
+
+    To look for one byte takes a small part of the time that any other look at all bytes takes, making them small too.
+    """
+    before = next((at for at, letter in enumerate(needle) if letter in _RARE), None)
+    if before is None:
+        return True
+    letter, tried = needle[before : before + 1], 0
+    either = letter, letter.upper()
+    if sum(block.count(one, 0, _SAMPLE) for one in either) > _FEW:
+        return True
+    for one in either:
+        at = block.find(one)
+        while at >= 0:
+            tried += 1
+            if tried > _TRIED or block[max(0, at - before) : at - before + len(needle)].lower() == needle:
+                return True
+            at = block.find(one, at + 1)
+    return False

@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -22,7 +23,7 @@ from sessiontree.search.branches import Branches, BranchState, branches_of
 from sessiontree.search.choosing import sessions_asked
 from sessiontree.search.index import MARK, FileReading, Index, Pending, Progress
 from sessiontree.search.lines import line_at, open_file, stretch_block
-from sessiontree.search.matching import Found, Matcher, index_expression, odd_lines
+from sessiontree.search.matching import Found, Matcher, index_expression, is_odd, odd_lines
 from sessiontree.search.patterns import Patterns
 from sessiontree.search.query import And, Choice, Expression, Not, Or, Query, Regex, parse, terms
 from sessiontree.search.ranking import Candidate, candidates, worth
@@ -199,6 +200,8 @@ class _Search:
         self._known: dict[str, Known] = {}
         self._groups: dict[str, _Group] = {}
         self._places = 0
+        self._odd_files: set[int] = set()
+        """The files in which lines were met that may write words in another way than they are mostly written."""
         self._sessions = {one.path: one for one in sessions_asked(library, self._query.filters, project)}
 
     def run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
@@ -293,7 +296,7 @@ class _Search:
 
     def _rows(self, expression: str) -> list[int]:
         return self._index.store.attempt(
-            lambda database: [row for (row,) in database.execute(_ROWS, (expression, _MOST_ROWS))]
+            lambda database: list(chain.from_iterable(database.execute(_ROWS, (expression, _MOST_ROWS))))
         )
 
     def _rarest(self, expressions: Sequence[str]) -> tuple[int, list[int]]:
@@ -323,7 +326,7 @@ class _Search:
         return self._index.store.attempt(lambda database: [term for (term,) in database.execute(asked, bounds)])
 
     def _look(self, ordered: Sequence[Candidate], about: _About, enough: int, *, is_quick: bool) -> list[Candidate]:
-        """Read the lines of sessions, the best first, until there are enough; those in which none was found.
+        """Read the lines of sessions, the best first, until there are enough; those to look at again, without a hit.
 
         They are read and put in order some at a time, always the same ones together, so that pages fit each other.
         """
@@ -340,7 +343,7 @@ class _Search:
                 if seen:
                     score = _score(candidate.score, seen)
                     found.append(_Group(one, candidate.file, score, seen[: self._per_session]))
-                else:
+                elif candidate.file in self._odd_files:
                     missed.append(candidate)
             self._add(found)
         return missed
@@ -400,6 +403,8 @@ class _Search:
         lines_of = self._matcher.lines_that_may_fit if is_quick else odd_lines
         for stretch in candidate.stretches()[:_STRETCHES_OF_A_SESSION]:
             start, block = stretch_block(descriptor, stretch)
+            if is_quick and is_odd(block):
+                self._odd_files.add(candidate.file)
             for place, line in lines_of(block):
                 yield start + place, line
 

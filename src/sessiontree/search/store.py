@@ -154,9 +154,12 @@ class Store:
 def next_number(database: sqlite3.Connection) -> int:
     """A number that no file had before."""
     row = database.execute("SELECT value FROM numbers WHERE name = 'next'").fetchone()
-    number = row[0] if row else 1
-    database.execute("INSERT OR REPLACE INTO numbers VALUES('next', ?)", (number + 1,))
-    return int(number)
+    return int(row[0]) if row else 1
+
+
+def keep_next_number(database: sqlite3.Connection, number: int) -> None:
+    """Remember that the numbers below this one were given away."""
+    database.execute("INSERT OR REPLACE INTO numbers VALUES('next', ?)", (number,))
 
 
 def is_damage(error: sqlite3.Error) -> bool:

@@ -33,7 +33,6 @@ _automatic = re.compile(
 )
 _shell = re.compile(rb"(?:\s|\\n)*<(?:bash-(?P<what>input|stdout|stderr)|local-command-(?P<out>stdout|stderr))>")
 _seldom_escape = re.compile(rb"\\[tu\\rbf]")
-_blank_escape = re.compile(rb"\\[nt\\rbf]")
 _QUOTE = 0x22
 _NEOVATE_SUMMARY = b'"Chat history compacted successfully."'
 
@@ -138,6 +137,7 @@ _decode_odd = msgspec.json.Decoder(_OddLine).decode
 _decode_blocks = msgspec.json.Decoder(list[_Block]).decode
 _decode_result = msgspec.json.Decoder(_Result).decode
 _decode_named = msgspec.json.Decoder(dict[str, str]).decode
+_decode_raws = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _DECODING = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -226,33 +226,40 @@ def _loaded(dialect: Dialect | str) -> Dialect:
     return dialect_named(dialect) if isinstance(dialect, str) else dialect
 
 
-def plain_texts(raws: Sequence[bytes]) -> bytes:
-    """What some texts say as UTF-8 to take words from; what separates words may be left as it stands in JSON.
+def joined_texts(raws: Sequence[bytes]) -> tuple[bytes, bool]:
+    """What some texts say as UTF-8 to take words from, and whether escapes are left in it that touch words.
 
-    Most escapes separate words. So nothing has to be unescaped but those that stand for any character, and what was not
-    made of letters before is not made of letters after: it is enough to put blanks in their place.
+    Most escapes separate words. The end of a line stands in nearly every text and is made a blank here; the others are
+    left to be read once for each distinct word that has one.
     """
-    strings = [raw for raw in raws if raw[0] == _QUOTE]
-    joined = b" ".join(strings)
-    if b"\\" in joined:
-        if not _seldom_escape.search(joined):
-            joined = joined.replace(b"\\n", b"  ")
-        elif b"\\u" in joined:
-            joined = b" ".join(_plain_text(raw) if b"\\u" in raw else _blank_escape.sub(b" ", raw) for raw in strings)
+    strings: list[bytes | Raw] = []
+    others: list[str] = []
+    for raw in raws:
+        if raw[0] == _QUOTE:
+            strings.append(raw)
+        elif (named := _strings_of(raw)) is not None:
+            strings += named
         else:
-            joined = _blank_escape.sub(b" ", joined)
-    if len(strings) == len(raws):
-        return joined
-    values = "\n".join([_said_in(raw) for raw in raws if raw[0] != _QUOTE])
-    return joined + b" " + values.encode("utf-8", "replace")
+            others.append(_said_in(raw))
+    joined = b" ".join(strings)
+    is_escaped = _seldom_escape.search(joined) is not None
+    if is_escaped:
+        joined = joined.replace(b"\\\\", b"  ")  # what is left of backslashes begins an escape
+    joined = joined.replace(b"\\n", b"  ")
+    if others:
+        joined += b" " + "\n".join(others).encode("utf-8", "replace").replace(b"\\", b" ")
+    return joined, is_escaped
 
 
-def _plain_text(raw: bytes) -> bytes:
+def _strings_of(raw: bytes) -> list[Raw] | None:
+    """The strings of an object that has nothing else, as they stand in JSON; None for any other value."""
     try:
-        return _decode_text(raw).encode()
-    except (*_DECODING, UnicodeEncodeError):
-        found = _parsed(raw)
-        return found.encode("utf-8", "replace") if isinstance(found, str) else b""
+        named = _decode_raws(raw)
+    except _DECODING:
+        return None
+    values = list(named.values())
+    is_other = any(memoryview(value)[0] != _QUOTE for value in values) or "type" in named
+    return None if is_other else values
 
 
 def _read_record(record: bytes, dialect: Dialect) -> list[Line]:

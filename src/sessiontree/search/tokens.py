@@ -28,21 +28,30 @@ _MOST_KNOWN = 60_000
 _LONGEST_RUN = 1 << 20
 _WORD_BYTES = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_" + bytes(range(0x80, 0x100))
 _WORDS = bytes(byte if byte in _WORD_BYTES else 0x20 for byte in range(256))
+_WORDS_WITH_ESCAPES = bytes(byte if byte in b"\\" + _WORD_BYTES else 0x20 for byte in range(256))
 
 CJK = (
     "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303b\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff"
     "\u3105-\u312f\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-_run = re.compile(f"(?P<cjk>[{CJK}]+)|(?P<word>[^\\W{CJK}]+)|(?P<symbol>[^\\w\\s])")
+_ascii_word = re.compile("[A-Za-z0-9_]+")
 _made = re.compile(r"_|[a-z0-9][A-Z]|[A-Z][A-Z][a-z]")
 _made_bytes = re.compile(rb"_|[a-z0-9][A-Z]|[A-Z][A-Z][a-z]")
+_characters = re.compile(rb"(?:\\u[0-9a-fA-F]{4})+")
+_blank = re.compile(rb"\\[ntrbf]?")
 _part = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?(?:[a-z]|[^\W\d_A-Z])+|[0-9]+")
 # Marks that fold away: accents, points, joiners and selectors. Those of kana, which make another letter, do not.
 _marks = re.compile(
     "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff"
     "\u200b-\u200f\u2060\u20d0-\u20ff\ufe00-\ufe0f\ufe20-\ufe2f\ufeff\u00ad]"
 )
+
+
+@lru_cache(maxsize=1)
+def _any_run() -> re.Pattern[str]:
+    """What texts are made of that are more than ASCII. Made when needed: it takes milliseconds."""
+    return re.compile(f"(?P<cjk>[{CJK}]+)|(?P<word>[^\\W{CJK}]+)|(?P<symbol>[^\\w\\s])")
 
 
 class Unit(Struct, frozen=True):
@@ -73,15 +82,21 @@ class Unit(Struct, frozen=True):
 
 def units(text: str) -> list[Unit]:
     """What a typed text asks for, in order."""
+    if text.isascii():
+        return [unit for word in _ascii_word.findall(text) if (unit := _word_unit(word)).text]
     found: list[Unit] = []
-    for run in _run.finditer(unicodedata.normalize("NFC", text)):
+    for run in _any_run().finditer(unicodedata.normalize("NFC", text)):
         if run["cjk"]:
             found.append(_unit(run["cjk"], folded(run["cjk"]), is_cjk=True))
         elif run["word"]:
-            found.append(_unit(run["word"], folded(run["word"]).replace("_", "")))
+            found.append(_word_unit(run["word"]))
         elif not run["symbol"].isascii() and _is_symbol(run["symbol"]):
             found.append(Unit(folded(run["symbol"])))
     return [unit for unit in found if unit.text]
+
+
+def _word_unit(word: str) -> Unit:
+    return _unit(word, folded(word).replace("_", ""))
 
 
 def _unit(typed: str, form: str, *, is_cjk: bool = False) -> Unit:
@@ -151,7 +166,7 @@ def is_border(text: str, at: int) -> bool:
 
 
 def _is_cjk(character: str) -> bool:
-    found = _run.match(character)
+    found = _any_run().match(character)
     return found is not None and found.lastgroup == "cjk"
 
 
@@ -161,11 +176,15 @@ class Terms:
     def __init__(self) -> None:
         self._known = _KnownWords()
 
-    def of(self, text: bytes) -> bytes:
-        """The terms of a text in UTF-8 with spaces between them, in no order, some perhaps more than once."""
+    def of(self, text: bytes, *, is_escaped: bool = False) -> bytes:
+        """The terms of a text in UTF-8 with spaces between them, in no order, some perhaps more than once.
+
+        In one that is escaped, backslashes begin escapes of JSON, which may stand for any character but a backslash.
+        """
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
-        return b" ".join(map(self._known.__getitem__, set(text.translate(_WORDS).split())))
+        words = text.translate(_WORDS_WITH_ESCAPES if is_escaped else _WORDS).split()
+        return b" ".join(map(self._known.__getitem__, set(words)))
 
 
 class _KnownWords(dict[bytes, bytes]):
@@ -178,13 +197,26 @@ class _KnownWords(dict[bytes, bytes]):
 
 def word_terms(word: bytes) -> bytes:
     """What the bytes between two separators are found by, with spaces between the terms."""
+    if b"\\" in word:
+        return b" ".join(map(word_terms, _unescaped(word).translate(_WORDS).split()))
     if word.isascii() and not _made_bytes.search(word):
         return word[:LONGEST_WORD].lower()
     text = unicodedata.normalize("NFC", word[:_LONGEST_RUN].decode("utf-8", "replace"))
     found: dict[str, None] = {}
-    for run in _run.finditer(text):
+    for run in _any_run().finditer(text):
         found.update(dict.fromkeys(_terms_of_word(run["word"]) if run["word"] else _run_terms(run)))
     return " ".join(term for term in found if term).encode("utf-8", "replace")
+
+
+def _unescaped(word: bytes) -> bytes:
+    """What stands between two separators in a JSON string, as text; blanks for escapes of what separates."""
+    return _blank.sub(b" ", _characters.sub(_named_characters, word))
+
+
+def _named_characters(found: re.Match[bytes]) -> bytes:
+    units_of_16_bits = bytes.fromhex(found[0].decode().replace("\\u", ""))
+    named = units_of_16_bits.decode("utf-16-be", "surrogatepass").encode("utf-8", "replace")
+    return named.replace(b"\\", b" ")
 
 
 def _run_terms(found: re.Match[str]) -> list[str]:

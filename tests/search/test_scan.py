@@ -1,0 +1,35 @@
+"""Looking through bytes finds the lines that have a word in any case, whichever way they are looked through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from sessiontree.search.scan import scan_file
+
+
+@pytest.mark.parametrize("needle", [b"quartz", b"ajar", b"parser", b"z", b"\xc3\xa9tage", b"\\u6f6e"])
+@pytest.mark.parametrize("rare", [0.0, 0.0005, 0.3])
+def test_a_line_is_found_if_and_only_if_it_has_the_word(needle: bytes, rare: float, tmp_path: Path) -> None:
+    random = Random(f"{needle!r} {rare}")
+    lines: list[bytes] = []
+    for length in (0, 40, 300_000, 5, 2_000, 70_000, 600_000, 1, 90) * 2:
+        filling = random.choices(b"abcdefgh rste", k=length)
+        for at in range(length):
+            if random.random() < rare:
+                filling[at] = random.choice(b"jqxzJQXZ")
+        line = bytes(filling)
+        if random.random() < 0.5:
+            at = random.randint(0, length)
+            line = line[:at] + random.choice((needle, needle.upper(), needle.title())) + line[at:]
+        lines.append(line)
+    path = tmp_path / "lines"
+    for end in (b"", b"\n"):
+        raw = b"\n".join(lines) + end
+        path.write_bytes(raw)
+        found = [line.rstrip(b"\n") for _, line in scan_file(str(path), 0, [needle])]
+        assert found == [line for line in lines if needle in line.lower()]
+        assert all(raw[offset:].startswith(line) for offset, line in scan_file(str(path), 0, [needle]))
+        assert b"".join(line for _, line in scan_file(str(path), 0, None)) == raw
