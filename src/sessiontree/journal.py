@@ -25,7 +25,7 @@ from sessiontree.externals import PREFIX, restore
 from sessiontree.lines import Block, iter_blocks, iter_lines, line_ends
 from sessiontree.offsets import Offsets, Place
 from sessiontree.salvage import Piece, salvage
-from sessiontree.stores.base import BlobStore, Store, read_bytes
+from sessiontree.stores.base import BlobStore, Store, read_bytes, read_into
 from sessiontree.tree import Oddity, Tree
 from sessiontree.values import parse_json, render_json
 
@@ -64,7 +64,7 @@ class Journal:
         """The bytes seen so far."""
         self.tail_is_open = False
         """Whether those end without a LF, so that the next write has to put one first."""
-        self._offsets = Offsets(self._read)
+        self._offsets = Offsets(self._read_into)
         self._lines = 0
         self._problems: list[Problem] = []
         self._said_once: set[str] = set()
@@ -333,11 +333,9 @@ class Journal:
 
     # Reading the entries
 
-    def _read(self, start: int, size: int) -> bytes:
-        data = read_bytes(self.store, start, size)
-        if len(data) < size:
+    def _read_into(self, start: int, view: memoryview) -> None:
+        if read_into(self.store, start, view) < len(view):
             raise ReplacedError(f"{self.store.location}: was cut while it was open. Open it again.")
-        return data
 
     def place(self, node: int) -> Place:
         """Where an entry stands in the file."""

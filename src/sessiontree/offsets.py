@@ -43,10 +43,10 @@ class _Run(Struct):
 
 
 class Offsets:
-    """The places of all entries of a session. `read` gives bytes of the store: (offset, size)."""
+    """The places of all entries of a session. `read_into` fills a view with bytes of the store from an offset on."""
 
-    def __init__(self, read: Callable[[int, int], bytes]) -> None:
-        self._read = read
+    def __init__(self, read_into: Callable[[int, memoryview], None]) -> None:
+        self._read_into = read_into
         self._runs: list[_Run] = []
         self._first_nodes: list[int] = []
         self._count = 0
@@ -92,14 +92,18 @@ class Offsets:
 
     def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
         """The bytes of some entries in the order asked for, without LF; neighbours are read together."""
+        buffer = bytearray()  # one for all blocks: new memory has to be asked for page by page
         for number, group in groupby(nodes, lambda node: bisect_right(self._first_nodes, node) - 1):
             run = self._runs[number]
             if run.listed is None:
-                data = self._read(run.start, run.size)
-                ends = line_ends(data, run.size)
-                for node in group:
-                    at = node - run.first_node
-                    yield data[ends[at - 1] if at else 0 : ends[at] - 1]
+                if len(buffer) < run.size or len(buffer) > 2 * max(run.size, _READ_TOGETHER):
+                    buffer = bytearray(run.size)
+                with memoryview(buffer) as view:
+                    self._read_into(run.start, view[: run.size])
+                    ends = line_ends(buffer, run.size)
+                    for node in group:
+                        at = node - run.first_node
+                        yield bytes(view[ends[at - 1] if at else 0 : ends[at] - 1])
             else:
                 yield from self._iter_listed(run.listed, [node - run.first_node for node in group])
 
@@ -110,6 +114,12 @@ class Offsets:
         for at in numbers:
             start, end = listed.starts[at], listed.ends[at]
             yield self._read(start, end - start) if together is None else together[start - first : end - first]
+
+    def _read(self, start: int, size: int) -> bytes:
+        buffer = bytearray(size)
+        with memoryview(buffer) as view:
+            self._read_into(start, view)
+            return bytes(view)
 
     def _begin(self, run: _Run) -> None:
         self._runs.append(run)

@@ -80,11 +80,16 @@ class BlobStore(Protocol):
 def read_bytes(store: Store, offset: int, size: int) -> bytes:
     """Some bytes of a store, fewer only when it ends before."""
     buffer = bytearray(size)
-    held = 0
     with memoryview(buffer) as view:
-        while held < size:
-            got = store.readinto(offset + held, view[held:])
-            if got == 0:
-                break
-            held += got
-        return bytes(view[:held])
+        return bytes(view[: read_into(store, offset, view)])
+
+
+def read_into(store: Store, offset: int, view: memoryview) -> int:
+    """Fill a view with bytes of a store; how many there were, fewer only when it ends before."""
+    held = 0
+    while held < len(view):
+        got = store.readinto(offset + held, view[held:])
+        if got == 0:
+            break
+        held += got
+    return held

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-import uuid
 from collections.abc import Mapping
-from hashlib import sha1
 
 from sessiontree.dialects.claude.beside import project_key
 from sessiontree.dialects.scribe import Destination, Start
 
 _uuid = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
-_SESSIONS = uuid.uuid5(uuid.NAMESPACE_URL, "sessiontree:claude").bytes
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
@@ -22,11 +20,21 @@ def is_uuid(text: str) -> bool:
 
 def session_uuid(id: str) -> str:
     """What the client calls a session: it finds none whose id is no UUID."""
-    return id if is_uuid(id) else made_uuid(_SESSIONS, id)
+    return id if is_uuid(id) else made_uuid(_sessions(), id)
+
+
+@functools.cache
+def _sessions() -> bytes:
+    """The space in which the ids of sessions are made."""
+    from uuid import NAMESPACE_URL, uuid5
+
+    return uuid5(NAMESPACE_URL, "sessiontree:claude").bytes
 
 
 def made_uuid(space: bytes, name: str) -> str:
     """A UUID that follows from a name, whatever characters it has: that of version 5, made without its objects."""
+    from hashlib import sha1  # slow to load, and not needed to read a transcript
+
     digits = sha1(space + name.encode("utf-8", "backslashreplace"), usedforsecurity=False).hexdigest()
     return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:32]}"
 
