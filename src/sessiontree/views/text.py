@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 
 _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if code not in (0x09, 0x0A)}
 # Marks that change the direction of text can make a line read as something it is not.
@@ -28,11 +29,18 @@ TAB = "    "
 _PLAIN = (
     (0x20, 0x7E, 1), (0xA1, 0xAC, 1), (0xAE, 0x2FF, 1), (0x391, 0x3A1, 1), (0x3A3, 0x3C9, 1), (0x400, 0x482, 1),
     (0x48A, 0x52F, 1), (0x2010, 0x2027, 1), (0x2030, 0x205E, 1), (0x2190, 0x21FF, 1), (0x2400, 0x2426, 1),
-    (0x2500, 0x257F, 1), (0x25A0, 0x25FC, 1), (0x2699, 0x2699, 1), (0x2713, 0x2713, 1), (0x2717, 0x2717, 1),
-    (0x3001, 0x3029, 2), (0x3041, 0x3096, 2), (0x30A1, 0x30FA, 2), (0x30FC, 0x30FC, 2), (0x4E00, 0x9FFF, 2),
-    (0xAC00, 0xD7A3, 2), (0xFF01, 0xFF60, 2), (0xFFFD, 0xFFFD, 1), (0x1F330, 0x1F335, 2), (0x1F337, 0x1F37C, 2),
-    (0x1F400, 0x1F43E, 2), (0x1F442, 0x1F4FC, 2), (0x1F600, 0x1F64F, 2), (0x1F680, 0x1F6C5, 2),
+    (0x2500, 0x257F, 1), (0x25A0, 0x25FC, 1), (0x2699, 0x2699, 1), (0x26A1, 0x26A1, 2), (0x2705, 0x2705, 2),
+    (0x2713, 0x2713, 1), (0x2717, 0x2717, 1), (0x2728, 0x2728, 2), (0x274C, 0x274C, 2), (0x274E, 0x274E, 2),
+    (0x2753, 0x2755, 2), (0x2757, 0x2757, 2), (0x2795, 0x2797, 2), (0x3001, 0x3029, 2), (0x3041, 0x3096, 2),
+    (0x30A1, 0x30FA, 2), (0x30FC, 0x30FC, 2), (0x4E00, 0x9FFF, 2), (0xAC00, 0xD7A3, 2), (0xFF01, 0xFF60, 2),
+    (0xFFFD, 0xFFFD, 1), (0x1F300, 0x1F320, 2), (0x1F330, 0x1F335, 2), (0x1F337, 0x1F37C, 2), (0x1F37E, 0x1F393, 2),
+    (0x1F3A0, 0x1F3CA, 2), (0x1F3E0, 0x1F3F0, 2), (0x1F400, 0x1F43E, 2), (0x1F442, 0x1F4FC, 2), (0x1F500, 0x1F53D, 2),
+    (0x1F550, 0x1F567, 2), (0x1F600, 0x1F64F, 2), (0x1F680, 0x1F6C5, 2), (0x1F7E0, 0x1F7EB, 2), (0x1F910, 0x1F93A, 2),
+    (0x1F947, 0x1F9CB, 2), (0x1F9D0, 0x1F9FF, 2),
 )  # fmt: skip
+
+_TONES = "\U0001f3fb-\U0001f3ff"
+_piece = re.compile(f"[\U0001f300-\U0001f9ff][{_TONES}]|.", re.DOTALL)
 
 
 @functools.cache
@@ -63,9 +71,9 @@ def columns(text: str) -> int:
     """How many terminal columns a clean line takes; a Chinese, Japanese or Korean character takes two."""
     if text.isascii():
         return len(text)
-    widths = list(map(plain_width, text))
-    if all(widths):
-        return sum(widths)
+    plain = _plain_pieces(text)
+    if plain is not None:
+        return sum(plain[1])
     from wcwidth import wcswidth, wcwidth
 
     width = wcswidth(text)
@@ -107,18 +115,34 @@ def _cut_plain(text: str, width: int) -> tuple[str, int] | None:
         kept = text[: width - 1].rstrip() + "…"
         return kept, len(kept)
     head = text[: width + 1]  # a character takes a column at least: behind these nothing can be shown
-    widths = list(map(plain_width, head))
-    if not all(widths):
+    plain = _plain_pieces(head)
+    if plain is not None and len(plain[0]) < len(head):  # colours of skin take none
+        head = text[: 2 * width + 2]
+        plain = _plain_pieces(head)
+    if plain is None:
         return None
-    over = sum(widths) - width
-    if over <= 0:
-        return text, width + over
-    at = len(head)
-    while over >= 0:  # from the end, because little is too much; one column is for the ellipsis
+    pieces, widths = plain
+    used = sum(widths)
+    if used <= width and len(head) == len(text):
+        return text, used
+    at = len(pieces)
+    while at and (used >= width or pieces[at - 1].isspace()):  # one column is for the ellipsis
         at -= 1
-        over -= widths[at]
-    kept = head[:at].rstrip()
-    return kept + "…", width + over - sum(widths[len(kept) : at]) + 1
+        used -= widths[at]
+    return "".join(pieces[:at]) + "…", used + 1
+
+
+def _plain_pieces(text: str) -> tuple[Sequence[str], list[int]] | None:
+    """A text in pieces that take their columns anywhere, and those; None when some characters may be drawn as one.
+
+    A piece is a character, or an emoji with the colour of its skin.
+    """
+    widths = list(map(plain_width, text))
+    if all(widths):
+        return text, widths
+    pieces = _piece.findall(text) if _TONES[0] <= max(text) else ()
+    widths = [plain_width(piece[0]) for piece in pieces]
+    return (pieces, widths) if pieces and all(widths) else None
 
 
 def pad(text: str, width: int) -> str:
