@@ -11,7 +11,8 @@ from msgspec import Struct
 class Result(Struct, frozen=True, tag="result"):
     """One figure and the bound it must not exceed: a ratio of ours to a competitor, or memory, or a time.
 
-    A figure without a bound is there to be known: the same thing under harder conditions than the bound speaks of.
+    With a floor in place of a bound it is a figure that must not be less. One without either is there to be known: the
+    same thing under harder conditions than the bound speaks of.
     """
 
     name: str
@@ -20,10 +21,11 @@ class Result(Struct, frozen=True, tag="result"):
     figure: float
     bound: float | None = None
     unit: Literal["x", "MB", "ms"] = "x"
+    floor: float | None = None
 
     @property
     def ok(self) -> bool:
-        return self.bound is None or self.figure <= self.bound
+        return (self.bound is None or self.figure <= self.bound) and (self.floor is None or self.figure >= self.floor)
 
 
 class Skipped(Struct, frozen=True, tag="skipped"):
@@ -52,9 +54,12 @@ def _row(outcome: Outcome) -> tuple[str, str, str, str, str, str]:
     if isinstance(outcome, Skipped):
         return outcome.name, "skipped", outcome.reason, "", "", ""
     figure = _quantity(outcome.figure, outcome.unit)
-    if outcome.bound is None:
+    if outcome.bound is not None:
+        bound = f"<= {_quantity(outcome.bound, outcome.unit)}"
+    elif outcome.floor is not None:
+        bound = f">= {_quantity(outcome.floor, outcome.unit)}"
+    else:
         return outcome.name, outcome.ours, outcome.compared, figure, "", ""
-    bound = f"<= {_quantity(outcome.bound, outcome.unit)}"
     return outcome.name, outcome.ours, outcome.compared, figure, bound, "yes" if outcome.ok else "NO"
 
 

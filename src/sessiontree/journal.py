@@ -385,6 +385,10 @@ class Journal:
             for _, line in iter_lines(bytes(block.data)):
                 yield line
 
+    def has_bytes(self, wanted: bytes) -> bool:
+        """Whether some bytes stand on any line of the file: quicker than to look at each line."""
+        return any(block.buffer.find(wanted, 0, block.size) >= 0 for block in iter_blocks(self.store.readinto, 0))
+
     def fields_of(self, raw: bytes) -> dict[str, Any]:
         """The decoded object of a line, as it stands there."""
         try:

@@ -11,7 +11,7 @@ it, and `entries` names the chosen ones where only some came.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -92,10 +92,11 @@ def join_in(details: Any) -> Join | None:
 def find_joins(session: Reader) -> dict[str, Join]:
     """Every join of a session by its id, in file order."""
     journal = session.journal
-    nodes: Iterable[int] = range(len(journal))
+    nodes: Sequence[int] = range(len(journal))
     if session.dialect.writes_plainly:
         nodes = [node for node in nodes if journal.types[node] == "branch_summary"]
-    nodes = list(nodes)
+    elif not journal.has_bytes(_MARK):
+        return {}
     marked = [node for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True) if _MARK in raw]
     joins: dict[str, Join] = {}
     for node in marked:
