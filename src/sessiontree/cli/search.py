@@ -153,10 +153,10 @@ def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str]) -> Iterat
 
 
 def _neighbours(session: Session | None, hit: Hit, number: int | None) -> tuple[list[Entry], list[Entry]]:
-    from sessiontree.views.passages import find_passage
-
     if session is None or not number or hit.entry not in session:
         return [], []
+    from sessiontree.views.passages import find_passage
+
     return find_passage(session, hit.entry, number).around
 
 

@@ -7,7 +7,6 @@ lines.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 
@@ -37,7 +36,9 @@ def read_at(descriptor: int, offset: int, size: int) -> bytes:
 
 def head_of(descriptor: int, size: int) -> bytes:
     """What tells a file from another: a hash of its first bytes, of which it had `size`."""
-    return hashlib.blake2b(read_at(descriptor, 0, min(_FIRST, size)), digest_size=8).digest()
+    from hashlib import blake2b  # slow to load, and not needed where nothing changed
+
+    return blake2b(read_at(descriptor, 0, min(_FIRST, size)), digest_size=8).digest()
 
 
 def edge_of(descriptor: int, size: int) -> bytes:
