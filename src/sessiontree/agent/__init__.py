@@ -8,6 +8,8 @@ async for event in agent.run(session, "What is here?", model=model, tools=load_t
 loop        the run: ask, call, keep, ask again      events     what it tells
 resuming    calls that were left without a result    spending   what it used, and limits
 controller  what a person can do, for front ends     state      what front ends show
+
+`explore` is `sessiontree.exploring.explore`: several runs at once, each on a branch of its own.
 """
 
 from __future__ import annotations
@@ -18,14 +20,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sessiontree.agent.loop import Run, run
     from sessiontree.agent.resuming import pending_calls, resolve_pending
+    from sessiontree.exploring.starting import explore
 
 # Imported when first used: who only wants a tool needs no run loop.
-_HOME_OF = {"Run": "loop", "pending_calls": "resuming", "resolve_pending": "resuming", "run": "loop"}
+_HOME_OF = {
+    "Run": "agent.loop",
+    "explore": "exploring.starting",
+    "pending_calls": "agent.resuming",
+    "resolve_pending": "agent.resuming",
+    "run": "agent.loop",
+}
 
-__all__ = ["Run", "pending_calls", "resolve_pending", "run"]
+__all__ = ["Run", "explore", "pending_calls", "resolve_pending", "run"]
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'sessiontree.agent' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"sessiontree.agent.{_HOME_OF[name]}"), name)
+    return getattr(importlib.import_module(f"sessiontree.{_HOME_OF[name]}"), name)

@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 import msgspec
 
-from sessiontree.agent.approval import Approvals, Approver, Ask, Deny, NobodyToAsk, decide, denied_text
+from sessiontree.agent.approval import Approvals, Approver, Ask, Deny, NobodyToAsk, denied_text
 from sessiontree.agent.checkpoints import Checkpoints
+from sessiontree.agent.hand import in_thread, uncancelled
 from sessiontree.agent.tools.base import ArgumentsError, Plan, Tool, ToolContext, ToolOutput
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.messages import Text, ToolCall
@@ -68,13 +69,12 @@ class Calls:
         return self._masked(output)
 
     async def _find_denial(self, tool: Tool, plan: Plan, call_id: str) -> ToolOutput | None:
-        mode, approved = self._approvals.mode, self._approvals.tools
-        # In a thread, as the question shows a difference, and a large one takes its time.
-        decision = await asyncio.to_thread(decide, tool.name, plan, mode, approved, call_id)
+        # In a thread: settings may have to be read while others write, and the question shows a difference.
+        decision = await asyncio.to_thread(self._approvals.decide, tool.name, plan, call_id)
         if isinstance(decision, Ask):
             reply = await self._approver.ask(decision.question)
             if reply.answer == "always" and decision.question.may_always:
-                self._approvals.approve(tool.name)
+                await uncancelled(in_thread(self._approvals.approve, tool.name))
             if reply.answer == "no":
                 decision = Deny(reply.reason)
         if isinstance(decision, Deny):

@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.agent.diffs import render_diff
+from sessiontree.agent.hand import in_thread, uncancelled
 from sessiontree.agent.paths import PathError, Room, is_within, look_at, remove_empty_folder, umask
 from sessiontree.agent.standing import ABSENT, Blobs, content_of, is_same, put_back, stands_at
 from sessiontree.agent.tools.base import Plan
@@ -139,7 +140,7 @@ class Checkpoints:
         """Note what a call does to files. Contents are durable before the body runs."""
         if plan.writes:
             touched = await asyncio.to_thread(self._intended, plan, tool, call)
-            self._append(touched, branch)
+            await uncancelled(in_thread(self._append, touched, branch))
             yield
             return
         if self._watch is None:
@@ -158,7 +159,8 @@ class Checkpoints:
         found = await asyncio.shield(asyncio.to_thread(watch.changed_since, before))
         if found.files or found.left_out:
             files, after = self._keyed(found.files), self._keyed(found.after)
-            self._append(Touched(files, after, (), found.left_out, self._room.root, tool, call), branch)
+            touched = Touched(files, after, (), found.left_out, self._room.root, tool, call)
+            await uncancelled(in_thread(self._append, touched, branch))
 
     def note(self, before: Mapping[str, SavedFile], tool: str, call: str = "", branch: Branch | None = None) -> None:
         """Note changes that were done already: what stood at each path before, by `keep`."""

@@ -7,8 +7,9 @@ refused; changes of model, thinking and mode are taken, and written before the n
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ from sessiontree.agent.following import follow
 from sessiontree.agent.hand import in_background, in_thread
 from sessiontree.agent.live import live_of
 from sessiontree.agent.loop import Run, run
+from sessiontree.agent.outputs import Outputs
 from sessiontree.agent.pasting import Pastes
 from sessiontree.agent.paths import Room
 from sessiontree.agent.resuming import Decision, pending_calls
@@ -95,6 +97,7 @@ class Controller:
         self.settings = settings or Settings()
         self.tools = load_tools() if tools is None else tools
         self.room = Room(self.cwd, added, guarded=(self.home,))
+        """Where tools may go; with a session in hand, its outputs may be read, too."""
         self.store: Store[State] = Store(State(model=model.name if model is not None else self.settings.model))
         self._model, self._find_model = model, find_model or self._open_model
         self._keeps_model = model is not None
@@ -104,8 +107,10 @@ class Controller:
         self._environment, self._in_memory = environment, in_memory
         self._mask = Mask(environment)
         self._session: Session | None = None
+        self._outputs = Outputs()
         self._pastes = Pastes()
         self._run: Run | None = None
+        self._occupied_by: str | None = None
 
     @property
     def state(self) -> State:
@@ -176,8 +181,12 @@ class Controller:
         return forked.session
 
     async def clone(self) -> Session:
-        """Go on in a copy of the session up to where it stands."""
-        return await self.fork()
+        """Go on in a copy of the session up to where it stands. A name that was given goes along, with a mark."""
+        name = self.session.given_name
+        cloned = await self.fork()
+        if name and not cloned.given_name:  # some formats carry it over by themselves
+            await self.rename(f"{name} (branch)")
+        return cloned
 
     def _opened(self, wanted: str) -> Session:
         if os.path.isfile(wanted):
@@ -194,13 +203,18 @@ class Controller:
         """Have another session in hand, with the model it was last answered by, if that can be had."""
         fresh = await in_thread(self._described, session)
         old, self._session = self._session, session
+        self.room = Room(self.cwd, self.room.added, guarded=(self.home,), readable=(self._outputs.folder(session),))
         self._pastes = Pastes(session.config)
         fresh["usage"] = await in_thread(session.usage)
         if self._told[0] is not None and not self._keeps_model and self._can_be_opened(self._told[0]):
             fresh["model"] = self._told[0]
         self.store.set(**fresh, input=self._with_text(text))
         if old is not None and old is not session:
-            await in_thread(old.close)
+            await in_thread(self._let_go, old)
+
+    def _let_go(self, session: Session) -> None:
+        self._outputs.leave(session)
+        session.close()
 
     def _can_be_opened(self, name: str) -> bool:
         try:
@@ -240,15 +254,20 @@ class Controller:
         self._check_idle()
         session = self.session
         leaf, text = (None, None) if entry is None else _standing_for(session, session.find_entry(entry))
-        written: str | None = None
+        written = await self._go(leaf, summary)
+        await self._look_again(text)
+        return Selected(session.leaf, text, written)
+
+    async def _go(self, leaf: str | None, summary: bool | str) -> str | None:
+        """Leave where the session stands; the entry of the summary, if there is one."""
+        session = self.session
         if summary:
             focus = summary if isinstance(summary, str) else self.settings.branch_summary.instructions
             ask = Ask(focus, summarizer=summarizer_for(self.settings))
-            written = (await in_background(leave, session, leaf, ask)).entry
-        elif leaf != session.leaf:
+            return (await in_background(leave, session, leaf, ask)).entry
+        if leaf != session.leaf:
             await in_thread(session.move, leaf)
-        await self._look_again(text)
-        return Selected(session.leaf, text, written)
+        return None
 
     async def branch(self, at: str | None = None, label: str | None = None) -> str | None:
         """Begin a branch at an entry, or here, and name the place if that is wished. Where it stands."""
@@ -257,14 +276,12 @@ class Controller:
             await self.label(label, selected.leaf)
         return selected.leaf
 
-    async def switch(self, wanted: str) -> str | None:
-        """Stand at the end of another branch, or at any entry, by id or label."""
+    async def switch(self, wanted: str, *, summary: bool | str = False) -> Selected:
+        """Stand at the end of another branch, or at any entry, by id or label. `summary` is as with `select`."""
         self._check_idle()
-        leaf = self.session.find_entry(wanted)
-        if leaf != self.session.leaf:
-            await in_thread(self.session.move, leaf)
+        written = await self._go(self.session.find_entry(wanted), summary)
         await self._look_again()
-        return leaf
+        return Selected(self.session.leaf, summary=written)
 
     def fork_points(self) -> list[ForkPoint]:
         """The prompts on the way to where the session stands, the newest first."""
@@ -350,6 +367,13 @@ class Controller:
         self.store.set(mode=mode)
         await self._say_choices()
 
+    async def choose_mode(self, mode: ApprovalMode) -> None:
+        """Choose what has to be asked, and let an entry say so."""
+        is_new = mode != self.state.approval
+        await self.set_approval(mode)
+        if is_new:
+            await self.set_mode(mode)
+
     async def set_approval(self, mode: ApprovalMode) -> None:
         """Choose what has to be asked. Holds at once, also for a run that is under way."""
         await in_thread(Approvals(self.session).set_mode, mode)
@@ -366,7 +390,7 @@ class Controller:
 
     async def _say_choices(self) -> None:
         """Write what was chosen and is not in the session yet; while a run goes, later."""
-        if self._session is None or self._run is not None:
+        if self._session is None or self._run is not None or self._occupied_by is not None:
             return
         session, state = self.session, self.state
         model, thinking, mode = self._told
@@ -472,19 +496,22 @@ class Controller:
         self._run.interrupt()
         return True
 
-    async def command(self, command: UserCommand) -> Entry:
-        """Run a command of the user, and keep it. A cancel ends the command, and what it printed is kept."""
+    async def command(self, command: UserCommand, update: Callable[[str], None] | None = None) -> Entry:
+        """Run a command of the user, and keep it. A cancel ends the command, and what it printed is kept.
+
+        `update` hears what it prints while it runs.
+        """
         self._check_idle()
         if self._session is None:
             await self.new()
-        _, entry = await run_user_command(command, self.session, self.tool_context())
+        _, entry = await run_user_command(command, self.session, self.tool_context(update))
         await self._look_again()
         return entry
 
-    def tool_context(self) -> ToolContext:
+    def tool_context(self, update: Callable[[str], None] | None = None) -> ToolContext:
         """What tools are given to work with."""
-        outputs = os.path.join(self.home, "outputs", self.session.id)
-        return ToolContext(self.room, self._environment, outputs=outputs, mask=self._mask)
+        outputs = self._outputs.folder(self.session)
+        return ToolContext(self.room, self._environment, outputs=outputs, mask=self._mask, update=update)
 
     def _save_pastes(self, prompt: str) -> None:
         if self._pastes.used_in(prompt):
@@ -506,7 +533,7 @@ class Controller:
 
     async def refresh(self) -> list[str]:
         """Read what others wrote, and see who they are; the ids of new entries."""
-        if self._run is not None or self._session is None:
+        if self._run is not None or self._occupied_by is not None or self._session is None:
             return []
         session = self.session
         arrived = await in_thread(session.refresh)
@@ -522,7 +549,8 @@ class Controller:
             self._run.interrupt("the program is being ended")
             await self._run.finish()
         if self._session is not None:
-            await in_thread(self._session.close)
+            await in_thread(self._let_go, self._session)
+        self._outputs.close()
         if self._model is not None:
             await self._model.close()
 
@@ -536,9 +564,28 @@ class Controller:
         typed = self.state.input
         return typed if text is None else f"{text}\n\n{typed}" if typed else text
 
+    @contextlib.asynccontextmanager
+    async def occupied(self, by: str) -> AsyncIterator[None]:
+        """While something else works on the session: nothing is taken that would write where it stands.
+
+        Afterwards the state is what the session says then.
+        """
+        self._check_idle()
+        self._occupied_by = by
+        self.store.set(is_running=True)
+        try:
+            yield
+        finally:
+            self._occupied_by = None
+            self.store.set(is_running=False)
+            await self._look_again()
+            self.store.set(usage=await in_thread(self.session.usage))
+
     def _check_idle(self) -> None:
         if self._run is not None:
             raise UsageError("a run is under way; interrupt it first, or wait")
+        if self._occupied_by is not None:
+            raise UsageError(f"{self._occupied_by} is under way; stop it first, or wait")
 
 
 def _standing_for(session: Session, entry: str) -> tuple[str | None, str | None]:

@@ -72,6 +72,8 @@ class Persisted(EventBase, frozen=True, tag="entry"):
 
 
 class Used(EventBase, frozen=True, tag="usage"):
+    """Something was used: by an answer, or while a call runs, by a sub-agent."""
+
     usage: Usage
     spent: Spent
     """The whole run so far."""
@@ -84,7 +86,7 @@ class ToolStart(EventBase, frozen=True, tag="tool_start"):
 class ToolUpdate(EventBase, frozen=True, tag="tool_update"):
     call_id: str
     text: str
-    """What was printed since the last update."""
+    """What was printed since the last update; of much, the end."""
 
 
 class ToolEnd(EventBase, frozen=True, tag="tool_end"):

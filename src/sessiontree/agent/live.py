@@ -108,7 +108,7 @@ class Live:
             return
         if isinstance(entry, _REBUILDING) or not self._session.dialect.writes_plainly:
             self._is_stale = True
-        else:
+        elif entry.parent_id == self._leaf:  # else others wrote before it through the same branch: a look reads both
             self._add(entry)
 
     def _add(self, entry: Entry) -> None:

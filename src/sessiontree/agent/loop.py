@@ -12,6 +12,7 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import time
 import weakref
@@ -54,15 +55,18 @@ from sessiontree.agent.resuming import Decision, decided, open_calls, pending_ca
 from sessiontree.agent.spending import Limits, Spent, reached_text
 from sessiontree.agent.tools.base import Tool, ToolContext, ToolOutput
 from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.updates import Updates
 from sessiontree.agent.wording import answer_fields, interrupted, not_run
 from sessiontree.compacting import Compacted, Summarizer
+from sessiontree.compacting.estimate import measured_tokens
 from sessiontree.entries import Entry
 from sessiontree.errors import CompactionError, ContextOverflowError, ModelError, SessionTreeError, UsageError
-from sessiontree.messages import Assistant, Block, Message, ToolCall, text_of, tool_calls
+from sessiontree.messages import Assistant, Block, Message, ToolCall, Usage, text_of, tool_calls
 from sessiontree.models import Gathering, Model, Request, Stop, ThinkingLevel, with_retries
 from sessiontree.models import TextDelta as ModelText
 from sessiontree.models import ThinkingDelta as ModelThinking
 from sessiontree.models import Tool as OfferedTool
+from sessiontree.models.facts import cost_of
 from sessiontree.models.retrying import Retrying
 from sessiontree.places import home
 from sessiontree.session import Branch, Session
@@ -73,8 +77,6 @@ from sessiontree.values import JsonObject
 Prompt: TypeAlias = str | Sequence[Block] | Mapping[str, Any]
 """A text, blocks of text and images, or a whole message of the user."""
 
-_TAIL = 4_000
-"""Characters of a call's output that are kept for the case that it is interrupted."""
 _CUT_SHORT = {
     "length": "the answer was cut off at its greatest length, so the call may not be whole",
     "error": "the answer ended with an error",
@@ -151,11 +153,11 @@ _busy: weakref.WeakSet[Branch | Session] = weakref.WeakSet()
 class _Open:
     """A call that is kept and has no result yet."""
 
-    def __init__(self, call: ToolCall) -> None:
+    def __init__(self, call: ToolCall, channel: Channel[Event]) -> None:
         self.call = call
         self.had_begun = False
         self.is_asked = False
-        self.printed = ""
+        self.updates = Updates(lambda text: channel.push(ToolUpdate(call.id, text)), lambda: channel.is_empty)
 
 
 class Run:
@@ -170,13 +172,13 @@ class Run:
         self._relief = Relief(branch, self._live, setup.model, setup.settings, setup.summarizer)
         self._calls = Calls(
             setup.tools,
-            setup.context,
+            msgspec.structs.replace(setup.context, run=self),
             LiveApprovals(self._session),
             approver=_Asking(self, setup.approver),
             checkpoints=setup.checkpoints,
         )
         self._offered = [OfferedTool(tool.name, tool.description, tool.schema) for tool in setup.tools]
-        self._channel = Channel()
+        self._channel: Channel[Event] = Channel()
         self._task: asyncio.Task[None] | None = None
         self._is_driving = False
         self._stopped: tuple[EndReason, str] | None = None
@@ -234,6 +236,27 @@ class Run:
     @property
     def session(self) -> Session:
         return self._session
+
+    @property
+    def setup(self) -> Setup:
+        """What it works with."""
+        return self._setup
+
+    @property
+    def leaf(self) -> str | None:
+        """Where its branch stands."""
+        return self._hand.leaf
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether calls of it have no result yet."""
+        return bool(self._open)
+
+    def charge(self, spent: Spent) -> None:
+        """Count what a run has used that one of its tools started."""
+        if spent != Spent():
+            self._spent = self._spent.and_of(spent)
+            self._channel.push(Used(spent.usage, self.spent))
 
     @property
     def undelivered(self) -> tuple[Prompt, ...]:
@@ -323,16 +346,19 @@ class Run:
         if self._prompt is not None:
             await self._make_room("before")
             await self._say(self._prompt)
-        elif not self._live.look() or _is_answered(self._live.look()):
+        elif not self._live.look() or is_answered(self._live.look()):
             raise UsageError("there is nothing to go on with: the last word is the model's; say something")
         turn = 0
         while True:
-            reached = self._setup.limits.reached(self.spent)
+            reached = self._setup.limits.reached(self.spent) or await self._enter()
             if reached is not None:
                 return "limit", reached
             turn += 1
-            await self._send(TurnStart(turn))
-            answer = await self._answer()
+            try:
+                await self._send(TurnStart(turn))
+                answer = await self._answer()
+            finally:
+                self._leave()
             calls = list(self._open)
             if calls:
                 await self._call_all(calls, _CUT_SHORT.get(answer.stop_reason or ""))
@@ -355,6 +381,31 @@ class Run:
             prompts = [self._following.pop(0)]
         return prompts
 
+    async def _enter(self) -> str | None:
+        """Wait until the next request may be made; why not, if it may not."""
+        gate = self._setup.limits.gate
+        return await gate.enter(self._expected) if gate is not None else None
+
+    def _leave(self) -> None:
+        if self._setup.limits.gate is not None:
+            self._setup.limits.gate.leave(self.spent)
+
+    async def _expected(self) -> Spent:
+        """What a request made now will use at most: everything is read fresh, and the answer is as long as it may be.
+
+        It is an estimate for what was said since the provider last counted.
+        """
+        await self._look()
+        facts = self._setup.model.facts
+        usage = Usage(max(self._live.sizes()) + self._size_around, facts.output)
+        return Spent().plus(msgspec.structs.replace(usage, cost=cost_of(usage, facts.prices)), turns=1)
+
+    @functools.cached_property
+    def _size_around(self) -> int:
+        """The tokens of what is sent beside the conversation."""
+        offered = "".join(f"{tool.description}{tool.parameters}" for tool in self._offered)
+        return measured_tokens((self._setup.system or "") + offered)
+
     def _settle(self, why: str) -> None:
         """Keep what had come of an answer, and give every open call a result that says what is known. For a thread."""
         partial = self._gathering.message("aborted", why) if self._gathering is not None else None
@@ -363,7 +414,7 @@ class Run:
                 self._write_answer(partial)
             for one in list(self._open):
                 begun = one.had_begun and not one.is_asked
-                output = interrupted(why, had_begun=begun, printed=one.printed)
+                output = interrupted(why, had_begun=begun, printed=one.updates.tail)
                 self._write(result_message(one.call, output), answers=one)
         except SessionTreeError as error:  # the store failed: what is open stays open, and the next run will see it
             failed = Failed(type(error).__name__, f"the end could not be written: {error}")
@@ -450,7 +501,7 @@ class Run:
         self._gathering = None
         self._said = text_of(answer.content) or self._said
         self._spent = self._spent.plus(answer.usage, turns=1)
-        self._write(answer_fields(answer), opens=[_Open(call) for call in tool_calls(answer)])
+        self._write(answer_fields(answer), opens=[_Open(call, self._channel) for call in tool_calls(answer)])
 
     # Calls
 
@@ -480,16 +531,15 @@ class Run:
             output = await self._calls.call(call, branch=self._hand, update=lambda text: self._hear(one, text))
         except Exception as error:  # noqa: BLE001 - a tool of someone else may fail in any way; the model is told
             output = ToolOutput(f"{call.name} failed: {type(error).__name__}: {error}", is_error=True)
+        finally:
+            one.updates.close()
         await self._keep_result(one, output)
+        one.updates.tell_rest()
         await self._send(ToolEnd(call, output))
 
     def _hear(self, one: _Open, text: str) -> None:
         """What a tool prints, from whichever thread it prints."""
-        self._loop().call_soon_threadsafe(self._tell, one, text)
-
-    def _tell(self, one: _Open, text: str) -> None:
-        one.printed = (one.printed + text)[-_TAIL:]
-        self._channel.push(ToolUpdate(one.call.id, text))
+        self._loop().call_soon_threadsafe(one.updates.add, text)
 
     def _loop(self) -> asyncio.AbstractEventLoop:
         assert self._task is not None
@@ -516,7 +566,7 @@ class Run:
             )
             await self._send(Failed("PendingCalls", said))
             return said
-        choices = [(_Open(one.call), one, decided(self._setup.pending, one.call)) for one in waiting]
+        choices = [(_Open(one.call, self._channel), one, decided(self._setup.pending, one.call)) for one in waiting]
         self._open = [opened for opened, _, how in choices if how == "run"]
         for opened, one, how in choices:
             if how != "run":
@@ -527,7 +577,7 @@ class Run:
     # The session
 
     async def _say(self, prompt: Prompt) -> None:
-        await self._append(_as_message(prompt))
+        await self._append(as_message(prompt))
 
     async def _append(self, message: JsonObject, answers: _Open | None = None) -> None:
         """Write a message. A cancel waits until it is written."""
@@ -558,14 +608,19 @@ class Run:
         await self._look()
         if not await self._relief.is_due():
             return
-        await self._send(Compacting("start", occasion))
+        asks_a_model = self._setup.summarizer is not None
+        if asks_a_model and await self._enter() is not None:
+            return  # nothing more is asked: the run is about to end
         try:
+            await self._send(Compacting("start", occasion))
             relieved = await self._relief.make_room()
+            await self._tell_of_room(occasion, relieved)
         except CompactionError as error:
             self._relief_failed = True
             await self._send(Compacting("failed", occasion, error=str(error)))
-            return
-        await self._tell_of_room(occasion, relieved)
+        finally:
+            if asks_a_model:
+                self._leave()
 
     async def _make_room_after(self, error: ContextOverflowError) -> None:
         """Compact, because the request was refused as too long."""
@@ -616,7 +671,7 @@ class _Asking:
         return reply
 
 
-def _as_message(prompt: Prompt) -> JsonObject:
+def as_message(prompt: Prompt) -> JsonObject:
     if isinstance(prompt, str):
         return {"role": "user", "content": prompt}
     if isinstance(prompt, Mapping):
@@ -624,7 +679,7 @@ def _as_message(prompt: Prompt) -> JsonObject:
     return {"role": "user", "content": [msgspec.to_builtins(block) for block in prompt]}
 
 
-def _is_answered(messages: Sequence[Message]) -> bool:
+def is_answered(messages: Sequence[Message]) -> bool:
     """Whether the last word is an answer that came to its end."""
     last = messages[-1]
     return isinstance(last, Assistant) and last.stop_reason not in ("aborted", "error")

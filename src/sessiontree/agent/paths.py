@@ -64,15 +64,18 @@ class Room:
         added: Sequence[str | os.PathLike[str]] = (),
         guarded: Sequence[str] = (),
         readable: Sequence[str] = (),
+        unguarded: Sequence[str] = (),
     ) -> None:
         """`guarded` names more folders in which nothing is changed without asking, as the home folder of sessions.
 
         `readable` names folders outside that may be read without asking, as the one with the outputs of commands.
+        `unguarded` names folders inside guarded ones that are as free as any other, as working copies in our home.
         """
         self.root = _real(os.fspath(root))
         self.added = tuple(_real(os.fspath(folder)) for folder in added)
         self._readable = tuple(_real(folder) for folder in readable)
         self._guarded = tuple(_real(folder) for folder in guarded)
+        self._unguarded = tuple(_real(folder) for folder in unguarded)
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -96,8 +99,9 @@ class Room:
         """What is to be said of a path whose links are resolved."""
         is_inside = any(is_within(path, folder) for folder in self.folders)
         shown = os.path.relpath(path, self.root) if is_within(path, self.root) else path
-        is_guarded = any(part.lower() in _GUARDED for part in path.split(os.sep)) or any(
-            is_within(path, folder) for folder in self._guarded
+        is_guarded = any(part.lower() in _GUARDED for part in path.split(os.sep)) or (
+            any(is_within(path, folder) for folder in self._guarded)
+            and not any(is_within(path, folder) for folder in self._unguarded)
         )
         is_readable = is_inside or any(is_within(path, folder) for folder in self._readable)
         return Place(path, shown, is_inside, is_readable, is_guarded, is_secret(path))

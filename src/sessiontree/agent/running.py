@@ -15,7 +15,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 
@@ -33,6 +34,8 @@ _DEATH = 3.0
 _DRAIN = 0.3
 """Seconds in which the output of a command that has ended still comes."""
 _MARK = "SESSIONTREE_CALL"
+_starters = ThreadPoolExecutor(4, thread_name_prefix="start")
+_programs = ThreadPoolExecutor(16, thread_name_prefix="program")
 _CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _MISLEADING = ("BASH_ENV", "ENV")
 """Variables that make a shell run something before the command."""
@@ -78,7 +81,7 @@ async def run_command(
 
     A cancelled task gets `CancelledError` when every process is gone; `run_until_cancelled` gives what had come.
     """
-    running = Running(command, cwd, environment, Collected(mask, outputs, name, update))
+    running = await Running.start(command, cwd, environment, Collected(mask, outputs, name, update))
     try:
         return await running.wait(seconds)
     except asyncio.CancelledError:
@@ -91,37 +94,109 @@ async def run_until_cancelled(
     update: Callable[[str], None] | None = None, seconds: float | None = None,
 ) -> Ran:  # fmt: skip
     """Like `run_command`, but a cancel ends the command and not the caller: what it had printed is given."""
-    running = Running(command, cwd, environment, Collected(mask, outputs, name, update))
+    running = await Running.start(command, cwd, environment, Collected(mask, outputs, name, update))
     try:
         return await running.wait(seconds)
     except asyncio.CancelledError:
         return await running.stop(cancelled=True)
 
 
+async def run_program(arguments: Sequence[str], data: bytes, *, cwd: str, seconds: float) -> tuple[int, bytes, bytes]:
+    """Run a program of ours that is given all of its input: its exit code and what it prints.
+
+    `TimeoutError` when the time is up. Then, and when the task is cancelled, it is gone before anyone goes on.
+    """
+    program = _Program(arguments, cwd)
+    running = asyncio.get_running_loop().run_in_executor(_programs, program.run, data, seconds)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        program.kill()
+        await asyncio.wait([running])
+        raise
+
+
+class _Program:
+    """A program that is started and waited for in one thread, and may be ended from another."""
+
+    def __init__(self, arguments: Sequence[str], cwd: str) -> None:
+        self._arguments, self._cwd = arguments, cwd
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_unwanted = False
+
+    def run(self, data: bytes, seconds: float) -> tuple[int, bytes, bytes]:
+        with self._lock:
+            if self._is_unwanted:
+                return 1, b"", b""
+            pipe = subprocess.PIPE
+            process = subprocess.Popen(self._arguments, cwd=self._cwd, stdin=pipe, stdout=pipe, stderr=pipe)  # noqa: S603
+            self._process = process
+        with process:
+            try:
+                out, err = process.communicate(data, seconds)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise TimeoutError from None
+        return process.returncode, out, err
+
+    def kill(self) -> None:
+        with self._lock:
+            self._is_unwanted = True
+            if self._process is not None:
+                self._process.kill()
+
+
 class Running:
     """A command that runs."""
 
-    def __init__(self, command: str, cwd: str, environment: Mapping[str, str], collected: Collected) -> None:
-        self._mark = os.urandom(12).hex()
-        around = {key: value for key, value in environment.items() if key not in _MISLEADING}
-        self._collected = collected
+    def __init__(
+        self, process: subprocess.Popen[bytes], ended: asyncio.Future[None], mark: str, collected: Collected
+    ) -> None:
+        self._process, self._ended, self._mark, self._collected = process, ended, mark, collected
         self._began = time.monotonic()
-        self._process = subprocess.Popen(  # noqa: S603 - running commands is what this is for; who may is asked before
-            [shell(), "-c", command],
-            cwd=cwd,
-            env={**around, _MARK: self._mark},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None
-        self._fd = self._process.stdout.fileno()
+        assert process.stdout is not None
+        self._fd = process.stdout.fileno()
         os.set_blocking(self._fd, False)
         self._eof = asyncio.Event()
         asyncio.get_running_loop().add_reader(self._fd, self._read)
-        self._ended = _ended(self._process.pid)
         self._is_over = False
+        self._was_cancelled = False
+
+    @classmethod
+    async def start(cls, command: str, cwd: str, environment: Mapping[str, str], collected: Collected) -> Running:
+        """Start a command, in a thread: that takes milliseconds, and on a busy machine tens of them.
+
+        Whoever is cancelled meanwhile hears of it when they wait for the command: by then there is one to be ended.
+        """
+        mark = os.urandom(12).hex()
+        around = {key: value for key, value in environment.items() if key not in _MISLEADING}
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def start() -> subprocess.Popen[bytes]:
+            process = subprocess.Popen(  # noqa: S603 - running commands is what this is for; who may is asked before
+                [shell(), "-c", command],
+                cwd=cwd,
+                env={**around, _MARK: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            _tell_of_end(process.pid, loop, ended)
+            return process
+
+        starting = loop.run_in_executor(_starters, start)
+        was_cancelled = False
+        while not starting.done():
+            try:
+                await asyncio.wait([starting])
+            except asyncio.CancelledError:
+                was_cancelled = True
+        running = cls(starting.result(), ended, mark, collected)
+        running._was_cancelled = was_cancelled
+        return running
 
     @property
     def pid(self) -> int:
@@ -129,13 +204,15 @@ class Running:
 
     async def wait(self, seconds: float | None) -> Ran:
         """Until it has ended, or the time is up."""
+        if self._was_cancelled:
+            raise asyncio.CancelledError
         try:
             await asyncio.wait_for(asyncio.shield(self._ended), seconds)
         except TimeoutError:
             return await self.stop(timed_out=True)
         with contextlib.suppress(TimeoutError):  # something in the background may keep the output open
             await asyncio.wait_for(self._eof.wait(), _DRAIN)
-        left = not self._eof.is_set() or _has_others(self._process.pid)
+        left = not self._eof.is_set() or await asyncio.to_thread(_has_others, self._process.pid)
         _signal_group(self._process.pid, signal.SIGKILL)
         return self._finish(left_behind=left)
 
@@ -296,13 +373,12 @@ def _whole_lines_behind(text: str) -> str:
     return text[text.find("\n") + 1 :] if "\n" in text[:2000] else text
 
 
-def _ended(pid: int) -> asyncio.Future[None]:
-    """Done when a child has ended; its number stays taken, so that a signal to its group cannot reach a stranger.
+def _tell_of_end(pid: int, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[None]) -> None:
+    """Let a future be done when a child has ended; its number stays taken, so that a signal to its group cannot reach a
+    stranger.
 
     Waited for in a thread of its own: those of the event loop are few, and commands may take long.
     """
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
 
     def wait() -> None:
         with contextlib.suppress(ChildProcessError):
@@ -311,7 +387,6 @@ def _ended(pid: int) -> asyncio.Future[None]:
             loop.call_soon_threadsafe(lambda: None if ended.done() else ended.set_result(None))
 
     threading.Thread(target=wait, daemon=True, name=f"command-{pid}").start()
-    return ended
 
 
 def _signal_group(pid: int, number: int) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from sessiontree.messages import Usage
+from sessiontree.messages import Cost, Usage
 from sessiontree.usage import countable
 from sessiontree.values import Value
 
@@ -43,9 +43,39 @@ class Spent(Value, frozen=True, omit_defaults=False):
             cost=self.cost + (countable(used.cost.total) if used.cost is not None else 0.0),
         )
 
+    @property
+    def usage(self) -> Usage:
+        """The same in the words of one request."""
+        return Usage(self.input, self.output, self.cached, self.cache_written, self.tokens, Cost(total=self.cost))
+
+    def since(self, before: Spent) -> Spent:
+        """What was used since, but for the time."""
+        counted = (name for name in Spent.__struct_fields__ if name != "seconds")
+        return Spent(**{name: getattr(self, name) - getattr(before, name) for name in counted})
+
+    def and_of(self, other: Spent) -> Spent:
+        """What both have used together."""
+        return Spent(*(getattr(self, name) + getattr(other, name) for name in Spent.__struct_fields__))
+
 
 Budget: TypeAlias = Callable[[Spent], str | None]
 """Asked before each request: None to go on, else why to stop. Several runs may share one that adds them up."""
+
+
+class Gate(Protocol):
+    """Who lets requests through one by one, for runs that share what is left.
+
+    Contract: `enter` waits until the request may be made, and gives None; or says why it may not be made at all. Every
+    None is followed by one `leave`, whatever became of the request. Whoever is cancelled while waiting has not entered.
+    """
+
+    async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
+        """`expected` tells what the request will use at most, as the conversation is when it is asked."""
+        ...
+
+    def leave(self, spent: Spent) -> None:
+        """The request is over; `spent` is what the whole run has used so far."""
+        ...
 
 
 class Limits(Struct, frozen=True):
@@ -56,6 +86,7 @@ class Limits(Struct, frozen=True):
     cost: float | None = None
     seconds: float | None = None
     budget: Budget | None = None
+    gate: Gate | None = None
 
     def reached(self, spent: Spent) -> str | None:
         """Which limit is reached, in words; None when none is."""

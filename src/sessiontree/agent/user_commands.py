@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from sessiontree.agent.running import Ran, run_until_cancelled
 from sessiontree.agent.tools.base import ToolContext
+from sessiontree.agent.updates import Updates
 from sessiontree.entries import Entry
 from sessiontree.session import Branch, Session
 
@@ -33,16 +34,23 @@ def parse_user_command(text: str) -> UserCommand | None:
 
 
 async def run_user_command(command: UserCommand, branch: Branch | Session, context: ToolContext) -> tuple[Ran, Entry]:
-    """Run a command of the user and append it to the session. A cancel ends the command, and that is kept, too."""
-    ran = await run_until_cancelled(
-        command.command,
-        cwd=context.room.root,
-        environment=context.environment,
-        mask=context.masked(),
-        outputs=context.outputs,
-        name="user",
-        update=context.update,
-    )
+    """Run a command of the user and append it to the session. A cancel ends the command, and that is kept, too.
+
+    `context.update` hears what it prints on the way; what it printed in the end is in the result.
+    """
+    updates = Updates(context.update or (lambda _: None))
+    try:
+        ran = await run_until_cancelled(
+            command.command,
+            cwd=context.room.root,
+            environment=context.environment,
+            mask=context.masked(),
+            outputs=context.outputs,
+            name="user",
+            update=updates.add,
+        )
+    finally:
+        updates.close()
     return ran, branch.append(as_message(command, ran, context))
 
 

@@ -22,22 +22,25 @@ def ask(folder: str, *arguments: str) -> str:
     return os.fsdecode(done.stdout).strip("\n") if done.returncode == 0 else ""
 
 
-def do(folder: str, *arguments: str, data: bytes = b"") -> bytes:
-    """What git prints; `StoreError` when it refuses."""
+def do(folder: str, *arguments: str, data: bytes = b"", index: str | None = None) -> bytes:
+    """What git prints; `StoreError` when it refuses. With `index`, that file is the index."""
     try:
-        done = run(("git", "-C", folder, *QUIET, "--no-optional-locks", *arguments), data)
+        done = run(("git", "-C", folder, *QUIET, "--no-optional-locks", *arguments), data, index)
     except FileNotFoundError:
         raise StoreError(f"{folder}: git is not installed, or not on the PATH") from None
     if done.returncode:
-        raise StoreError(f"{folder}: git {arguments[0]} failed: {os.fsdecode(done.stderr).strip()}")
+        verb = next(argument for argument in arguments if not argument.startswith("-"))
+        raise StoreError(f"{folder}: git {verb} failed: {os.fsdecode(done.stderr).strip()}")
     return done.stdout
 
 
-def run(command: Sequence[str], data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def run(command: Sequence[str], data: bytes = b"", index: str | None = None) -> subprocess.CompletedProcess[bytes]:
     """Run git on the folder that is meant, also from within a hook, where variables name another one."""
     around = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
+    if index is not None:
+        around["GIT_INDEX_FILE"] = index
     try:
-        return subprocess.run(  # noqa: S603
+        return subprocess.run(  # noqa: S603 - no shell, and always git
             command, input=data, capture_output=True, env=around, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:

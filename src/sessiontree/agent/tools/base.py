@@ -11,7 +11,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +21,9 @@ from sessiontree.agent.secrets import Mask
 from sessiontree.errors import UsageError
 from sessiontree.messages import Image
 from sessiontree.values import JsonObject, render_json
+
+if TYPE_CHECKING:
+    from sessiontree.agent.loop import Run
 
 Changes: TypeAlias = Literal["nothing", "files", "anything"]
 """What running a tool may change: nothing, the files its plan names, or anything at all."""
@@ -83,6 +86,8 @@ class ToolContext(Struct, frozen=True):
     call_id: str = ""
     approved: Plan | None = None
     """The plan that was approved; a tool does that or nothing."""
+    run: Run | None = None
+    """The run that the call belongs to, for a tool that starts runs of its own: what they use counts for this one."""
 
     def masked(self) -> Mask:
         return self.mask if self.mask is not None else Mask(self.environment)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import shutil
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sessiontree.agent.paths import PathError, Place, open_folder
+from sessiontree.agent.running import run_program
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, in_thread, short
 from sessiontree.agent.tools.searching import LINE_CHARACTERS, Answer, Match, Request
 from sessiontree.tidying.uncommitted import is_secret
@@ -217,24 +217,12 @@ def _ripgrep_answer(out: bytes, request: Request, is_file: bool) -> Answer:
 
 async def _run(command: Sequence[str], data: bytes, cwd: str = os.sep) -> tuple[int, bytes, bytes]:
     """Run a program of ours until it ends, the time is up, or the task is cancelled."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=cwd,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
     try:
-        out, err = await asyncio.wait_for(process.communicate(data), SECONDS)
+        return await run_program(command, data, cwd=cwd, seconds=SECONDS)
     except TimeoutError:
         raise ArgumentsError(
             f"the search took longer than {SECONDS:.0f} s and was ended; use a simpler pattern"
         ) from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return process.returncode or 0, out, err
 
 
 GREP = Grep()

@@ -1,0 +1,138 @@
+"""The gate that requests of a run pass: each enters before it is made, and leaves whatever became of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from sessiontree.agent.events import TextDelta
+from sessiontree.agent.spending import Limits, Spent
+from sessiontree.compacting import Request as SummaryRequest
+from sessiontree.compacting import Summary
+from sessiontree.messages import Usage
+from sessiontree.models import Facts, ScriptedModel
+from sessiontree.models.facts import Prices
+from sessiontree.models.script import ScriptError
+from sessiontree.settings import Compaction as CompactionSettings
+from sessiontree.settings import Prune, Settings
+from tests.agent.building import Workplace
+from tests.agent.loops import call, check_is_sound, collected, end_of, started, turn, went
+
+
+class Counting:
+    """Lets so many requests pass, and notes what they expect and what they leave behind."""
+
+    def __init__(self, most: int = 99) -> None:
+        self.most = most
+        self.expected: list[Spent] = []
+        self.left: list[Spent] = []
+
+    async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
+        assert len(self.expected) == len(self.left), "one entered before the other had left"
+        if len(self.expected) == self.most:
+            return "nothing more is let through"
+        self.expected.append(await expected())
+        return None
+
+    def leave(self, spent: Spent) -> None:
+        self.left.append(spent)
+
+
+class Shortening:
+    """Writes summaries, for a price."""
+
+    name = "shortening"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, request: SummaryRequest, /) -> Summary:
+        self.asked += 1
+        return Summary("in short", Usage(700, 7, total_tokens=707))
+
+
+def test_each_request_enters_and_leaves_with_what_the_run_has_used_so_far(place: Workplace) -> None:
+    gate = Counting()
+    used = Usage(10, 5, total_tokens=15)
+    turns = [turn("Look.", call("ls"), usage=used), turn("Seen.", usage=used)]
+    assert end_of(went(place, "Go.", *turns, limits=Limits(gate=gate))).reason == "done"
+    assert [spent.tokens for spent in gate.left] == [15, 30]
+    assert gate.expected[0].tokens < gate.expected[1].tokens
+
+
+def test_what_is_expected_has_room_for_the_longest_answer_and_its_price(place: Workplace) -> None:
+    gate = Counting()
+    facts = Facts(200_000, 4_000, Prices(1_000_000, 2_000_000), source="test")
+    model = ScriptedModel([turn("Yes.")], facts)
+    went(place, "words " * 1_000, model=model, tools=(), system="Be short. " * 100, limits=Limits(gate=gate))
+    (expected,) = gate.expected
+    assert expected.output == 4_000
+    assert 1_000 < expected.input < 3_000
+    assert expected.cost == expected.input + 8_000
+
+
+def test_a_request_that_is_not_let_through_is_not_made_and_ends_the_run(place: Workplace) -> None:
+    gate = Counting(1)
+    model = ScriptedModel([turn("Look.", call("ls")), turn("Never.")])
+    end = end_of(went(place, "Go.", model=model, limits=Limits(gate=gate)))
+    assert (end.reason, end.why) == ("limit", "nothing more is let through")
+    assert len(model.requests) == len(gate.left) == 1
+    check_is_sound(place.session)
+
+
+def test_a_request_that_fails_or_is_interrupted_leaves_too(place: Workplace) -> None:
+    gate = Counting()
+    broken = turn("No.", error=ScriptError("refused"))
+    assert end_of(went(place, "Go.", broken, limits=Limits(gate=gate))).reason == "error"
+    assert len(gate.left) == 1
+
+    async def scene() -> str:
+        run = started(place, "Go.", turn("one two three", piece=3, delay=0.05), limits=Limits(gate=gate))
+        await collected(run, lambda event: run.interrupt() if isinstance(event, TextDelta) else None)
+        assert run.end is not None
+        return run.end.reason
+
+    assert asyncio.run(scene()) == "interrupted"
+    assert len(gate.left) == len(gate.expected) == 2
+
+
+def test_who_is_interrupted_while_waiting_at_the_gate_has_not_entered(place: Workplace) -> None:
+    class Closed(Counting):
+        async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
+            await asyncio.sleep(60)
+            raise AssertionError
+
+    gate = Closed()
+
+    async def scene() -> str:
+        run = started(place, "Go.", turn("Never."), limits=Limits(gate=gate))
+        asyncio.get_running_loop().call_later(0.1, run.interrupt)
+        return (await run.finish()).reason
+
+    assert asyncio.run(scene()) == "interrupted"
+    assert gate.left == []
+    check_is_sound(place.session)
+
+
+def summarised(place: Workplace, gate: Counting) -> tuple[str, int]:
+    """A run before which a summary has to be written: how it ended, and how many summaries were asked for."""
+    place.session.append("user", "First: " + "words " * 5_000)
+    place.session.append("assistant", [{"type": "text", "text": "Yes. " + "words " * 600}], stopReason="stop")
+    room = CompactionSettings(reserve_tokens=2_000, keep_recent_tokens=50, prune=Prune(enabled=False))
+    model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], Facts(window=6_000, output=500, source="test"))
+    short = Shortening()
+    limits = Limits(gate=gate)
+    events = went(place, "Go.", model=model, settings=Settings(compaction=room), summarizer=short, limits=limits)
+    return end_of(events).reason, short.asked
+
+
+def test_a_summary_that_a_model_writes_passes_the_gate_like_any_request(place: Workplace) -> None:
+    gate = Counting()
+    assert summarised(place, gate) == ("done", 1)
+    assert [spent.tokens for spent in gate.left] == [707, 709]
+
+
+def test_no_summary_is_asked_for_when_nothing_is_let_through(place: Workplace) -> None:
+    gate = Counting(0)
+    assert summarised(place, gate) == ("limit", 0)
+    assert gate.left == []

@@ -1,0 +1,148 @@
+"""Outputs that are too long to be told: where they are kept, who may read them, and when they go."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import sessiontree
+from sessiontree.agent.outputs import FOLDER
+from sessiontree.agent.user_commands import UserCommand
+from sessiontree.messages import BashExecution, ToolResult, message_text
+from sessiontree.session import Session
+from tests.agent.building import BARE
+from tests.agent.loops import call, turn
+from tests.agent.test_state_controller import Desk, go
+
+LONG = "seq 1 20000"
+
+
+def sessiontree_at(folder: Path, *arguments: str) -> int:
+    """Run a command for a user who has nothing but this folder."""
+    environment = {**BARE, "HOME": str(folder), "SESSIONTREE_HOME": str(folder / "home")}
+    command = [sys.executable, "-m", "sessiontree", *arguments]
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, check=False).returncode
+
+
+def said_much(folder: Path) -> tuple[Session, Path]:
+    """A session in which a command printed more than can be told, and the file that has all of it."""
+    desk = Desk(folder, turn("I count.", call("bash", command=LONG)), turn("Counted."))
+
+    async def scene() -> None:
+        await desk.controller.new()
+        await desk.controller.approve("bash")
+        await desk.say("Count")
+        await desk.controller.close()
+
+    go(scene())
+    session = desk.controller.session
+    (result,) = [message for message in session.context().messages if isinstance(message, ToolResult)]
+    return session, Path(message_text(result).rpartition("all of it is in ")[2].rstrip("]"))
+
+
+def test_a_long_output_lies_in_the_folder_of_its_session_for_the_user_alone(tmp_path: Path) -> None:
+    session, spilled = said_much(tmp_path)
+    assert spilled.parent == Path(session.location).with_suffix("") / FOLDER
+    assert spilled.read_text().split() == [str(number) for number in range(1, 20001)]
+    assert spilled.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_model_reads_it_on_without_a_question_also_after_a_restart(tmp_path: Path) -> None:
+    session, spilled = said_much(tmp_path)
+    calls = (call("read", path=str(spilled), offset=19_990), call("grep", pattern="^19995$", path=str(spilled)))
+    desk = Desk(tmp_path, turn("I read.", *calls), turn("Read."))
+
+    async def scene() -> None:
+        await desk.controller.resume(session.location)
+        await desk.say("Read the end")
+
+    go(scene())
+    assert desk.answers.questions == []
+    results = [one for one in desk.controller.session.context().messages if isinstance(one, ToolResult)]
+    assert all("19995" in message_text(result) for result in results[-2:])
+
+
+def test_nothing_is_changed_there_and_nothing_else_of_the_home_is_read_without_a_question(tmp_path: Path) -> None:
+    session, spilled = said_much(tmp_path)
+    calls = (call("read", path=session.location), call("write", path=str(spilled), content="other"))
+    desk = Desk(tmp_path, turn("I try.", *calls), turn("Tried."))
+
+    async def scene() -> None:
+        await desk.controller.resume(session.location)
+        await desk.say("Try")
+
+    go(scene())
+    assert sorted(question.tool for question in desk.answers.questions) == ["read", "write"]
+    assert not any(question.may_always for question in desk.answers.questions)
+
+
+def test_outputs_of_another_session_are_asked_about(tmp_path: Path) -> None:
+    _, spilled = said_much(tmp_path)
+    desk = Desk(tmp_path, turn("I read.", call("read", path=str(spilled))), turn("Read."))
+    go(desk.say("Read"))
+    assert [question.tool for question in desk.answers.questions] == ["read"]
+
+
+def test_cleaning_takes_outputs_along_restoring_brings_them_back_and_purging_deletes_them(tmp_path: Path) -> None:
+    session, spilled = said_much(tmp_path)
+    content = spilled.read_bytes()
+    assert sessiontree_at(tmp_path, "clean", "--older-than", "0h", "--yes") == 0
+    assert not os.path.exists(session.location)
+    assert not spilled.parent.parent.exists()
+    assert sessiontree_at(tmp_path, "restore", session.id) == 0
+    assert spilled.read_bytes() == content
+    assert sessiontree_at(tmp_path, "clean", "--older-than", "0h", "--yes", "--purge") == 0
+    assert not spilled.parent.parent.exists()
+    assert sessiontree_at(tmp_path, "restore", session.id) == 1
+
+
+def test_a_session_that_never_got_a_file_leaves_no_outputs(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    async def scene() -> Path:
+        entry = await desk.controller.command(UserCommand(LONG))
+        assert desk.controller.session.is_pending
+        message = getattr(entry, "message", None)
+        assert isinstance(message, BashExecution)
+        assert message.full_output_path is not None
+        spilled = Path(message.full_output_path)
+        assert spilled.exists()
+        await desk.controller.close()
+        return spilled
+
+    assert not go(scene()).parent.parent.exists()
+
+
+def test_outputs_of_a_session_in_memory_can_be_read_and_end_with_the_app(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("I count.", call("bash", command=LONG)), turn("Counted."), in_memory=True)
+
+    async def scene() -> Path:
+        await desk.controller.new()
+        await desk.controller.approve("bash")
+        await desk.say("Count")
+        folder = Path(desk.controller.tool_context().outputs or "")
+        (spilled,) = folder.iterdir()
+        assert desk.controller.room.place(str(spilled)).is_readable
+        await desk.controller.close()
+        return folder
+
+    assert not go(scene()).exists()
+    assert not (tmp_path / "home" / "sessions").exists()
+
+
+def test_a_session_of_another_agent_keeps_them_in_its_own_folder(tmp_path: Path) -> None:
+    session, _ = said_much(tmp_path)
+    foreign = tmp_path / "project" / "foreign.jsonl"
+    assert sessiontree_at(tmp_path, "convert", session.location, "--to", "pi", "--out", str(foreign)) == 0
+    desk = Desk(tmp_path, turn("I count.", call("bash", command=LONG)), turn("Counted."))
+
+    async def scene() -> None:
+        await desk.controller.resume(str(foreign))
+        await desk.controller.approve("bash")
+        await desk.say("Count again")
+
+    go(scene())
+    assert len(list((tmp_path / "project" / "foreign" / FOLDER).iterdir())) == 1
+    assert sessiontree.open(foreign).dialect.name == "pi"
