@@ -2,7 +2,7 @@
 
     plan     behind the entry the exploration starts from; lanes begin behind it
     lane     the first entry of a lane: its prompt, model, working copy, and for a fork by rule, why
-    lease    who works on the lane now                      beat     a sign of life of a lane that says nothing
+    lease    who works on the lane now, or makes lanes      beat     a sign of life of a lane that says nothing
     check    what a check printed                           end      how its run ended, and what it used
     send     something said to another lane                 verdict  what became of it: kept, merged, dropped, left
 
@@ -61,6 +61,14 @@ class Rule(Value, frozen=True):
     """judge: who is asked; None: the lane's own."""
 
 
+class Wanted(Value, frozen=True):
+    """A lane that an exploration begins with."""
+
+    name: str
+    prompt: str
+    model: str
+
+
 class Plan(Value, frozen=True):
     kind: ClassVar[str] = "plan"
 
@@ -75,6 +83,8 @@ class Plan(Value, frozen=True):
     """Where the session stood, if that was not `at`: it stands there again when all lanes have ended."""
     check: str | None = None
     """What is run at the end of each lane, to compare them."""
+    wanted: tuple[Wanted, ...] = ()
+    """The lanes it begins with, so that those can be made that a crash has prevented."""
 
 
 class Copy(Value, frozen=True):

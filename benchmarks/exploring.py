@@ -1,0 +1,173 @@
+"""Sixteen lanes of one exploration against one: how much more is done in the same time, and how long the loop stands.
+
+The model answers after a fixed time; with lanes that wait for it at the same time the rest is what counts: the run
+loop, the events, the session that all of them write, and the tools. Time of the clock, as waiting is the point.
+
+How long the event loop stands still is taken by a task that sleeps for a millisecond again and again and notes how much
+later than that it was woken. A busy machine wakes it late as well, so of several rounds the one counts whose longest
+delay is the shortest: what the engine does, it does in each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import ClassVar
+
+import sessiontree
+from benchmarks.generate import scratch_folder
+from benchmarks.results import Result, milliseconds
+from sessiontree import Session
+from sessiontree.agent.tools.base import Changes, Plan, ToolContext, ToolOutput
+from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.exploring import explore
+from sessiontree.messages import Assistant, Text, ToolCall, Usage
+from sessiontree.models import Event, Facts, Request, Stop, TextDelta
+from sessiontree.values import JsonObject
+
+LANES = 16
+_FLOOR = 12.0
+_STANDSTILL = 50.0
+
+Script = Callable[[int, str], ToolCall]
+"""The call of a step of a lane."""
+
+
+class _Nothing:
+    name = "nothing"
+    description = "does nothing"
+    changes: Changes = "nothing"
+    schema: ClassVar[JsonObject] = {"type": "object", "properties": {}}
+
+    def plan(self, arguments: JsonObject, context: ToolContext) -> Plan:  # noqa: ARG002 - the contract of a tool
+        return Plan("nothing")
+
+    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - as above
+        return ToolOutput("done")
+
+
+class _Slow:
+    """A model that answers after a time: so many calls, and then the end."""
+
+    name = "benchmark:slow"
+    facts = Facts(1 << 40, 8_192, source="benchmark")
+
+    def __init__(self, lane: str, calls: int, delay: float, script: Script) -> None:
+        self._lane, self._calls, self._delay, self._script = lane, calls, delay, script
+        self._steps = itertools.count()
+
+    async def stream(self, request: Request, /) -> AsyncGenerator[Event, None]:  # noqa: ARG002 - the contract of a model
+        await asyncio.sleep(self._delay)
+        step = next(self._steps)
+        text, usage = Text("I look at the next one."), Usage(5, 5, total_tokens=10)
+        yield TextDelta(0, text.text)
+        if step == self._calls:
+            yield Stop(Assistant(content=(text,), usage=usage, stop_reason="stop"))
+        else:
+            call = self._script(step, self._lane)
+            yield Stop(Assistant(content=(text, call), usage=usage, stop_reason="toolUse"))
+
+    async def close(self) -> None:
+        """It holds nothing."""
+
+
+def _one_call(step: int, lane: str) -> ToolCall:
+    return ToolCall(f"{lane}-{step}", "nothing")
+
+
+def _real_calls(step: int, lane: str) -> ToolCall:
+    name, content = f"{lane}.txt", f"line {step} of {lane}\n" * 40
+    calls: list[tuple[str, JsonObject]] = [
+        ("write", {"path": name, "content": content}),
+        ("read", {"path": name}),
+        ("edit", {"path": name, "old_text": "line", "new_text": "row", "replace_all": True}),
+        ("bash", {"command": f"wc -l {name}"}),
+    ]
+    tool, arguments = calls[step % len(calls)]
+    return ToolCall(f"{lane}-{step}", tool, arguments)
+
+
+def side_by_side(rounds: int) -> list[Result]:
+    """At least 12 times as much is done by 16 lanes as by one, and the loop never stands still for 50 ms."""
+    nothing, real = Tools([_Nothing()]), load_tools()
+    runs = [_compared(nothing, _one_call, 30, 0.05, rounds), _compared(real, _real_calls, 10, 0.5, max(rounds // 2, 1))]
+    (one, many, stood), (one_real, many_real, stood_real) = runs
+    return [
+        _ratio("16 lanes against one, a model of 50 ms", one, many),
+        _ratio("16 lanes against one with file tools and commands, a model of 500 ms", one_real, many_real),
+        Result(
+            "longest standstill of the loop at 16 lanes",
+            milliseconds(stood),
+            "on the clock, best of the rounds",
+            1e3 * stood,
+            _STANDSTILL,
+            "ms",
+        ),
+        Result(
+            "the same with file tools and commands",
+            milliseconds(stood_real),
+            "on the clock, best of the rounds",
+            1e3 * stood_real,
+            _STANDSTILL,
+            "ms",
+        ),
+    ]
+
+
+def _ratio(name: str, one: float, many: float) -> Result:
+    return Result(name, f"{many:.0f} turns/s", f"{one:.1f} turns/s, on the clock", many / one, floor=_FLOOR)
+
+
+def _compared(tools: Tools, script: Script, calls: int, delay: float, rounds: int) -> tuple[float, float, float]:
+    """Turns in a second of one lane and of sixteen, each in its best round, and the shortest longest standstill."""
+    one = many = 0.0
+    stood = float("inf")
+    for _ in range(rounds):
+        one = max(one, _go(1, tools, script, calls, delay)[0])
+        speed, still = _go(LANES, tools, script, calls, delay)
+        many, stood = max(many, speed), min(stood, still)
+    return one, many, stood
+
+
+def _go(lanes: int, tools: Tools, script: Script, calls: int, delay: float) -> tuple[float, float]:
+    folder = tempfile.mkdtemp(dir=scratch_folder())
+    session = sessiontree.create(folder, home=Path(folder, "home"))
+    session.set_config(approval_mode="yolo")
+    session.append("user", "How do we go on?")
+    session.append("assistant", [{"type": "text", "text": "In several ways."}], stopReason="stop")
+    took, stood = asyncio.run(_explored(session, lanes, tools, script, calls, delay))
+    session.close()
+    shutil.rmtree(folder)
+    return lanes * (calls + 1) / took, stood
+
+
+async def _explored(
+    session: Session, lanes: int, tools: Tools, script: Script, calls: int, delay: float
+) -> tuple[float, float]:
+    names = [f"lane-{number}" for number in range(lanes)]
+    models = [_Slow(name, calls, delay, script) for name in names]
+    watch = asyncio.create_task(_longest_standstill(stop := asyncio.Event()))
+    began = time.perf_counter()
+    async with explore(
+        session, prompts=names, models=models, tools=tools, parallel=lanes, worktrees=False
+    ) as exploration:
+        async for _ in exploration:
+            pass
+    took = time.perf_counter() - began
+    stop.set()
+    assert all(lane.state == "done" for lane in exploration.lanes), [lane.why for lane in exploration.lanes]
+    return took, await watch
+
+
+async def _longest_standstill(stop: asyncio.Event) -> float:
+    longest = 0.0
+    while not stop.is_set():
+        began = time.perf_counter()
+        await asyncio.sleep(0.001)
+        longest = max(longest, time.perf_counter() - began - 0.001)
+    return longest

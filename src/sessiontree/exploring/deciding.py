@@ -1,0 +1,197 @@
+"""What becomes of lanes: one is kept, several are merged, some are dropped, or all are left as they are.
+
+Every decision is a `verdict` entry on each lane it is about. Files come into the project before anything else is
+written, and only if they fit what the user changed meanwhile; a decision that was interrupted can be made again. The
+folders of lanes go at the end, when their work is safe in git (see `copies`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sessiontree.branching.merge import merge as merge_branch
+from sessiontree.branching.summing import Ask
+from sessiontree.errors import ConflictError, UsageError
+from sessiontree.exploring.comparing import HasLanes
+from sessiontree.exploring.copies import Copies
+from sessiontree.exploring.lanes import Lane, find_lane
+from sessiontree.exploring.records import Copy, Judged, Verdict, write
+from sessiontree.exploring.trees import FileChange, FileClash
+from sessiontree.session import Session
+from sessiontree.values import Value
+
+_SHOWN = 8
+
+
+class Decided(Value, frozen=True, omit_defaults=False):
+    """What a decision did."""
+
+    verdict: Verdict
+    lanes: tuple[int, ...]
+    leaf: str | None
+    """Where the session stands then."""
+    files: tuple[FileChange, ...] = ()
+    """What changed in the project."""
+    joins: tuple[str, ...] = ()
+    """The entries that bring lanes in."""
+    notes: tuple[str, ...] = ()
+    """What a person should look at. Untrusted text."""
+
+
+def keep(
+    session: Session,
+    exploration: HasLanes,
+    lane: int | str,
+    copies: Copies | None,
+    *,
+    apply: bool = True,
+    keep_copies: bool = False,
+) -> Decided:
+    """Stand on a lane for good, with its files in the project. Lanes that nothing was decided about are left."""
+    chosen = find_lane(exploration.lanes, lane)
+    _check_quiet(exploration.lanes)
+    files = _apply([chosen], copies) if apply else ()
+    _judge(chosen, "kept", "", copies)
+    for other in exploration.lanes:
+        if other is not chosen and other.verdict is None:
+            _judge(other, "left", f"lane {chosen.number} was kept", copies)
+    stands = session.leaf
+    is_there = stands is not None and chosen.leaf in session.path_ids(stands)
+    session.move(stands if is_there else chosen.leaf)  # who has gone on behind it stays there
+    session.flush()
+    notes = () if keep_copies else tidy(exploration.lanes, copies)
+    return Decided("kept", (chosen.number,), session.leaf, files, notes=notes)
+
+
+def merge(
+    session: Session,
+    exploration: HasLanes,
+    lanes: Sequence[int | str],
+    copies: Copies | None,
+    *,
+    ask: Ask | None = None,
+    keep_copies: bool = False,
+) -> Decided:
+    """Bring lanes together: into where the session stands, or if that is before them, into the first of them.
+
+    What each did is summarised there, and the files of all come into the project, or none do.
+    """
+    chosen = list({lane.start: lane for lane in (find_lane(exploration.lanes, one) for one in lanes)}.values())
+    if not chosen:
+        raise UsageError("which lanes to merge has to be said")
+    _check_quiet(chosen)
+    _apply(chosen, copies, dry_run=True)
+    into = session.leaf
+    first, *_ = chosen
+    assert first.leaf is not None
+    before = session.path_ids(first.leaf)
+    verdict = f"with {_numbers(chosen)}"
+    if into is None or into in before[: before.index(first.start)]:
+        if len(chosen) == 1:
+            raise UsageError(
+                f"lane {first.number} goes on from where the session stands, so there is nothing to bring together; "
+                "keep it, or name several lanes"
+            )
+        _judge(first, "merged", verdict, copies)  # before the others are brought behind it
+        into = first.leaf
+    joins: list[str] = []
+    notes: list[str] = []
+    for lane in chosen:
+        assert lane.leaf is not None
+        if lane.start in session.path_ids(into):
+            continue
+        merged = merge_branch(session, lane.leaf, into=into, ask=ask)
+        into = merged.entry or into
+        joins += [merged.entry] if merged.entry is not None else []
+        notes += [f"lane {lane.number}: {merged.nothing}"] if merged.nothing is not None else []
+        notes += [conflict.text for conflict in merged.conflicts]
+    files = _apply(chosen, copies)
+    for lane in chosen:
+        _judge(lane, "merged", verdict, copies)
+    session.move(into)
+    session.flush()
+    notes += () if keep_copies else tidy(chosen, copies)
+    return Decided("merged", tuple(lane.number for lane in chosen), session.leaf, files, tuple(joins), tuple(notes))
+
+
+def drop(
+    session: Session,
+    exploration: HasLanes,
+    lanes: Sequence[int | str],
+    copies: Copies | None,
+    *,
+    why: str = "",
+    keep_copies: bool = False,
+) -> Decided:
+    """Say of lanes that they lead nowhere. Nothing of them is lost: they stay in the tree, and their work in git."""
+    chosen = [find_lane(exploration.lanes, one) for one in lanes]
+    _check_quiet(chosen)
+    return _set_aside(session, chosen, "dropped", why, copies, keep_copies=keep_copies)
+
+
+def leave(session: Session, exploration: HasLanes, copies: Copies | None, *, keep_copies: bool = False) -> Decided:
+    """Leave all lanes that nothing was decided about as they are. They can be taken up again."""
+    chosen = [lane for lane in exploration.lanes if lane.verdict is None]
+    _check_quiet(chosen)
+    return _set_aside(session, chosen, "left", "", copies, keep_copies=keep_copies)
+
+
+def _set_aside(
+    session: Session, lanes: Sequence[Lane], verdict: Verdict, why: str, copies: Copies | None, *, keep_copies: bool
+) -> Decided:
+    stands = session.leaf
+    for lane in lanes:
+        _judge(lane, verdict, why, copies)
+    session.move(stands)  # what was written on lanes moves nobody
+    session.flush()
+    notes = () if keep_copies else tidy(lanes, copies)
+    return Decided(verdict, tuple(lane.number for lane in lanes), session.leaf, notes=notes)
+
+
+def tidy(lanes: Sequence[Lane], copies: Copies | None) -> tuple[str, ...]:
+    """Take the folders of lanes away whose work is saved. What stayed, and why."""
+    if copies is None:
+        return ()
+    stayed = [copies.remove(lane.copy) for lane in lanes if lane.copy is not None]
+    return tuple(one for one in stayed if one is not None)
+
+
+def _judge(lane: Lane, verdict: Verdict, why: str, copies: Copies | None) -> None:
+    commit = copies.save(lane.copy) if copies is not None and lane.copy is not None else None
+    judged = Judged(verdict, why, commit)
+    if lane.verdict != judged:
+        write(lane.branch, judged)
+        lane.verdict = judged
+
+
+def _apply(lanes: Sequence[Lane], copies: Copies | None, *, dry_run: bool = False) -> tuple[FileChange, ...]:
+    made: list[Copy] = [lane.copy for lane in lanes if lane.copy is not None]
+    if copies is None or not made:
+        return ()
+    applied = copies.apply_all(made, dry_run=dry_run)
+    if applied.clashes:
+        raise ConflictError(_told(applied.clashes, lanes))
+    return applied.files
+
+
+def _told(clashes: Sequence[FileClash], lanes: Sequence[Lane]) -> str:
+    named = "; ".join(f"{clash.path} {clash.why}" for clash in clashes[:_SHOWN])
+    more = f"; and {len(clashes) - _SHOWN} more" if len(clashes) > _SHOWN else ""
+    is_one = len(lanes) == 1
+    whose = f"lane {lanes[0].number} do not fit" if is_one else f"lanes {_numbers(lanes)} do not fit together, or not"
+    step = "Set aside what you changed there" if is_one else "Keep one of them, or merge fewer"
+    return (
+        f"the files of {whose} into the project: {named}{more}; nothing was written. {step}; "
+        "`sessiontree explore SESSION --diff LANE` shows them"
+    )
+
+
+def _numbers(lanes: Sequence[Lane]) -> str:
+    return ", ".join(str(lane.number) for lane in lanes)
+
+
+def _check_quiet(lanes: Sequence[Lane]) -> None:
+    """Nothing is decided about lanes that still grow."""
+    growing = [lane for lane in lanes if lane.state in ("running", "waiting")]
+    if growing:
+        raise UsageError(f"lanes that are still under way: {_numbers(growing)}; stop them, or wait for their end")

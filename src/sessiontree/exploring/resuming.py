@@ -1,0 +1,146 @@
+"""Going on with an exploration whose process ended: each lane where it stood, nothing twice.
+
+A lane without an end is taken over if nobody works on it any more (see `leases`). Calls that have no result are not run
+again by themselves: they get the result that it is not known whether they were done, unless it is said otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from sessiontree.agent.approval import Approver
+from sessiontree.agent.hand import in_background, in_thread, uncancelled
+from sessiontree.agent.resuming import Decision
+from sessiontree.compacting import Summarizer
+from sessiontree.exploring.copies import Copies
+from sessiontree.exploring.lanes import ENDED, Job, Lane
+from sessiontree.exploring.leases import GOOD_FOR, forget, is_free, take
+from sessiontree.exploring.records import Lease, write
+from sessiontree.exploring.run import Exploration, LaneHook, SystemFor, ToolsFor, Work
+from sessiontree.exploring.starting import check_can_explore
+from sessiontree.exploring.told import find_exploration
+from sessiontree.models import Model, ThinkingLevel
+from sessiontree.places import home
+from sessiontree.session import Branch, Session
+from sessiontree.settings import Settings
+
+_TRIES = 3
+"""How often a lane is wanted anew when others write to it meanwhile."""
+
+
+def resume(
+    session: Session,
+    run: str | None = None,
+    *,
+    find_model: Callable[[str], Model],
+    tools: ToolsFor,
+    pending: Decision | None = "skip",
+    check: str | None = None,
+    approver_for: Callable[[Lane], Approver] | None = None,
+    settings: Settings | None = None,
+    system: SystemFor = None,
+    thinking: ThinkingLevel | None = None,
+    copies: Copies | None = None,
+    hooks: Sequence[LaneHook] = (),
+    summarizer: Summarizer | None = None,
+    good_for: float = GOOD_FOR,
+) -> Exploration:
+    """Go on with an exploration, by default the last one: every lane without an end that nobody works on.
+
+    `find_model` gives a model by the name in a lane's record. `pending` says what becomes of calls without a result:
+    `skip` (they are answered with what is known), `run`, or answers by hand; with None such lanes end as `pending`.
+    What was used before counts for the limits. `check` is run at the end of each lane: the one that the file names is
+    a command out of a file, and is not run unless it is said again.
+    """
+    check_can_explore(session)
+    told = find_exploration(session, run)
+    if copies is None and told.plan.worktrees:
+        copies = Copies(home(), session.id, session.cwd)
+    work = Work(
+        tools,
+        approver_for,
+        settings,
+        system,
+        thinking,
+        copies,
+        tuple(hooks),
+        summarizer=summarizer,
+        pending=pending,
+        good_for=good_for,
+    )
+
+    async def begin(exploration: Exploration) -> None:
+        await uncancelled(in_thread(session.refresh))
+        now = await uncancelled(in_thread(find_exploration, session, told.run, exploration.book))
+        for lane in now.lanes:
+            exploration.adopt(lane)
+        if len(now.lanes) >= len(told.plan.wanted) and all(lane.state in ENDED for lane in now.lanes):
+            return
+        exploration.maker, _ = await uncancelled(in_thread(take_over, exploration, told.plan_id))
+        taken = []
+        for lane in now.lanes:
+            if lane.state not in ENDED:
+                lease, leaf = await uncancelled(in_thread(take_over, exploration, lane.start))
+                if lease is not None:
+                    lane.take_over(lease, leaf)
+                    taken.append(lane)
+        exploration.stands(_where_it_stood(exploration))
+        for lane in taken:
+            lane.model = find_model(lane.record.model)
+            if lane.copy is not None and copies is not None:
+                await uncancelled(in_background(copies.restore, lane.copy))
+        if exploration.maker is not None:
+            if copies is not None:  # of lanes that were about to be made
+                known = [lane.copy for lane in now.lanes if lane.copy is not None]
+                await uncancelled(in_background(copies.clear_orphans, known, told.run))
+            taken += await _make_missing(exploration, find_model)
+        for lane in taken:
+            exploration.start(lane, await in_thread(_what_to_say, session, lane))
+
+    plan = msgspec.structs.replace(told.plan, check=check)
+    return Exploration(session, plan, work, begin, plan_id=told.plan_id, seconds_before=told.seconds)
+
+
+def take_over(exploration: Exploration, start: str) -> tuple[Lease | None, str]:
+    """Write a lease of our own on a lane or a plan, if it is free: it and its entry, if it counts. For a thread."""
+    session, book = exploration.session, exploration.book
+    for _ in range(_TRIES):
+        book.look()
+        noted = book.noted[start]
+        if noted.end is not None or not is_free(noted.lease, session.entry(noted.leaf).timestamp):
+            break
+        lease = take(exploration.work.good_for)
+        entry = write(Branch(session, noted.leaf), lease)
+        book.look()  # the write has read everything that stands before it
+        if noted.lease_id == entry.id:
+            return lease, entry.id
+        forget(lease)
+    return None, ""
+
+
+async def _make_missing(exploration: Exploration, find_model: Callable[[str], Model]) -> list[Lane]:
+    """Make the lanes of the plan that a crash has prevented."""
+    there = {lane.number for lane in exploration.lanes}
+    return [
+        await exploration.make(Job(wanted.prompt, find_model(wanted.model), wanted.name), number)
+        for number, wanted in enumerate(exploration.plan.wanted, 1)
+        if number not in there
+    ]
+
+
+def _what_to_say(session: Session, lane: Lane) -> str | None:
+    """The prompt of a lane if it was not said yet. For a thread."""
+    ids = session.path_ids(lane.leaf)
+    own = [id for id in ids[ids.index(lane.start) :] if session.type_of(id) == "message"]
+    return None if own else lane.record.prompt
+
+
+def _where_it_stood(exploration: Exploration) -> str | None:
+    """Where the session is to stand when all is over: where it does, unless that is only where the process died."""
+    leaf, plan, book = exploration.session.leaf, exploration.plan, exploration.book
+    lane = book.lane_of(leaf)
+    if not book.is_ours(leaf) or (lane is not None and lane.verdict is not None):
+        return leaf
+    return plan.at if plan.stood is None else plan.stood

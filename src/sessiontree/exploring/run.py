@@ -1,0 +1,614 @@
+"""Several branches of one session at once: lanes that grow side by side, each with a run of its own.
+
+    async with explore(branch, prompts=[...], models=[...], tools=tools) as exploration:
+        async for one in exploration:
+            print(one.lane, one.event)
+
+Rules of this file:
+
+* A lane is in the file before anything is done on it, with the lease under which this process works on it.
+* Everything of a lane is written through its own branch, in threads; the event loop waits neither for the disk nor git.
+* `stop` ends lanes for good. Whoever just leaves, or dies, leaves lanes that `resume` goes on with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from sessiontree.agent.approval import Approver
+from sessiontree.agent.channel import Channel
+from sessiontree.agent.events import EndReason, Event
+from sessiontree.agent.hand import in_background, in_thread, uncancelled
+from sessiontree.agent.live import live_of
+from sessiontree.agent.loop import Prompt, Run, as_message, is_answered
+from sessiontree.agent.loop import run as run_agent
+from sessiontree.agent.outputs import Outputs
+from sessiontree.agent.paths import Room
+from sessiontree.agent.resuming import Decision, open_calls
+from sessiontree.agent.spending import Limits, Spent
+from sessiontree.agent.tools.base import Tool, ToolContext
+from sessiontree.agent.tools.registry import Tools
+from sessiontree.compacting import Summarizer
+from sessiontree.errors import SessionTreeError, UsageError
+from sessiontree.exploring.budget import Budget
+from sessiontree.exploring.checking import run_check
+from sessiontree.exploring.copies import Copies
+from sessiontree.exploring.events import AnyEvent, LaneEnded, LaneEvent, LaneMade, LaneRefused
+from sessiontree.exploring.lanes import Job, Lane, LaneState, find_lane
+from sessiontree.exploring.leases import GOOD_FOR, forget, release, take
+from sessiontree.exploring.records import (
+    Beat,
+    Check,
+    Copy,
+    End,
+    LaneRecord,
+    Lease,
+    Plan,
+    Record,
+    write,
+)
+from sessiontree.exploring.told import STATES, Book
+from sessiontree.models import ThinkingLevel
+from sessiontree.places import home
+from sessiontree.reader import Here
+from sessiontree.session import Branch, Session
+from sessiontree.settings import Settings
+
+if TYPE_CHECKING:
+    from sessiontree.exploring.comparing import Result
+    from sessiontree.exploring.deciding import Decided
+
+STOPPED = "the user stopped it"
+LEFT = "the exploration was left before it had ended"
+TAKEN_OVER = "another process works on it"
+_ROOM = 64
+"""How many events may wait for the one who looks. Were it none, each lane would wait for all others at each event."""
+_CHECKED: frozenset[EndReason] = frozenset({"done", "limit", "error"})
+
+ToolsFor: TypeAlias = "Callable[[Lane], Tools] | Tools"
+SystemFor: TypeAlias = "Callable[[str], str] | str | None"
+"""What a model is told before the conversation; a function is given the folder that the lane works in."""
+
+
+class LaneHook(Protocol):
+    """What takes part in lanes without the core knowing it: rules that fork, messages between lanes.
+
+    Contract: all of it is called in the event loop and must not hold it up. What one raises ends the lane as failed.
+    """
+
+    def tools(self, exploration: Exploration, lane: Lane) -> Sequence[Tool]:
+        """More tools for this lane."""
+        ...
+
+    async def before_request(self, exploration: Exploration, lane: Lane, run: Run) -> None:
+        """The lane is about to ask its model; nothing else is writing to it. What is appended through its branch now
+        is part of the request."""
+        ...
+
+    async def heard(self, exploration: Exploration, lane: Lane, event: Event) -> None:
+        """Each event of its run, before anyone else sees it."""
+        ...
+
+    async def ended(self, exploration: Exploration, lane: Lane) -> Sequence[Job]:
+        """Its run is over, and its end is in the file: what more lanes are wanted."""
+        ...
+
+
+class Work(Struct, frozen=True):
+    """How lanes work, whatever they work on."""
+
+    tools: ToolsFor
+    approver_for: Callable[[Lane], Approver] | None = None
+    settings: Settings | None = None
+    system: SystemFor = None
+    thinking: ThinkingLevel | None = None
+    copies: Copies | None = None
+    hooks: tuple[LaneHook, ...] = ()
+    summarizer: Summarizer | None = None
+    pending: Decision | None = None
+    """What becomes of calls that an earlier run left without a result."""
+    good_for: float = GOOD_FOR
+    """Seconds without a sign of life after which others may take a lane over."""
+
+
+class Exploration:
+    """An exploration that goes on. Enter it, then iterate over it or `finish` it.
+
+    Lanes do not get ahead of the one who looks: whoever enters and does neither holds them up.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        plan: Plan,
+        work: Work,
+        begin: Callable[[Exploration], Awaitable[None]],
+        *,
+        plan_id: str = "",
+        seconds_before: float = 0.0,
+    ) -> None:
+        self.session, self.plan, self.plan_id = session, plan, plan_id
+        self.lanes: list[Lane] = []
+        self.work = work
+        self.copies = work.copies
+        self.book = Book(session)
+        self.budget = Budget(plan.bounds, seconds_before)
+        self._begin = begin
+        self._numbers = 0
+        self._slots = asyncio.Semaphore(plan.parallel)
+        self._channel: Channel[LaneEvent] = Channel(_ROOM)
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._stops: dict[int, str] = {}
+        self._ending: set[int] = set()
+        """The lanes whose runs are over, and which are being checked, or of which hooks are asked what follows."""
+        self._going = 0
+        self._is_stopping = self._is_left = self._is_over = False
+        self._beats: asyncio.Task[None] | None = None
+        self._outputs = Outputs()
+        self._stood: tuple[str | None, str | None] | None = None
+        self.maker: Lease | None = None
+        """The lease under which this process makes lanes: only one process does at a time."""
+
+    @property
+    def run(self) -> str:
+        """Its id: eight hex digits."""
+        return self.plan.run
+
+    @property
+    def spent(self) -> Spent:
+        """All lanes together."""
+        return self.budget.spent
+
+    def lane(self, wanted: str | int) -> Lane:
+        """A lane by its name or number."""
+        return find_lane(self.lanes, wanted)
+
+    # From the beginning to the end
+
+    async def __aenter__(self) -> Exploration:
+        self._going = 1  # whoever begins is one of those who are waited for
+        try:
+            await self._begin(self)
+        except BaseException:
+            await self._leave()
+            raise
+        self._beats = asyncio.create_task(self._beat())
+        self._one_less()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._leave()
+
+    def __aiter__(self) -> AsyncIterator[LaneEvent]:
+        return self._events()
+
+    async def _events(self) -> AsyncIterator[LaneEvent]:
+        while (event := await self._channel.next()) is not None:
+            yield event
+        await self._over()
+
+    async def finish(self) -> list[Lane]:
+        """Wait until all lanes have ended, without looking at the events; the lanes."""
+        self._channel.loosen()
+        while await self._channel.next() is not None:
+            pass
+        await self._over()
+        return self.lanes
+
+    async def _leave(self) -> None:
+        """End what is under way, so that it can be gone on with; then tidy up."""
+        self._is_left = True
+        self._channel.loosen()
+        for lane in self.lanes:
+            self._interrupt(lane, LEFT)
+        while under_way := [task for task in self._tasks.values() if not task.done()]:
+            await uncancelled(asyncio.wait(under_way))
+        await uncancelled(self._over())
+
+    async def _over(self) -> None:
+        """All lanes have ended: the session stands where it stood, and nothing of ours goes on."""
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._beats is not None:
+            self._beats.cancel()
+        for lane in self.lanes:
+            if lane.lease is not None:
+                forget(lane.lease)
+        self._outputs.close()
+        if self.maker is not None:
+            await in_thread(self._make_no_more, self.maker)
+        if self._stood is not None:
+            began, back = self._stood
+            now = self.session.leaf
+            await in_thread(self.session.move, back if now == began else now)
+
+    def _make_no_more(self, maker: Lease) -> None:
+        self.book.look()
+        noted = self.book.noted.get(self.plan_id)
+        gone = release(maker)
+        if noted is not None and noted.lease == maker:
+            write(Branch(self.session, noted.leaf), gone)
+
+    def stands(self, back: str | None) -> None:
+        """Where the session is to stand when all is over, unless someone moves it meanwhile."""
+        self._stood = (self.session.leaf, back)
+
+    # For whoever looks
+
+    def stop(self, lane: int | str | None = None, why: str = STOPPED) -> None:
+        """End a lane, or all of them, for good. What its model and its tools were doing is settled first."""
+        if lane is None:
+            self._is_stopping = True
+        for one in self.lanes if lane is None else [self.lane(lane)]:
+            self._stops.setdefault(one.number, why)
+            self._interrupt(one, why)
+
+    def _interrupt(self, lane: Lane, why: str) -> None:
+        if lane.run is not None:
+            lane.run.interrupt(why)
+        elif lane.number in self._tasks and (lane.state == "waiting" or lane.number in self._ending):
+            self._tasks[lane.number].cancel()
+
+    async def add(self, job: Job) -> Lane | None:
+        """Begin another lane. None when no more may be made: then a `LaneRefused` says why."""
+        why = self._why_no_more(job)
+        if why is not None:
+            self._channel.push(LaneEvent(job.origin or 0, LaneRefused(why, job.origin, job.rule)))
+            return None
+        self._going += 1  # the exploration is not over while this is being made
+        try:
+            lane = await self.make(job)
+            self.start(lane, job.prompt if isinstance(job.prompt, str) else None)
+        finally:
+            self._one_less()
+        return lane
+
+    def _why_no_more(self, job: Job) -> str | None:
+        bounds = self.plan.bounds
+        if self._numbers >= bounds.lanes:
+            return f"the limit of {bounds.lanes} lanes is reached"
+        if job.depth > bounds.depth:
+            return f"the limit of {bounds.depth} forks of forks is reached"
+        if self._is_stopping or self._is_left or self._is_over:
+            return "the exploration is being ended"
+        if self.maker is None:
+            return "another process makes the lanes of this exploration"
+        return self.budget.reached()
+
+    @property
+    def results(self) -> list[Result]:
+        """What came of the lanes, to be compared. Looks at their folders: for a thread, if they are large."""
+        from sessiontree.exploring.comparing import compare
+
+        return compare(self, self.copies)
+
+    async def keep(self, lane: int | str, *, apply: bool = True) -> Decided:
+        """Stand on a lane for good, with its files in the project; the others are left."""
+        import sessiontree.exploring.deciding as deciding
+
+        self._check_over()
+        return await in_background(
+            lambda: deciding.keep(self.session, self, self.lane(lane).number, self.copies, apply=apply)
+        )
+
+    async def merge(self, *lanes: int | str) -> Decided:
+        """Bring what several lanes found, and their files, together."""
+        import sessiontree.exploring.deciding as deciding
+
+        self._check_over()
+        numbers = [self.lane(one).number for one in lanes]
+        return await in_background(lambda: deciding.merge(self.session, self, numbers, self.copies))
+
+    async def drop(self, *lanes: int | str) -> Decided:
+        """Say of lanes that they lead nowhere; their folders go, their work stays in git."""
+        import sessiontree.exploring.deciding as deciding
+
+        self._check_over()
+        numbers = [self.lane(one).number for one in lanes]
+        return await in_background(lambda: deciding.drop(self.session, self, numbers, self.copies))
+
+    async def leave(self) -> Decided:
+        """Leave all lanes that nothing was decided about as they are; their folders go, their work stays in git."""
+        import sessiontree.exploring.deciding as deciding
+
+        self._check_over()
+        return await in_background(lambda: deciding.leave(self.session, self, self.copies))
+
+    def _check_over(self) -> None:
+        if not self._is_over:
+            raise UsageError("lanes are still under way: iterate to the end, `finish` or `stop` them first")
+
+    # Making lanes
+
+    def write_plan(self) -> None:
+        """Let the exploration exist. For a thread."""
+        self.plan_id = write(Branch(self.session, self.plan.at), self.plan).id
+        self.maker = take(self.work.good_for)
+        write(Branch(self.session, self.plan_id), self.maker)
+
+    async def make(self, job: Job, number: int | None = None) -> Lane:
+        """Write a lane's record and lease, with a working copy if it has one. Nothing is begun yet."""
+        number = self._numbers + 1 if number is None else number
+        self._numbers = max(self._numbers, number)
+        copy = None
+        if self.plan.worktrees:
+            assert self.copies is not None
+            begins_elsewhere = job.origin is not None and not isinstance(job.at, Here)
+            like = self.lane(job.origin).copy if job.origin is not None and begins_elsewhere else None
+            copy = await uncancelled(in_background(self.copies.make, self.run, number, like))
+        lane = await uncancelled(in_thread(self._write_lane, number, job, copy))
+        self.lanes.append(lane)
+        self._channel.push(LaneEvent(number, LaneMade(lane.record, lane.start)))
+        return lane
+
+    def _write_lane(self, number: int, job: Job, copy: Copy | None) -> Lane:
+        record = LaneRecord(
+            run=self.run,
+            number=number,
+            name=job.name or f"lane-{number}",
+            prompt=text_of_prompt(job.prompt),
+            model=job.model.name,
+            copy=copy,
+            origin=job.origin,
+            rule=job.rule,
+            reason=job.reason,
+            depth=job.depth,
+        )
+        at = self.plan_id if isinstance(job.at, Here) else job.at
+        entry = write(Branch(self.session, at), record)
+        lane = Lane(self.session, record, entry.id)
+        lane.model = job.model
+        lane.lease = take(self.work.good_for)
+        write(lane.branch, lane.lease)
+        self._say_model(lane, at)
+        if not isinstance(job.prompt, str):  # its record has only the text: who resumes it needs all of it
+            lane.branch.append(as_message(job.prompt))
+        return lane
+
+    def _say_model(self, lane: Lane, at: str | None) -> None:
+        """Say who answers on a lane, if it is not who did before: whoever goes on with it asks the same one."""
+        provider, _, name = lane.record.model.partition(":")
+        told = self.session.branch(at).context().state.model
+        if name and (told is None or (told.provider, told.model_id) != (provider, name)):
+            lane.branch.append({"type": "model_change", "provider": provider, "modelId": name})
+
+    def adopt(self, lane: Lane) -> None:
+        """A lane that was begun by someone else is one of this exploration."""
+        self.lanes.append(lane)
+        self._numbers = max(self._numbers, lane.number)
+        self.budget.count(lane.number, lane.spent)
+
+    def start(self, lane: Lane, prompt: str | None) -> None:
+        """Let a lane begin with a prompt, or with None go on where it stands, as soon as there is a place for it."""
+        self._going += 1
+        self._tasks[lane.number] = asyncio.create_task(self._drive(lane, prompt))
+
+    def _one_less(self) -> None:
+        self._going -= 1
+        if self._going == 0:
+            self._channel.end()
+
+    # One lane
+
+    async def _drive(self, lane: Lane, prompt: str | None) -> None:
+        """A lane, from its turn to its end and what follows from it. Nothing that goes wrong in it gets out."""
+        try:
+            try:
+                async with self._slots:
+                    await self._go(lane, prompt)
+            except asyncio.CancelledError:
+                await uncancelled(self._stopped(lane))
+            except Exception as error:  # noqa: BLE001 - whatever a hook, a tool or a model does, other lanes go on
+                await self._failed(lane, error)
+            if not self._is_left:
+                await self._follow(lane)
+        except SessionTreeError as error:  # the store fails: the file has no end of the lane, so it can be resumed
+            lane.state, lane.why = "lost", str(error)
+        finally:
+            lane.run = None
+            self._one_less()
+
+    async def _go(self, lane: Lane, prompt: str | None) -> None:
+        if lane.number in self._stops or self._is_left:
+            return await self._stopped(lane)
+        if not await self.still_holds(lane):
+            return self._lost(lane, TAKEN_OVER)
+        why = self.budget.reached()
+        if why is not None:
+            return await self._end(lane, "limit", why)
+        if prompt is None and await in_thread(_is_answered, lane):
+            return await self._end(lane, "done", "")
+        run = await self._run_of(lane, prompt)
+        lane.begin(run)
+        try:
+            async for event in run:
+                lane.hear(event)
+                for hook in self.work.hooks:
+                    await hook.heard(self, lane, event)
+                await self._tell(lane, event)
+        finally:
+            lane.run = None
+        assert run.end is not None
+        if not await self.still_holds(lane):
+            return self._lost(lane, TAKEN_OVER)
+        if run.end.reason == "interrupted" and lane.number not in self._stops:
+            return await self._let_go(lane, LEFT)
+        if run.end.reason == "pending":  # whoever resumes it may say what becomes of the calls
+            return await self._let_go(lane, run.end.why, "pending")
+        return await self._end(lane, run.end.reason, run.end.why)
+
+    async def _run_of(self, lane: Lane, prompt: str | None) -> Run:
+        work, bounds = self.work, self.plan.bounds
+        assert lane.model is not None
+        tools = work.tools if isinstance(work.tools, Tools) else work.tools(lane)
+        more = [tool for hook in work.hooks for tool in hook.tools(self, lane)]
+        context = await in_thread(self._context_of, lane, self._outputs.folder(self.session))
+        return run_agent(
+            lane.branch,
+            prompt,
+            model=lane.model,
+            tools=Tools([*tools, *more]),
+            approver=work.approver_for(lane) if work.approver_for is not None else None,
+            settings=work.settings,
+            context=context,
+            system=work.system(context.room.root) if callable(work.system) else work.system,
+            thinking=work.thinking,
+            limits=Limits(
+                turns=None if bounds.turns is None else max(bounds.turns - lane.spent.turns, 0),
+                seconds=self.budget.seconds_left,
+                gate=_LaneGate(self, lane),
+            ),
+            pending=work.pending,
+            summarizer=work.summarizer,
+        )
+
+    def _context_of(self, lane: Lane, outputs: str) -> ToolContext:
+        """What the tools of a lane are given to work with. For a thread: links are resolved."""
+        unguarded = (lane.copy.path,) if lane.copy is not None else ()
+        room = Room(self.folder(lane), guarded=(home(),), readable=(outputs,), unguarded=unguarded)
+        return ToolContext(room, outputs=outputs)
+
+    def folder(self, lane: Lane) -> str:
+        """Where the tools of a lane work."""
+        if lane.copy is not None and self.copies is not None:
+            return self.copies.folder(lane.copy)
+        return self.session.cwd or os.getcwd()
+
+    async def still_holds(self, lane: Lane) -> bool:
+        """Whether this process still works on a lane, by what its last write has seen of the file."""
+        if self.book.has_news:
+            await in_thread(self.book.look)
+        noted = self.book.lanes.get(lane.start)
+        held = noted.lease if noted is not None else None
+        return held is not None and lane.lease is not None and held.token == lane.lease.token
+
+    async def _tell(self, lane: Lane, event: AnyEvent) -> None:
+        await self._channel.send(LaneEvent(lane.number, event))
+
+    def tell(self, lane: Lane, event: AnyEvent) -> None:
+        """Hand an event to whoever looks, without waiting. For hooks."""
+        self._channel.push(LaneEvent(lane.number, event))
+
+    # Its end
+
+    async def _end(self, lane: Lane, reason: EndReason, why: str) -> None:
+        """Keep the folder's state, run the check, and write how it ended."""
+        lane.why = why
+        if lane.copy is not None and self.copies is not None:
+            try:
+                lane.saved = await uncancelled(in_background(self.copies.save, lane.copy))
+            except SessionTreeError as error:
+                lane.why = "; ".join(filter(None, (why, f"its folder could not be saved: {error}")))
+        if self.plan.check is not None and reason in _CHECKED and not self._is_left:
+            lane.check = await self._check(lane, self.plan.check)
+            await self.write(lane, lane.check)
+        end = End(reason, lane.why, lane.spent, lane.text, lane.saved)
+        await self.write(lane, end)
+        await in_thread(self.session.flush)
+        lane.state = STATES[reason]
+        self._told_end(lane)
+
+    async def _check(self, lane: Lane, command: str) -> Check:
+        folder = await in_thread(self.folder, lane)
+        self._ending.add(lane.number)
+        try:
+            return await run_check(command, folder)
+        finally:
+            self._ending.discard(lane.number)
+
+    async def _failed(self, lane: Lane, error: Exception) -> None:
+        await self._end(lane, "error", f"{type(error).__name__}: {error}")
+
+    async def _stopped(self, lane: Lane) -> None:
+        """It was not begun, or its ending was interrupted."""
+        if lane.number in self._stops:
+            await self._end(lane, "interrupted", self._stops[lane.number])
+        else:
+            await self._let_go(lane, LEFT)
+
+    async def _let_go(self, lane: Lane, why: str, state: LaneState = "lost") -> None:
+        """Say that nobody works on it any more; it can be resumed."""
+        assert lane.lease is not None
+        await self.write(lane, release(lane.lease))
+        self._lost(lane, why, state)
+
+    def _lost(self, lane: Lane, why: str, state: LaneState = "lost") -> None:
+        lane.state, lane.why = state, why
+        self._told_end(lane)
+
+    def _told_end(self, lane: Lane) -> None:
+        if lane.lease is not None:
+            forget(lane.lease)
+        self.budget.count(lane.number, lane.spent)
+        self.tell(lane, LaneEnded(lane.state, lane.why, lane.text, lane.spent))
+
+    async def _follow(self, lane: Lane) -> None:
+        """Ask the hooks what follows from its end. That may take long, as a check does: an interrupt ends it."""
+        self._ending.add(lane.number)
+        try:
+            for hook in self.work.hooks:
+                for job in await hook.ended(self, lane):
+                    await self.add(job)
+        finally:
+            self._ending.discard(lane.number)
+
+    async def write(self, lane: Lane, record: Record) -> None:
+        """Append a record to a lane. A cancel waits until it is written."""
+        await uncancelled(in_thread(write, lane.branch, record))
+
+    async def _beat(self) -> None:
+        """Give a sign of life on each lane that has been silent for long."""
+        good_for = self.work.good_for
+        while True:
+            await asyncio.sleep(good_for / 6)
+            for lane in self.lanes:
+                if lane.state == "running" and lane.lease is not None and lane.silent_for > good_for / 3:
+                    with contextlib.suppress(SessionTreeError):  # the lane will hear of it when it has something to say
+                        await self.write(lane, Beat(lane.lease.token))
+
+
+class _LaneGate:
+    """What each request of a lane passes: is the lane still ours, what was sent to it, is there anything left."""
+
+    def __init__(self, exploration: Exploration, lane: Lane) -> None:
+        self._exploration, self._lane = exploration, lane
+
+    async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
+        exploration, lane = self._exploration, self._lane
+        if not await exploration.still_holds(lane):
+            return TAKEN_OVER
+        assert lane.run is not None
+        if not lane.run.is_calling:  # else it is a sub-agent that asks
+            for hook in exploration.work.hooks:
+                await hook.before_request(exploration, lane, lane.run)
+        if not exploration.budget.is_counting:
+            return exploration.budget.reached()
+        return await exploration.budget.enter(lane.number, await expected())
+
+    def leave(self, spent: Spent) -> None:
+        self._lane.spent = self._lane.spent_with(spent)
+        self._exploration.budget.leave(self._lane.number, self._lane.spent)
+
+
+def _is_answered(lane: Lane) -> bool:
+    """Whether nothing is left to do on a lane: its process died between the last answer and its end. For a thread."""
+    messages = live_of(lane.branch).look()
+    return bool(messages) and is_answered(messages) and not open_calls(messages)
+
+
+def text_of_prompt(prompt: Prompt) -> str:
+    """What a prompt says in words; images are left out."""
+    content = as_message(prompt)["content"]
+    if isinstance(content, str):
+        return content
+    return "\n".join(block["text"] for block in content if block.get("type") == "text")

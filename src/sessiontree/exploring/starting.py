@@ -1,0 +1,148 @@
+"""Beginning an exploration: what is wanted is looked at first, and refused before anything is written.
+
+async with explore(branch, prompts=[...], models=[...], tools=tools) as exploration:
+    async for one in exploration:
+        print(one.lane, one.event)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from sessiontree.agent.approval import Approver
+from sessiontree.agent.hand import in_background, in_thread, uncancelled
+from sessiontree.agent.loop import Prompt
+from sessiontree.agent.tools.registry import Tools
+from sessiontree.compacting import Summarizer
+from sessiontree.errors import UsageError
+from sessiontree.exploring.copies import Copies
+from sessiontree.exploring.lanes import Job, Lane
+from sessiontree.exploring.leases import GOOD_FOR
+from sessiontree.exploring.records import Bounds, Plan, Rule, Wanted
+from sessiontree.exploring.run import Exploration, LaneHook, SystemFor, ToolsFor, Work, text_of_prompt
+from sessiontree.models import Model, ThinkingLevel
+from sessiontree.places import home
+from sessiontree.reader import HERE, Here
+from sessiontree.session import Branch, Session
+from sessiontree.settings import Settings
+
+
+def explore(
+    branch: Branch | Session,
+    *,
+    prompts: Sequence[Prompt],
+    models: Sequence[Model],
+    tools: ToolsFor,
+    names: Sequence[str] = (),
+    at: str | Here | None = HERE,
+    parallel: int = 4,
+    bounds: Bounds = Bounds(),  # noqa: B008 - a frozen value
+    rules: Sequence[Rule] = (),
+    check: str | None = None,
+    worktrees: bool | None = None,
+    approver_for: Callable[[Lane], Approver] | None = None,
+    settings: Settings | None = None,
+    system: SystemFor = None,
+    thinking: ThinkingLevel | None = None,
+    copies: Copies | None = None,
+    hooks: Sequence[LaneHook] = (),
+    summarizer: Summarizer | None = None,
+    good_for: float = GOOD_FOR,
+) -> Exploration:
+    """Let several lanes grow from one entry of a session: where the branch stands, or `at`.
+
+    One prompt and several models make a lane for each model; several prompts make a lane each, and models take turns.
+    At most `parallel` work at the same time. `check` is a command that is run at the end of each lane. A lane works in
+    a copy of the project of its own when the project is in a git repository and its tools may change files, or as
+    `worktrees` says. Without `approver_for`, whatever has to be asked is denied.
+    """
+    session = branch if isinstance(branch, Session) else branch.session
+    start = branch.leaf if isinstance(at, Here) else at
+    check_can_explore(session)
+    jobs = _jobs(prompts, models, names)
+    _check_bounds(bounds, jobs, parallel)
+    session.node_of(start)
+    stood = session.leaf
+    plan = Plan(
+        run=os.urandom(4).hex(),
+        at=start,
+        parallel=parallel,
+        worktrees=False,
+        bounds=bounds,
+        rules=tuple(rules),
+        stood=None if stood == start else stood,
+        check=check,
+        wanted=tuple(
+            Wanted(job.name or f"lane-{number}", text_of_prompt(job.prompt), job.model.name)
+            for number, job in enumerate(jobs, 1)
+        ),
+    )
+    work = Work(
+        tools, approver_for, settings, system, thinking, copies, tuple(hooks), summarizer=summarizer, good_for=good_for
+    )
+
+    async def begin(exploration: Exploration) -> None:
+        exploration.plan, exploration.copies = await uncancelled(
+            in_background(_with_copies, session, plan, work, worktrees)
+        )
+        exploration.stands(stood)
+        await uncancelled(in_thread(exploration.write_plan))
+        made = [(await exploration.make(job), job) for job in jobs]
+        for lane, job in made:
+            exploration.start(lane, job.prompt if isinstance(job.prompt, str) else None)
+
+    return Exploration(session, plan, work, begin)
+
+
+def check_can_explore(session: Session) -> None:
+    """Refuse sessions whose format has no place for what lanes write."""
+    if not session.dialect.writes_plainly:
+        raise UsageError(
+            f"{session.location}: sessions of {session.dialect.name} cannot hold several lanes; "
+            "make a copy that can with `sessiontree fork --to native`, and explore that"
+        )
+
+
+def _jobs(prompts: Sequence[Prompt], models: Sequence[Model], names: Sequence[str]) -> list[Job]:
+    if isinstance(prompts, str) or not prompts or not models:
+        raise UsageError("an exploration needs a list of prompts and a list of models, at least one of each")
+    count = len(models) if len(prompts) == 1 else len(prompts)
+    if len(set(names)) < len(names) or len(names) > count:
+        raise UsageError(f"{len(names)} names were given for {count} lanes; each lane has one name of its own")
+    given = [*names, *[""] * (count - len(names))]
+    return [Job(prompts[at % len(prompts)], models[at % len(models)], given[at]) for at in range(count)]
+
+
+def _check_bounds(bounds: Bounds, jobs: Sequence[Job], parallel: int) -> None:
+    if parallel < 1:
+        raise UsageError(f"{parallel} lanes at the same time are none; say at least 1")
+    if len(jobs) > bounds.lanes:
+        raise UsageError(f"{len(jobs)} lanes are wanted, and the limit is {bounds.lanes}; raise it or ask for fewer")
+    if bounds.cost is not None:
+        unknown = sorted({job.model.name for job in jobs if not _has_prices(job.model)})
+        if unknown:
+            raise UsageError(
+                f"the prices of {', '.join(unknown)} are not known, so a limit of cost cannot be kept; limit tokens, "
+                "or say the prices in the file of the setting `models`"
+            )
+
+
+def _has_prices(model: Model) -> bool:
+    prices = model.facts.prices
+    return prices.input is not None and prices.output is not None
+
+
+def _with_copies(session: Session, plan: Plan, work: Work, wanted: bool | None) -> tuple[Plan, Copies | None]:
+    """The plan with what is decided about working copies. For a thread: git is asked."""
+    if wanted is None and isinstance(work.tools, Tools) and all(tool.changes == "nothing" for tool in work.tools):
+        return plan, work.copies
+    if wanted is False:
+        return plan, work.copies
+    copies = work.copies or Copies(home(), session.id, session.cwd)
+    why_not = copies.why_not()
+    if wanted and why_not is not None:
+        raise UsageError(why_not)
+    return msgspec.structs.replace(plan, worktrees=why_not is None), copies

@@ -1,0 +1,481 @@
+"""`task`: a model gives a part of its work to a sub-agent, which has a branch of its own in the same session.
+
+    … ── answer with the call ─┬─ result of the call ── …                        the caller: it sees the result only
+                               └─ task ── reset ── prompt ── answer ── …         the sub-agent: it begins with nothing
+
+The branch is like any other: it can be watched, switched to, gone on with and branched. Where a file has no way to say
+that a context begins anew, as Pi's, or when it is asked for, the sub-agent has a session of its own that names its
+origin. What a sub-agent uses counts for the run that called it, and it may use no more than that has left.
+
+A call that is run again after a crash goes on where its sub-agent stood; what that had left open is not repeated.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from sessiontree import opening, plugins
+from sessiontree.agent.approval import Approvals, Approver, Question, Reply
+from sessiontree.agent.events import AgentEnd, ApprovalAsked, Event, Persisted, ToolEnd, ToolStart
+from sessiontree.agent.hand import in_thread, uncancelled
+from sessiontree.agent.loop import Run, run
+from sessiontree.agent.spending import Limits, Spent
+from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, short
+from sessiontree.agent.tools.registry import Tools
+from sessiontree.dialects.base import Dialect
+from sessiontree.dialects.scribe import Start
+from sessiontree.entries import Custom, Entry, ForkOrigin, Header, MessageEntry
+from sessiontree.errors import SessionTreeError
+from sessiontree.exploring.budget import Budget as Together
+from sessiontree.exploring.records import TASK, Bounds
+from sessiontree.exploring.talking import InboxTool, SendTool
+from sessiontree.ids import new_session_id, timestamp
+from sessiontree.messages import Assistant, Message, ToolCall, ToolResult, message_text, text_of, tool_calls
+from sessiontree.models import Model, open_model
+from sessiontree.places import home as default_home
+from sessiontree.places import session_path
+from sessiontree.session import Branch, Session
+from sessiontree.stores.files import FileStore
+from sessiontree.values import JsonObject, Value
+
+MOST_TEXT = 20_000
+"""Characters of a sub-agent's last words that its caller is told."""
+_LINE = 160
+_RESETTING = frozenset({"native", "omp"})
+"""The dialects whose contexts begin anew behind a reset boundary."""
+_TELLING = ("command", "path", "pattern", "description")
+"""The arguments that say in one line what a call is about."""
+_ROLE = (
+    "You work on one part of a larger piece of work, for another agent that will see nothing but your last message. "
+    "Nobody answers questions: decide for yourself, and say at the end what you did, what you found and what is left."
+)
+
+Mode: TypeAlias = Literal["branch", "session"]
+
+
+class Budget(Struct, frozen=True, forbid_unknown_fields=True):
+    tokens: Annotated[float, Meta(gt=0)] | None = None
+    cost: Annotated[float, Meta(gt=0, description="US dollars")] | None = None
+    seconds: Annotated[float, Meta(gt=0)] | None = None
+    turns: Annotated[int, Meta(gt=0, description="requests to the model")] | None = None
+
+
+class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    description: Annotated[str, Meta(min_length=1, max_length=200, description="what it is about, in a few words")]
+    prompt: Annotated[
+        str, Meta(min_length=1, max_length=200_000, description="everything the sub-agent has to know and to do")
+    ]
+    tools: Annotated[tuple[str, ...], Meta(description="the tools it may use; all of yours if not given")] | None = None
+    model: Annotated[str, Meta(description="provider:name; your own if not given")] | None = None
+    budget: Annotated[Budget, Meta(description="how much it may use")] | None = None
+    mode: Annotated[Mode, Meta(description="a branch of this session, or a session of its own")] = "branch"
+
+
+class Started(Value, frozen=True):
+    """What the first entry of a sub-agent says."""
+
+    call: str
+    """The call that it works for."""
+    description: str
+    model: str
+    answer: str | None = None
+    """The entry with the call, and the session that has it when that is another one."""
+    session: str | None = None
+
+
+def started_of(entry: Entry) -> Started | None:
+    """What an entry says of a sub-agent that begins there; None when none does."""
+    if not isinstance(entry, Custom) or entry.custom_type != TASK:
+        return None
+    try:
+        return msgspec.convert(entry.data, Started)
+    except msgspec.ValidationError:
+        return None
+
+
+class TaskTool(StructTool[TaskArguments]):
+    name = "task"
+    description = (
+        "Let a sub-agent work on a part of the task. It has a fresh context, so its prompt has to say everything it "
+        "needs to know; you see nothing but its last message. Several calls in one answer work side by side, in the "
+        "same files. Fit for searches that read much, and for parts that do not depend on each other."
+    )
+    Arguments = TaskArguments
+
+    def __init__(
+        self, *, depth: int = 1, find_model: Callable[[str], Model] = open_model, home: str | None = None
+    ) -> None:
+        """`depth` is how many levels of sub-agents there may be; with 1, a sub-agent has none of its own.
+
+        `home` is where a sub-agent's session goes when that of its caller cannot have one beside it.
+        """
+        self._depth, self._find_model, self._home = depth, find_model, home
+
+    def prepare(self, arguments: TaskArguments, context: ToolContext) -> Plan:
+        if context.run is not None:
+            self._tools_for(arguments, context.run)
+        return Plan(f"task: {short(arguments.description)}")
+
+    async def carry_out(self, arguments: TaskArguments, context: ToolContext) -> ToolOutput:
+        caller = context.run
+        if caller is None:
+            raise ArgumentsError("task: a sub-agent can be started by a run only, and this call belongs to none")
+        tools = self._tools_for(arguments, caller)
+        own = arguments.model is not None and arguments.model != caller.setup.model.name
+        if not own:
+            return await self._work(arguments, context, caller, tools, caller.setup.model)
+        denied = await self._ask_for_model(arguments, context, caller)
+        if denied is not None:
+            return denied
+        assert arguments.model is not None
+        try:
+            model = self._find_model(arguments.model)
+        except SessionTreeError as error:
+            raise ArgumentsError(f"task: {error}") from None
+        try:
+            return await self._work(arguments, context, caller, tools, model)
+        finally:
+            await model.close()
+
+    def _tools_for(self, arguments: TaskArguments, caller: Run) -> Tools:
+        """The tools of a sub-agent: those of its caller that it was given, and a `task` of less depth."""
+        tools = Tools(tool for tool in caller.setup.tools if not isinstance(tool, TaskTool | SendTool | InboxTool))
+        if self._depth > 1:
+            tools.add(TaskTool(depth=self._depth - 1, find_model=self._find_model, home=self._home))
+        if arguments.tools is None:
+            return tools
+        unknown = [name for name in arguments.tools if name not in tools.names]
+        if unknown:
+            there = ", ".join(tools.names) or "none"
+            raise ArgumentsError(f"task: a sub-agent cannot have the tool {unknown[0]!r}; it can have: {there}")
+        return Tools(tools[name] for name in dict.fromkeys(arguments.tools))
+
+    async def _ask_for_model(self, arguments: TaskArguments, context: ToolContext, caller: Run) -> ToolOutput | None:
+        """A model of its own choice may cost more, and sends what it reads elsewhere: that is for the user to say."""
+        if await in_thread(lambda: Approvals(caller.session).mode) == "yolo":
+            return None
+        said = f"{short(arguments.description)}, answered by {arguments.model}"
+        question = Question(
+            self.name, said, said, ("it asks another model",), may_always=False, call_id=context.call_id
+        )
+        reply = await caller.setup.approver.ask(question)
+        if reply.answer != "no":
+            return None
+        reason = reply.reason or "the user denied it"
+        return ToolOutput(f"task was not run: {reason}. Leave the model out.", True, {"denied": True})
+
+    async def _work(
+        self, arguments: TaskArguments, context: ToolContext, caller: Run, tools: Tools, model: Model
+    ) -> ToolOutput:
+        begun = await uncancelled(in_thread(self._begin, arguments, context.call_id, caller, model))
+        if begun.said is not None:
+            return _output(arguments, begun, AgentEnd("done", begun.branch.leaf, Spent(), begun.said))
+        share = _Share(caller)
+        sub = self._run_of(arguments, context, tools, model, begun, share)
+        try:
+            async for event in sub:
+                share.count(sub.spent)
+                line = _line_of(event)
+                if line and context.update is not None:
+                    context.update(line + "\n")
+        finally:
+            sub.interrupt("the call of the sub-agent was interrupted")
+            await uncancelled(sub.finish())
+            share.count(sub.spent)
+            if begun.is_linked:
+                await uncancelled(in_thread(begun.branch.session.close))
+        assert sub.end is not None
+        return _output(arguments, begun, sub.end)
+
+    def _run_of(
+        self, arguments: TaskArguments, context: ToolContext, tools: Tools, model: Model, begun: _Begun, share: _Share
+    ) -> Run:
+        setup, budget = share.caller.setup, arguments.budget or Budget()
+        return run(
+            begun.branch,
+            arguments.prompt if begun.is_new else None,
+            model=model,
+            tools=tools,
+            approver=_Named(setup.approver, arguments.description),
+            settings=setup.settings,
+            context=msgspec.structs.replace(context, update=None, call_id="", approved=None, run=None),
+            checkpoints=None if begun.is_linked else setup.checkpoints,
+            system=f"{setup.system}\n\n{_ROLE}" if setup.system else _ROLE,
+            thinking=setup.thinking,
+            limits=Limits(
+                turns=budget.turns,
+                tokens=budget.tokens,
+                cost=budget.cost,
+                seconds=budget.seconds,
+                budget=lambda _: setup.limits.reached(share.caller.spent),
+                gate=share,
+            ),
+            pending="skip",
+            summarizer=setup.summarizer,
+        )
+
+    def _begin(self, arguments: TaskArguments, call: str, caller: Run, model: Model) -> _Begun:
+        """Where a sub-agent works: where it stood if its call is run again, else a place of its own. For a thread."""
+        session = caller.session
+        resets = session.dialect.name in _RESETTING
+        if not resets or arguments.mode == "session":
+            return self._begin_session(arguments, call, caller, model)
+        answer = _answer_with(session, caller.leaf, call)
+        stood = _earlier(session, answer, call)
+        if stood is not None:
+            return stood
+        record = Started(call, arguments.description, model.name, answer)
+        start = session.branch(answer).append(_entry_of(record)).id
+        branch = session.branch(start)
+        branch.append({"type": "reset_boundary"})
+        return _Begun(branch, start)
+
+    def _begin_session(self, arguments: TaskArguments, call: str, caller: Run, model: Model) -> _Begun:
+        session = caller.session
+        linked = session.fork(None) if session.dialect.writes_plainly else self._new_native(session)
+        linked.rename(arguments.description)
+        approvals = Approvals(session)
+        if approvals.restored is not None:
+            linked.set_config(approval_mode=approvals.mode, approval_tools=approvals.tools)
+        record = Started(call, arguments.description, model.name, caller.leaf, session.id)
+        start = linked.append(_entry_of(record)).id
+        return _Begun(linked.branch(start), start, is_linked=True)
+
+    def _new_native(self, origin: Session) -> Session:
+        """An empty session of our own that names its origin, for callers whose files cannot begin without words."""
+        native: Dialect = plugins.load("dialects", "native")
+        start = Start(
+            new_session_id(),
+            timestamp(),
+            origin.cwd or os.getcwd(),
+            forked_from=ForkOrigin(origin.id, None),
+            origin=origin.location,
+        )
+        root = self._home or default_home()
+        header = Header(id=start.id, timestamp=start.timestamp, cwd=start.cwd)
+        store = FileStore(session_path(root, header))
+        store.create(line + b"\n" for line in native.scribe(start).begin())
+        return opening.open(store.location, home=root)
+
+
+class _Begun(Struct, frozen=True):
+    """Where a sub-agent works."""
+
+    branch: Branch
+    start: str
+    """Its first entry."""
+    is_linked: bool = False
+    """Whether it has a session of its own."""
+    is_new: bool = True
+    """Whether its prompt has yet to be said."""
+    said: str | None = None
+    """Its last words, if it had come to its end before and only its result was lost."""
+
+
+class _Share:
+    """What one sub-agent takes of what its caller may use. Its requests pass the gates of the caller, and of all
+    sub-agents beside it: together they pass a limit by no more than one request."""
+
+    def __init__(self, caller: Run) -> None:
+        self.caller = caller
+        self._number = next(_numbers)
+        self._counted = Spent()
+
+    def count(self, spent: Spent) -> None:
+        """The sub-agent has used so much; what is new in it counts for the caller."""
+        new, self._counted = spent.since(self._counted), spent
+        self.caller.charge(new)
+
+    async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
+        limits, together = self.caller.setup.limits, _together(self.caller)
+        together.count(_CALLER, self.caller.spent)
+        why = await together.enter(self._number, await expected() if together.is_counting else Spent())
+        if why is not None:
+            return limits.reached(self.caller.spent) or why
+        entered = False
+        try:
+            why = await limits.gate.enter(expected) if limits.gate is not None else None
+            entered = why is None
+        finally:
+            if not entered:
+                together.leave(self._number, Spent())
+        return why
+
+    def leave(self, spent: Spent) -> None:
+        used = spent.since(self._counted)
+        self.count(spent)
+        together, gate = _together(self.caller), self.caller.setup.limits.gate
+        together.leave(self._number, used)
+        together.count(self._number, Spent())  # it is among what the caller has used
+        together.count(_CALLER, self.caller.spent)
+        if gate is not None:
+            gate.leave(self.caller.spent)
+
+
+_CALLER = 0
+_numbers = itertools.count(1)
+_budgets: weakref.WeakKeyDictionary[Run, Together] = weakref.WeakKeyDictionary()
+
+
+def _together(caller: Run) -> Together:
+    """The gate of all sub-agents of a run."""
+    found = _budgets.get(caller)
+    if found is None:
+        limits = caller.setup.limits
+        found = _budgets[caller] = Together(Bounds(tokens=limits.tokens, cost=limits.cost))
+    return found
+
+
+class _Named:
+    """The approver of the caller; what it asks says which sub-agent wants it."""
+
+    def __init__(self, approver: Approver, description: str) -> None:
+        self._approver, self._name = approver, short(description, 40)
+
+    async def ask(self, question: Question) -> Reply:
+        named = msgspec.structs.replace(
+            question,
+            title=f"[{self._name}] {question.title}",
+            reasons=(*question.reasons, f"the sub-agent for {self._name!r} wants it"),
+        )
+        return await self._approver.ask(named)
+
+
+def _entry_of(record: Started) -> dict[str, Any]:
+    return {"type": "custom", "customType": TASK, "data": msgspec.to_builtins(record)}
+
+
+def _answer_with(session: Session, leaf: str | None, call: str) -> str:
+    """The entry of the answer that has a call."""
+    at = leaf
+    while at is not None:
+        entry = session.entry(at) if session.type_of(at) == "message" else None
+        if isinstance(entry, MessageEntry) and any(one.id == call for one in tool_calls(entry.message)):
+            return at
+        at = session.parent(at)
+    raise ArgumentsError(f"task: the call {call!r} is not on the branch of its run")
+
+
+def _earlier(session: Session, answer: str, call: str) -> _Begun | None:
+    """Where the sub-agent of a call stood when an earlier run ended; None when it had said nothing yet."""
+    starts = [
+        child
+        for child in session.children(answer)
+        if (record := _started_at(session, child)) is not None and record.call == call
+    ]
+    for start in reversed(starts):
+        branch = session.branch(_last_behind(session, start))
+        messages = branch.context().messages if session.type_of(branch.leaf or start) != "custom" else ()
+        if messages:
+            last = messages[-1]
+            ended = (
+                isinstance(last, Assistant) and last.stop_reason not in ("aborted", "error") and not tool_calls(last)
+            )
+            return _Begun(branch, start, is_new=False, said=message_text(last) if ended else None)
+    return None
+
+
+def _started_at(session: Session, id: str) -> Started | None:
+    return started_of(session.entry(id)) if session.type_of(id) == "custom" else None
+
+
+def _last_behind(session: Session, top: str) -> str:
+    """The last entry behind another one in file order, but for what sub-agents that begin behind it wrote."""
+    tree, types = session.journal.tree, session.journal.types
+    quiet = session.dialect.bookkeeping | {"leaf"}
+    first = last = tree.node_of[top]
+    behind = {first}
+    for node in range(first + 1, len(types)):
+        if tree.parent(node) in behind and _started_at(session, tree.ids[node]) is None:
+            behind.add(node)
+            last = last if types[node] in quiet else node
+    return tree.ids[last]
+
+
+def _line_of(event: Event) -> str:
+    """What whoever watches the call is told of an event of the sub-agent; empty for most."""
+    match event:
+        case ToolStart(call=call):
+            return f"{call.name}: {_about(call)}"
+        case ToolEnd(call=call, output=output) if output.is_error:
+            return f"{call.name} failed: {short(output.text, _LINE)}"
+        case ApprovalAsked(question=question):
+            return f"{question.tool} waits to be approved"
+        case Persisted(entry=MessageEntry(message=Assistant() as answer)):
+            return short(text_of(answer.content), _LINE)
+        case _:
+            return ""
+
+
+def _about(call: ToolCall) -> str:
+    """A call in one line."""
+    for name in _TELLING:
+        value = call.arguments.get(name)
+        if isinstance(value, str) and value.strip():
+            return short(value, _LINE)
+    return short(call.arguments, _LINE)
+
+
+def _output(arguments: TaskArguments, begun: _Begun, end: AgentEnd) -> ToolOutput:
+    """What the caller is told."""
+    session = begun.branch.session
+    place: JsonObject = {"session": session.id, "start": begun.start, "leaf": begun.branch.leaf}
+    if begun.is_linked:
+        place["path"] = session.location
+    spent = msgspec.to_builtins(end.spent)
+    details = {
+        "task": {"description": arguments.description, "reason": end.reason, **place, "spent": spent},
+    }
+    text = end.text.strip() or "(the sub-agent said nothing)"
+    if len(text) > MOST_TEXT:
+        text = f"{text[:MOST_TEXT]}\n\n[its last message has {len(text):,} characters; the rest is on its branch]"
+    if end.reason != "done":
+        text = f"The sub-agent did not come to its end ({end.reason}: {end.why}). The last it said:\n\n{text}"
+    return ToolOutput(text, is_error=end.reason != "done", details=details)
+
+
+class Unfinished(Struct, frozen=True):
+    """A sub-agent whose program ended while it worked."""
+
+    description: str
+    leaf: str
+    """Where it stands."""
+    caller: str
+    """Where its caller stands, with the call open."""
+
+
+def find_unfinished(session: Session) -> Unfinished | None:
+    """The sub-agent on whose branch a session stands only because its program ended there; else None.
+
+    Who goes on with the session wants the caller: it has the call open, and is asked what shall become of it. One who
+    went to the branch by choice, or whose call has its result, stays.
+    """
+    leaf = session.leaf
+    for id in session.path_ids() if leaf is not None else ():
+        record = _started_at(session, id)
+        if record is None or record.answer is None or record.session is not None or record.answer not in session:
+            continue
+        caller = _last_behind(session, record.answer)
+        if record.call in _answered(session.context(caller).messages) or _was_moved_to(session, id):
+            continue
+        assert leaf is not None
+        return Unfinished(record.description, leaf, caller)
+    return None
+
+
+def _answered(messages: Sequence[Message]) -> set[str]:
+    return {message.tool_call_id for message in messages if isinstance(message, ToolResult)}
+
+
+def _was_moved_to(session: Session, start: str) -> bool:
+    """Whether someone went to the branch that begins at an entry."""
+    tree, types = session.journal.tree, session.journal.types
+    targets = [tree.parent(node) for node, kind in enumerate(types) if kind == "leaf"]
+    return any(target is not None and start in session.path_ids(tree.ids[target]) for target in targets)

@@ -1,0 +1,276 @@
+"""Explorations as the file tells them: what anyone can know of lanes without having run them.
+
+Entries of a lane hang behind its record. Some that hang there are not its own: lanes that a rule began there, branches
+of sub-agents, what was written under a lease that does not count (see `leases`), and what anyone said behind its end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from sessiontree.agent.events import EndReason
+from sessiontree.agent.spending import Spent
+from sessiontree.entries import Custom, Entry, MessageEntry
+from sessiontree.errors import NotFoundError, UsageError
+from sessiontree.exploring.lanes import Lane, LaneState, find_lane
+from sessiontree.exploring.leases import is_free, seconds_of
+from sessiontree.exploring.records import (
+    TASK,
+    Beat,
+    Check,
+    End,
+    Judged,
+    LaneRecord,
+    Lease,
+    Plan,
+    Record,
+    Send,
+    record_of,
+)
+from sessiontree.messages import Assistant, text_of
+from sessiontree.reader import Reader
+from sessiontree.usage import usage_of
+
+STATES: dict[EndReason, LaneState] = {
+    "done": "done",
+    "interrupted": "stopped",
+    "limit": "limit",
+    "error": "failed",
+    "pending": "pending",
+}
+_ASIDE = "@"
+"""Stands for a lease that never counts."""
+_OURS = (Beat, Check, End, Judged, Lease, Send)
+
+
+class Noted:
+    """What the records of one lane, or of a plan, say, and where it stands."""
+
+    def __init__(self, start: str, plan: str) -> None:
+        self.start, self.plan = start, plan
+        self.leaf = start
+        self.lease: Lease | None = None
+        self.spans: list[tuple[str, str]] = []
+        """For each lease that counted, its entry and the last one written under it."""
+        self.end: End | None = None
+        self.check: Check | None = None
+        self.verdict: Judged | None = None
+
+    @property
+    def lease_id(self) -> str | None:
+        return self.spans[-1][0] if self.spans else None
+
+
+class NotedLane(Noted):
+    def __init__(self, start: str, plan: str, record: LaneRecord) -> None:
+        super().__init__(start, plan)
+        self.record = record
+
+
+class _Belonging(Struct, frozen=True):
+    """Which lane or plan an entry belongs to, and under which lease it was written."""
+
+    start: str
+    lease: str | None = None
+
+
+class Book:
+    """What a session says of explorations, kept up while it grows. Threads may share it."""
+
+    def __init__(self, session: Reader) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._seen = self._glanced = 0
+        self._owner: dict[str, _Belonging] = {}
+        self._numbers: set[tuple[str, int]] = set()
+        self.plans: dict[str, Plan] = {}
+        self.lanes: dict[str, NotedLane] = {}
+        self.noted: dict[str, Noted] = {}
+        """By their first entries: all lanes, and all plans."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything to look at that could say something of lanes. Takes no time."""
+        types = self._session.journal.types
+        start, self._glanced = self._glanced, len(types)
+        if "custom" in types[start : self._glanced]:
+            self._glanced = start
+            return True
+        return False
+
+    def look(self) -> None:
+        """Take in what was written since the last look."""
+        with self._lock:
+            journal = self._session.journal
+            quiet = self._session.dialect.bookkeeping | {"leaf"}
+            until = len(journal.tree.ids)
+            for node in range(self._seen, until):
+                id, kind = journal.tree.ids[node], journal.types[node]
+                if kind == "custom":
+                    self._take_custom(self._session.entry(id))
+                elif kind not in quiet:
+                    self._take(id, self._session.parent(id), None)
+            self._seen = self._glanced = until
+
+    def lane_of(self, id: str | None) -> NotedLane | None:
+        """The lane that an entry belongs to, or hangs on."""
+        belonging = self._owner.get(id) if id is not None else None
+        return self.lanes.get(belonging.start) if belonging is not None else None
+
+    def is_ours(self, id: str | None) -> bool:
+        """Whether an entry is part of an exploration, and not of what was said before or after it."""
+        return id in self._owner
+
+    def _take_custom(self, entry: Entry) -> None:
+        record = record_of(entry)
+        match record:
+            case Plan():
+                self.plans[entry.id] = record
+                self._keep(Noted(entry.id, entry.id))
+            case LaneRecord():
+                self._begin(entry, record)
+            case _ if isinstance(entry, Custom) and entry.custom_type == TASK:
+                self._set_aside(entry.id, entry.parent_id)
+            case _:
+                self._take(entry.id, entry.parent_id, record)
+
+    def _begin(self, entry: Entry, record: LaneRecord) -> None:
+        plan = next((id for id, plan in reversed(self.plans.items()) if plan.run == record.run), None)
+        if plan is None or (plan, record.number) in self._numbers:
+            return
+        self._numbers.add((plan, record.number))
+        self.lanes[entry.id] = lane = NotedLane(entry.id, plan, record)
+        self._keep(lane)
+
+    def _keep(self, noted: Noted) -> None:
+        self.noted[noted.start] = noted
+        self._owner[noted.start] = _Belonging(noted.start)
+
+    def _take(self, id: str, parent: str | None, record: Record | None) -> None:
+        belonging = self._owner.get(parent) if parent is not None else None
+        if belonging is None:
+            return
+        lane = self.noted[belonging.start]
+        if lane.end is not None and not isinstance(record, _OURS):
+            return
+        has_not_seen_all = isinstance(record, Lease) and parent != lane.leaf
+        if belonging.lease != lane.lease_id or has_not_seen_all:
+            self._set_aside(id, parent)
+            return
+        if isinstance(record, Lease):
+            lane.lease = record
+            lane.spans.append((id, id))
+            belonging = _Belonging(belonging.start, id)
+        elif lane.spans:
+            lane.spans[-1] = (lane.spans[-1][0], id)
+        self._owner[id] = belonging
+        lane.leaf = id
+        self._note(lane, record)
+
+    def _set_aside(self, id: str, parent: str | None) -> None:
+        """What begins here hangs on a lane and is no part of it."""
+        belonging = self._owner.get(parent) if parent is not None else None
+        if belonging is not None:
+            self._owner[id] = _Belonging(belonging.start, _ASIDE)
+
+    def _note(self, lane: Noted, record: Record | None) -> None:
+        match record:
+            case End():
+                lane.end = record
+            case Check():
+                lane.check = record
+            case Judged():
+                lane.verdict = record
+            case _:
+                pass
+
+
+class Told(Struct, frozen=True):
+    """One exploration as the file tells it."""
+
+    plan_id: str
+    plan: Plan
+    lanes: list[Lane]
+    seconds: float
+    """For how long anyone worked on it."""
+
+    @property
+    def run(self) -> str:
+        return self.plan.run
+
+    @property
+    def open_lanes(self) -> list[Lane]:
+        """Those without an end that nobody works on."""
+        return [lane for lane in self.lanes if lane.state == "lost"]
+
+    def lane(self, wanted: str | int) -> Lane:
+        """A lane by its name or number."""
+        return find_lane(self.lanes, wanted)
+
+
+def explorations(session: Reader, book: Book | None = None) -> list[Told]:
+    """All explorations of a session, in the order they were begun."""
+    book = book or Book(session)
+    book.look()
+    found = []
+    for id, plan in book.plans.items():
+        noted = [one for one in book.lanes.values() if one.plan == id]
+        found.append(Told(id, plan, [_lane(session, one) for one in noted], _worked(session, noted)))
+    return found
+
+
+def find_exploration(session: Reader, run: str | None = None, book: Book | None = None) -> Told:
+    """The exploration with this id, or an unambiguous beginning of one; without one, the last."""
+    found = explorations(session, book)
+    if run is not None:
+        found = [told for told in found if told.run.startswith(run)]
+        if len(found) > 1:
+            raise UsageError(f"{run!r} fits {len(found)} explorations: {', '.join(told.run for told in found)}")
+    if not found:
+        said = "there is no exploration" + (f" {run!r}" if run is not None else " in it")
+        raise NotFoundError(f"{session.location}: {said}")
+    return found[-1]
+
+
+def _lane(session: Reader, noted: NotedLane) -> Lane:
+    lane = Lane(session, noted.record, noted.start, noted.leaf)
+    lane.check, lane.verdict = noted.check, noted.verdict
+    if noted.end is not None:
+        lane.state, lane.why, lane.text, lane.spent = (
+            STATES[noted.end.reason],
+            noted.end.why,
+            noted.end.text,
+            noted.end.spent,
+        )
+        lane.saved = noted.end.saved
+        return lane
+    lane.state = "lost" if is_free(noted.lease, session.entry(noted.leaf).timestamp) else "running"
+    lane.spent = Spent(seconds=sum(until - since for since, until in _spans(session, noted)))
+    for entry in _entries(session, noted):
+        message = entry.message if isinstance(entry, MessageEntry) else None
+        if isinstance(message, Assistant):
+            lane.text = text_of(message.content) or lane.text
+        lane.spent = lane.spent.plus(usage_of(entry), turns=isinstance(message, Assistant))
+    return lane
+
+
+def _entries(session: Reader, noted: Noted) -> list[Entry]:
+    ids = session.path_ids(noted.leaf)
+    return session.entries(ids[ids.index(noted.start) :])
+
+
+def _spans(session: Reader, noted: Noted) -> Iterator[tuple[float, float]]:
+    for first, last in noted.spans:
+        yield seconds_of(session.entry(first).timestamp), seconds_of(session.entry(last).timestamp)
+
+
+def _worked(session: Reader, lanes: Sequence[Noted]) -> float:
+    """For how long someone worked on some lanes: what they did at the same time counts once."""
+    total = until = 0.0
+    for since, end in sorted(span for noted in lanes for span in _spans(session, noted)):
+        total += max(end - max(since, until), 0.0)
+        until = max(until, end)
+    return total

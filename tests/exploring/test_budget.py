@@ -1,0 +1,208 @@
+"""What all lanes may use together: no exploration passes a limit by more than one call."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sessiontree
+from sessiontree.agent.spending import Spent
+from sessiontree.agent.tools.registry import Tools
+from sessiontree.exploring import Bounds, explorations, explore, resume
+from sessiontree.exploring.budget import Budget
+from sessiontree.messages import Cost, Usage
+from sessiontree.models import Facts
+from sessiontree.models.facts import Prices
+from sessiontree.session import Session
+from tests.exploring.lanes import Note, Stepping, check_is_sound, explored, new_session
+
+PROMPTS = [f"of lane-{n}." for n in range(1, 6)]
+PRICED = Facts(200_000, 1_000, Prices(1_000, 1_000), source="test")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return new_session(tmp_path)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_gate_lets_no_more_than_one_request_pass_a_limit(data: st.DataObject) -> None:
+    limit = data.draw(st.floats(1, 5_000), label="limit")
+    lanes = data.draw(st.integers(1, 12), label="lanes")
+    by_cost = data.draw(st.booleans(), label="by cost")
+    seed = data.draw(st.integers(0, 2**32), label="seed")
+    draw = random.Random(seed)
+    largest = 0.0
+
+    async def lane(budget: Budget, number: int) -> None:
+        nonlocal largest
+        used = Spent()
+        for _ in range(30):
+            most = draw.uniform(0, 800)
+            expected = Spent(input=most, cost=most)
+            if await budget.enter(number, expected) is not None:
+                return
+            await asyncio.sleep(draw.choice([0, 0, 0.0005]))
+            actual = draw.uniform(0, most)
+            largest = max(largest, actual)
+            used = used.and_of(Spent(input=actual, cost=actual))
+            budget.leave(number, used)
+            await asyncio.sleep(0)
+
+    async def main() -> Spent:
+        budget = Budget(Bounds(cost=limit) if by_cost else Bounds(tokens=limit))
+        await asyncio.wait_for(asyncio.gather(*(lane(budget, number) for number in range(lanes))), 20)
+        return budget.spent
+
+    spent = asyncio.run(main())
+    assert spent.tokens < limit + largest
+    if spent.tokens < limit:  # then nobody was turned away: all have made all of their requests
+        assert largest > 0
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_no_exploration_passes_its_limit_by_more_than_one_call(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(["tokens", "cost"]), label="kind")
+    limit = data.draw(st.integers(100, 6_000), label="limit")
+    lanes = data.draw(st.integers(1, 5), label="lanes")
+    parallel = data.draw(st.integers(1, 5), label="parallel")
+    draw = random.Random(data.draw(st.integers(0, 2**32), label="seed"))
+    used: list[float] = []
+
+    def usage(prompt: str, step: int) -> Usage:
+        tokens = draw.randint(0, 1_000)
+        used.append(tokens)
+        return Usage(0, tokens, total_tokens=tokens, cost=Cost(total=tokens / 1_000))
+
+    with tempfile.TemporaryDirectory() as folder:
+        session = new_session(Path(folder))
+        bounds = Bounds(tokens=limit) if kind == "tokens" else Bounds(cost=limit / 1_000)
+        model = Stepping(9, usage=usage, facts=PRICED, delay=draw.choice([0.0, 0.001]))
+        tools = Tools([Note(Path(folder) / "notes")])
+        exploration, _ = explored(
+            session, *PROMPTS[:lanes], models=[model], tools=tools, bounds=bounds, parallel=parallel
+        )
+        total = sum(used)
+        assert total < limit + max(used)
+        assert exploration.spent.tokens == total
+        assert sum(lane.spent.tokens for lane in explorations(sessiontree.open(session.location))[0].lanes) == total
+        states = {lane.state for lane in exploration.lanes}
+        assert states <= {"done", "limit"}
+        assert ("limit" not in states) == (len(used) == 10 * lanes)
+        check_is_sound(session)
+        session.close()
+
+
+def test_lanes_work_side_by_side_as_long_as_there_is_room_for_all(session: Session) -> None:
+    facts = Facts(200_000, 100, source="test")
+    model = Stepping(2, delay=0.02, calls=lambda prompt, step: [], facts=facts)
+    explored(session, *PROMPTS, models=[model], bounds=Bounds(tokens=100_000), parallel=5)
+    assert model.most_under_way == 5
+
+
+def test_a_request_that_used_more_than_was_expected_makes_the_gate_more_careful() -> None:
+    async def main() -> None:
+        budget = Budget(Bounds(tokens=1_000))
+        assert await budget.enter(1, Spent(input=100)) is None
+        budget.leave(1, Spent(input=400))
+        assert await budget.enter(1, Spent(input=100)) is None  # 400 + 4 * 100
+        waiting = asyncio.create_task(budget.enter(2, Spent(input=100)))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        budget.leave(1, Spent(input=500))
+        assert await waiting is None
+
+    asyncio.run(main())
+
+
+def test_who_is_cancelled_while_waiting_holds_up_nobody() -> None:
+    async def main() -> None:
+        budget = Budget(Bounds(tokens=1_000))
+        assert await budget.enter(1, Spent(input=900)) is None
+        first = asyncio.create_task(budget.enter(2, Spent(input=900)))
+        second = asyncio.create_task(budget.enter(3, Spent(input=50)))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        assert await asyncio.wait_for(second, 1) is None
+
+    asyncio.run(main())
+
+
+def test_the_time_of_all_lanes_ends_what_is_under_way_and_what_waits(session: Session, tmp_path: Path) -> None:
+    began = time.monotonic()
+    tools = Tools([Note(tmp_path / "notes", delay=0.02)])
+    bounds = Bounds(seconds=0.5)
+    model = Stepping(1_000, delay=0.02)
+    exploration, _ = explored(session, *PROMPTS, models=[model], tools=tools, bounds=bounds, parallel=2)
+    assert time.monotonic() - began < 3
+    assert [lane.state for lane in exploration.lanes] == ["limit"] * 5
+    assert "seconds" in exploration.lanes[0].why
+    assert 0.4 < exploration.spent.seconds < 3
+    check_is_sound(session)
+
+
+def test_the_turns_of_each_lane_are_limited(session: Session, tmp_path: Path) -> None:
+    tools = Tools([Note(tmp_path / "notes")])
+    exploration, _ = explored(session, *PROMPTS, models=[Stepping(9)], tools=tools, bounds=Bounds(turns=4))
+    assert [(lane.state, lane.spent.turns) for lane in exploration.lanes] == [("limit", 4)] * 5
+
+
+def test_what_was_used_before_counts_when_an_exploration_is_resumed(session: Session, tmp_path: Path) -> None:
+    bounds = Bounds(tokens=1_000, turns=40)
+    tools = Tools([Note(tmp_path / "notes")])
+    model = Stepping(100, delay=0.002)
+
+    async def first() -> None:
+        async with explore(session, prompts=PROMPTS, models=[model], tools=tools, bounds=bounds) as exploration:
+            async for _ in exploration:
+                if exploration.spent.tokens >= 500:
+                    return
+
+    async def second() -> tuple[float, list[str]]:
+        fresh = sessiontree.open(session.location)
+        async with resume(fresh, find_model=lambda name: model, tools=tools) as exploration:
+            assert exploration.spent.tokens >= 500
+            lanes = await exploration.finish()
+        return exploration.spent.tokens, [lane.state for lane in lanes]
+
+    asyncio.run(first())
+    session.close()
+    tokens, states = asyncio.run(second())
+    assert 1_000 <= tokens < 1_000 + 10
+    assert states == ["limit"] * 5
+    told = explorations(sessiontree.open(session.location))[0]
+    assert sum(lane.spent.tokens for lane in told.lanes) == tokens
+
+
+def test_the_time_that_was_worked_before_counts_and_the_time_in_between_does_not(
+    session: Session, tmp_path: Path
+) -> None:
+    bounds, tools = Bounds(seconds=1.0), Tools([Note(tmp_path / "notes", delay=0.02)])
+    model = Stepping(10_000, delay=0.01)
+
+    async def first() -> None:
+        async with explore(session, prompts=PROMPTS, models=[model], tools=tools, bounds=bounds) as exploration:
+            async for _ in exploration:
+                if exploration.spent.seconds >= 0.6:
+                    return
+
+    async def second() -> float:
+        began = time.monotonic()
+        fresh = sessiontree.open(session.location)
+        async with resume(fresh, find_model=lambda name: model, tools=tools) as exploration:
+            assert {lane.state for lane in await exploration.finish()} == {"limit"}
+        return time.monotonic() - began
+
+    asyncio.run(first())
+    session.close()
+    time.sleep(0.6)
+    assert 0.15 < asyncio.run(second()) < 0.95

@@ -1,0 +1,125 @@
+"""Comparing shows what is true: answers, files as git sees them, checks, tokens, time."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sessiontree.exploring.comparing import compare
+from sessiontree.exploring.showing import cost, draw_files, draw_progress, draw_results, duration
+from sessiontree.exploring.trees import FileChange
+from sessiontree.views.text import columns
+from tests.exploring.deciding import Explored
+from tests.exploring.repos import git
+
+WRITES = {"short": {"a.txt": "one\ntwo\n"}, "new": {"new/x.txt": "1\n2\n3\n"}, "nothing": {}}
+
+
+@pytest.fixture
+def explored(tmp_path: Path) -> Explored:
+    return Explored(tmp_path, WRITES, check="test ! -e new/x.txt")
+
+
+def test_results_have_the_answer_the_files_the_check_and_what_was_used(explored: Explored) -> None:
+    short, new, nothing = compare(explored.told, explored.copies)
+    assert short.files == (FileChange("a.txt", 0, 7, "changed"),)
+    assert new.files == (FileChange("new/x.txt", 3, 0, "added"),)
+    assert nothing.files == ()
+    assert [one.check for one in (short, new, nothing)] == [True, False, True]
+    assert [one.answer for one in (short, new, nothing)] == ["short step 1", "new step 1", "nothing step 0"]
+    assert [one.tokens for one in (short, new, nothing)] == [20, 20, 10]
+    assert [one.turns for one in (short, new, nothing)] == [2, 2, 1]
+    assert all(one.seconds > 0 for one in (short, new, nothing))
+    assert [one.state for one in (short, new, nothing)] == ["done"] * 3
+    assert (new.added, new.removed) == (3, 0)
+
+
+def test_the_numbers_are_those_of_git_itself(explored: Explored) -> None:
+    for lane in explored.told.lanes:
+        assert lane.copy is not None
+        explored.copies.remove(lane.copy)
+        (result,) = [one for one in compare(explored.told, explored.copies) if one.lane == lane.number]
+        if not result.files:
+            continue
+        base = f"refs/sessiontree/explore/{explored.told.run}/base"
+        counted = git(explored.project, "diff", "--numstat", base, lane.copy.ref)
+        assert counted.split("\t") == [str(result.added), str(result.removed), result.files[0].path]
+
+
+def test_the_running_exploration_and_the_file_tell_the_same(explored: Explored) -> None:
+    of_run, of_file = explored.exploration.results, compare(explored.told, explored.copies)
+    assert of_run == of_file
+
+
+def test_where_the_repository_is_gone_the_rest_is_still_compared(explored: Explored) -> None:
+    shutil.rmtree(explored.project / ".git")
+    first, *_ = compare(explored.told, explored.copies)
+    assert first.files is None
+    assert "cannot be compared" in first.why
+    assert first.answer == "short step 1"
+
+
+def test_the_table_shows_each_lane_with_its_files_in_any_width(explored: Explored) -> None:
+    results = compare(explored.told, explored.copies)
+    shown = list(draw_results(results, 120))
+    assert "passed" in shown[1]
+    assert "failed" in shown[2]
+    assert "short step 1" in shown[1]
+    assert any("A     +3 -0  new/x.txt" in line for line in shown)
+    for width in (20, 40, 80, 200):
+        assert all(columns(line) <= width for line in draw_results(results, width))
+
+
+def test_nothing_from_a_session_reaches_the_terminal_as_it_is(explored: Explored) -> None:
+    evil = "\x1b[2J\x07好 name\u202e"
+    results = [
+        msgspec.structs.replace(
+            one,
+            name=evil,
+            model=evil,
+            answer=evil,
+            why=evil,
+            reason=evil,
+            rule=evil,
+            origin=1,
+            files=(FileChange(evil, 1, 1, "changed"),),
+        )
+        for one in compare(explored.told, explored.copies)
+    ]
+    lanes = explored.told.lanes
+    for lane in lanes:
+        lane.record = msgspec.structs.replace(lane.record, name=evil, model=evil)
+        lane.text = lane.why = lane.last_tool = evil
+    for width in (30, 100):
+        for line in [*draw_results(results, width), *draw_progress(lanes, width)]:
+            assert "\x1b" not in line
+            assert "\x07" not in line
+            assert "\u202e" not in line
+            assert columns(line) <= width
+
+
+def test_chinese_names_keep_the_columns_straight(explored: Explored) -> None:
+    lanes = explored.told.lanes
+    for lane, name in zip(lanes, ("解析器重写", "b", "テスト"), strict=True):
+        lane.record = msgspec.structs.replace(lane.record, name=name)
+    heading, *rows = draw_progress(lanes, 120)
+    at = columns(heading[: heading.index("STATE")])
+    assert [columns(row[: row.index("done")]) for row in rows] == [at] * 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0s"), (59.94, "59.9s"), (60, "1m00s"), (3599, "59m59s"), (7_620, "2h07m")]
+)
+def test_times_are_short(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_costs_below_a_cent_are_still_seen() -> None:
+    assert [cost(0), cost(0.0042), cost(1.5)] == ["", "$0.0042", "$1.50"]
+
+
+def test_a_binary_file_has_no_lines() -> None:
+    assert list(draw_files([FileChange("x.bin", None, None, "added")], 80)) == ["  A    binary  x.bin"]
