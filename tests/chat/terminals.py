@@ -19,11 +19,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 import sessiontree
 from sessiontree.doctor import examine
-from sessiontree.messages import ToolResult, tool_calls
-from sessiontree.models.script import ScriptCall, ScriptTurn
+from sessiontree.messages import ToolResult, message_text, tool_calls
+from sessiontree.models.script import Script, ScriptCall, ScriptTurn
 from sessiontree.session import Session
+from sessiontree.values import render_json
 
 SECONDS = 30.0
 """Longer than anything takes on a busy machine."""
@@ -86,6 +89,22 @@ class Place:
         return newest
 
 
+def scripted(place: Place, *turns: ScriptTurn, name: str = "script") -> str:
+    """The name of a model that plays a script in the process itself."""
+    path = place.home / f"{name}.json"
+    path.write_bytes(render_json(msgspec.to_builtins(Script(turns))))
+    return f"scripted:{path}"
+
+
+def said(place: Place) -> list[str]:
+    """What the newest session says, message by message."""
+    return texts(place.session())
+
+
+def texts(session: Session) -> list[str]:
+    return [message_text(message) for message in session.context().messages]
+
+
 class Done:
     """A program that has ended."""
 
@@ -99,11 +118,13 @@ class Done:
 class Terminal:
     """A terminal with the program in it."""
 
-    def __init__(self, place: Place, arguments: Sequence[str], more: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, place: Place, arguments: Sequence[str], more: Mapping[str, str] | None = None, command: str = "chat"
+    ) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _WITH_TERMINAL, "chat", *arguments],
+            [sys.executable, "-c", _WITH_TERMINAL, command, *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
-import msgspec
 import pytest
 
 import sessiontree
 from sessiontree.cli import main
 from sessiontree.entries import Compaction
 from sessiontree.messages import Image, Text, User, message_text
-from sessiontree.models.script import Script, ScriptError, ScriptTurn
+from sessiontree.models.script import ScriptError, ScriptTurn
 from sessiontree.testing.model_server import ModelServer
 from sessiontree.values import render_json
-from tests.chat.terminals import Place, Terminal, call, turn, wait_until
+from tests.chat.terminals import Place, Terminal, call, said, scripted, turn, wait_until
 
 MODELS = ["anthropic:claude-opus-5", "openai:gpt-5"]
-
-
-def scripted(place: Place, *turns: ScriptTurn) -> str:
-    """The name of a model that plays a script in the process itself."""
-    path = place.home / "script.json"
-    path.write_bytes(render_json(msgspec.to_builtins(Script(turns))))
-    return f"scripted:{path}"
-
-
-def said(place: Place) -> list[str]:
-    return [message_text(message) for message in place.session().context().messages]
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -208,19 +197,43 @@ def test_double_escape_lists_prompts_and_keeps_what_is_typed(place: Place) -> No
     with Terminal(place, ["--model", model]) as terminal:
         terminal.enter("first prompt")
         terminal.wait_for("One.")
-        terminal.enter("second prompt")
+        terminal.enter("second prompt " + "word " * 30)
         terminal.wait_for("Two.")
         terminal.wait_for_prompt()
         terminal.type("half a thought")
         terminal.wait_for("half a thought")
         terminal.type("\x1b\x1b")
         shown = terminal.wait_for("or nothing to leave it:")
-        assert shown.index("second prompt") < shown.index("first prompt")
+        newest, oldest = re.findall(r"^ +\d \d\d-\d\d \d\d:\d\d  (.*)$", shown, re.MULTILINE)
+        assert newest.startswith("second prompt word")
+        assert newest.endswith("word…")
+        assert 70 < len(newest) <= 80
+        assert oldest == "first prompt"
         terminal.answer("")
         terminal.wait_for("> half a thought")
         terminal.type("\x03")
         terminal.enter("/quit")
         assert terminal.end() == 0
+
+
+def test_a_fork_from_the_list_of_double_escape_keeps_what_is_typed_behind_the_prompt(place: Place) -> None:
+    with Terminal(place, ["--model", scripted(place, turn("One."), turn("Two."))]) as terminal:
+        terminal.enter("first prompt")
+        terminal.wait_for("One.")
+        terminal.wait_for_prompt()
+        terminal.type("half a thought")
+        terminal.wait_for("half a thought")
+        terminal.type("\x1b\x1b")
+        terminal.wait_for("or nothing to leave it:")
+        terminal.answer("1")
+        terminal.wait_for("> first prompt")
+        terminal.wait_for("half a thought")
+        terminal.type("\r")
+        terminal.wait_for("Two.")
+        terminal.enter("/quit")
+        assert terminal.end() == 0
+    assert said(place) == ["first prompt\n\nhalf a thought", "Two."]
+    assert len(place.sessions()) == 2
 
 
 def test_earlier_prompts_come_back_with_the_arrow_and_by_search(place: Place) -> None:

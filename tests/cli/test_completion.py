@@ -29,7 +29,7 @@ HOSTILE = [
 ]
 
 # Values that are the person's own words.
-FREE = {"TEXT", "VALUE", "ROLE", "NAME", "TAG", "N", "AGE", "ID", "QUERY", "DIALECT=DIR"}
+FREE = {"TEXT", "VALUE", "ROLE", "NAME", "TAG", "N", "AGE", "ID", "QUERY", "DIALECT=DIR", "LANE", "COMMAND"}
 
 Complete = Callable[..., list[str]]
 

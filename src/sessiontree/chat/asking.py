@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from sessiontree.agent.approval import Question, Reply
 from sessiontree.agent.resuming import Answered, How, PendingCall
-from sessiontree.chat.reading import Reader
+from sessiontree.chat.reading import Asks, Reader
 from sessiontree.chat.screen import BOLD, CYAN, DIM, GREEN, RED, Screen
 from sessiontree.chat.telling import describe_call
 from sessiontree.views.text import clean, cut, one_line
@@ -18,7 +18,7 @@ _LONGEST_PREVIEW = 80
 class Asking:
     """Puts the questions of a run. While one stands on the screen, nothing else is written there."""
 
-    def __init__(self, screen: Screen, reader: Reader, interrupt: Callable[[], object]) -> None:
+    def __init__(self, screen: Screen, reader: Asks, interrupt: Callable[[], object]) -> None:
         self._screen, self._reader, self._interrupt = screen, reader, interrupt
         self._one_at_a_time = asyncio.Lock()
         self._is_free = asyncio.Event()
@@ -27,6 +27,10 @@ class Asking:
     async def wait_until_free(self) -> None:
         """Wait while a question stands on the screen."""
         await self._is_free.wait()
+
+    def alone(self) -> asyncio.Lock:
+        """Held by whoever has the line where a person types."""
+        return self._one_at_a_time
 
     async def ask(self, question: Question) -> Reply:
         async with self._one_at_a_time:

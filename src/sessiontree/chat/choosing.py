@@ -37,7 +37,7 @@ async def mode(talk: Conversation, rest: str) -> None:
         case "":
             pass
         case "default" | "autoEdit" | "yolo":
-            await talk.controller.set_approval(rest)
+            await talk.controller.choose_mode(rest)
         case _:
             raise UsageError(f"{rest!r} is no approval mode: {', '.join(MODES)}")
     talk.screen.line(f"· approval: {talk.controller.state.approval}", DIM)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sessiontree.agent.approval import MODES
-from sessiontree.chat import choosing, in_sessions, in_tree, looking, rewinding
+from sessiontree.chat import choosing, exploring, in_sessions, in_tree, looking, rewinding
 from sessiontree.chat.screen import DIM
 from sessiontree.errors import UsageError
 from sessiontree.views.text import cut
@@ -65,6 +65,7 @@ async def _help(talk: Conversation, rest: str) -> None:
     if not rest:
         talk.screen.line("!cmd runs a command and keeps it; !!cmd keeps it from the model", DIM)
         talk.screen.line("Tab completes · Up and Ctrl-R: earlier prompts · Alt-Enter: new line · Esc Esc: fork", DIM)
+        talk.screen.line("While it works, what you type is queued and done next", DIM)
         talk.screen.line("Ctrl-C interrupts · twice, or Ctrl-D, leaves", DIM)
 
 
@@ -85,6 +86,7 @@ COMMANDS = {
         Command("switch", "[ENTRY]", "go to the end of another branch", in_tree.switch),
         Command("merge", "[ENTRY]", "bring a summary of another branch in", in_tree.merge_in),
         Command("diff", "[ENTRY [ENTRY]]", "compare this branch with another", in_tree.compare),
+        Command("explore", 'N "TEXT"', "try N ways at once, then choose", exploring.explore_ways),
         Command("label", "[TEXT [@ENTRY]]", "name this message or another; list names", in_tree.label),
         Command("name", "[TEXT]", "name the session", in_tree.name),
         Command("compact", "[FOCUS]", "let a summary stand for the older part", in_tree.compact_older),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sessiontree.models import ScriptedModel
 from sessiontree.models.script import ScriptCall, ScriptTurn
+from sessiontree.tidying import git
 
 DEMO = "demo"
 
@@ -25,11 +26,48 @@ print("all tests pass")
 
 
 def make_scratch() -> str:
-    """A new folder with a small program that has a fault."""
+    """A new folder with a small program that has a fault; a repository if there is git, so that lanes have copies."""
     folder = Path(tempfile.mkdtemp(prefix="sessiontree-demo-"))
     (folder / "words.py").write_text(_WORDS)
     (folder / "test_words.py").write_text(_TEST)
+    who = ("-c", "user.name=demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false")
+    for arguments in (("init", "-q"), ("add", "-A"), (*who, "commit", "-q", "-m", "A program with a fault")):
+        git.ask(str(folder), *arguments)
     return str(folder)
+
+
+_WAYS = (
+    (
+        "a loop",
+        "def count(text):\n    words = 0\n    for _ in text.split():\n        words += 1\n    return words\n",
+    ),
+    ("the length of a list", "def count(text):\n    return len(text.split())\n"),
+    ("a pattern", 'import re\n\n\ndef count(text):\n    return len(re.findall(r"\\S+", text))\n'),
+    ("a sum", "def count(text):\n    return sum(1 for _ in text.split())\n"),
+)
+
+
+def demo_lane_model(number: int) -> ScriptedModel:
+    """Plays one of several ways to the same end, so that there is something to compare."""
+    way, program = _WAYS[(number - 1) % len(_WAYS)]
+    path = "demo_words.py"
+    return ScriptedModel(
+        [
+            ScriptTurn(
+                text=f"This is a demonstration: I am a script. I count words with {way}.",
+                tool_calls=(
+                    ScriptCall("write", {"path": path, "content": f'"""Counts words with {way}."""\n\n{program}'}),
+                ),
+                first_delay=0.3 * number,
+                delay=0.03,
+            ),
+            ScriptTurn(
+                text="Now I look at what I wrote.", tool_calls=(ScriptCall("read", {"path": path}),), delay=0.03
+            ),
+            ScriptTurn(text=f"Done: words are counted with {way}, in {path}.", delay=0.03),
+            ScriptTurn(text="My script has ended, so this is all I say.", repeat=True),
+        ]
+    )
 
 
 def demo_model() -> ScriptedModel:

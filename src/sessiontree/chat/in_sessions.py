@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sessiontree.chat.asking import choose
 from sessiontree.chat.screen import DIM
+from sessiontree.chat.starting import return_to_caller
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.library import Library
 from sessiontree.library.threads import Threaded
@@ -31,7 +32,7 @@ async def resume(talk: Conversation, rest: str) -> None:
     if wanted is None:
         return
     await talk.controller.resume(wanted)
-    talk.show_session()
+    await _show_resumed(talk)
     await talk.offer_pending()
 
 
@@ -57,8 +58,15 @@ async def _choose_session(talk: Conversation) -> str | None:
 
 async def go_on(talk: Conversation, _: str) -> None:
     await talk.controller.resume_last()
-    talk.show_session()
+    await _show_resumed(talk)
     await talk.offer_pending()
+
+
+async def _show_resumed(talk: Conversation) -> None:
+    notes = await return_to_caller(talk.controller)
+    talk.show_session()
+    for note in notes:
+        talk.screen.line(f"· {note}", DIM)
 
 
 async def fork_before(talk: Conversation, rest: str) -> None:

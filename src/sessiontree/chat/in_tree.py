@@ -20,6 +20,8 @@ from sessiontree.views.graph import build_graph, draw, gist
 from sessiontree.views.text import clean, one_line
 
 if TYPE_CHECKING:
+    from sessiontree.agent.controller import Selected
+    from sessiontree.chat.screen import Screen
     from sessiontree.chat.talking import Conversation
 
 
@@ -28,10 +30,10 @@ async def tree(talk: Conversation, rest: str) -> None:
     entry = controller.session.find_entry(rest) if rest else await _choose_node(talk)
     if entry is None:
         return
-    summary: bool | str = False
-    if not controller.settings.branch_summary.skip_prompt:
-        summary = await _choose_summary(talk)
-    selected = await controller.select(entry, summary=summary)
+    _show_standing(screen, await controller.select(entry, summary=await _choose_summary(talk)))
+
+
+def _show_standing(screen: Screen, selected: Selected) -> None:
     screen.line(f"· stands {standing(selected.leaf)}", DIM)
     if selected.summary is not None:
         screen.line("· what was done on the branch that was left is summarised here", DIM)
@@ -39,6 +41,8 @@ async def tree(talk: Conversation, rest: str) -> None:
 
 async def _choose_summary(talk: Conversation) -> bool | str:
     """Whether the branch that is left shall be summarised; a text says what the summary shall keep."""
+    if talk.controller.settings.branch_summary.skip_prompt:
+        return False
     answer = (await talk.reader.ask("Summarise the branch that is left? [y/N], or what to keep above all:")).strip()
     match answer.lower():
         case "" | "n" | "no":
@@ -97,10 +101,14 @@ async def _choose_branch(talk: Conversation, question: str) -> str | None:
 
 
 async def switch(talk: Conversation, rest: str) -> None:
+    """Go to another branch. Whoever only goes on along the same one leaves nothing that could be summarised."""
     wanted = rest or await _choose_branch(talk, "Which branch?")
-    if wanted is not None:
-        leaf = await talk.controller.switch(wanted)
-        talk.screen.line(f"· stands {standing(leaf)}", DIM)
+    if wanted is None:
+        return
+    session = talk.controller.session
+    goes_on = session.leaf is None or session.common_ancestor(session.leaf, session.find_entry(wanted)) == session.leaf
+    summary = False if goes_on else await _choose_summary(talk)
+    _show_standing(talk.screen, await talk.controller.switch(wanted, summary=summary))
 
 
 async def merge_in(talk: Conversation, rest: str) -> None:

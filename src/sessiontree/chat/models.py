@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from sessiontree.chat.demo import DEMO, demo_model
+from collections.abc import AsyncGenerator
+
+from sessiontree.chat.demo import DEMO, demo_lane_model, demo_model
 from sessiontree.errors import UsageError
-from sessiontree.models import Model, open_model
+from sessiontree.models import Event, Facts, Model, Request, open_model
 
 HOW = (
     "name one with `--model provider:name`, in the setting `model` (`sessiontree config set model provider:name`) or "
@@ -16,6 +18,29 @@ HOW = (
 def find_model(name: str, facts: str | None = None) -> Model:
     """The model of a name, or the demonstration."""
     return demo_model() if name == DEMO else open_model(name, facts=facts)
+
+
+def find_lane_model(name: str, number: int, facts: str | None = None) -> Model:
+    """The model of a name for a lane, one of its own: a script that two lanes shared would be played once."""
+    model = demo_lane_model(number) if name in (DEMO, demo_model().name) else open_model(name, facts=facts)
+    return model if model.name == name else Named(model, name)
+
+
+class Named:
+    """A model by the name it was asked for, so that a lane that is resumed finds the same one."""
+
+    def __init__(self, model: Model, name: str) -> None:
+        self._model, self.name = model, name
+
+    @property
+    def facts(self) -> Facts:
+        return self._model.facts
+
+    def stream(self, request: Request, /) -> AsyncGenerator[Event, None]:
+        return self._model.stream(request)
+
+    async def close(self) -> None:
+        await self._model.close()
 
 
 def no_model() -> UsageError:

@@ -6,12 +6,13 @@ Both raise `EOFError` at the end of the input (Ctrl-D) and `KeyboardInterrupt` f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TextIO
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol, TextIO, TypeAlias
 
 from sessiontree.chat.screen import Screen
 from sessiontree.views.text import clean
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
     from prompt_toolkit.layout.processors import Processor
     from prompt_toolkit.output import Output
 
+Read: TypeAlias = Callable[[], Awaitable[str]]
+"""Gives the line that a person has begun to type."""
+Began: TypeAlias = Callable[[Read], object]
+"""Called when someone begins to type."""
+
 PROMPT = "> "
+NEXT = "next> "
+"""Before what is typed while something is under way."""
 FORK = "/fork"
 """What two times Esc stands for."""
 
@@ -45,7 +53,15 @@ class Help(Protocol):
         ...
 
 
-class Reader(Protocol):
+class Asks(Protocol):
+    """Whom a person answers."""
+
+    async def ask(self, question: str) -> str:
+        """The answer to a question, on one line."""
+        ...
+
+
+class Reader(Asks, Protocol):
     kept: str
     """What was typed and not sent when something else was asked for."""
 
@@ -53,8 +69,8 @@ class Reader(Protocol):
         """The next prompt or command; `text` stands in the input already."""
         ...
 
-    async def ask(self, question: str) -> str:
-        """The answer to a question, on one line."""
+    def listening(self, began: Began) -> contextlib.AbstractContextManager[None]:
+        """While something is under way: who begins to type gets a line, if that can be had, else it is read later."""
         ...
 
     def interrupt(self) -> None:
@@ -101,6 +117,9 @@ class PlainReader:
         self._screen.was_entered() if self._source.isatty() else self._screen.end_line()
         return line.rstrip("\r\n")
 
+    def listening(self, began: Began) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002 - lines wait by themselves
+        return contextlib.nullcontext()
+
     def interrupt(self) -> None:
         self._lines.put_nowait(None)
 
@@ -122,11 +141,14 @@ class LineReader:
 
     def __init__(self, screen: Screen, help: Help) -> None:
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.input import create_input
         from prompt_toolkit.shortcuts import CompleteStyle
+
+        from sessiontree.chat.listening import Listening
 
         self.kept = ""
         self._screen, self._help = screen, help
-        output = _output()
+        input, output = create_input(), _output()
         self._prompts: PromptSession[str] = PromptSession(
             history=_history(help),
             completer=_completer(help),
@@ -136,9 +158,18 @@ class LineReader:
             key_bindings=self._keys(),
             prompt_continuation="  ",
             input_processors=[_harmless()],
+            input=input,
             output=output,
         )
-        self._questions: PromptSession[str] = PromptSession(output=output)
+        self._questions: PromptSession[str] = PromptSession(input=input, output=output)
+        ahead: PromptSession[str] = PromptSession(
+            key_bindings=self._keys_ahead(),
+            prompt_continuation=" " * len(NEXT),
+            input_processors=[_harmless()],
+            input=input,
+            output=output,
+        )
+        self._listening = Listening(input, output, ahead, NEXT)
 
     async def prompt(self, text: str = "") -> str:
         self._screen.end_line()
@@ -148,19 +179,39 @@ class LineReader:
         self._screen.end_line()
         return await self._questions.prompt_async(f"{question} ", handle_sigint=False)
 
+    def listening(self, began: Began) -> contextlib.AbstractContextManager[None]:
+        return self._listening.on(began)
+
     def interrupt(self) -> None:
         """Here it is a key like any other."""
 
     def _keys(self) -> KeyBindings:
-        from prompt_toolkit.key_binding import KeyBindings
-        from prompt_toolkit.keys import Keys
-
-        keys = KeyBindings()
+        """Of the prompt."""
+        keys = self._writing_keys()
 
         @keys.add("escape", "escape")
         def _fork(event: KeyPressEvent) -> None:
             self.kept = event.current_buffer.text
             event.app.exit(result=FORK)
+
+        return keys
+
+    def _keys_ahead(self) -> KeyBindings:
+        """Of the line that is typed while something is under way."""
+        keys = self._writing_keys()
+
+        @keys.add("c-c")
+        def _interrupt(event: KeyPressEvent) -> None:
+            self.kept = event.current_buffer.text
+            event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+
+        return keys
+
+    def _writing_keys(self) -> KeyBindings:
+        from prompt_toolkit.key_binding import KeyBindings
+        from prompt_toolkit.keys import Keys
+
+        keys = KeyBindings()
 
         @keys.add("escape", "enter")
         def _new_line(event: KeyPressEvent) -> None:
@@ -232,7 +283,7 @@ def _completer(help: Help) -> Completer:
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 
     class Commands(Completer):
-        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002 - the library's
             before = document.text_before_cursor
             word = before.rpartition(" ")[2]
             for text, meaning in help.complete(before):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
-from sessiontree.views.text import clean
+from sessiontree.views.text import clean, cut
 
 DIM, BOLD, RED, GREEN, CYAN = "2", "1", "31", "32", "36"
 PLAIN_WIDTH = 100
@@ -19,8 +19,11 @@ class Screen:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self.is_terminal = out.isatty()
+        self.can_redraw = self.is_terminal and os.environ.get("TERM") not in ("dumb", None)
         self._has_colour = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._is_at_start = True
+        self._passing = 0
+        """How many lines stand at the end that go with the next word."""
 
     @property
     def width(self) -> int:
@@ -33,9 +36,7 @@ class Screen:
         harmless = clean(text)
         if not harmless:
             return
-        encoding = self._out.encoding or "utf-8"
-        shown = harmless.encode(encoding, "replace").decode(encoding)
-        self._out.write(self._styled(shown, style))
+        self._out.write(self._without_passing() + self._styled(self._encodable(harmless), style))
         self._out.flush()
         self._is_at_start = harmless.endswith("\n")
 
@@ -53,10 +54,37 @@ class Screen:
 
     def end_line(self) -> None:
         """Go to the beginning of a line, if something stands in this one."""
+        if self._passing:
+            self._out.write(self._without_passing())
+            self._out.flush()
         if not self._is_at_start:
             self._out.write("\n")
             self._out.flush()
             self._is_at_start = True
+
+    def pass_by(self, texts: Sequence[str], style: str = "") -> None:
+        """Lines that stand at the end until something else is written. Nothing where they could not go again."""
+        if not self.can_redraw:
+            return
+        if not self._passing:
+            self.end_line()
+        # A line must not run over the edge, or it would be two when it is to go.
+        lines = [line for text in texts for line in clean(text).split("\n")]
+        shown = [cut(self._encodable(line), self.width - 1) for line in lines]
+        up = f"\x1b[{self._passing}A" if self._passing else ""
+        # Each line is written over the one before it, so that nothing blinks.
+        self._out.write(up + "".join(f"{self._styled(line, style)}\x1b[K\n" for line in shown) + "\x1b[J")
+        self._out.flush()
+        self._passing = len(shown)
+
+    def _without_passing(self) -> str:
+        """What takes the lines away that were only passing by: up, and erase what follows."""
+        count, self._passing = self._passing, 0
+        return f"\x1b[{count}A\x1b[J" if count else ""
+
+    def _encodable(self, text: str) -> str:
+        encoding = self._out.encoding or "utf-8"
+        return text.encode(encoding, "replace").decode(encoding)
 
     def was_entered(self) -> None:
         """A person has ended the line with the return key."""

@@ -10,14 +10,17 @@ from msgspec import Struct
 
 from sessiontree.agent.approval import Approver
 from sessiontree.agent.controller import Controller
+from sessiontree.agent.hand import in_thread
 from sessiontree.agent.mcp_tools import read_servers, running_servers
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.chat.demo import DEMO, make_scratch
 from sessiontree.chat.models import find_model, no_model
 from sessiontree.chat.system import system_text
 from sessiontree.entries import ApprovalMode
+from sessiontree.exploring.tasks import TaskTool, find_unfinished
 from sessiontree.models import ThinkingLevel
 from sessiontree.settings import Settings
+from sessiontree.views.text import one_line
 
 _SERVERS = "mcp.json"
 
@@ -51,6 +54,7 @@ async def started(wanted: Wanted, approver: Approver | None = None) -> AsyncIter
     """A controller that has what was asked for; in the end everything is let go of."""
     cwd = make_scratch() if wanted.model == DEMO else wanted.cwd
     tools = load_tools()
+    tools.add(TaskTool(find_model=lambda name: find_model(name, wanted.settings.models), home=wanted.home))
     notes: list[str] = []
     async with contextlib.AsyncExitStack() as stack:
         path = os.path.join(wanted.home, _SERVERS)
@@ -74,17 +78,20 @@ async def started(wanted: Wanted, approver: Approver | None = None) -> AsyncIter
             in_memory=wanted.in_memory,
         )
         stack.push_async_callback(controller.close)
-        await _take_session(controller, wanted)
+        notes += await _take_session(controller, wanted)
         yield Started(controller, tuple(notes))
 
 
-async def _take_session(controller: Controller, wanted: Wanted) -> None:
+async def _take_session(controller: Controller, wanted: Wanted) -> list[str]:
+    """Have the session in hand that was asked for; what a person should know of it."""
+    notes: list[str] = []
     if wanted.session is None:
         await controller.new(wanted.name)
     else:
         await controller.resume(wanted.session)
         if wanted.is_fork:
             await controller.clone()
+        notes += await return_to_caller(controller)
         if wanted.name:
             await controller.rename(wanted.name)
     if controller.state.model is None:
@@ -93,4 +100,15 @@ async def _take_session(controller: Controller, wanted: Wanted) -> None:
     if wanted.thinking is not None:
         await controller.set_thinking(wanted.thinking)
     if wanted.approval is not None:
-        await controller.set_approval(wanted.approval)
+        await controller.choose_mode(wanted.approval)
+    return notes
+
+
+async def return_to_caller(controller: Controller) -> list[str]:
+    """Stand at the caller when the session was ended while a sub-agent worked, whose lines are the last; say so."""
+    unfinished = await in_thread(find_unfinished, controller.session)
+    if unfinished is None:
+        return []
+    await controller.switch(unfinished.caller)
+    said = f"ended while the sub-agent for {one_line(unfinished.description)!r} worked; here is its caller"
+    return [f"{said}, /switch {unfinished.leaf} goes to the sub-agent"]

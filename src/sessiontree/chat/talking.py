@@ -10,21 +10,26 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TextIO
 
 from sessiontree.agent.approval import Approvals, Question, Reply
 from sessiontree.agent.controller import Controller
+from sessiontree.agent.events import AgentEnd
 from sessiontree.agent.resuming import How, pending_calls
 from sessiontree.agent.user_commands import parse_user_command
 from sessiontree.chat import commands
+from sessiontree.chat.ahead import Ahead
 from sessiontree.chat.asking import Asking, decide_pending
-from sessiontree.chat.reading import Reader, open_reader
+from sessiontree.chat.lanes import Watching
+from sessiontree.chat.reading import PROMPT, Reader, open_reader
 from sessiontree.chat.screen import BOLD, DIM, RED, Screen
 from sessiontree.chat.starting import Wanted, started
-from sessiontree.chat.telling import Teller, preview_lines
+from sessiontree.chat.telling import Printing, Teller, preview_lines
 from sessiontree.entries import MessageEntry
 from sessiontree.errors import SessionTreeError, UsageError
+from sessiontree.exploring.run import Exploration
 from sessiontree.library.breadcrumbs import leave_breadcrumb
 from sessiontree.messages import BashExecution
 from sessiontree.search.history import PromptHistory
@@ -44,20 +49,21 @@ async def talk(wanted: Wanted, first: str | None = None, *, choose_session: bool
             screen.line(f"· {note}", RED)
         holding = asyncio.create_task(conversation.hold(start.controller, first, choose_session=choose_session))
         ended_by: list[int] = []
+
+        def end(number: int) -> None:
+            """The program is told to end, or its terminal is gone: what is under way is settled first."""
+            ended_by.append(number)
+            conversation.is_over = True  # a command of the user takes the cancel for its own
+            holding.cancel()
+
         for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, _end, holding, ended_by, number)
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
         try:
             await holding
         except asyncio.CancelledError:
             if not ended_by:
                 raise
     return 128 + ended_by[0] if ended_by else 0
-
-
-def _end(holding: asyncio.Task[None], ended_by: list[int], number: int) -> None:
-    """The program is told to end, or its terminal is gone: what is under way is settled in the session first."""
-    ended_by.append(number)
-    holding.cancel()
 
 
 class Conversation:
@@ -70,9 +76,11 @@ class Conversation:
         self.is_over = False
         self._teller = Teller(screen)
         self._asking = Asking(screen, self.reader, self._interrupt)
+        self._ahead = Ahead(screen, self.reader, self._asking, self._interrupt)
         self._controller: Controller | None = None
         self._command: asyncio.Task[object] | None = None
         self._has_warned = False
+        self._interrupts: Callable[[], object] | None = None
 
     @property
     def controller(self) -> Controller:
@@ -93,10 +101,17 @@ class Conversation:
         if first is not None:
             await self._do(first)
         while not self.is_over:
-            line = await self._next_line()
+            line = self._next_queued() or await self._next_line()
             if line is not None:
                 await self._do(line)
         self._remember_work()
+
+    def _next_queued(self) -> str | None:
+        """What was typed while something else was under way, shown as if it were typed now."""
+        line = self._ahead.next()
+        if line is not None:
+            self.screen.line(f"{PROMPT}{line}")
+        return line
 
     async def _next_line(self) -> str | None:
         """What is typed next; None when it was nothing, or the person leaves."""
@@ -146,10 +161,22 @@ class Conversation:
         """Say something to the model, and show what comes. Calls left open are settled first."""
         if pending is None and self.controller.state.pending:
             pending = await self._decide()
-        async for event in self.controller.send(prompt, pending=pending):
-            await self._asking.wait_until_free()
-            self._teller.hear(event)
+        has_come_to_its_end = False
+        try:
+            async with self._ahead.listening():
+                async for event in self.controller.send(prompt, pending=pending):
+                    await self._asking.wait_until_free()
+                    self._ahead.show(partial(self._teller.hear, event))
+                    has_come_to_its_end = isinstance(event, AgentEnd) and event.reason == "done"
+        finally:
+            if not has_come_to_its_end:
+                self._bring_back()
         self._remember_work()
+
+    def _bring_back(self) -> None:
+        """What was queued behind something that did not come to its end is not said, but back in the input."""
+        text, typed = self._ahead.take_back(), self.controller.state.input
+        self.controller.set_input(f"{text}\n\n{typed}" if text and typed else text or typed)
 
     async def offer_pending(self) -> None:
         """Settle the calls that a crash left open in a session that was just taken in hand, and go on."""
@@ -162,17 +189,23 @@ class Conversation:
     async def _run_command(self, line: str) -> None:
         command = parse_user_command(line)
         assert command is not None
-        entry = await self.controller.command(command)
+        printing = Printing(self.screen, command.command)
+        async with self._ahead.listening():
+            entry = await self.controller.command(command, lambda text: self._ahead.show(partial(printing.hear, text)))
         if isinstance(entry, MessageEntry) and isinstance(entry.message, BashExecution):
             ran = entry.message
             self.screen.lines(clean(ran.output).rstrip("\n").split("\n") if ran.output.strip() else [])
             kept = "kept in the session, not sent to the model" if command.exclude_from_context else "kept"
             how = "ended by you" if ran.cancelled else f"exit code {ran.exit_code}"
             self.screen.line(f"· {how} · {kept}", DIM)
+            if ran.cancelled:
+                self._bring_back()
 
     def _interrupt(self) -> None:
         """Ctrl-C while something is under way. The second one leaves when that has ended."""
-        if self._controller is not None and self._controller.run is not None:
+        if self._interrupts is not None:
+            self._interrupts()
+        elif self._controller is not None and self._controller.run is not None:
             self.is_over = self.is_over or self._has_warned
             self._has_warned = True
             self._controller.interrupt()
@@ -180,6 +213,18 @@ class Conversation:
             self._command.cancel()
         else:
             self.reader.interrupt()
+
+    async def watch(self, exploration: Exploration, watching: Watching) -> None:
+        """Show lanes while they grow. Ctrl-C is about them meanwhile; what is typed waits."""
+        self._interrupts = watching.interrupt
+        try:
+            async with exploration, self._ahead.listening():
+                await watching.watch(exploration)
+        finally:
+            self._interrupts = None
+
+    def watching(self) -> Watching:
+        return Watching(self.screen, self.reader, self._asking, self._ahead)
 
     # Showing
 
@@ -197,6 +242,9 @@ class Conversation:
         restored = Approvals(session).restored
         if restored is not None:
             screen.line(f"· less is asked in this session: {one_line(restored)} (/mode default, /approve none)", RED)
+        if state.notice:
+            screen.line(f"· {one_line(state.notice)}", RED)
+            controller.store.set(notice="")
         if state.writers:
             screen.line("· another program has this session open for writing, too", RED)
 

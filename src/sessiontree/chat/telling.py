@@ -32,6 +32,8 @@ from sessiontree.views.text import clean, cut, one_line
 
 _PREVIEW = 5
 """Lines of a result that are shown."""
+_KEPT = 4_000
+"""Characters of what a command prints of which the last lines are shown."""
 _TELLING = ("command", "path", "pattern", "query", "url", "name")
 """Arguments that say what a call is about, the most telling first."""
 
@@ -42,6 +44,7 @@ class Teller:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._is_thinking = False
+        self._under_way: dict[str, Printing] = {}
 
     def hear(self, event: Event) -> None:
         screen = self._screen
@@ -61,18 +64,24 @@ class Teller:
                 screen.line(said, RED)
             case ToolStart():
                 screen.line(cut(f"→ {describe_call(event.call)}", screen.width), CYAN)
+                self._under_way[event.call.id] = Printing(screen, describe_call(event.call))
+            case ToolUpdate():
+                if event.call_id in self._under_way:
+                    self._under_way[event.call_id].hear(event.text, is_alone=len(self._under_way) == 1)
             case ToolEnd():
+                self._under_way.pop(event.call.id, None)
                 self._show_result(event.call, event.output)
             case Compacting():
                 self._show_compaction(event)
             case Failed():
                 screen.line(f"✗ {one_line(event.message)}", RED)
             case AgentEnd():
+                self._under_way.clear()
                 self._show_end(event)
             case TurnStart() | TurnEnd():
                 screen.end_line()
                 self._is_thinking = False
-            case AgentStart() | Persisted() | Used() | ToolUpdate() | ApprovalAsked() | ApprovalAnswered():
+            case AgentStart() | Persisted() | Used() | ApprovalAsked() | ApprovalAnswered():
                 pass
             case _:
                 assert_never(event)
@@ -103,6 +112,26 @@ class Teller:
             self._screen.line(f"· stopped: {one_line(event.why)}", RED)
         if event.spent.turns:
             self._screen.line(f"· {describe_spent(event.spent)}", DIM)
+
+
+class Printing:
+    """The last lines of what a command prints, while it prints. They are gone when something else is shown."""
+
+    def __init__(self, screen: Screen, title: str) -> None:
+        self._screen, self._title = screen, title
+        self._printed = ""
+
+    def hear(self, text: str, *, is_alone: bool = True) -> None:
+        """Show what is new. Where several print at once, the one that printed last says who it is."""
+        self._printed = (self._printed + text)[-_KEPT:]
+        lines = [f"  {line}" for line in last_lines(self._printed, _PREVIEW)]
+        self._screen.pass_by(lines if is_alone else [f"… {self._title}", *lines], DIM)
+
+
+def last_lines(text: str, count: int) -> list[str]:
+    """The last lines of an output. Of a line that is written over and over, as bars are, the last writing."""
+    lines = text.rstrip("\n").split("\n")[-count:]
+    return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 
 
 def describe_call(call: ToolCall) -> str:

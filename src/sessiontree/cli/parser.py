@@ -9,6 +9,7 @@ from keyword import iskeyword
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from sessiontree.cli.output import terminal_columns
 from sessiontree.cli.talk import EXIT_CODES
 from sessiontree.errors import UsageError
 
@@ -32,6 +33,7 @@ COMMANDS = (
     "convert",
     "resume",
     "chat",
+    "explore",
     "info",
     "export",
     "list",
@@ -156,7 +158,7 @@ def build(names: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
         prog="sessiontree",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=_version(), help="print the version")
@@ -171,7 +173,7 @@ def build(names: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
             help=module.SUMMARY,
             description=module.__doc__,
             epilog=module.EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Help,
             allow_abbrev=False,
         )
         module.add_arguments(command)
@@ -179,6 +181,13 @@ def build(names: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
         command.add_argument("--home", metavar="DIR", help="home folder of sessions (default: $SESSIONTREE_HOME)")
         command.set_defaults(run=module.run)
     return parser, parsers
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal. argparse would find out by itself, by way of a module that is slow to import."""
+
+    def __init__(self, prog: str, **arguments: Any) -> None:
+        super().__init__(prog, **{"width": terminal_columns(80) - 2, **arguments})
 
 
 def _needed(arguments: Sequence[str]) -> Sequence[str]:

@@ -1,0 +1,98 @@
+"""/explore: several ways at once from where the conversation stands, and the choice between them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from sessiontree.agent.hand import in_background, in_thread
+from sessiontree.branching.summing import Ask
+from sessiontree.chat.lane_plans import plan_lanes
+from sessiontree.chat.lanes import Choosing, show_results
+from sessiontree.chat.models import find_lane_model, no_model
+from sessiontree.chat.screen import RED
+from sessiontree.chat.system import system_text
+from sessiontree.entries import ApprovalMode
+from sessiontree.errors import UsageError
+from sessiontree.exploring import deciding, explore
+from sessiontree.exploring.comparing import compare
+from sessiontree.exploring.copies import Copies
+from sessiontree.exploring.lanes import ENDED
+from sessiontree.exploring.run import Exploration
+from sessiontree.exploring.talking import Talking
+from sessiontree.models import Model
+from sessiontree.models.completing import summarizer_for
+from sessiontree.views.text import one_line
+
+if TYPE_CHECKING:
+    from sessiontree.chat.lanes import Watching
+    from sessiontree.chat.talking import Conversation
+
+_USAGE = 'expected /explore N "what to do in N different ways"'
+
+
+async def explore_ways(talk: Conversation, rest: str) -> None:
+    """Let lanes grow, show them, compare them, and stand where the person wants to."""
+    number, _, prompt = rest.partition(" ")
+    prompt = prompt.strip()
+    if len(prompt) > 1 and prompt[0] == prompt[-1] and prompt[0] in "\"'":
+        prompt = prompt[1:-1].strip()
+    if not number.isdecimal() or not prompt:
+        raise UsageError(_USAGE)
+    controller, models = talk.controller, list[Model]()
+    watching = talk.watching()
+    copies = Copies(controller.home, controller.session.id, controller.cwd)
+    exploration = _prepare(talk, watching, copies, prompt, int(number), models)
+    why_not = await in_thread(copies.why_not)
+    if why_not is not None:
+        talk.screen.line(f"· all lanes work in the same folder, so changes are asked about: {one_line(why_not)}", RED)
+    async with controller.occupied("an exploration"):
+        try:
+            await talk.watch(exploration, watching)
+            await _decide(talk, exploration)
+        finally:
+            for model in models:
+                await model.close()
+
+
+def _prepare(
+    talk: Conversation, watching: Watching, copies: Copies, prompt: str, count: int, models: list[Model]
+) -> Exploration:
+    controller = talk.controller
+    session, settings = controller.session, controller.settings
+    if os.path.realpath(session.cwd or controller.cwd) != os.path.realpath(controller.cwd):
+        raise UsageError(
+            f"the session was held in {session.cwd}, and lanes work there; start the chat in that folder, or /fork"
+        )
+    if controller.state.model is None:
+        raise no_model()
+
+    def find_model(name: str, number: int) -> Model:
+        models.append(find_lane_model(name, number, settings.models))
+        return models[-1]
+
+    plans = plan_lanes([prompt], [controller.state.model], count, find_model)
+    mode: ApprovalMode = "yolo" if controller.state.approval == "yolo" else "autoEdit"
+    return explore(
+        session,
+        prompts=plans.prompts,
+        models=plans.models,
+        tools=controller.tools,
+        approver_for=watching.approver_for(mode, controller.tools),
+        settings=settings,
+        system=lambda folder: system_text(folder, controller.room.added),
+        copies=copies,
+        hooks=(Talking(),),
+        summarizer=summarizer_for(settings),
+    )
+
+
+async def _decide(talk: Conversation, exploration: Exploration) -> None:
+    """Compare the lanes and ask what becomes of them. The folders of all go; their work stays in git."""
+    controller, copies = talk.controller, exploration.copies
+    show_results(talk.screen, await in_background(compare, exploration, copies))
+    summary = Ask(controller.settings.branch_summary.instructions, summarizer=summarizer_for(controller.settings))
+    await Choosing(talk.screen, talk.reader, controller.session, exploration, copies, summary=summary).choose()
+    ended = [lane for lane in exploration.lanes if lane.state in ENDED]
+    for note in await in_background(deciding.tidy, ended, copies):
+        talk.screen.line(f"· {one_line(note)}")

@@ -1,0 +1,194 @@
+"""Let several branches grow from one entry at the same time, compare them, and keep, merge or drop them.
+
+Each lane has its own prompt or model and, in a git repository, its own working copy of the project as it is now,
+uncommitted files included. --prompts FILE has one prompt on each line, or blocks between lines of three hyphens. Files
+in a lane's own working copy may be changed without asking; commands are asked about one at a time, and denied where
+nobody can be asked. Ctrl-C asks which lane to stop; twice stops all. What ended without you goes on with --resume.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from sessiontree.cli import output, talk
+from sessiontree.cli.lanes import copies_of, plain, print_results, told_of
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.summaries import add_summary, ask_about_branch
+from sessiontree.errors import UsageError
+
+if TYPE_CHECKING:
+    from sessiontree.exploring.comparing import HasLanes
+    from sessiontree.exploring.copies import Copies
+    from sessiontree.exploring.deciding import Decided
+    from sessiontree.exploring.lanes import Lane
+    from sessiontree.exploring.told import Told
+    from sessiontree.session import Session
+
+SUMMARY = "let several branches grow at once, and choose"
+EXAMPLES = """examples:
+  sessiontree explore 019c2f3a "make the parser faster" --n 3 --check "pytest -q" --budget 200k --budget 10m
+  sessiontree explore 019c2f3a --merge 1 --merge 3
+
+`--model demo` shows everything without a key. Exit codes: 0 when at least one lane came to its end, 1 when none did,
+130 when you stopped them."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("prompt", metavar="TEXT", nargs="?", help="what all lanes are told")
+    begin = parser.add_argument_group("a new exploration")
+    what = begin.add_mutually_exclusive_group()
+    what.add_argument("--prompts", metavar="FILE", help="a lane for each prompt in this file; - is standard input")
+    what.add_argument("--n", metavar="N", type=int, help="how many lanes (default: one for each model)")
+    begin.add_argument("--model", metavar="NAME", action="append", default=[], help="provider:name; several take turns")
+    begin.add_argument("--at", metavar="ENTRY", help="where they begin (default: where the session stands)")
+    begin.add_argument(
+        "--budget",
+        metavar="N",
+        action="append",
+        default=[],
+        help="for all together: 200k tokens, $2, or 10m; repeatable",
+    )
+    begin.add_argument(
+        "--parallel", metavar="N", type=int, default=4, help="how many work at the same time (default: 4)"
+    )
+    begin.add_argument("--check", metavar="COMMAND", help="run at the end of each lane, to compare them")
+    begin.add_argument("--fork-on", metavar="COMMAND", help="fork a lane after whose end this command fails")
+    begin.add_argument("--fork-on-denied", action="store_true", help="fork a lane of which something was denied")
+    begin.add_argument(
+        "--fork-on-repeats", metavar="N", type=int, help="fork a lane with so many equal errors in a row"
+    )
+    begin.add_argument("--fork-below", metavar="N", type=float, help="fork a lane that a judge trusts less, 0 to 1")
+    begin.add_argument("--max-depth", metavar="N", type=int, default=2, help="how often forks are forked (default: 2)")
+    begin.add_argument(
+        "--max-lanes", metavar="N", type=int, default=16, help="how many there may ever be (default: 16)"
+    )
+    begin.add_argument(
+        "--approval",
+        metavar="MODE",
+        choices=("default", "autoEdit", "yolo"),
+        default="autoEdit",
+        help="what is asked: default, autoEdit (not files of a lane's own), yolo (nor commands)",
+    )
+    begin.add_argument("--no-worktrees", action="store_true", help="all lanes work in the same folder")
+    parser.add_argument("--keep-worktrees", action="store_true", help="leave the folders of lanes there")
+    there = parser.add_argument_group("an exploration that is there").add_mutually_exclusive_group()
+    there.add_argument("--resume", metavar="ID", nargs="?", const="", help="go on where each lane stood")
+    there.add_argument("--compare", metavar="ID", nargs="?", const="", help="what came of the lanes")
+    there.add_argument("--keep", metavar="LANE", help="stand on a lane, with its files in the project")
+    there.add_argument("--merge", metavar="LANE", action="append", help="bring lanes together; repeatable")
+    there.add_argument("--drop", metavar="LANE", action="append", help="give lanes up; repeatable")
+    there.add_argument("--diff", metavar="LANE", help="the files of a lane as a diff")
+    there.add_argument("--list", action="store_true", dest="lists", help="the explorations of a session")
+    parser.add_argument("--run", metavar="ID", dest="which", help="which exploration is meant (default: the last)")
+    parser.add_argument("--no-files", action="store_true", help="with --keep: leave the files of the project alone")
+    add_summary(parser)
+
+
+def run(options: Options) -> int:
+    session = open_session(options)
+    is_about_one = [options.compare, options.keep, options.merge, options.drop, options.diff]
+    if options.lists:
+        return _list(session, options)
+    if any(one is not None for one in is_about_one):
+        return _about(session, options)
+    import asyncio
+
+    from sessiontree.cli.exploring import explore_lanes
+
+    return asyncio.run(explore_lanes(session, options))
+
+
+# An exploration that is there
+
+
+def _list(session: Session, options: Options) -> int:
+    from sessiontree.exploring.told import explorations
+    from sessiontree.views.text import one_line
+
+    found = explorations(session)
+    if options.json:
+        told = [
+            {"run": one.run, "entry": one.plan_id, "at": one.plan.at, "lanes": [_described(lane) for lane in one.lanes]}
+            for one in found
+        ]
+        output.print_json({"session": session.id, "explorations": told})
+        return 0
+    if not found:
+        talk.say("no exploration in this session yet")
+    for one in found:
+        states = ", ".join(f"{lane.number} {_state(lane)}" for lane in one.lanes)
+        output.print_lines([f"{one.run}  {one_line(session.entry(one.plan_id).timestamp)}  {states}"])
+    return 0
+
+
+def _state(lane: Lane) -> str:
+    return f"{lane.state} ({lane.verdict.verdict})" if lane.verdict is not None else lane.state
+
+
+def _described(lane: Lane) -> dict[str, Any]:
+    return {
+        "lane": lane.number,
+        "name": lane.name,
+        "model": lane.record.model,
+        "state": lane.state,
+        "verdict": None if lane.verdict is None else lane.verdict.verdict,
+        "leaf": lane.leaf,
+        "worktree": None if lane.copy is None else lane.copy.path,
+    }
+
+
+def _about(session: Session, options: Options) -> int:
+    from sessiontree.exploring import deciding
+    from sessiontree.exploring.comparing import compare
+
+    told = told_of(session, options.compare or options.which)
+    copies = copies_of(session, options)
+    keeps = options.keep_worktrees
+    if options.compare is not None:
+        return print_results(session, told, compare(told, copies), options)
+    if options.diff is not None:
+        return _print_diff(session, told, copies, options)
+    if options.keep is not None:
+        decided = deciding.keep(session, told, options.keep, copies, apply=not options.no_files, keep_copies=keeps)
+    elif options.merge is not None:
+        decided = deciding.merge(
+            session, told, options.merge, copies, ask=ask_about_branch(session, options), keep_copies=keeps
+        )
+    else:
+        decided = deciding.drop(session, told, options.drop, copies, keep_copies=keeps)
+    session.close()
+    remember_work(session.location, session.cwd, options)
+    _print_decided(session, told, decided, options)
+    return 0
+
+
+def _print_diff(session: Session, told: Told, copies: Copies, options: Options) -> int:
+    from sessiontree.views.text import clean
+
+    lane = told.lane(options.diff)
+    if lane.copy is None:
+        raise UsageError(f"lane {lane.number} had no working copy of its own, so no files of it can be told apart")
+    text = copies.diff(lane.copy)
+    if options.json:
+        files = [plain(one) for one in copies.files(lane.copy)]
+        output.print_json({"session": session.id, "run": told.run, "lane": lane.number, "files": files, "diff": text})
+    elif sys.stdout.isatty():
+        output.print_lines(clean(text).splitlines())
+    else:  # as git gives it
+        output.print_bytes([text.encode()])
+    return 0
+
+
+def _print_decided(session: Session, told: HasLanes, decided: Decided, options: Options) -> None:
+    from sessiontree.chat.lanes import decided_lines
+
+    if options.json:
+        output.print_json({"session": session.id, "run": told.plan.run, **plain(decided)})
+        return
+    output.print_lines([decided.leaf or ""])
+    for line in decided_lines(decided, output.width()):
+        talk.say(line)

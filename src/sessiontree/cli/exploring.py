@@ -1,0 +1,252 @@
+"""Beginning an exploration, or going on with one, and watching it to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from sessiontree.agent.hand import in_background
+from sessiontree.agent.tools.registry import load_tools
+from sessiontree.chat.lane_plans import parse_bounds, parse_prompts, plan_lanes
+from sessiontree.chat.lane_questions import Questions
+from sessiontree.chat.lanes import Choosing, Watching
+from sessiontree.chat.models import find_lane_model, no_model
+from sessiontree.chat.screen import Screen
+from sessiontree.chat.system import system_text
+from sessiontree.cli import output, talk
+from sessiontree.cli.lanes import copies_of, home_of, plain, print_results, told_of
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import remember_work
+from sessiontree.cli.summaries import ask_about_branch, settings_for, summarizer_of
+from sessiontree.errors import NotFoundError, SessionTreeError, UsageError
+from sessiontree.exploring import deciding, explore, resume
+from sessiontree.exploring.comparing import compare
+from sessiontree.exploring.deciding import Decided
+from sessiontree.exploring.lanes import ENDED
+from sessiontree.exploring.records import Rule
+from sessiontree.exploring.rules import Rules, trusted
+from sessiontree.exploring.run import Exploration
+from sessiontree.exploring.talking import Talking
+from sessiontree.exploring.tasks import TaskTool
+from sessiontree.exploring.told import Told
+from sessiontree.models import Model
+from sessiontree.reader import HERE
+from sessiontree.session import Session
+from sessiontree.settings import Settings
+from sessiontree.views.text import one_line
+
+
+async def explore_lanes(session: Session, options: Options) -> int:
+    """Begin or resume, watch to the end, tell what came of it, and let it be decided."""
+    screen = Screen(sys.stderr)
+    can_ask = not options.json and screen.is_terminal and sys.stdin is not None and sys.stdin.isatty()
+    questions = Questions(screen, sys.stdin) if can_ask else None
+    watching = Watching(screen, questions)
+    exploration, models = _prepare(session, options, watching)
+    try:
+        was_stopped = await _watch(exploration, watching, questions, options)
+    finally:
+        for model in models:
+            await model.close()
+    again = f"`sessiontree explore {session.id[:8]} --resume {exploration.run}` goes on with them"
+    if was_stopped is None:
+        session.close()
+        talk.say_error(f"ended before all lanes had come to their end; {again}")
+        return talk.INTERRUPTED
+    remember_work(session.location, session.cwd, options)
+    results = await in_background(compare, exploration, exploration.copies)
+    print_results(session, exploration, results, options)
+    if any(lane.state == "lost" for lane in exploration.lanes):
+        talk.say(f"some lanes have no end: {again}")
+    ended = [lane for lane in exploration.lanes if lane.state in ENDED]
+    decided = None
+    if questions is not None:
+        decided = await _choose(session, exploration, questions, screen, options)
+    if not options.keep_worktrees:
+        for note in await in_background(deciding.tidy, ended, exploration.copies):
+            talk.say(note)
+    session.close()
+    if decided is None and not options.json and any(lane.verdict is None for lane in exploration.lanes):
+        talk.say(f"decide with `sessiontree explore {session.id[:8]}` and --keep, --merge, --drop or --diff LANE")
+    if was_stopped:
+        return talk.INTERRUPTED
+    return 0 if any(lane.state == "done" for lane in exploration.lanes) else talk.FAILED
+
+
+async def _watch(
+    exploration: Exploration, watching: Watching, questions: Questions | None, options: Options
+) -> bool | None:
+    """Go through all that happens; whether a person stopped it, None when the program was told to end."""
+    loop, this = asyncio.get_running_loop(), asyncio.current_task()
+    assert this is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, this.cancel)
+    try:
+        async with exploration:
+            if options.json:
+                loop.add_signal_handler(signal.SIGINT, exploration.stop)
+                async for event in exploration:
+                    output.print_json({"type": "event", **plain(event)})
+                    sys.stdout.flush()
+                return all(lane.state == "stopped" for lane in exploration.lanes)
+            loop.add_signal_handler(signal.SIGINT, _interrupt, watching, questions)
+            with questions.quiet() if questions is not None else contextlib.nullcontext():
+                await watching.watch(exploration)
+            return watching.was_stopped
+    except asyncio.CancelledError:
+        return None
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+def _interrupt(watching: Watching, questions: Questions | None) -> None:
+    """Ctrl-C ends the question that is open; when there is none, it is about the lanes."""
+    if questions is None or not questions.interrupt():
+        watching.interrupt()
+
+
+async def _choose(
+    session: Session, exploration: Exploration, questions: Questions, screen: Screen, options: Options
+) -> Decided | None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, questions.interrupt)
+    summary = ask_about_branch(session, options)
+    keeps = options.keep_worktrees
+    choosing = Choosing(screen, questions, session, exploration, exploration.copies, summary=summary, keep_copies=keeps)
+    try:
+        return await choosing.choose()
+    except asyncio.CancelledError:  # the terminal is gone, or the program is told to end: it is decided later
+        return None
+
+
+def _prepare(session: Session, options: Options, watching: Watching) -> tuple[Exploration, Sequence[Model]]:
+    """The exploration that was asked for, not begun yet, and the models that it uses."""
+    settings = settings_for(session, options)
+    _check_approval(session, options)
+    models: list[Model] = []
+
+    def find_model(name: str, number: int = 1) -> Model:
+        models.append(find_lane_model(name, number, settings.models))
+        return models[-1]
+
+    tools = load_tools()
+    tools.add(TaskTool(find_model=find_model, home=home_of(options)))
+    shared: dict[str, Any] = {
+        "tools": tools,
+        "approver_for": watching.approver_for(options.approval, tools),
+        "settings": settings,
+        "system": system_text,
+        "copies": copies_of(session, options),
+        "summarizer": summarizer_of(settings),
+    }
+    if options.resume is not None:
+        _check_unused(options, "--resume", "prompt", "prompts", "n", "at", "budget")
+        told = told_of(session, options.resume or options.which)
+        if not told.open_lanes and len(told.lanes) >= len(told.plan.wanted):
+            raise UsageError(f"exploration {told.run}: there is nothing to go on with, no lane of it was left open")
+        _say_untrusted(told, options)
+        again = trusted(told.plan.rules, [options.fork_on] if options.fork_on else [])
+        hooks = (Talking(), Rules(again, find_model=find_model, settings=settings))
+        return resume(session, told.run, find_model=find_model, check=options.check, hooks=hooks, **shared), models
+    prompts = _prompts(options)
+    plans = plan_lanes(prompts, options.model or [_usual_model(session, settings)], options.n, find_model)
+    rules = _rules(options)
+    exploration = explore(
+        session,
+        prompts=plans.prompts,
+        models=plans.models,
+        names=plans.names,
+        at=HERE if options.at is None else session.find_entry(options.at),
+        parallel=options.parallel,
+        bounds=parse_bounds(options.budget, options.max_lanes, options.max_depth),
+        rules=rules,
+        check=options.check,
+        worktrees=not options.no_worktrees,
+        hooks=(Talking(), Rules(rules, find_model=find_model, settings=settings)),
+        **shared,
+    )
+    return exploration, models
+
+
+def _usual_model(session: Session, settings: Settings) -> str:
+    """The model that answers when none is named: who answered last if that one can be asked here, else the setting."""
+    told = session.context().state.model
+    name = f"{told.provider}:{told.model_id}" if told is not None and told.provider else None
+    if name is not None:
+        try:
+            find_lane_model(name, 1, settings.models)
+        except SessionTreeError:
+            name = None
+    name = name or settings.model
+    if name is None:
+        raise no_model()
+    return name
+
+
+def _prompts(options: Options) -> list[str]:
+    """What lanes are told: the text for all, or each its own out of a file."""
+    if (options.prompt is None) == (options.prompts is None):
+        raise UsageError("explore: what shall lanes do? A TEXT for all of them, or --prompts FILE with one for each")
+    if options.prompts is None:
+        if not options.prompt.strip():
+            raise UsageError("explore: the TEXT is empty")
+        return [options.prompt]
+    try:
+        if options.prompts == "-":
+            text = sys.stdin.read()
+        else:
+            with open(options.prompts, encoding="utf-8") as file:
+                text = file.read()
+    except FileNotFoundError:
+        raise NotFoundError(f"{options.prompts}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{options.prompts}: cannot be read as text: {error}") from None
+    found = parse_prompts(text)
+    if not found:
+        raise UsageError(
+            f"{options.prompts}: has no prompt; one on each line, or blocks between lines of three hyphens"
+        )
+    return found
+
+
+def _rules(options: Options) -> list[Rule]:
+
+    rules = [Rule("check", command=options.fork_on)] if options.fork_on else []
+    rules += [Rule("denied")] if options.fork_on_denied else []
+    if options.fork_on_repeats is not None:
+        if options.fork_on_repeats < 2:
+            raise UsageError(f"--fork-on-repeats {options.fork_on_repeats}: an error repeats from the second time on")
+        rules.append(Rule("repeats", count=options.fork_on_repeats))
+    if options.fork_below is not None:
+        if not 0 < options.fork_below <= 1:
+            raise UsageError(f"--fork-below {options.fork_below}: a confidence is a number from 0 to 1")
+        rules.append(Rule("judge", threshold=options.fork_below))
+    return rules
+
+
+def _check_approval(session: Session, options: Options) -> None:
+    """A session may say by itself that less is asked; that holds only if it is said here, too."""
+    if session.config.approval_mode == "yolo" and options.approval != "yolo":
+        raise UsageError(
+            f"{session.location}: the session itself lets everything pass without asking; say --approval yolo if you "
+            "want that, or take it back with `/mode default` in `sessiontree chat`"
+        )
+
+
+def _check_unused(options: Options, what: str, *names: str) -> None:
+    given = [name for name in names if getattr(options, name) not in (None, [])]
+    if given:
+        raise UsageError(f"explore: {what} goes on with what was begun; leave out {', '.join(given)}")
+
+
+def _say_untrusted(told: Told, options: Options) -> None:
+    """Commands that stand in a file are not run because they stand there."""
+
+    for rule in told.plan.rules:
+        if rule.kind == "check" and rule.command != options.fork_on:
+            talk.say(f"its rule is left out unless you say it again: --fork-on {one_line(rule.command or '')!r}")
+    if told.plan.check is not None and told.plan.check != options.check:
+        talk.say(f"its check is left out unless you say it again: --check {one_line(told.plan.check)!r}")

@@ -1,0 +1,459 @@
+"""Each /word: what a person sees, and what is in the session file afterwards. Through the real program."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+from sessiontree.chat.commands import COMMANDS
+from sessiontree.entries import BranchSummary, Compaction, ModeChange, ModelChange, ThinkingLevelChange
+from sessiontree.messages import message_text
+from tests.chat.terminals import Done, Place, Terminal, call, check_is_sound, said, scripted, texts, turn
+
+
+class Begun:
+    """A session with two prompts and two answers, to do something with."""
+
+    def __init__(self, place: Place, *, name: str | None = None) -> None:
+        self._place = place
+        session = sessiontree.create(place.project, home=place.home)
+        self.first = session.append("user", "why is the lexer slow?").id
+        self.one = session.append("assistant", [{"type": "text", "text": "One."}]).id
+        self.second = session.append("user", "make it faster").id
+        self.two = session.append("assistant", [{"type": "text", "text": "Two."}]).id
+        if name is not None:
+            session.rename(name)
+        self.path = Path(session.location)
+        self.id = session.id
+        session.close()
+
+    def chat(self, *lines: str, model: str | None = None) -> Done:
+        """Type some lines into a chat that goes on with the session, and leave it."""
+        answers = model or scripted(self._place, turn("Three."), turn("Four."))
+        return said_to(self._place, "--session", str(self.path), "--model", answers, lines=lines)
+
+    def session(self) -> sessiontree.Session:
+        session = sessiontree.open(self.path, home=self._place.home)
+        check_is_sound(session)
+        return session
+
+
+def said_to(place: Place, *arguments: str, lines: tuple[str, ...]) -> Done:
+    done = place.run(*arguments, typed="".join(f"{line}\n" for line in (*lines, "/quit")))
+    assert (done.code, done.err) == (0, "")
+    return done
+
+
+def other(place: Place, begun: Begun) -> sessiontree.Session:
+    """The session beside the one that was begun."""
+    (found,) = [session for session in place.sessions() if session.id != begun.id]
+    check_is_sound(found)
+    return found
+
+
+def test_each_command_of_the_list_has_a_test_of_its_name() -> None:
+    tested = {found[1] for name in globals() if (found := re.match(r"test_slash_([a-z]+)_", name))}
+    assert tested == set(COMMANDS)
+
+
+# Sessions
+
+
+def test_slash_new_starts_another_session_under_a_name_and_leaves_the_old_one(place: Place) -> None:
+    begun = Begun(place)
+    before = begun.path.read_bytes()
+    done = begun.chat("/new The other one", "hello")
+    assert "The other one\n· " in done.out
+    assert begun.path.read_bytes() == before
+    assert (other(place, begun).name, texts(other(place, begun))) == ("The other one", ["hello", "Three."])
+
+
+def test_slash_resume_takes_a_session_by_its_id_or_from_a_list(place: Place) -> None:
+    begun = Begun(place, name="the slow lexer")
+    model = scripted(place, turn("Three."), turn("Four."))
+    said_to(place, "--model", model, lines=(f"/resume {begun.id}", "go on"))
+    done = said_to(place, "--model", model, lines=("/resume", "1", "and on"))
+    assert "the slow lexer" in done.out
+    assert texts(begun.session())[-4:] == ["go on", "Three.", "and on", "Three."]
+    assert len(place.sessions()) == 1
+
+
+def test_slash_resume_says_what_it_cannot_find(place: Place) -> None:
+    assert "✗ 'nothing-like-it' is no path, id" in Begun(place).chat("/resume nothing-like-it").out
+
+
+def test_slash_continue_takes_the_last_session_of_the_project(place: Place) -> None:
+    begun = Begun(place)
+    said_to(place, "--model", scripted(place, turn("Three.")), lines=("/continue", "go on"))
+    assert texts(begun.session())[-2:] == ["go on", "Three."]
+
+
+# Several ways at once
+
+
+def test_slash_explore_grows_lanes_and_stands_on_the_one_that_is_kept(place: Place) -> None:
+    begun = Begun(place)
+    done = begun.chat("/mode yolo", '/explore 2 "find another way"', "keep 1", "and on")
+    assert "lane-1" in done.out
+    assert "lane-2" in done.out
+    session = begun.session()
+    assert texts(session)[-2:] == ["and on", "Three."]
+    assert any("find another way" in text for text in texts(session))
+    said_once = [
+        entry for entry in session if "find another way" in json.dumps(session.fields(entry.id).get("message"))
+    ]
+    assert len(said_once) == 2  # on a branch each
+
+
+def test_slash_explore_says_what_it_expects(place: Place) -> None:
+    assert "✗ expected /explore N" in Begun(place).chat("/explore many ways").out
+
+
+# The tree
+
+
+def test_slash_tree_to_a_prompt_stands_before_it_and_gives_its_text_back(place: Place) -> None:
+    begun = Begun(place)
+    done = begun.chat(f"/tree {begun.second}", "n", "make it smaller")
+    assert f"· stands at {begun.one[:8]}" in done.out
+    assert "(to be said otherwise: make it faster)" in done.out
+    assert texts(begun.session()) == ["why is the lexer slow?", "One.", "make it smaller", "Three."]
+    assert len(begun.session().leaves()) == 2
+
+
+def test_slash_tree_to_an_answer_stands_there_and_to_the_first_prompt_starts_anew(place: Place) -> None:
+    begun = Begun(place)
+    begun.chat(f"/tree {begun.one}", "n", "on from one")
+    assert texts(begun.session())[-3:] == ["One.", "on from one", "Three."]
+    done = begun.chat(f"/tree {begun.first}", "n", "anew")
+    assert "· stands before the first message" in done.out
+    assert texts(begun.session()) == ["anew", "Three."]
+
+
+def test_slash_fork_is_a_new_session_before_a_prompt_and_the_old_one_stays_as_it_is(place: Place) -> None:
+    begun = Begun(place)
+    before = begun.path.read_bytes()
+    done = begun.chat(f"/fork {begun.second}", "make it smaller")
+    assert "(to be said otherwise: make it faster)" in done.out
+    assert begun.path.read_bytes() == before
+    forked = other(place, begun)
+    assert texts(forked) == ["why is the lexer slow?", "One.", "make it smaller", "Three."]
+    assert forked.header.forked_from is not None
+    assert forked.header.forked_from.session == begun.id
+
+
+def test_slash_clone_has_all_of_the_branch_and_the_name_with_a_mark(place: Place) -> None:
+    begun = Begun(place, name="the slow lexer")
+    before = begun.path.read_bytes()
+    done = begun.chat("/clone", "in the copy")
+    assert "the slow lexer (branch)\n· " in done.out
+    assert begun.path.read_bytes() == before
+    assert other(place, begun).name == "the slow lexer (branch)"
+    assert texts(other(place, begun)) == [*texts(begun.session()), "in the copy", "Three."]
+
+
+def test_slash_clone_of_a_session_without_a_name_gets_none(place: Place) -> None:
+    begun = Begun(place)
+    begun.chat("/clone")
+    assert other(place, begun).given_name is None
+
+
+def test_slash_branch_begins_one_at_an_entry_names_the_place_and_lists_them(place: Place) -> None:
+    begun = Begun(place)
+    done = begun.chat(f"/branch {begun.one} parting", "another way", "/branch")
+    assert "the next message begins a branch" in done.out
+    assert re.search(r"●  \w{8}  parting .* Three\.", done.out)
+    assert re.search(rf"○  {begun.two[:8]} .* Two\.", done.out)
+    assert begun.session().labels == {begun.one: "parting"}
+    assert texts(begun.session())[-2:] == ["another way", "Three."]
+
+
+def test_slash_switch_goes_to_the_end_of_another_branch_by_a_label_or_from_a_list(place: Place) -> None:
+    begun = Begun(place)
+    done = begun.chat("/label the old way", f"/branch {begun.one}", "another way", "/switch the old way", "n")
+    assert f"· stands at {begun.two[:8]}" in done.out
+    assert begun.session().leaf == begun.two
+    begun.chat("/switch", "1", "")
+    assert texts(begun.session())[-2:] == ["another way", "Three."]
+
+
+def test_slash_switch_sums_up_the_branch_that_is_left_when_that_is_wished(place: Place) -> None:
+    begun = Begun(place)
+    done = begun.chat("/label the old way", f"/branch {begun.one}", "another way", "/switch the old way", "y")
+    assert "Summarise the branch that is left?" in done.out
+    assert "· what was done on the branch that was left is summarised here" in done.out
+    session = begun.session()
+    (summary,) = session.entries([session.leaf or ""])
+    assert isinstance(summary, BranchSummary)
+    assert "another way" in summary.summary
+    assert summary.parent_id == begun.two
+
+
+def test_slash_switch_further_along_the_same_branch_leaves_nothing_and_asks_nothing(place: Place) -> None:
+    begun = Begun(place)
+    done = begun.chat(f"/branch {begun.one}", f"/switch {begun.two}", "and now?")
+    assert "Summarise" not in done.out
+    assert texts(begun.session())[-3:] == ["Two.", "and now?", "Three."]
+
+
+@pytest.mark.parametrize("word", ["tree", "switch"])
+def test_leaving_a_branch_asks_nothing_where_the_settings_say_so(place: Place, word: str) -> None:
+    (place.home / "settings.json").write_text(json.dumps({"branchSummary": {"skipPrompt": True}}))
+    begun = Begun(place)
+    done = begun.chat(f"/branch {begun.one}", "another way", f"/{word} {begun.two}", "and now?")
+    assert "Summarise" not in done.out
+    assert texts(begun.session())[-3:] == ["Two.", "and now?", "Four."]
+
+
+def test_slash_merge_brings_a_summary_of_another_branch_in(place: Place) -> None:
+    begun = Begun(place)
+    done = begun.chat(f"/branch {begun.one}", "another way", f"/merge {begun.two}")
+    assert "· messages summarised here: 2" in done.out
+    (summary,) = [entry for entry in begun.session().path() if isinstance(entry, BranchSummary)]
+    assert begun.session().leaf == summary.id
+    assert "make it faster" in summary.summary
+
+
+def test_slash_diff_shows_two_branches_side_by_side_and_writes_nothing(place: Place) -> None:
+    begun = Begun(place)
+    begun.chat(f"/branch {begun.one}", "another way")
+    before = begun.path.read_bytes()
+    done = begun.chat(f"/diff {begun.two}")
+    assert f"they parted behind {begun.one[:8]}" in done.out
+    assert re.search(r"another way +│ +• make it faster", done.out)
+    assert begun.path.read_bytes() == before
+
+
+def test_slash_label_names_this_message_or_another_and_lists_the_names(place: Place) -> None:
+    begun = Begun(place)
+    done = begun.chat("/label the end", f"/label the question @{begun.first}", "/label")
+    assert begun.session().labels == {begun.two: "the end", begun.first: "the question"}
+    assert f"{begun.first[:8]}  the question" in done.out
+
+
+def test_slash_name_names_the_session_and_without_a_name_takes_it_away(place: Place) -> None:
+    begun = Begun(place)
+    assert "· A better name\n" in begun.chat("/name A  better name").out
+    assert begun.session().given_name == "A better name"
+    begun.chat("/name")
+    assert begun.session().given_name is None
+
+
+# What is kept
+
+
+def test_slash_compact_lets_a_summary_stand_for_the_older_part(place: Place) -> None:
+    begun = Begun(place)
+    long = scripted(place, turn("word " * 30_000), turn("Short."))
+    done = begun.chat("say much", "say little", "/compact keep the words", model=long)
+    assert "messages are summarised: " in done.out
+    assert any(isinstance(entry, Compaction) for entry in begun.session().path())
+    assert texts(begun.session())[-1] == "Short."
+
+
+def test_slash_compact_says_when_there_is_nothing_to_compact(place: Place) -> None:
+    begun = Begun(place)
+    before = begun.path.read_bytes()
+    assert "there is nothing to compact" in begun.chat("/compact").out
+    assert begun.path.read_bytes() == before
+
+
+def test_slash_rewind_takes_files_back_shows_the_difference_first_and_is_undone(place: Place) -> None:
+    begun = Begun(place)
+    note = place.project / "note.md"
+    model = scripted(place, turn("I write.", call("write", path="note.md", content="hello\n")), turn("Written."))
+    begun.chat("/mode autoEdit", "write a note", model=model)
+    done = begun.chat("/rewind", "1", "b")
+    assert done.out.index("-hello") < done.out.index("[b]oth?") < done.out.index("note.md brought back")
+    assert not note.exists()
+    assert texts(begun.session())[-1] == "Two."
+    begun.chat("/rewind undo", "y")
+    assert note.read_text() == "hello\n"
+    assert texts(begun.session())[-1] == "Written."
+
+
+# How it works
+
+
+def test_slash_model_is_an_entry_and_answers_when_the_session_is_resumed(place: Place) -> None:
+    begun = Begun(place)
+    better = scripted(place, turn("I am the better one."), name="better")
+    done = begun.chat(f"/model {better}", "who are you?")
+    assert f"· {better}" in done.out
+    change = [entry for entry in begun.session().path() if isinstance(entry, ModelChange)][-1]
+    assert f"{change.provider}:{change.model_id}" == better
+    said_to(place, "--session", str(begun.path), lines=("and now?",))
+    assert texts(begun.session())[-3:] == ["I am the better one.", "and now?", "I am the better one."]
+
+
+def test_slash_model_that_cannot_be_had_changes_nothing(place: Place) -> None:
+    begun = Begun(place)
+    before = begun.path.read_bytes()
+    assert "✗ " in begun.chat("/model nobody:knows").out
+    assert begun.path.read_bytes() == before
+
+
+def test_a_resumed_session_says_when_its_model_cannot_be_asked(place: Place) -> None:
+    begun = Begun(place)
+    session = begun.session()
+    session.append({"type": "model_change", "provider": "nobody", "modelId": "knows"})
+    session.close()
+    settings = {"SESSIONTREE_MODEL": scripted(place, turn("Three."))}
+    done = place.run("--session", str(begun.path), typed="go on\n/quit\n", more=settings)
+    assert "· the session was answered by nobody:knows, which cannot be asked here" in done.out
+    assert texts(begun.session())[-1] == "Three."
+
+
+def test_slash_thinking_is_an_entry_and_holds_when_the_session_is_resumed(place: Place) -> None:
+    begun = Begun(place)
+    assert "· thinking: high" in begun.chat("/thinking high", "/thinking high").out
+    levels = [entry for entry in begun.session().path() if isinstance(entry, ThinkingLevelChange)]
+    assert [entry.thinking_level for entry in levels] == ["high"]
+    assert "· thinking: high" in begun.chat("/thinking").out
+    assert "✗ 'much' is no level: off, minimal, low" in begun.chat("/thinking much").out
+
+
+def test_slash_mode_is_an_entry_and_a_setting_and_holds_when_the_session_is_resumed(place: Place) -> None:
+    begun = Begun(place)
+    assert "· approval: autoEdit" in begun.chat("/mode autoEdit", "/mode autoEdit").out
+    session = begun.session()
+    assert [entry.mode for entry in session.path() if isinstance(entry, ModeChange)] == ["autoEdit"]
+    assert session.config.approval_mode == "autoEdit"
+    model = scripted(place, turn("I write.", call("write", path="x", content="x")), turn("Done."))
+    done = begun.chat("write", model=model)
+    assert "less is asked in this session: mode autoEdit" in done.out
+    assert "Do it?" not in done.out
+    assert (place.project / "x").exists()
+    assert "✗ 'careless' is no approval mode: default, autoEdit, yolo" in begun.chat("/mode careless").out
+
+
+def test_slash_approve_keeps_tools_for_the_session_and_takes_them_back(place: Place) -> None:
+    begun = Begun(place)
+    assert "· approved for this session: bash, write" in begun.chat("/approve bash write").out
+    assert begun.session().config.approval_tools == ("bash", "write")
+    assert "· approved for this session: nothing" in begun.chat("/approve none").out
+    assert begun.session().config.approval_tools == ()
+    assert "✗ there is no tool 'sing'" in begun.chat("/approve sing").out
+
+
+def test_slash_tools_lists_what_the_model_can_call(place: Place) -> None:
+    out = Begun(place).chat("/tools").out
+    for name in ("bash", "edit", "glob", "grep", "ls", "read", "write"):
+        assert re.search(rf"^{name} +(nothing|files|anything) +\w", out, re.MULTILINE)
+
+
+# Looking
+
+
+def test_slash_usage_counts_the_requests_of_the_session(place: Place) -> None:
+    done = Begun(place).chat("go on", "/usage")
+    assert re.search(r"requests +1\ninput +[\d,]+ tokens", done.out)
+
+
+def test_slash_session_says_what_is_in_hand(place: Place) -> None:
+    begun = Begun(place, name="the slow lexer")
+    out = begun.chat("/session").out
+    assert out.count("the slow lexer\n") == 2  # once at the beginning
+    assert f"branches: 1 · stands at {begun.two[:8]} · {begun.path}" in out
+
+
+def test_slash_history_lists_earlier_prompts_and_finds_some_of_them(place: Place) -> None:
+    begun = Begun(place)
+    begun.chat("an older prompt")
+    assert re.search(r"  one more prompt\n +\w+  an older prompt\n", begun.chat("one more prompt", "/history").out)
+    found = begun.chat("/history older", "/history giraffe").out
+    assert re.search(r"\w+  an older prompt\n", found)
+    assert "one more prompt" not in found
+    assert "· no prompt of the history fits" in found
+
+
+def test_slash_search_finds_what_was_said_and_needs_words(place: Place) -> None:
+    out = Begun(place).chat("/search lexer", "/search giraffe", "/search").out
+    assert "    why is the lexer slow?" in out
+    assert "· nothing was found" in out
+    assert "✗ /search needs words to look for" in out
+
+
+def test_slash_export_writes_a_document_by_its_ending_and_never_over_another(place: Place) -> None:
+    begun = Begun(place)
+    out = begun.chat("/export talk.md", "/export talk.md", "/export talk.docx", "/export").out
+    document = (place.project / "talk.md").read_text()
+    assert "why is the lexer slow?" in document
+    assert "talk.md: there is a file already; it was not touched" in out
+    assert "talk.docx: what to write is told by the ending: .md, .html" in out
+    assert (place.project / f"session-{begun.id[:8]}.html").read_text().startswith("<!")
+
+
+def test_slash_doctor_finds_nothing_in_a_sound_session_and_names_what_is_wrong(place: Place) -> None:
+    begun = Begun(place)
+    assert "✓ 4 entries, nothing is wrong" in begun.chat("/doctor").out
+    with begun.path.open("ab") as file:
+        file.write(b"{torn\n")
+    assert re.search(r"✗ \S+  1 ×: ", begun.chat("/doctor").out)
+
+
+def test_slash_config_shows_settings_and_where_they_come_from(place: Place) -> None:
+    (place.home / "settings.json").write_text(json.dumps({"compaction": {"keepRecentTokens": 4321}}))
+    out = Begun(place).chat("/config compaction").out
+    assert re.search(r"compaction\.keepRecentTokens +4321 +/", out)
+    assert re.search(r"compaction\.\w+ +\S+ +default", out)
+    assert "retry." not in out
+
+
+def test_slash_help_lists_every_command_or_tells_of_one(place: Place) -> None:
+    begun = Begun(place)
+    out = begun.chat("/help").out
+    for name, command in COMMANDS.items():
+        assert re.search(rf"^/{name} .*{re.escape(command.meaning[:20])}", out, re.MULTILINE)
+    one = begun.chat("/help mode").out
+    assert "/mode [MODE]" in one
+    assert "/quit" not in one
+
+
+def test_slash_quit_leaves_and_nothing_behind_it_is_done(place: Place) -> None:
+    begun = Begun(place)
+    before = begun.path.read_bytes()
+    done = begun.chat("/quit", "never said")
+    assert done.out.count("\n> ") == 1
+    assert begun.path.read_bytes() == before
+
+
+# Others
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("/thinkin", "/thinking"), ("/clon", "/clone"), ("/swich x", "/switch")])
+def test_an_unknown_command_says_so_and_names_the_nearest(place: Place, typed: str, meant: str) -> None:
+    begun = Begun(place)
+    before = begun.path.read_bytes()
+    name = typed.split()[0]
+    assert f"✗ there is no command {name}; did you mean {meant}? /help lists all" in begun.chat(typed).out
+    assert begun.path.read_bytes() == before
+
+
+def test_a_command_like_nothing_is_not_guessed_at(place: Place) -> None:
+    assert "✗ there is no command /xyzzy; /help lists all" in Begun(place).chat("/xyzzy").out
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("/thi", "/thinking"), ("/mode au", "/mode autoEdit"), ("/approve gl", "/approve glob"), ("/rewind u", "undo")],
+)
+def test_commands_and_their_arguments_are_completed(place: Place, typed: str, completed: str) -> None:
+    with Terminal(place, ["--model", scripted(place, turn("One."))]) as terminal:
+        terminal.wait_for_prompt()
+        terminal.type(f"{typed}\t")
+        terminal.wait_for(completed[len(typed) :] if completed.startswith(typed) else completed)
+        terminal.interrupt()
+        terminal.enter("/quit")
+        assert terminal.end() == 0
+
+
+def test_a_prompt_that_is_no_command_is_said_as_it_is(place: Place) -> None:
+    begun = Begun(place)
+    begun.chat("  what about a/b and !x?")
+    assert [message_text(message) for message in begun.session().context().messages][-2] == "  what about a/b and !x?"
+    assert said(place)[-1] == "Three."
