@@ -4,6 +4,7 @@
     model_server  a scripted model on 127.0.0.1
     network       runs a program with no network but loopback, no home of its own and a time limit
     histories     asks a program what it rebuilds from a session file
+    chats         sessions that our own chat writes
     sources       the sessions that are tried
     comparing     two histories -> a short difference, or none
     cases         which session goes to which program, and how each case ended

@@ -25,7 +25,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m acceptance", description=__doc__)
     parser.add_argument("--only", choices=PROGRAMS, help="run one program")
     parser.add_argument("--case", metavar="TEXT", default="", help="only sessions whose name contains this")
-    parser.add_argument("--as-is", action="store_true", help="only files in a program's own dialect, no conversion")
+    parser.add_argument(
+        "--as-is", action="store_true", help="only files that a program opens as they are, no conversion"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--keep", action="store_true", help="keep the scratch folder with all that was run")
     options = parser.parse_args()

@@ -1,7 +1,8 @@
 """Which session goes to which program, and how each case ended.
 
 Where the session is in the program's own dialect, the program gets the file as it is, and must rebuild exactly what we
-say. Otherwise the session is converted, and the program must rebuild the same conversation.
+say. So must Pi and oh-my-pi with native files, which have their shape. Otherwise, and for native files once more, the
+session is converted, and the program must rebuild the same conversation.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from sessiontree.views.described import describe_state
 Status: TypeAlias = Literal["ok", "differs", "known"]
 BranchChoice: TypeAlias = Literal["active", "all"]
 
+OF_THE_NATIVE_SHAPE: tuple[Name, ...] = ("pi", "omp")
+"""Programs that open native files themselves."""
+
 # Where a program is known to do worse than we, with the reason. Such a difference is shown, but is none of ours.
 KNOWN: dict[tuple[str, Name], str] = {
     ("pi 29_self_parent", "pi"): "Pi runs in a circle where an entry is its own parent",
@@ -41,15 +45,18 @@ class Case:
     program: Name
     branch: BranchChoice = "active"
     """Which branches a conversion takes along; the program must stand on the active one either way."""
+    is_unconverted: bool = False
+    """Whether a native file is given to a program that reads its shape."""
 
     @property
     def as_it_is(self) -> bool:
         """Whether the program gets the file of the source itself."""
-        return self.source.dialect == self.program
+        return self.source.dialect == self.program or self.is_unconverted
 
     @property
     def row(self) -> str:
-        return self.source.name + (", all branches" if self.branch == "all" else "")
+        more = ", as it is" if self.is_unconverted else ", all branches" if self.branch == "all" else ""
+        return self.source.name + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,8 @@ def iter_cases(sources: list[Source], programs: list[Name], *, conversions: bool
             case = Case(source, program)
             if case.as_it_is or healthy:
                 yield case
+            if source.dialect == "native" and program in OF_THE_NATIVE_SHAPE:
+                yield Case(source, program, is_unconverted=True)
             if healthy and not case.as_it_is and len(source.opened().leaves()) > 1:
                 yield Case(source, program, "all")
 
@@ -82,7 +91,7 @@ def try_case(case: Case, folder: Path) -> Outcome:
         path = converted(case.source, case.program, folder, case.branch)
     try:
         rebuilt = _rebuilt(case.program, path, folder / "run")
-        if case.program != "claude" and not case.as_it_is:
+        if case.program != "claude" and (case.is_unconverted or not case.as_it_is):
             check_resumes(case.program, path, folder / "resumed")
     except NoHistoryError as error:
         return Outcome(case, "known" if known else "differs", known or "", [str(error)])
@@ -150,8 +159,8 @@ def _compared(
 
 
 def _difference_in_the_rules(case: Case, ours: Sequence[str], theirs: Sequence[str], rebuilt: JsonObject) -> str | None:
-    """Whether a conversion differs only because programs make different things of the same entries."""
-    if case.as_it_is:
+    """Whether it differs only because programs make different things of the same entries."""
+    if case.as_it_is and (case.source.dialect, case.program) != ("native", "omp"):
         return None
     if answered(ours) == answered(theirs):
         return "each program has its own way with calls that have no result"
@@ -182,5 +191,14 @@ def _standing(session: Session, told: JsonObject) -> tuple[list[str], list[str]]
         ("model", state["model"], told["model"]) if "model" in told else ("models", state["models"], told["models"]),
     ]
     if session.header.version > 1:  # before, entries had no ids, and each reader makes its own
-        pairs.append(("leaf", session.leaf, told["leaf"]))
+        stands = _behind_bookkeeping(session, session.leaf)
+        pairs.append(("leaf", stands, _behind_bookkeeping(session, told["leaf"])))
     return [f"{name}: {ours}" for name, ours, _ in pairs], [f"{name}: {theirs}" for name, _, theirs in pairs]
+
+
+def _behind_bookkeeping(session: Session, leaf: str | None) -> str | None:
+    """Where a leaf leads when what only keeps books is passed over, as in native files: to Pi it is a link."""
+    quiet = {*session.dialect.bookkeeping, "leaf"} if session.dialect.name == "native" else set()
+    while leaf is not None and session.type_of(leaf) in quiet:
+        leaf = session.parent(leaf)
+    return leaf

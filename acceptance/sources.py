@@ -1,4 +1,4 @@
-"""The sessions that are tried: those of the corpus, and conversations that we write with our own library."""
+"""The sessions that are tried: those of the corpus, and those that our library, our chat and our explorations write."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import sessiontree
+from acceptance.chats import write_chats
+from acceptance.explorations import write_explorations
 from sessiontree import Session
 from sessiontree.branching.branches import list_branches
 from sessiontree.branching.merge import merge
@@ -56,6 +58,10 @@ def iter_sources(folder: Path) -> Iterator[Source]:
         yield Source("native", path)
     for dialect in MERGED_IN:
         yield Source(dialect, _merged(folder, dialect))
+    for path in write_chats(folder / "chats"):
+        yield Source("native", path)
+    for path in write_explorations(folder / "explorations"):
+        yield Source("native", path)
 
 
 def plain(session: Session) -> None:
