@@ -59,9 +59,11 @@ class Branch:
         An entry is a mapping with a `type`, or a message (a mapping with a `role`), or just the role and the content:
         `append("user", "hello")`, `append(role="user", content="hello")`, `append({"type": "custom", ...})`.
         """
+        session = self.session
         kind, body = as_entry(what, content, fields)
-        entry = self.session._write(kind, body, self.leaf)
-        if kind not in self.session.dialect.bookkeeping and not is_aside(entry.id):
+        moves = kind not in session._indexed.dialect.bookkeeping
+        entry = session._write(kind, body, self.leaf)
+        if moves and not is_aside(entry.id):
             self.leaf = entry.id
         return entry
 
@@ -91,8 +93,6 @@ class Session(Reader):
         self._listeners: list[Callable[[Entry], None]] = []
         self._arrived: list[int] = []
         self._unsynced = False
-        self._spare_id = ""
-        """An id for the next entry, drawn while the disk was writing the one before."""
         self._writable_header: Header | None = None
         self._needs_scribe = not journal.dialect.writes_plainly
         self._standing: Branch | None = None
@@ -297,9 +297,7 @@ class Session(Reader):
                     taken = journal.tree.node_of
                 if isinstance(parent, Here):
                     parent = self._stored_leaf()
-                id = self._spare_id
-                if not id or id in taken:
-                    id = new_entry_id(taken)
+                id = new_entry_id(taken)
                 line, whole = self._line(kind, id, parent, fields)
                 if journal.tail_is_open:
                     store.append(b"\n" + line)
@@ -316,7 +314,6 @@ class Session(Reader):
             self._unsynced = True
             entry = journal.dialect.parse(whole)
             if sync:
-                self._spare_id = new_entry_id(taken)
                 store.sync()
                 self._unsynced = False
             return entry

@@ -33,10 +33,11 @@ def as_entry(
     what: Mapping[str, Any] | str | None, content: Any, fields: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     """The type and the fields of an entry, from any of the ways to say it."""
+    if type(what) is dict and not fields and "type" not in what and (role := what.get("role")) and type(role) is str:
+        # A whole message, as they mostly come. It is only read from here on, so no copy is made.
+        return "message", {"message": what if "timestamp" in what else {**what, "timestamp": now_ms()}}
     if isinstance(what, str):
         body = {"role": what, "content": content, **fields}
-    elif type(what) is dict and not fields and "type" not in what and "timestamp" in what:
-        body = what  # a whole message: it is only read from here on, so no copy is made
     elif what is not None:
         body = {**what, **fields}
     else:
