@@ -15,7 +15,7 @@ from sessiontree.agent.tools.registry import Tools
 from sessiontree.errors import NotFoundError
 from sessiontree.exploring import Bounds, Lane, explorations, explore, resume
 from sessiontree.exploring.leases import take
-from sessiontree.exploring.records import LaneRecord, Plan, Wanted, iter_records, write
+from sessiontree.exploring.records import TASK, LaneRecord, Plan, Wanted, iter_records, write
 from sessiontree.exploring.told import find_exploration
 from sessiontree.messages import message_text
 from sessiontree.session import Branch, Session
@@ -212,3 +212,19 @@ def test_a_record_that_cannot_be_understood_is_passed_over(session: Session) -> 
     branch.append({"type": "custom", "customType": "sessiontree.explore.lane", "data": {"run": "unknown"}})
     assert [lane.state for lane in explorations(session)[0].lanes] == ["lost"]
     assert all(record is not None for _, record in iter_records(session))
+
+
+def test_what_a_sub_agent_had_used_counts_when_the_lane_is_read_again(session: Session) -> None:
+    usage = {"input": 100, "output": 10, "cacheRead": 0, "cacheWrite": 0}
+    calling = {"role": "assistant", "content": [{"type": "toolCall", "id": "c1", "name": "task", "arguments": {}}]}
+    start = begun(session, SAID, {**calling, "usage": usage, "stopReason": "toolUse"})
+    lane = find_exploration(session).lanes[0]
+    task = Branch(session, lane.leaf).append({"type": "custom", "customType": TASK, "data": {"call": "c1"}})
+    sub_agent = Branch(session, task.id)
+    sub_agent.append({"type": "reset_boundary"})
+    sub_agent.append("user", "look at the parser")
+    sub_agent.append({"role": "assistant", "content": "It is slow.", "usage": {**usage, "input": 5_000}})
+    read = find_exploration(session).lanes[0]
+    assert (read.start, read.leaf) == (start, lane.leaf)
+    assert (lane.spent.tokens, read.spent.tokens) == (110, 110 + 5_010)
+    assert read.spent.turns == 1

@@ -58,6 +58,8 @@ class Noted:
         self.end: End | None = None
         self.check: Check | None = None
         self.verdict: Judged | None = None
+        self.aside: list[str] = []
+        """What hangs on it and is no part of it, as what its sub-agents did."""
 
     @property
     def lease_id(self) -> str | None:
@@ -175,6 +177,7 @@ class Book:
         belonging = self._owner.get(parent) if parent is not None else None
         if belonging is not None:
             self._owner[id] = _Belonging(belonging.start, _ASIDE)
+            self.noted[belonging.start].aside.append(id)
 
     def _note(self, lane: Noted, record: Record | None) -> None:
         match record:
@@ -254,6 +257,8 @@ def _lane(session: Reader, noted: NotedLane) -> Lane:
         if isinstance(message, Assistant):
             lane.text = text_of(message.content) or lane.text
         lane.spent = lane.spent.plus(usage_of(entry), turns=isinstance(message, Assistant))
+    for entry in session.entries(noted.aside):  # whoever said it, it was paid for
+        lane.spent = lane.spent.plus(usage_of(entry))
     return lane
 
 
