@@ -167,3 +167,16 @@ def test_what_was_handed_over_stays_as_it_was(path: Path) -> None:
     session.append(message)
     session.close()
     assert message == before
+
+
+def test_a_fork_from_before_the_first_message_can_be_talked_in(path: Path) -> None:
+    origin = sessiontree.open(path)
+    fork = origin.fork(None)
+    assert (said(fork), fork.dialect.name, fork.read_only) == ([], origin.dialect.name, None)
+    fork.append("user", "from nothing")
+    fork.append(assistant(text("anew")))
+    fork.close()
+    found = again(Path(fork.location))
+    assert (said(found), found.dialect.name, found.cwd) == (["from nothing", "anew"], origin.dialect.name, origin.cwd)
+    assert found.id == fork.id != origin.id
+    assert [finding.rule.id for finding in examine(found) if finding.rule.severity != "note"] == []

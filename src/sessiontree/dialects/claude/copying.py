@@ -8,6 +8,7 @@ from sessiontree.dialects.base import AS_THE_OWNER, Lines, is_aside, replace_fie
 from sessiontree.dialects.claude.history import find_history
 from sessiontree.dialects.claude.places import session_uuid
 from sessiontree.dialects.claude.wire import Fields, object_in, string_in
+from sessiontree.dialects.riders import RIDER
 from sessiontree.dialects.scribe import Start
 from sessiontree.values import parse_json, render_json
 
@@ -19,6 +20,8 @@ def copied(lines: Lines, leaf: int | None, start: Start) -> Iterator[bytes]:
     nodes = sorted(history | _labels(lines, {lines.tree.ids[node] for node in history}))
     for raw in lines.iter_raw(nodes):
         yield _of_session(raw, new, start)
+    if not nodes:
+        yield _beginning(new, start)
     if start.title:
         yield render_json({"type": "custom-title", "customTitle": start.title, "sessionId": new})
     if leaf is not None and leaf in history:
@@ -26,6 +29,14 @@ def copied(lines: Lines, leaf: int | None, start: Start) -> Iterator[bytes]:
         explicit = {} if leaf == last else {"explicit": True}
         pin = {"type": "last-prompt", "leafUuid": lines.tree.ids[leaf], **explicit, "sessionId": new}
         yield render_json(pin)
+
+
+def _beginning(session: str, start: Start) -> bytes:
+    """A line of ours, which the client passes over: a session in which nothing was said has no other to be known by."""
+    origin = None if start.forked_from is None else start.forked_from.session
+    entry = {"type": "custom", "customType": "sessiontree.fork", "data": {"session": origin, "entry": None}}
+    known = {"sessionId": session, "timestamp": start.timestamp, "cwd": start.cwd}
+    return render_json({"type": RIDER, **known, "entry": entry, "id": session, "parent": None})
 
 
 def _labels(lines: Lines, ids: set[str]) -> set[int]:

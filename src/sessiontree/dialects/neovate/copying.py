@@ -19,6 +19,8 @@ def copied(lines: Lines, leaf: int | None, start: Start) -> Iterator[bytes]:
     nodes = set(find_history(lines, leaf, AS_THE_OWNER))
     nodes |= {node for node, kind in enumerate(lines.types) if kind == "config"}
     wanted = sorted(nodes | _noted(lines, {lines.tree.ids[node] for node in nodes}))
+    if not wanted:
+        yield render_json({"type": "config", "config": {}})  # there is no other line in a session without a message
     for raw in lines.iter_raw(wanted):
         yield _of_session(raw, new, start)
     if start.title:
