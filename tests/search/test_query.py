@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -180,7 +180,7 @@ def test_filters_stand_among_words_anywhere() -> None:
         ("-branch:active", Not(Word("branch:active")), "is:abandoned"),
         ("role: user", words("role:", "user"), "no value right after it"),
         ('role:""', Word('role:""'), "no value right after it"),
-        ('is:"x y', words('is:"x', "y"), "is: knows"),
+        ('is:"x y', words("is:", "x", "y"), "is: knows"),
         ("rolle:user", Word("rolle:user"), "role: is one"),
         ("sinse:7d", Word("sinse:7d"), "since: is one"),
         ("after:7d", Word("after:7d"), "since: is one"),
@@ -277,6 +277,9 @@ _pieces = st.sampled_from(
 _queries = st.one_of(st.text(max_size=80), st.lists(_pieces, max_size=25).map("".join))
 
 
+@example('TOOL:"0"PROJECT:“')
+@example('-(a project:"')
+@example('SINCE:" -')
 @given(_queries)
 def test_any_text_is_a_query_that_can_be_written_and_read_again(text: str) -> None:
     query = parse(text, now=NOW)

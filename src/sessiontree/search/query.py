@@ -343,21 +343,25 @@ class _Parser:
         return "".join(read)
 
     def _take_value(self, name: str, start: int) -> bool:
-        if self.at < len(self.text) and self.text[self.at] in _QUOTES:
-            value = self._quoted(start, "value")
-        else:
-            value = self._until_space()
+        quote = self.at if self.at < len(self.text) and self.text[self.at] in _QUOTES else None
+        value = self._until_space() if quote is None else self._quoted(start, "value")
+        problem = self._value_problem(name, value, start)
+        if problem is None:
+            return True
+        if quote is not None and self.at > len(self.text):  # it was never closed, so it opens nothing
+            self.text = f"{self.text[:quote]} {self.text[quote + 1 :]}"
+        self._note(start, f"{problem}; it was taken as a word")
+        return False
+
+    def _value_problem(self, name: str, value: str, start: int) -> str | None:
+        """Take the value of a filter; or why it cannot be one."""
         if not value:
-            self._note(start, f"{name}: has no value right after it; it was taken as a word")
-            return False
-        if name in _LOWERED:
-            value = value.lower()
+            return f"{name}: has no value right after it"
         group = self.groups[-1]
         negated = group.waiting_not is not None
-        problem = self._filter(name, value, negated=negated)
+        problem = self._filter(name, value.lower() if name in _LOWERED else value, negated=negated)
         if problem:
-            self._note(start, f"{problem}; it was taken as a word")
-            return False
+            return problem
         group.waiting_not = None
         if any(one.negated for one in self.groups):
             self._note(start, f"{name}: counts for the whole query, also from within -( )")
@@ -365,7 +369,7 @@ class _Parser:
             self._note(group.waiting_or, "OR cannot join a filter with something else; it was left out")
         group.waiting_or = None
         group.last_filter = name
-        return True
+        return None
 
     def _quoted(self, start: int, what: str) -> str:
         closing = _QUOTES[self.text[self.at]]
