@@ -10,112 +10,12 @@ import pytest
 
 import sessiontree
 from sessiontree.cli import main
-from sessiontree.entries import Compaction
 from sessiontree.messages import Image, Text, User, message_text
-from sessiontree.models.script import ScriptError, ScriptTurn
 from sessiontree.testing.model_server import ModelServer
 from sessiontree.values import render_json
 from tests.chat.terminals import Place, Terminal, call, said, scripted, turn, wait_until
 
 MODELS = ["anthropic:claude-opus-5", "openai:gpt-5"]
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_a_conversation_from_the_first_prompt_to_the_last(place: Place, model: str) -> None:
-    """Parallel calls, approvals, rewind, tree, fork and compaction, each checked in the files it leaves."""
-    (place.project / "a.txt").write_text("alpha")
-    note = place.project / "note.md"
-    script = [
-        turn("I look at both.", call("read", path="a.txt"), call("ls", path=".")),
-        turn("I write.", call("write", path="note.md", content="first\n"), call("bash", command="touch made")),
-        turn("Written."),
-        turn("Second answer."),
-        turn("Third answer."),
-        turn("Answer in the fork."),
-    ]
-    with ModelServer(script) as server, Terminal(place, ["--model", model], server.environment()) as terminal:
-        terminal.enter("look and write")
-        terminal.wait_for("→ read a.txt")
-        terminal.wait_for("I write.")
-        for _ in range(2):  # the two questions come in either order
-            terminal.wait_for("\n? ")
-            asked = terminal.wait_for(":")
-            terminal.wait_for("the reason:")
-            terminal.answer("y" if asked == "write:" else "n not now")
-        terminal.wait_for("Written.")
-        terminal.wait_for("tokens in")
-        assert note.exists(), terminal.shown
-        assert note.read_text() == "first\n"
-        assert not (place.project / "made").exists()
-        assert any("bash was not run: not now" in text for text in said(place))
-
-        terminal.enter("a second prompt")
-        terminal.wait_for("Second answer.")
-        terminal.enter("/rewind")
-        terminal.wait_for("1-2, or nothing")
-        terminal.answer("2")
-        terminal.wait_for("-first")
-        terminal.wait_for("[b]oth?")
-        terminal.answer("f")
-        terminal.wait_for("note.md brought back")
-        assert not note.exists()
-        terminal.enter("/rewind undo")
-        terminal.wait_for("[y/N]")
-        terminal.answer("y")
-        terminal.wait_for("note.md brought back")
-        assert note.read_text() == "first\n"
-
-        terminal.enter("/tree")
-        shown = terminal.wait_for("or nothing to leave it:")
-        row = next(line for line in shown.splitlines() if "a second prompt" in line)
-        terminal.answer(row.split()[0])
-        terminal.wait_for("above all:")
-        terminal.answer("n")
-        terminal.wait_for("stands at")
-        terminal.wait_for("> a second prompt")  # back in the input, to be said otherwise
-        terminal.answer(", otherwise")
-        terminal.wait_for("Third answer.")
-        terminal.wait_for("tokens in")
-        assert said(place)[-2:] == ["a second prompt, otherwise", "Third answer."]
-
-        terminal.enter("/fork")
-        terminal.wait_for("or nothing to leave it:")
-        terminal.answer("1")
-        terminal.wait_for("> a second prompt, otherwise")
-        terminal.answer(" again")
-        terminal.wait_for("Answer in the fork.")
-        terminal.enter("/doctor")
-        terminal.wait_for("nothing is wrong")
-        terminal.enter("/quit")
-        assert terminal.end() == 0
-    before, after = place.sessions()
-    assert message_text(before.context().messages[-1]) == "Third answer."
-    assert said(place)[-2:] == ["a second prompt, otherwise again", "Answer in the fork."]
-    assert after.header.forked_from is not None
-
-
-def test_ctrl_c_ends_the_turn_and_leaves_a_session_that_goes_on(place: Place) -> None:
-    script = [turn("I wait.", call("bash", command="echo $$ > pid; sleep 100")), turn("And on.")]
-    with (
-        ModelServer(script) as server,
-        Terminal(place, ["--model", MODELS[0], "--approval", "yolo"], server.environment()) as terminal,
-    ):
-        terminal.enter("wait")
-        wait_until(place.project / "pid")
-        terminal.interrupt()
-        terminal.wait_for("interrupted")
-        assert any("This call was interrupted" in text for text in said(place))
-        with pytest.raises(ProcessLookupError):
-            os.kill(int((place.project / "pid").read_text()), 0)
-        terminal.enter("go on")
-        terminal.wait_for("And on.")
-        terminal.wait_for_prompt()
-        terminal.interrupt()
-        terminal.wait_for("once more")
-        terminal.wait_for_prompt()
-        terminal.interrupt()
-        assert terminal.end() == 0
-    assert said(place)[-1] == "And on."
 
 
 def test_ctrl_c_at_a_question_ends_the_turn(place: Place) -> None:
@@ -158,23 +58,6 @@ def test_a_call_that_a_crash_left_open_is_decided_by_the_person(
         assert terminal.end() == 0
     assert len((place.project / "count").read_text().split()) == runs
     assert told in said(place)[-2]
-
-
-def test_a_large_conversation_is_compacted_on_request_and_after_an_overflow(place: Place) -> None:
-    script = [turn("word " * 30_000), turn("Short."), ScriptTurn(error=ScriptError("overflow")), turn("It fits now.")]
-    with ModelServer(script) as server, Terminal(place, ["--model", MODELS[1]], server.environment()) as terminal:
-        terminal.enter("say much")
-        terminal.wait_for("tokens in")
-        terminal.enter("say little")
-        terminal.wait_for("Short.")
-        terminal.enter("/compact keep the words")
-        terminal.wait_for("messages are summarised")
-        terminal.enter("word " * 50)
-        terminal.wait_for("making room because the model's window is full")
-        terminal.wait_for("tokens in")
-        terminal.enter("/quit")
-        assert terminal.end() == 0
-    assert any(isinstance(entry, Compaction) for entry in place.session().path())
 
 
 def test_large_pastes_are_marks_on_the_screen_and_whole_for_the_model(place: Place) -> None:
