@@ -34,7 +34,9 @@ _LONG = 50_000
 _BOUND = 2
 
 
-class _Nothing:
+class Nothing:
+    """A tool that takes no time."""
+
     name = "nothing"
     description = "does nothing"
     changes: Changes = "nothing"
@@ -100,7 +102,7 @@ def _measure(session: Session, calls: int, rounds: int) -> float:
 
 async def _go(session: Session, calls: int, context: ToolContext) -> float:
     began = time.process_time()
-    async for _ in run(session, "Go on.", model=_Prompt(calls), tools=Tools([_Nothing()]), context=context):
+    async for _ in run(session, "Go on.", model=_Prompt(calls), tools=Tools([Nothing()]), context=context):
         pass
     return (time.process_time() - began) / (calls + 1)
 

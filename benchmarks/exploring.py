@@ -17,13 +17,12 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import ClassVar
 
 import sessiontree
+from benchmarks.agent import Nothing
 from benchmarks.generate import scratch_folder
 from benchmarks.results import Result, milliseconds
 from sessiontree import Session
-from sessiontree.agent.tools.base import Changes, Plan, ToolContext, ToolOutput
 from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.exploring import explore
 from sessiontree.messages import Assistant, Text, ToolCall, Usage
@@ -36,19 +35,6 @@ _STANDSTILL = 50.0
 
 Script = Callable[[int, str], ToolCall]
 """The call of a step of a lane."""
-
-
-class _Nothing:
-    name = "nothing"
-    description = "does nothing"
-    changes: Changes = "nothing"
-    schema: ClassVar[JsonObject] = {"type": "object", "properties": {}}
-
-    def plan(self, arguments: JsonObject, context: ToolContext) -> Plan:  # noqa: ARG002 - the contract of a tool
-        return Plan("nothing")
-
-    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - as above
-        return ToolOutput("done")
 
 
 class _Slow:
@@ -94,7 +80,7 @@ def _real_calls(step: int, lane: str) -> ToolCall:
 
 def side_by_side(rounds: int) -> list[Result]:
     """At least 12 times as much is done by 16 lanes as by one, and the loop never stands still for 50 ms."""
-    nothing, real = Tools([_Nothing()]), load_tools()
+    nothing, real = Tools([Nothing()]), load_tools()
     runs = [_compared(nothing, _one_call, 30, 0.05, rounds), _compared(real, _real_calls, 10, 0.5, max(rounds // 2, 1))]
     (one, many, stood), (one_real, many_real, stood_real) = runs
     return [
