@@ -146,8 +146,8 @@ async def _longest_standstill(session: Session) -> float:
 def test_lanes_do_not_wait_for_each_other(tmp_path: Path) -> None:
     """Sixteen lanes take little longer than one: `python -m benchmarks --only explore` has the figures."""
 
-    async def main(lanes: int) -> float:
-        folder = tmp_path / str(lanes)
+    async def main(lanes: int, attempt: int) -> float:
+        folder = tmp_path / f"{lanes}-{attempt}"
         folder.mkdir()
         session = new_session(folder)
         tools, model = Tools([Note(folder / "notes")]), Stepping(5, delay=0.2)
@@ -156,4 +156,6 @@ def test_lanes_do_not_wait_for_each_other(tmp_path: Path) -> None:
             await run.finish()
         return time.perf_counter() - began
 
-    assert asyncio.run(main(16)) < 2 * asyncio.run(main(1))
+    # A busy machine may hold up one attempt; what the engine did it would do in each.
+    took = [(asyncio.run(main(16, attempt)), asyncio.run(main(1, attempt))) for attempt in range(2)]
+    assert min(sixteen / one for sixteen, one in took) < 2, took
