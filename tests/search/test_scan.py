@@ -6,8 +6,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sessiontree.search.scan import scan_file
+from sessiontree.search.scan import Finder, scan_file
 
 
 @pytest.mark.parametrize("needle", [b"quartz", b"ajar", b"parser", b"z", b"\xc3\xa9tage", b"\\u6f6e"])
@@ -29,7 +31,18 @@ def test_a_line_is_found_if_and_only_if_it_has_the_word(needle: bytes, rare: flo
     for end in (b"", b"\n"):
         raw = b"\n".join(lines) + end
         path.write_bytes(raw)
-        found = [line.rstrip(b"\n") for _, line in scan_file(str(path), 0, [needle])]
+        found = [line.rstrip(b"\n") for _, line in scan_file(str(path), 0, Finder([needle]))]
         assert found == [line for line in lines if needle in line.lower()]
-        assert all(raw[offset:].startswith(line) for offset, line in scan_file(str(path), 0, [needle]))
+        assert all(raw[offset:].startswith(line) for offset, line in scan_file(str(path), 0, Finder([needle])))
         assert b"".join(line for _, line in scan_file(str(path), 0, None)) == raw
+
+
+@given(
+    lines=st.lists(st.text("abAB1é", max_size=12), max_size=8),
+    needles=st.lists(st.text("ab1é", min_size=1, max_size=7), min_size=1, max_size=9),
+)
+def test_words_that_overlap_themselves_and_each_other_hide_no_line(lines: list[str], needles: list[str]) -> None:
+    words = [needle.encode() for needle in needles]
+    raw = "\n".join(lines).encode()
+    found = [raw[first:last].rstrip(b"\n") for first, last in Finder(words).lines(raw, 0, len(raw))]
+    assert found == [line for line in raw.split(b"\n") if any(word in line.lower() for word in words)]

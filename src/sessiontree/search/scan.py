@@ -2,21 +2,33 @@
 
 The word is looked for in small letters, as it is written in UTF-8 and as JSON may escape it. What it cannot find this
 way (another accent, underscores within) is found once there is an index.
+
+All bytes are looked at by `ahocorasick_rs`, which compares many at once. It tells capitals from small letters, so it is
+given a few letters of each word in all ways to write them, and lines that have those are looked at again.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import product
+from typing import TYPE_CHECKING
 
 from sessiontree.search.lines import open_file, read_at
 from sessiontree.search.query import And, Expression, Or, Phrase, Word
 from sessiontree.search.tokens import units
 
+if TYPE_CHECKING:
+    from ahocorasick_rs import BytesAhoCorasick
+
 _BLOCK = 256 * 1024
-_RARE = b"jqxz"
-"""Letters of which most files have so few that it is quickest to look at each of them. Others are not tried."""
-_SAMPLE, _FEW, _TRIED = 4096, 16, 1024
+_COMMON = b"etaoinsrlcdumphgfybwvkxzjq"
+"""Letters, the most frequent first: of a word, those letters are looked for that are seldom side by side."""
+_SIDE_BY_SIDE, _PATTERNS = 4, 48
+"""Four letters are rare enough, in sixteen ways to write them. Up to 64 patterns are compared at once."""
+_NEVER = tuple(bytes([byte]) * _SIDE_BY_SIDE for byte in range(1, 5))
+"""Patterns with bytes that no JSON has. With three first bytes or fewer the library looks for those one by one, which
+takes three times as long for frequent letters."""
 
 
 def needles(expression: Expression | None) -> list[bytes] | None:
@@ -62,19 +74,63 @@ def _escaped(word: str) -> bytes:
     )
 
 
-def scan_file(path: str, start: int, wanted: list[bytes] | None) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file from a place on that have one of some words, with their offsets; all lines for None."""
+class Finder:
+    """Finds the lines of a block that have one of some words in small letters, whichever way they are written."""
+
+    __slots__ = ("_patterns", "_words")
+
+    def __init__(self, words: list[bytes]) -> None:
+        self._words = words
+        self._patterns = _patterns(words)
+
+    def lines(self, block: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Where fitting lines begin and end in a part of a block, which itself begins and ends where lines do."""
+        seen = start
+        for _, at, _ in self._patterns.find_matches_as_indexes(memoryview(block)[start:end]):
+            at += start
+            if at < seen:
+                continue
+            first = block.rfind(b"\n", seen, at) + 1 or seen
+            seen = block.find(b"\n", at, end) + 1 or end
+            lowered = block[first:seen].lower()
+            if any(word in lowered for word in self._words):
+                yield first, seen
+
+
+def _patterns(words: list[bytes]) -> BytesAhoCorasick:
+    from ahocorasick_rs import BytesAhoCorasick, MatchKind
+
+    length = _SIDE_BY_SIDE
+    while length > 1 and sum(1 << min(length, len(word)) for word in words) > _PATTERNS:
+        length -= 1
+    written = {way: None for word in words for way in _written(_rarest(word, length))}
+    return BytesAhoCorasick((*written, *_NEVER), matchkind=MatchKind.LeftmostFirst)
+
+
+def _rarest(word: bytes, length: int) -> bytes:
+    """The part of a word that is least likely to stand elsewhere."""
+    parts = [word[at : at + length] for at in range(max(1, len(word) - length + 1))]
+    return max(parts, key=lambda part: sum(_COMMON.find(letter) % len(_COMMON) for letter in part))
+
+
+def _written(part: bytes) -> Iterator[bytes]:
+    """A few letters, each small and as a capital."""
+    return map(bytes, product(*({letter, *bytes([letter]).upper()} for letter in part)))
+
+
+def scan_file(path: str, start: int, finder: Finder | None) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file from a place on that are found, with their offsets; all lines for None."""
     try:
         descriptor = open_file(path)
     except OSError:
         return
     try:
-        yield from _scan(descriptor, start, wanted)
+        yield from _scan(descriptor, start, finder)
     finally:
         os.close(descriptor)
 
 
-def _scan(descriptor: int, start: int, wanted: list[bytes] | None) -> Iterator[tuple[int, bytes]]:
+def _scan(descriptor: int, start: int, finder: Finder | None) -> Iterator[tuple[int, bytes]]:
     offset = at = start
     held: list[bytes] = []
     while block := read_at(descriptor, at, _BLOCK):
@@ -82,59 +138,25 @@ def _scan(descriptor: int, start: int, wanted: list[bytes] | None) -> Iterator[t
         last = block.rfind(b"\n") + 1
         if last and held:
             line = b"".join([*held, block[:first]])
-            yield from _fitting(line, 0, len(line), offset, wanted)
+            yield from _fitting(line, 0, len(line), offset, finder)
         if last:
-            yield from _fitting(block, first, last, at, wanted)
+            yield from _fitting(block, first, last, at, finder)
             held = []
             offset = at + last
         held.append(block[last:])
         at += len(block)
     line = b"".join(held)
-    yield from _fitting(line, 0, len(line), offset, wanted)
+    yield from _fitting(line, 0, len(line), offset, finder)
 
 
-def _fitting(
-    block: bytes, start: int, end: int, offset: int, wanted: list[bytes] | None
-) -> Iterator[tuple[int, bytes]]:
-    """The lines in a part of a block that have one of some words. The part begins and ends where lines do."""
-    if wanted is None:
-        while start < end:
-            stop = block.find(b"\n", start, end) + 1 or end
-            yield offset + start, block[start:stop]
-            start = stop
-        return
-    if not any(_may_have(block, needle) for needle in wanted):
-        return
-    lowered = block.lower()
-    found: set[int] = set()
-    for needle in wanted:
-        at = lowered.find(needle, start, end)
-        while at >= 0:
-            found.add(max(start, block.rfind(b"\n", start, at) + 1))
-            stop = block.find(b"\n", at, end)
-            at = lowered.find(needle, stop, end) if stop >= 0 else -1
-    for first in sorted(found):
-        stop = block.find(b"\n", first, end) + 1 or end
-        yield offset + first, block[first:stop]
+def _fitting(block: bytes, start: int, end: int, offset: int, finder: Finder | None) -> Iterator[tuple[int, bytes]]:
+    """The lines in a part of a block that are found. The part begins and ends where lines do."""
+    for first, last in finder.lines(block, start, end) if finder else _every(block, start, end):
+        yield offset + first, block[first:last]
 
 
-def _may_have(block: bytes, needle: bytes) -> bool:
-    """Whether a block may have some bytes in any case. False only where one of their letters is rare and tells so.
-
-    To look for one byte takes a small part of the time that any other look at all bytes takes, making them small too.
-    """
-    before = next((at for at, letter in enumerate(needle) if letter in _RARE), None)
-    if before is None:
-        return True
-    letter, tried = needle[before : before + 1], 0
-    either = letter, letter.upper()
-    if sum(block.count(one, 0, _SAMPLE) for one in either) > _FEW:
-        return True
-    for one in either:
-        at = block.find(one)
-        while at >= 0:
-            tried += 1
-            if tried > _TRIED or block[max(0, at - before) : at - before + len(needle)].lower() == needle:
-                return True
-            at = block.find(one, at + 1)
-    return False
+def _every(block: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    while start < end:
+        last = block.find(b"\n", start, end) + 1 or end
+        yield start, last
+        start = last

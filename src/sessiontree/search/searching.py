@@ -27,7 +27,7 @@ from sessiontree.search.matching import Found, Matcher, index_expression, is_odd
 from sessiontree.search.patterns import Patterns
 from sessiontree.search.query import And, Choice, Expression, Not, Or, Query, Regex, parse, terms
 from sessiontree.search.ranking import Candidate, candidates, worth
-from sessiontree.search.scan import needles, scan_file
+from sessiontree.search.scan import Finder, needles, scan_file
 from sessiontree.search.snippets import Part, snippet
 from sessiontree.search.store import SHIFT, Known
 from sessiontree.search.texts import Line
@@ -258,13 +258,14 @@ class _Search:
     # Looking through bytes
 
     def _scan(self, files: Sequence[Pending], enough: int) -> None:
-        wanted = needles(self._query.where)
+        words = needles(self._query.where)
+        finder = None if words is None else Finder(words)
         found: list[_Group] = []
         for one in sorted(files, key=lambda one: one.summary.recency, reverse=True):
             if sum(len(group.seen) for group in found) >= enough or self._is_late():
                 break
             if one.summary.path not in self._groups:
-                lines = scan_file(one.summary.path, one.start, wanted)
+                lines = scan_file(one.summary.path, one.start, finder)
                 seen = self._seen_of(one.summary, None, lines)
                 if seen:
                     found.append(_Group(one.summary, None, _score(0.0, seen), seen[: self._per_session]))
