@@ -2,15 +2,19 @@
 
 What is typed and what the model answers is the same each time. Everything that a chat can leave in a session is there:
 calls side by side, a failed and a denied one, commands of the user, checkpoints, settings, a label and a name, a branch
-that was rewound and one that was merged in, an answer that failed, and a compaction after the provider refused.
+that was rewound and one that was merged in, an answer that failed, a compaction after the provider refused; and images,
+one that was piped in and one that a tool read, each far too large for the size at which others move them out of a file.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import shutil
+import struct
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -80,8 +84,17 @@ def _turns_going_on() -> list[ScriptTurn]:
     ]
 
 
+def _turns_with_images() -> list[ScriptTurn]:
+    return [
+        ScriptTurn(text="Noise. I look at the other one.", tool_calls=(ScriptCall("read", {"path": "b.png"}),)),
+        ScriptTurn(text="Noise as well."),
+    ]
+
+
 def write_chats(folder: Path) -> Iterator[Path]:
-    """The sessions: for each provider one as it was left, and the same after it was gone on with until it was full."""
+    """The sessions: for each provider one as it was left, the same after it was gone on with until it was full, and one
+    with images, gone on with as well.
+    """
     for provider, model in MODELS.items():
         place = folder / provider
         (place / "project").mkdir(parents=True)
@@ -90,25 +103,48 @@ def write_chats(folder: Path) -> Iterator[Path]:
         yield _copied(place, folder / f"chat-{provider}.jsonl")
         _talk(place, ["--model", model, "--continue"], _GOING_ON, _turns_going_on())
         yield _copied(place, folder / f"chat-{provider}-compacted.jsonl")
+        written = _with_images(folder / f"{provider}-images", model)
+        yield written.rename(written.with_name(f"chat-{provider}-images.jsonl"))  # its settings need its home
 
 
-def _talk(place: Path, arguments: Sequence[str], typed: str, turns: Sequence[ScriptTurn]) -> None:
+def _with_images(place: Path, model: str) -> Path:
+    (place / "project").mkdir(parents=True)
+    (place / "project" / "b.png").write_bytes(_noise(2))
+    _talk(place, ["--model", model, "-p", "What is this?"], _noise(1), _turns_with_images())
+    _talk(place, ["--model", model, "-p", "--continue", "Which one is larger?"], "", [ScriptTurn(text="Neither.")])
+    (written,) = (place / "home" / "sessions").rglob("*.jsonl")
+    return written
+
+
+def _noise(seed: int, size: int = 64) -> bytes:
+    """A PNG that cannot be made small, the same each time."""
+    draw = random.Random(seed)
+    rows = b"".join(b"\0" + draw.randbytes(3 * size) for _ in range(size))
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)
+    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+def _talk(place: Path, arguments: Sequence[str], given: str | bytes, turns: Sequence[ScriptTurn]) -> None:
     home = str(place / "home")
     with ModelServer(turns) as server:
-        given = {"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": home, "SESSIONTREE_HOME": home}
+        environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": home, "SESSIONTREE_HOME": home}
         done = subprocess.run(
             [sys.executable, "-m", "sessiontree", "chat", *arguments],
-            input=typed,
+            input=given.encode() if isinstance(given, str) else given,
             cwd=place / "project",
-            env={**given, **server.environment()},
+            env={**environment, **server.environment()},
             capture_output=True,
-            text=True,
             timeout=SECONDS,
             check=False,
         )
         left = len(turns) - len(server.requests)
     if done.returncode or left:
-        raise RuntimeError(f"the chat did not go as planned, turns left: {left}\n{done.stdout}\n{done.stderr}")
+        raise RuntimeError(f"the chat did not go as planned, turns left: {left}\n{done.stdout!r}\n{done.stderr!r}")
 
 
 def _copied(place: Path, to: Path) -> Path:

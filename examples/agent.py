@@ -25,7 +25,7 @@ class Terminal:
 
 async def main(name: str, prompt: str) -> None:
     model = open_model(name)
-    with sessiontree.create() as session:
+    with sessiontree.create(large_content="inline") as session:
         async for event in agent.run(session, prompt, model=model, tools=load_tools(), approver=Terminal()):
             match event:
                 case TextDelta():

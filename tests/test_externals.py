@@ -335,6 +335,48 @@ def test_a_session_that_keeps_everything_inline_writes_no_blobs(tmp_path: Path) 
     assert not (tmp_path / "blobs").exists()
 
 
+def test_what_a_session_asks_for_holds_for_whoever_appends_to_it_and_for_its_forks(tmp_path: Path) -> None:
+    with sessiontree.create(home=tmp_path, cwd=tmp_path, large_content="inline") as session:
+        session.append("user", [image(IMAGE)])
+    with sessiontree.open(session.location) as later:
+        later.append("user", [image(IMAGE)])
+        forked = later.fork()
+    with sessiontree.open(forked.location) as copy:
+        copy.append("user", [image(IMAGE), {"type": "text", "text": LONG}])
+        assert copy.header.large_content == "inline"
+        assert [len(message.content) for message in copy.context().messages if isinstance(message, User)] == [1, 1, 2]
+    assert not (tmp_path / "blobs").exists()
+    with sessiontree.open(forked.location, large_content="blobs") as other:
+        other.append("user", [image(IMAGE)])
+    assert (tmp_path / "blobs").exists()
+
+
+def test_settings_go_to_blobs_even_where_everything_else_stays_on_its_line(tmp_path: Path) -> None:
+    url = f"data:image/png;base64,{IMAGE}"
+    with sessiontree.create(home=tmp_path, cwd=tmp_path, large_content="inline") as session:
+        session.append("user", "hello")
+        for mode in ("autoEdit", "default"):
+            session.set_config(approval_mode=mode, pasted_image_map={"#1": url})
+        assert session.config.pasted_image_map == {"#1": url}
+    assert IMAGE not in Path(session.location).read_text()
+    assert sessiontree.open(session.location).config.pasted_image_map == {"#1": url}
+
+
+@pytest.mark.parametrize("asked", ["truncate", "nonsense", 7, None, ["inline"]])
+def test_a_file_cannot_ask_for_anything_that_loses_content(tmp_path: Path, asked: Any) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(header(sessiontree=1, largeContent=asked))
+    with sessiontree.open(path, home=tmp_path) as session:
+        session.append("user", LONG)
+        (message,) = session.context().messages
+    assert isinstance(message, User)
+    assert message.content == LONG
+    assert os.path.getsize(path) < 2000
+    with sessiontree.create(home=tmp_path, cwd=tmp_path, large_content="truncate") as cutting:
+        cutting.append("user", "hello")
+    assert sessiontree.open(cutting.location).large_content == "blobs"
+
+
 # Any entry
 
 SHORT_FOR = {

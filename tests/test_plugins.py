@@ -14,6 +14,7 @@ from sessiontree import plugins
 from sessiontree.dialects.native import NATIVE
 from sessiontree.dialects.pi import PI
 from sessiontree.errors import NotFoundError
+from sessiontree.opening import detect
 from sessiontree.stores.files import FileStore
 from sessiontree.stores.memory import MemoryStore
 
@@ -147,3 +148,19 @@ def test_a_broken_package_of_someone_else_does_not_hide_ours(tmp_path: Path, mon
 def test_a_path_that_is_no_folder_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path / "nowhere"), str(tmp_path / "x.zip"), *sys.path])
     assert "native" in plugins.names("dialects")
+
+
+def test_a_dialect_of_someone_else_is_asked_before_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "[sessiontree.dialects]\nzoo = zoo_sessions:ZOO\n", package="zoo_sessions")
+    (tmp_path / "zoo_sessions.py").write_text(
+        "from sessiontree.dialects.base import CERTAIN\n"
+        "from sessiontree.dialects.claude.dialect import ClaudeCode\n"
+        "class Zoo(ClaudeCode):\n"
+        "    name = 'zoo'\n"
+        "    def recognise(self, head):\n"
+        "        return CERTAIN if b'zebra' in head else 0\n"
+        "ZOO = Zoo()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    line = b'{"type":"user","uuid":"u","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"%s"}}\n'
+    assert [detect(line % animal, "here").name for animal in (b"zebra", b"horse")] == ["zoo", "claude"]

@@ -18,7 +18,15 @@ _ENVELOPE = {"type", "id", "parentId", "timestamp"}
 
 def forked_lines(journal: Journal, header: Header, leaf: int | None, title: str | None) -> Iterator[bytes]:
     """The lines of a fork, each with its LF: what stands at the top of a session, then the history of `leaf`."""
-    start = Start(header.id, header.timestamp, header.cwd, title, None, None, header.forked_from, journal.location)
+    start = Start(
+        header.id,
+        header.timestamp,
+        header.cwd,
+        title,
+        forked_from=header.forked_from,
+        origin=journal.location,
+        large_content=header.large_content,
+    )
     dialect = journal.dialect
     if not dialect.writes_plainly:
         yield from (line + b"\n" for line in dialect.copied(journal, leaf, start))

@@ -182,6 +182,9 @@ class ResetBoundary(EntryBase, frozen=True, tag="reset_boundary"):
 
 ApprovalMode: TypeAlias = Literal["default", "autoEdit", "yolo"]
 
+KeptLargeContent: TypeAlias = Literal["blobs", "inline"]
+"""Where a file asks its writers to keep large content. Never to cut it: what loses content is the writer's own word."""
+
 
 class Config(Value, frozen=True, omit_defaults=False):
     """Settings that belong to one session."""
@@ -293,6 +296,8 @@ class Header(Value, frozen=True):
     title: str | None = None
     parent_session: str | None = None
     forked_from: ForkOrigin | None = None
+    large_content: KeptLargeContent | None = None
+    """Where whoever writes to this session shall keep large content; None if nothing was asked for."""
 
 
 def type_of(entry: Entry) -> str:

@@ -3,8 +3,8 @@
 * An image of 1,024 base64 characters and more: its bytes go to a blob, `data` becomes `blob:sha256:<hex>`. Base64 has
   no colon, so such a value cannot be meant otherwise.
 * Any other string of more than 500,000 characters: its text goes to a blob and the string becomes such a reference,
-  too. As a person may well write a text that looks like one, the entry lists the places it means under
-  `sessiontreeBlobs`, as JSON pointers.
+  too. So does a pasted image in the settings of a session, from 1,024 characters on. As a person may well write a text
+  that looks like a reference, the entry lists the places it means under `sessiontreeBlobs`, as JSON pointers.
 
 Entries are walked with a list of what is still to be looked at, not by recursion: they may be nested deeper than Python
 can call.
@@ -12,7 +12,6 @@ can call.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import re
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from typing import Any, Literal
 from sessiontree.values import parse_json, render_json
 
 LargeContent = Literal["blobs", "truncate", "inline"]
+"""Where large content goes: to blobs, nowhere (it is cut), or on its line like everything else."""
 
 IMAGE_CHARACTERS = 1_024
 STRING_CHARACTERS = 500_000
@@ -28,7 +28,8 @@ PREFIX = "blob:sha256:"
 PLACES = "sessiontreeBlobs"
 """The field of an entry that lists the strings which stand for blobs. Reserved: nobody else may write it."""
 
-_reference = re.compile(r"blob:sha256:([0-9a-f]{64})\Z")
+_PASTED = "/config/pastedImageMap/"
+_REFERENCE = r"blob:sha256:([0-9a-f]{64})\Z"
 
 Put = Callable[[bytes], str]
 Get = Callable[[str], bytes | None]
@@ -36,7 +37,9 @@ Get = Callable[[str], bytes | None]
 
 def may_hold_large_content(line: bytes) -> bool:
     """A cheap look at a rendered entry that saves the walk through almost every one."""
-    return len(line) >= IMAGE_CHARACTERS and (len(line) > STRING_CHARACTERS or b'"image"' in line)
+    return len(line) >= IMAGE_CHARACTERS and (
+        len(line) > STRING_CHARACTERS or b'"image"' in line or b'"pastedImageMap":{"' in line
+    )
 
 
 def externalise(fields: dict[str, Any], put: Put) -> dict[str, Any]:
@@ -47,7 +50,7 @@ def externalise(fields: dict[str, Any], put: Put) -> dict[str, Any]:
         image = _base64_bytes(text) if _is_image_data(holder, key) and len(text) >= IMAGE_CHARACTERS else None
         if image is not None:
             holder[key] = PREFIX + put(image)
-        elif len(text) > STRING_CHARACTERS:
+        elif len(text) > STRING_CHARACTERS or (len(text) >= IMAGE_CHARACTERS and place.startswith(_PASTED)):
             holder[key] = PREFIX + put(text.encode("utf-8", "surrogatepass"))
             places.append(place)
     if places:
@@ -71,11 +74,11 @@ def restore(fields: dict[str, Any], get: Get) -> dict[str, Any]:
     places = {place for place in listed if isinstance(place, str)} if isinstance(listed, list) else set()
     for holder, key, text, place in _iter_strings(fields):
         is_text = place in places or key == "image_url"
-        found = _reference.match(text) if is_text or _is_image_data(holder, key) else None
+        found = re.match(_REFERENCE, text) if is_text or _is_image_data(holder, key) else None
         content = get(found[1]) if found else None
         if content is None:
             continue
-        holder[key] = _text(content) if is_text else base64.b64encode(content).decode("ascii")
+        holder[key] = _text(content) if is_text else _base64_of(content)
     return fields
 
 
@@ -107,10 +110,14 @@ def _text(content: bytes) -> str:
         return content.decode("utf-8", "replace")
 
 
+def _base64_of(content: bytes) -> str:
+    return binascii.b2a_base64(content, newline=False).decode("ascii")
+
+
 def _base64_bytes(value: str) -> bytes | None:
     """The bytes behind some base64, if encoding them again gives exactly the same characters."""
     try:
-        content = base64.b64decode(value, validate=True)
+        content = binascii.a2b_base64(value, strict_mode=True)
     except (binascii.Error, ValueError):
         return None
-    return content if base64.b64encode(content).decode("ascii") == value else None
+    return content if _base64_of(content) == value else None

@@ -10,7 +10,7 @@ from sessiontree.entries import CustomMessage, MessageEntry
 from sessiontree.errors import UsageError
 from sessiontree.messages import User, text_of
 from sessiontree.reader import HERE, Here
-from sessiontree.session import Session
+from sessiontree.session import Session, take_settings
 from sessiontree.stores.files import FileStore
 
 
@@ -46,7 +46,9 @@ def fork(
     stands = session.leaf if isinstance(leaf, Here) else leaf
     out = None if store is None else store.location
     plan = make_plan(session, Request(to, at=stands, fork=True, cwd=cwd, out=out))
-    return Forked(carry_out(session, plan), stands, prompt, plan.report)
+    forked = carry_out(session, plan)
+    take_settings(forked, session)
+    return Forked(forked, stands, prompt, plan.report)
 
 
 def _chosen(session: Session, at: str | None, before: bool | None) -> tuple[str | Here | None, str | None]:

@@ -10,7 +10,7 @@ from collections.abc import Container
 
 SHORTEST_PREFIX = 8
 
-_session_id = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
+_SESSION_ID = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z"
 _lock = threading.Lock()
 _last_ms = 0
 _counter = 0
@@ -45,7 +45,7 @@ def new_session_id() -> str:
 
 def is_session_id(text: str) -> bool:
     """Whether a text may name a session: it cannot be a path, hide a file or leave a folder."""
-    return _session_id.match(text) is not None and ".." not in text
+    return re.match(_SESSION_ID, text) is not None and ".." not in text
 
 
 def is_session_id_prefix(text: str) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from sys import intern
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,10 +24,12 @@ from sessiontree.errors import DamagedError, ReplacedError, StoreError
 from sessiontree.externals import PREFIX, restore
 from sessiontree.lines import Block, iter_blocks, iter_lines, line_ends
 from sessiontree.offsets import Offsets, Place
-from sessiontree.salvage import Piece, salvage
 from sessiontree.stores.base import BlobStore, Store, read_bytes, read_into
 from sessiontree.tree import Oddity, Tree
 from sessiontree.values import parse_json, render_json
+
+if TYPE_CHECKING:
+    from sessiontree.salvage import Piece
 
 _OPEN, _CLOSE = b"{}"
 _REFERENCE = PREFIX.encode()
@@ -164,6 +166,8 @@ class Journal:
             elif is_last:
                 self._say_unterminated(number, start, end)
             return
+        from sessiontree.salvage import salvage  # sound files never need it
+
         pieces = salvage(raw, self.dialect.is_record)
         self._take_pieces(number, start, raw, pieces, is_last=is_last)
 
@@ -320,10 +324,8 @@ class Journal:
         unchecked, self._unchecked = self._unchecked, []
         for start, size, first_line in unchecked:
             data = read_bytes(self.store, start, size)
-            if _is_utf8(data):
-                continue
             for number, (offset, line) in enumerate(iter_lines(data), first_line):
-                if not _is_utf8(line):
+                if not line.isascii() and not _is_utf8(line):
                     self._say(number, start + offset, start + offset + len(line), *_odd_json(line))
 
     def _oddity_problem(self, oddity: Oddity) -> Problem:
@@ -347,13 +349,17 @@ class Journal:
 
     def entries(self, nodes: Sequence[int]) -> list[Entry]:
         """The entries of some nodes, in the order asked for."""
-        return [self._entry(node, raw) for node, raw in zip(nodes, self.iter_raw(nodes), strict=True)]
+        parse, may_refer = self.dialect.parse, self.dialect.may_refer_to_blobs
+        entries = []
+        for node, raw in zip(nodes, self.iter_raw(nodes), strict=True):
+            refers = may_refer and _REFERENCE in raw
+            entry = parse(render_json(self._restored(node, raw)) if refers else raw)
+            is_whole = entry.id and not isinstance(entry, Compaction)
+            entries.append(entry if is_whole else self._completed(entry, node, raw))
+        return entries
 
-    def _entry(self, node: int, raw: bytes) -> Entry:
-        if _REFERENCE in raw:
-            entry = self.dialect.parse(render_json(self._restored(node, raw)))
-        else:
-            entry = self.dialect.parse(raw)
+    def _completed(self, entry: Entry, node: int, raw: bytes) -> Entry:
+        """An entry with what its line says only by the place it stands in."""
         id = self.tree.ids[node]
         if not entry.id and not is_aside(id):  # the line has no id of its own: it was made for it
             parent = self.tree.parent(node)
@@ -377,7 +383,8 @@ class Journal:
     def whole_fields(self, nodes: Sequence[int]) -> Iterator[dict[str, Any]]:
         """The decoded objects of some entries' lines, with large content back in its place."""
         for node, raw in zip(nodes, self.iter_raw(nodes), strict=True):
-            yield self._restored(node, raw) if _REFERENCE in raw else self.fields_of(raw)
+            refers = self.dialect.may_refer_to_blobs and _REFERENCE in raw
+            yield self._restored(node, raw) if refers else self.fields_of(raw)
 
     def raw_lines(self) -> Iterator[bytes]:
         """Every line of the file in order, without LF, whatever it holds."""

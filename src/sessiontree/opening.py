@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from sessiontree import plugins
-from sessiontree.dialects.base import AS_THE_OWNER, Dialect, Reading
+from sessiontree.dialects.base import AS_THE_OWNER, CERTAIN, Dialect, Reading
 from sessiontree.dialects.scribe import Start
 from sessiontree.entries import Header
 from sessiontree.errors import NotASessionError, UsageError
@@ -35,12 +35,15 @@ def create(
     durability: Durability = "turn",
     appear: Appear = "user",
     until_assistant: bool = False,
-    large_content: LargeContent = "blobs",
+    large_content: LargeContent | None = None,
 ) -> Session:
     """Start a session for work in `cwd` (default: the current folder).
 
     Its file appears with the first user message, in the home folder or at `path`; with `until_assistant` it waits for
     the first assistant message, with `appear="now"` for nothing. With `in_memory` it never appears.
+
+    `large_content="inline"` is for sessions that Pi shall read, too, which knows no blobs. That, or `"blobs"`, is noted
+    in the file, and holds for everyone who appends to it and does not say otherwise.
     """
     if until_assistant:
         appear = "assistant"
@@ -48,7 +51,13 @@ def create(
         raise UsageError(f"{id!r} cannot be a session id: letters, digits, '-', '_' and '.', no '..'")
     where = os.path.abspath(os.fspath(cwd) if cwd is not None else os.getcwd())
     native: Dialect = plugins.load("dialects", "native")
-    header = Header(id=id or new_session_id(), version=native.version, timestamp=timestamp(), cwd=where)
+    header = Header(
+        id=id or new_session_id(),
+        version=native.version,
+        timestamp=timestamp(),
+        cwd=where,
+        large_content=None if large_content == "truncate" else large_content,
+    )
     options = Options(durability=durability, large_content=large_content, appear="now" if in_memory else appear)
     if in_memory:
         around = Surroundings(lambda *_: MemoryStore(), MemoryBlobs())
@@ -64,7 +73,7 @@ def open(
     home: str | os.PathLike[str] | None = None,
     dialect: str | None = None,
     durability: Durability = "turn",
-    large_content: LargeContent = "blobs",
+    large_content: LargeContent | None = None,
     reading: Reading = AS_THE_OWNER,
 ) -> Session:
     """Open a session by the path of its file, or by its id or a prefix of it. Writes nothing."""
@@ -87,7 +96,7 @@ def open_store(
     root: str | None = None,
     dialect: str | None = None,
     durability: Durability = "turn",
-    large_content: LargeContent = "blobs",
+    large_content: LargeContent | None = None,
     reading: Reading = AS_THE_OWNER,
 ) -> Session:
     """Open the session that a store holds."""
@@ -107,8 +116,14 @@ def open_store(
 
 def detect(head: bytes, location: str) -> Dialect:
     """The dialect that is surest about the first bytes of a session; where none is sure, the one at home there."""
-    dialects: list[Dialect] = [plugins.load("dialects", name) for name in plugins.names("dialects")]
-    scores = {dialect.name: dialect.recognise(head) for dialect in dialects}
+    dialects: list[Dialect] = []
+    scores: dict[str, int] = {}
+    for name in sorted(plugins.names("dialects"), key=lambda name: plugins.is_ours("dialects", name)):
+        dialect: Dialect = plugins.load("dialects", name)
+        score = scores[dialect.name] = dialect.recognise(head)
+        if score >= CERTAIN:
+            return dialect  # the others need not even be loaded; those of other packages were asked before
+        dialects.append(dialect)
     best = max(dialects, key=lambda dialect: scores[dialect.name])
     if scores[best.name] == 0:
         raise NotASessionError(_refusal(location))

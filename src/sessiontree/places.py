@@ -16,7 +16,7 @@ from sessiontree.entries import Header
 from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
 from sessiontree.ids import SHORTEST_PREFIX, is_session_id, is_session_id_prefix
 
-_file_name = re.compile(r"[0-9TZ-]+_(?P<id>.+)\.jsonl\Z")
+_FILE_NAME = r"[0-9TZ-]+_(?P<id>.+)\.jsonl\Z"
 
 
 def home() -> str:
@@ -74,7 +74,7 @@ def iter_session_files(root: str) -> Iterator[tuple[str, str]]:
         return
     for folder in folders:
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-            found = _file_name.match(entry.name)
+            found = re.match(_FILE_NAME, entry.name)
             if found and entry.is_file(follow_symlinks=False):
                 yield found["id"], entry.path
 

@@ -38,6 +38,11 @@ def load(kind: Kind, name: str) -> Any:
     return found
 
 
+def is_ours(kind: Kind, name: str) -> bool:
+    """Whether what is registered comes with this package."""
+    return _table(tuple(sys.path))[f"sessiontree.{kind}"][name].startswith("sessiontree.")
+
+
 @functools.cache
 def _table(search_path: tuple[str, ...]) -> dict[str, dict[str, str]]:
     """Group -> name -> target. The first folder on the path that has a name wins, as it does for imports."""

@@ -190,7 +190,7 @@ class Reader:
     def entries(self, ids: list[str]) -> list[Entry]:
         """Several entries at once, in the order asked for."""
         with self._mutex:
-            return self._journal.entries([self._node(id) for id in ids])
+            return self._journal.entries(self._nodes(ids))
 
     def count(self, kind: str) -> int:
         """How many entries of a type there are, over all branches."""
@@ -392,6 +392,13 @@ class Reader:
         if node is None:
             raise NotFoundError(f"{self.location}: there is no entry {id!r}")
         return node
+
+    def _nodes(self, ids: list[str]) -> list[int]:
+        node_of = self._journal.tree.node_of
+        try:
+            return [node_of[id] for id in ids]
+        except KeyError:
+            return list(map(self._node, ids))  # says which one is not there
 
     def _id(self, node: int | None) -> str | None:
         return None if node is None else self._journal.tree.ids[node]

@@ -25,7 +25,6 @@ PieceKind = Literal["record", "value", "nul-run", "bom", "damage"]
 BOM = b"\xef\xbb\xbf"
 
 # Scanning happens on the bytes as Latin-1 text: one character a byte, so offsets stay true and bad UTF-8 is read over.
-_scan = tolerant_decoder.raw_decode
 _blank = re.compile(r"[ \t\r\n]*")
 _nuls = re.compile(r"[\x00 \t\r\n]*\x00[\x00 \t\r\n]*")
 _object_start = re.compile(r'\{\s*"')
@@ -100,7 +99,7 @@ def _try(text: str, at: int) -> tuple[int, int, Any]:
         part = text[at : at + window] if window else text[at:]
         is_rest = at + len(part) == len(text)
         try:
-            value, end = _scan(part)
+            value, end = tolerant_decoder().raw_decode(part)
         except json.JSONDecodeError as error:
             cost += error.pos + _COST_OF_ERROR
             ran_out = error.pos >= len(part) - _LONGEST_TOKEN or error.msg.startswith("Unterminated")

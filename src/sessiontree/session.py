@@ -22,10 +22,11 @@ from sessiontree.entries import (
     Entry,
     ForkOrigin,
     Header,
+    KeptLargeContent,
     parse_entry,
 )
 from sessiontree.errors import ConflictError, InvalidEntryError, NotFoundError, ReadOnlyError, UsageError
-from sessiontree.externals import externalise, may_hold_large_content, truncate
+from sessiontree.externals import LargeContent, externalise, may_hold_large_content, truncate
 from sessiontree.ids import new_entry_id, new_session_id, timestamp
 from sessiontree.journal import Journal
 from sessiontree.reader import HERE, Here, Reader
@@ -108,6 +109,15 @@ class Session(Reader):
     def is_pending(self) -> bool:
         """Whether the session still waits for the message that makes its file appear."""
         return self._pending is not None
+
+    @property
+    def large_content(self) -> LargeContent:
+        """Where large content goes that is appended: as this writer says, else as the file asks, else to blobs."""
+        return self._options.large_content or self.header.large_content or "blobs"
+
+    @large_content.setter
+    def large_content(self, chosen: LargeContent) -> None:
+        self._options = msgspec.structs.replace(self._options, large_content=chosen)
 
     # Where we stand
 
@@ -240,7 +250,8 @@ class Session(Reader):
         """A new session with the history of an entry; by default, of where the session stands. Of None, an empty one.
 
         Lines are copied byte for byte but for what names the session they belong to, ids stay, labels of copied
-        entries come along, and the new session says where it came from in its owner's way.
+        entries and settings come along (approvals do not), and the new session says where it came from in its owner's
+        way.
         """
         with self._mutex:
             leaf = self.leaf if isinstance(at, Here) else at
@@ -250,10 +261,13 @@ class Session(Reader):
                 timestamp=timestamp(),
                 cwd=self.cwd if cwd is None else cwd,
                 forked_from=ForkOrigin(self.id, leaf),
+                large_content=self._asked_of_writers(),
             )
             target = store or self._around.store_for(header, cwd is not None)
             target.create(forked_lines(self._journal, header, self.node_of(leaf), self.given_name))
-        return Session(Journal(target, self.dialect, self._around.blobs), self._around, self._options)
+        forked = Session(Journal(target, self.dialect, self._around.blobs), self._around, self._options)
+        take_settings(forked, self)
+        return forked
 
     def migrate(self) -> str | None:
         """Rewrite an old version as the current one, with a backup whose name is given back; None if it is current."""
@@ -396,18 +410,24 @@ class Session(Reader):
 
     def _fit_for_file(self, item: Item) -> Item:
         """An item with large content put where its owner looks for it."""
-        blobs = self._blobs_of_owner()
+        blobs = self._blobs_for(item.kind)
         if blobs is None or not may_hold_large_content(render_json(item.fields)):
             return item
         return msgspec.structs.replace(item, fields=externalise(item.fields, blobs.put))
 
-    def _blobs_of_owner(self) -> BlobStore | None:
-        """Where large content goes; None when it stays on its line, as a program that knows no blobs needs it."""
-        dialect = self._journal.dialect
-        if self._options.large_content != "blobs" or not (
-            dialect.uses_home_blobs or dialect.blob_folder(self.location)
-        ):
+    def _asked_of_writers(self) -> KeptLargeContent | None:
+        """What a copy of this session asks of those who write to it."""
+        chosen = self._options.large_content
+        return self.header.large_content if chosen is None or chosen == "truncate" else chosen
+
+    def _blobs_for(self, kind: str) -> BlobStore | None:
+        """Where large content of an entry goes; None when it stays on its line, as a program without blobs needs it."""
+        dialect, chosen = self._journal.dialect, self.large_content
+        if chosen == "truncate" or not (dialect.uses_home_blobs or dialect.blob_folder(self.location)):
             return None
+        if chosen == "inline" and kind != "config":
+            return None
+        # Nobody else reads settings, and each change says all of them anew: pasted images would be in the file often.
         return self._around.blobs
 
     def _entry_of(self, written: Written, item: Item, known: int) -> Entry:
@@ -427,8 +447,8 @@ class Session(Reader):
         dialect, now = self._indexed.dialect, timestamp()
         line = whole = dialect.render_entry(kind, id, parent, now, fields) + b"\n"
         if may_hold_large_content(line):
-            blobs = self._blobs_of_owner()
-            if self._options.large_content == "truncate":
+            blobs = self._blobs_for(kind)
+            if self.large_content == "truncate":
                 line = whole = dialect.render_entry(kind, id, parent, now, truncate(fields)) + b"\n"
             elif blobs is not None:
                 line = dialect.render_entry(kind, id, parent, now, externalise(fields, blobs.put)) + b"\n"
@@ -474,6 +494,20 @@ def _written_by(
             rewrite += written.lines
         lines += written.lines
     return ids, lines, rewrite
+
+
+def take_settings(fork: Session, origin: Session) -> None:
+    """Let a fork have the settings of its origin, but for approvals: those were given to that session, not to copies.
+
+    Some formats have copied them already, so they are taken back.
+    """
+    settings, copied = origin.config, fork.config
+    if settings == copied == Config():
+        return
+    mine = msgspec.structs.replace(settings, approval_mode="default", approval_tools=(), summary=copied.summary)
+    if mine != copied:
+        fork.set_config(**{name: getattr(mine, name) for name in Config.__struct_fields__})
+        fork.flush()
 
 
 def new_session(header: Header, dialect: Dialect, store: Store, around: Surroundings, options: Options) -> Session:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
 
 # Decoded JSON whose shape is not ours to say. Kept to the fields that carry other programs' data.
 JsonObject: TypeAlias = dict[str, Any]
@@ -34,7 +37,7 @@ def parse_json(raw: bytes) -> Any:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError):
         pass
     try:
-        return tolerant_decoder.decode(raw.decode("utf-8", "surrogateescape"))
+        return tolerant_decoder().decode(raw.decode("utf-8", "surrogateescape"))
     except RecursionError as error:
         raise ValueError("nested too deeply to decode") from error
 
@@ -47,7 +50,11 @@ def _integer(digits: str) -> int | float:
         return float(digits)
 
 
-tolerant_decoder = json.JSONDecoder(strict=False, parse_int=_integer)
+@functools.cache
+def tolerant_decoder() -> JSONDecoder:
+    from json import JSONDecoder  # few files need it
+
+    return JSONDecoder(strict=False, parse_int=_integer)
 
 
 _encode = msgspec.json.Encoder().encode
@@ -59,6 +66,8 @@ def render_json(value: object) -> bytes:
     try:
         return _encode(value)
     except (UnicodeEncodeError, msgspec.MsgspecError, OverflowError):
+        import json
+
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 

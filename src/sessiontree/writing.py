@@ -24,7 +24,8 @@ class Options(Struct, frozen=True):
     """How a session is written, and how it is read where there is a choice."""
 
     durability: Durability = "turn"
-    large_content: LargeContent = "blobs"
+    large_content: LargeContent | None = None
+    """None: as the file asks, and where it does not, in blobs."""
     appear: Appear = "user"
     reading: Reading = AS_THE_OWNER
 

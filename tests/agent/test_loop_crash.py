@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -67,8 +66,7 @@ def killed(place: Workplace, script: str, ready: str) -> Session:
     pid = place.project / "pid"
     if pid.exists():
         number = pid_in(pid)
-        os.killpg(number, signal.SIGKILL)
-        wait_for(lambda: not is_alive(number))
+        wait_for(lambda: not is_alive(number))  # what it had started goes with it
     place.session = sessiontree.open(location)
     return place.session
 

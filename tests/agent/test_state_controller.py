@@ -289,6 +289,25 @@ def test_a_model_that_cannot_be_had_is_told_and_another_can_be_chosen(tmp_path: 
     go(scene())
 
 
+def test_a_pasted_image_is_still_there_when_its_prompt_is_said_again_in_a_fork(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("Seen."), turn("Again."))
+
+    async def scene() -> None:
+        await desk.controller.new()
+        await desk.say(f"Look: {desk.controller.paste_image(PNG * 100)}")
+        await desk.controller.fork(desk.controller.fork_points()[0].id)
+        assert desk.controller.state.input == "Look: [Image #1]"
+        await desk.say(desk.controller.state.input)
+
+    go(scene())
+    first, second = (request.messages[0] for request in desk.model.requests)
+    assert isinstance(first, User)
+    assert isinstance(second, User)
+    assert first.content == second.content
+    assert isinstance(second.content[1], Image)
+    check_is_sound(desk.controller.session)
+
+
 def test_large_pastes_are_marks_for_the_user_and_text_for_the_model(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("Seen."), turn("Again."))
     pasted = "\n".join(f"line {number}" for number in range(120))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
-import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -128,12 +126,6 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come about"
         time.sleep(0.02)
-
-
-def end_group(place: Place, name: str) -> None:
-    """End a command that outlived the program, with its children, by the number it wrote down."""
-    os.killpg(int((place.project / name).read_text()), signal.SIGKILL)
-    wait_for_end(place, name)
 
 
 def wait_for_end(place: Place, name: str) -> None:

@@ -156,6 +156,25 @@ def test_slash_clone_has_all_of_the_branch_and_the_name_with_a_mark(place: Place
     assert texts(other(place, begun)) == [*texts(begun.session()), "in the copy", "Three."]
 
 
+@pytest.mark.parametrize("how", ["/fork {second}", "/clone", "--fork"])
+def test_what_was_approved_stays_with_the_session_that_is_left_and_that_is_said(place: Place, how: str) -> None:
+    begun = Begun(place)
+    with begun.session() as session:
+        session.set_config(approval_mode="yolo", approval_tools=("bash",))
+    if how == "--fork":
+        lines: tuple[str, ...] = ("write it", "n")
+        script = scripted(place, turn("I write.", call("write", path="x", content="x")), turn("No, then."))
+        out = said_to(place, "--fork", begun.id, "--model", script, lines=lines).out
+    else:
+        script = scripted(place, turn("I write.", call("write", path="x", content="x")), turn("No, then."))
+        out = begun.chat(how.format(second=begun.second), "write it", "n", model=script).out
+    assert "approvals are not taken along to a copy (mode yolo; approved: bash)" in out
+    assert "Do it?" in out
+    assert not (place.project / "x").exists()
+    assert other(place, begun).config.approval_mode == "default"
+    assert begun.session().config.approval_mode == "yolo"
+
+
 def test_slash_clone_of_a_session_without_a_name_gets_none(place: Place) -> None:
     begun = Begun(place)
     begun.chat("/clone")
@@ -386,6 +405,17 @@ def test_slash_export_writes_a_document_by_its_ending_and_never_over_another(pla
     assert "talk.md: there is a file already; it was not touched" in out
     assert "talk.docx: what to write is told by the ending: .md, .html" in out
     assert (place.project / f"session-{begun.id[:8]}.html").read_text().startswith("<!")
+
+
+@pytest.mark.parametrize("id", ["x/../../y", "..", "\x1b]0;x\x07", "~root", ""])
+def test_the_name_of_a_document_is_no_path_that_a_session_chooses_by_its_id(place: Place, id: str) -> None:
+    begun = Begun(place)
+    begun.path.write_bytes(begun.path.read_bytes().replace(json.dumps(begun.id).encode(), json.dumps(id).encode()))
+    (place.project / "session-x").mkdir()
+    before = {path for path in place.project.parent.rglob("*") if place.home not in path.parents}
+    begun.chat("/export")
+    made = {path for path in place.project.parent.rglob("*") if place.home not in path.parents} - before
+    assert made == {place.project / "session.html"}
 
 
 def test_slash_doctor_finds_nothing_in_a_sound_session_and_names_what_is_wrong(place: Place) -> None:

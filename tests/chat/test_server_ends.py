@@ -8,7 +8,6 @@ from sessiontree.testing.model_server import ModelServer
 from tests.chat.serving import (
     MODELS,
     checked,
-    end_group,
     leave,
     opened,
     results_sent,
@@ -93,7 +92,7 @@ def test_calls_that_a_killed_program_left_open_are_decided_by_the_person(place: 
             wait_until(place.project / f"{name}.group")
         terminal.kill()
     for name in NAMES:
-        end_group(place, f"{name}.group")
+        wait_for_end(place, f"{name}.group")  # nothing of them outlives the program
 
     with (
         ModelServer([turn("All three are settled.")]) as server,

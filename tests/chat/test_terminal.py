@@ -13,6 +13,7 @@ from sessiontree.cli import main
 from sessiontree.messages import Image, Text, User, message_text
 from sessiontree.testing.model_server import ModelServer
 from sessiontree.values import render_json
+from tests.agent.building import is_alive, pid_in, wait_for
 from tests.chat.terminals import Place, Terminal, call, said, scripted, turn, wait_until
 
 MODELS = ["anthropic:claude-opus-5", "openai:gpt-5"]
@@ -47,7 +48,7 @@ def test_a_call_that_a_crash_left_open_is_decided_by_the_person(
         terminal.enter("count")
         wait_until(place.project / "pid")
         terminal.kill()
-    os.kill(int((place.project / "pid").read_text()), signal.SIGKILL)
+    wait_for(lambda: not is_alive(pid_in(place.project / "pid")))
     with Terminal(place, ["-c", "--model", scripted(place, turn("Counted."))]) as terminal:
         terminal.wait_for("have no result")
         terminal.wait_for("by hand:")

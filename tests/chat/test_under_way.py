@@ -118,6 +118,45 @@ def test_a_line_typed_meanwhile_is_queued_and_said_next(place: Place) -> None:
     assert said(place)[-3:] == ["Waited.", "and then this", "And that, too."]
 
 
+STEER = "\x13"
+"""Ctrl-S."""
+
+
+def test_a_line_entered_with_ctrl_s_is_said_when_the_calls_under_way_are_done(place: Place) -> None:
+    going_on = turn("As you like.", call("bash", command="echo more"))
+    with begun(place, waiting(place, going_on, turn("Done."), turn("Answered."))) as terminal:
+        terminal.answer("at the end")
+        terminal.wait_for("· queued")
+        terminal.type(f"be brief{STEER}")
+        terminal.wait_for("· it is said when the calls under way are done")
+        (place.project / "go").touch()
+        terminal.wait_for("Answered.")
+        leave(terminal)
+    assert [text for text in said(place) if "more" not in text][3:] == [
+        "be brief",
+        "As you like.",
+        "Done.",
+        "at the end",
+        "Answered.",
+    ]
+
+
+def test_what_steers_is_back_in_the_input_after_ctrl_c_and_a_command_only_waits(place: Place) -> None:
+    with begun(place, waiting(place, turn("Answered."))) as terminal:
+        terminal.type(f"/label here{STEER}")
+        terminal.wait_for("· queued: it is next")
+        terminal.type(f"be brief{STEER}")
+        terminal.wait_for("· it is said when the calls under way are done")
+        terminal.interrupt()
+        terminal.wait_for("interrupted")
+        terminal.wait_for("> /label here")
+        terminal.wait_for("be brief")
+        terminal.interrupt()
+        assert terminal.end() == 0
+    assert "be brief" not in said(place)
+    assert place.session().labels == {}
+
+
 def test_several_lines_are_done_in_their_order_also_commands(place: Place) -> None:
     with begun(place, waiting(place, turn("Waited."), turn("Answered."))) as terminal:
         for line in ("/label here", "!echo by hand", "a prompt"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sessiontree.dialects.base import CERTAIN
 from sessiontree.dialects.claude import CLAUDE
 from sessiontree.entries import Compaction, Entry, ForkOrigin, MessageEntry, Unknown, type_of
 from sessiontree.messages import (
@@ -52,8 +53,8 @@ def message_in(fields: dict[str, Any]) -> Any:
 
 
 def test_a_line_of_the_chain_makes_sure() -> None:
-    assert CLAUDE.recognise(json_line(prompt("hi"))) == 60
-    assert CLAUDE.recognise(b"\xef\xbb\xbfgarbage\n" + json_line(prompt("hi"))) == 60
+    assert CLAUDE.recognise(json_line(prompt("hi"))) == CERTAIN
+    assert CLAUDE.recognise(b"\xef\xbb\xbfgarbage\n" + json_line(prompt("hi"))) == CERTAIN
 
 
 def test_metadata_alone_is_likely() -> None:

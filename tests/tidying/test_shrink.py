@@ -166,7 +166,7 @@ def test_the_last_list_of_a_worktree_s_files_stays_with_the_tail(tmp_path: Path)
     lines[3:3] = [entry("file_snapshot", f"f{at}", "mc", files={}, path="/w", head="h") for at in range(3)]
     home, path = home_of(tmp_path), put_native(tmp_path, lines)
     reduce_to_tail(home.archive, sessiontree.open(path), least=1000)
-    assert [id for id in sessiontree.open(path).ids if id.startswith("f")] == ["f2"]
+    assert {"f0", "f1", "f2"} & set(sessiontree.open(path).ids) == {"f2"}
 
 
 def test_without_a_compaction_the_last_turns_stay_and_that_is_said(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ class Controller:
     async def new(self, name: str | None = None) -> Session:
         """Start a session. Its file appears with the first prompt."""
         self._check_idle()
-        session = opening.create(self.cwd, home=self.home, in_memory=self._in_memory)
+        session = opening.create(self.cwd, home=self.home, in_memory=self._in_memory, large_content="inline")
         if name:
             session.rename(name)
         await self._take(session)
@@ -172,12 +172,20 @@ class Controller:
         return session
 
     async def fork(self, at: str | None = None, *, to: str | None = None) -> Session:
-        """Go on in a new session: before a prompt, whose text comes back to the input, or behind any other entry."""
+        """Go on in a new session: before a prompt, whose text comes back to the input, or behind any other entry.
+
+        What was approved stays with the session that is left, and that is said.
+        """
         self._check_idle()
+        approved = Approvals(self.session).restored
         chosen = self.session.find_entry(at) if at is not None else None
         forked = await in_thread(lambda: fork(self.session, chosen, to=to))
         text = _typed(self.session, chosen) if forked.prompt is not None and chosen is not None else None
         await self._take(forked.session, text)
+        if approved is not None:
+            self.store.set(
+                notice=f"approvals are not taken along to a copy ({approved}): everything is asked again here"
+            )
         return forked.session
 
     async def clone(self) -> Session:
@@ -189,10 +197,14 @@ class Controller:
         return cloned
 
     def _opened(self, wanted: str) -> Session:
-        if os.path.isfile(wanted):
-            return opening.open(wanted, home=self.home)
-        with Library(self.home, environment=self._environment) as library:
-            return opening.open(library.find(wanted).path, home=self.home)
+        path = wanted
+        if not os.path.isfile(wanted):
+            with Library(self.home, environment=self._environment) as library:
+                path = library.find(wanted).path
+        session = opening.open(path, home=self.home)
+        if session.dialect.uses_home_blobs and session.header.large_content is None:
+            session.large_content = "inline"  # as in a session of our own: Pi shall read what is said here, too
+        return session
 
     def _newest(self) -> str | None:
         with Library(self.home, environment=self._environment) as library:

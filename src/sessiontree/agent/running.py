@@ -2,7 +2,8 @@
 
 The end of a command is the end of its process group. On a cancel or a time limit, processes that left the group go
 as well: each is known by a mark in its environment (Linux tells; elsewhere only the group is ended). What is printed is
-masked before anyone sees it; what is too long to be told goes to a file that only the user can read.
+masked before anyone sees it; what is too long to be told goes to a file that only the user can read. When this program
+is killed, `groups` sees to the end of what ran.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 
+from sessiontree.agent.groups import GROUPS
 from sessiontree.agent.secrets import Mask, MaskedStream
 from sessiontree.stores.durable import make_folder
 
@@ -184,6 +187,7 @@ class Running:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+            GROUPS.begin(process.pid)
             _tell_of_end(process.pid, loop, ended)
             return process
 
@@ -212,7 +216,7 @@ class Running:
             return await self.stop(timed_out=True)
         with contextlib.suppress(TimeoutError):  # something in the background may keep the output open
             await asyncio.wait_for(self._eof.wait(), _DRAIN)
-        left = not self._eof.is_set() or await asyncio.to_thread(_has_others, self._process.pid)
+        left = not self._eof.is_set() or await asyncio.to_thread(_has_others, self._process.pid, self._process.pid)
         _signal_group(self._process.pid, signal.SIGKILL)
         return self._finish(left_behind=left)
 
@@ -262,6 +266,7 @@ class Running:
             asyncio.get_running_loop().remove_reader(self._fd)
             assert self._process.stdout is not None
             self._process.stdout.close()
+        GROUPS.end(self._process.pid)
         exit_code = self._process.wait()  # a process that has ended; until now its number could not be given to another
         self._collected.end()
         return self._collected.told(
@@ -377,8 +382,21 @@ def _tell_of_end(pid: int, loop: asyncio.AbstractEventLoop, ended: asyncio.Futur
     """Let a future be done when a child has ended; its number stays taken, so that a signal to its group cannot reach a
     stranger.
 
-    Waited for in a thread of its own: those of the event loop are few, and commands may take long.
+    Where the system has no way to tell of it, it is waited for in a thread of its own: those of the event loop are few,
+    and commands may take long.
     """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # too old a kernel, or no more files may be opened
+            told_by = os.pidfd_open(pid)
+
+            def over() -> None:
+                loop.remove_reader(told_by)
+                os.close(told_by)
+                if not ended.done():
+                    ended.set_result(None)
+
+            loop.call_soon_threadsafe(loop.add_reader, told_by, over)
+            return
 
     def wait() -> None:
         with contextlib.suppress(ChildProcessError):
@@ -394,9 +412,13 @@ def _signal_group(pid: int, number: int) -> None:
         os.killpg(pid, number)
 
 
-def _has_others(group: int) -> bool:
-    """Whether a process group has a living process besides its leader."""
-    for pid, stat in _processes("stat"):
+def _has_others(group: int, above: int = 0) -> bool:
+    """Whether a process group has a living process besides its leader, among those with a number above another one.
+
+    Numbers are given in turn, so what a command started has one above its own, but for once in a whole round of them;
+    and to look at all there are takes longer than most commands do.
+    """
+    for pid, stat in _processes("stat", above):
         state, _, its_group, *_ = stat.rpartition(b")")[2].split()
         if int(its_group) == group and pid != group and state not in (b"Z", b"X"):
             return True
@@ -409,10 +431,10 @@ def _marked(mark: str) -> Iterator[int]:
     return (pid for pid, around in _processes("environ") if wanted in around)
 
 
-def _processes(what: str) -> Iterator[tuple[int, bytes]]:
-    """What the system tells of each process, where it does."""
+def _processes(what: str, above: int = 0) -> Iterator[tuple[int, bytes]]:
+    """What the system tells of each process with a number above another one, where it does."""
     try:
-        numbers = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+        numbers = [number for entry in os.listdir("/proc") if entry.isdigit() and (number := int(entry)) > above]
     except FileNotFoundError:
         return
     for pid in numbers:

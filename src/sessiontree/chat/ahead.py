@@ -1,6 +1,7 @@
 """What a person types while something is under way: it waits in a queue, and what would be shown waits for the person.
 
-The run itself does not wait: it goes on behind the line that is being typed, and is shown when the line is entered.
+The run itself does not wait: it goes on behind the line that is being typed, and is shown when the line is entered. A
+line that is entered with Ctrl-S does not wait for the end of the run, but only for the calls that are under way.
 """
 
 from __future__ import annotations
@@ -10,15 +11,23 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from sessiontree.chat.asking import Asking
-from sessiontree.chat.reading import Read, Reader
+from sessiontree.chat.reading import Read, Reader, Steering
 from sessiontree.chat.screen import DIM, Screen
 
 
 class Ahead:
     """The queue of lines, and the line that is being typed."""
 
-    def __init__(self, screen: Screen, reader: Reader, asking: Asking, interrupt: Callable[[], object]) -> None:
-        self._screen, self._reader, self._asking, self._interrupt = screen, reader, asking, interrupt
+    def __init__(
+        self,
+        screen: Screen,
+        reader: Reader,
+        asking: Asking,
+        interrupt: Callable[[], object],
+        steer: Callable[[str], bool],
+    ) -> None:
+        self._screen, self._reader, self._asking = screen, reader, asking
+        self._interrupt, self._steer = interrupt, steer
         self._lines: list[str] = []
         self._held: list[Callable[[], None]] = []
         self._is_typing = False
@@ -85,7 +94,9 @@ class Ahead:
                 self._show_held()
 
     def _queue(self, line: str) -> None:
-        if self._add(line):
+        if isinstance(line, Steering) and line.strip() and self._steer(str(line)):
+            self._screen.line("· it is said when the calls under way are done (Ctrl-C brings it back)", DIM)
+        elif self._add(str(line)):
             self._screen.line("· queued: it is next (Ctrl-C brings it back to the input)", DIM)
 
     def _add(self, line: str) -> bool:

@@ -65,7 +65,7 @@ async def _help(talk: Conversation, rest: str) -> None:
     if not rest:
         talk.screen.line("!cmd runs a command and keeps it; !!cmd keeps it from the model", DIM)
         talk.screen.line("Tab completes · Up and Ctrl-R: earlier prompts · Alt-Enter: new line · Esc Esc: fork", DIM)
-        talk.screen.line("While it works, what you type is queued and done next", DIM)
+        talk.screen.line("While it works: Enter queues what you type for later · Ctrl-S says it after this call", DIM)
         talk.screen.line("Ctrl-C interrupts · twice, or Ctrl-D, leaves", DIM)
 
 

@@ -12,6 +12,7 @@ from sessiontree.chat.screen import BOLD, DIM, GREEN, RED
 from sessiontree.doctor import examine
 from sessiontree.errors import ExistsError, UsageError
 from sessiontree.exporting import FORMATS, export
+from sessiontree.ids import is_session_id
 from sessiontree.library import Library
 from sessiontree.search import search
 from sessiontree.search.history import PromptHistory
@@ -78,7 +79,9 @@ async def find(talk: Conversation, rest: str) -> None:
 
 async def write_document(talk: Conversation, rest: str) -> None:
     session = talk.controller.session
-    path = os.path.join(talk.controller.cwd, os.path.expanduser(rest or f"session-{session.id[:8]}.html"))
+    # Its id comes out of a file, and may be anything.
+    name = f"session-{session.id[:8]}.html" if is_session_id(session.id) else "session.html"
+    path = os.path.join(talk.controller.cwd, os.path.expanduser(rest) if rest else name)
     ending = os.path.splitext(path)[1].lower()
     format = next((one for one in FORMATS if _ENDINGS.get(ending) == one), None)
     if format is None:

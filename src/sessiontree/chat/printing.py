@@ -21,12 +21,16 @@ PrintJson: TypeAlias = Callable[[dict[str, Any]], None]
 Say: TypeAlias = Callable[[str], None]
 
 
-async def print_answer(wanted: Wanted, prompt: str, format: Format, print_json: PrintJson, say: Say) -> AgentEnd:
+async def print_answer(
+    wanted: Wanted, prompt: str, format: Format, print_json: PrintJson, say: Say, *, image: bytes | None = None
+) -> AgentEnd:
     """Say a prompt and print what comes of it; how it ended. Where someone would have to be asked, it is denied."""
     async with started(wanted) as start:
         for note in start.notes:
             say(note)
         controller = start.controller
+        if image is not None:
+            prompt = f"{prompt}\n\n{controller.paste_image(image)}".lstrip()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, controller.interrupt)
         end: AgentEnd | None = None

@@ -37,6 +37,12 @@ FORK = "/fork"
 """What two times Esc stands for."""
 
 
+class Steering(str):
+    """A line that was entered to be said to the run that is under way, not after it."""
+
+    __slots__ = ()
+
+
 class Help(Protocol):
     """What a reader asks the conversation for."""
 
@@ -204,6 +210,10 @@ class LineReader:
         def _interrupt(event: KeyPressEvent) -> None:
             self.kept = event.current_buffer.text
             event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+
+        @keys.add("c-s")
+        def _steer(event: KeyPressEvent) -> None:
+            event.app.exit(result=Steering(event.current_buffer.text))
 
         return keys
 

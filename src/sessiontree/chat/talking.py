@@ -76,7 +76,7 @@ class Conversation:
         self.is_over = False
         self._teller = Teller(screen)
         self._asking = Asking(screen, self.reader, self._interrupt)
-        self._ahead = Ahead(screen, self.reader, self._asking, self._interrupt)
+        self._ahead = Ahead(screen, self.reader, self._asking, self._interrupt, self._steer)
         self._controller: Controller | None = None
         self._command: asyncio.Task[object] | None = None
         self._has_warned = False
@@ -172,6 +172,16 @@ class Conversation:
             if not has_come_to_its_end:
                 self._bring_back()
         self._remember_work()
+
+    def _steer(self, line: str) -> bool:
+        """Say something to the run that is under way; False for what can only be done after it."""
+        if self.controller.run is None or line.startswith("/") or parse_user_command(line.strip()) is not None:
+            return False
+        try:
+            self.controller.steer(line)
+        except UsageError:  # it has just come to its end
+            return False
+        return True
 
     def _bring_back(self) -> None:
         """What was queued behind something that did not come to its end is not said, but back in the input."""

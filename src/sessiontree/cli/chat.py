@@ -80,9 +80,9 @@ def run(options: Options) -> int:
 async def _print(options: Options, wanted: Wanted) -> int:
     from sessiontree.chat.printing import print_answer
 
-    prompt = _prompt(options.prompt)
+    prompt, image = _prompt(options.prompt)
     format: Format = options.output or ("json" if options.json else "text")
-    end = await print_answer(wanted, prompt, format, output.print_json, talk.say_error)
+    end = await print_answer(wanted, prompt, format, output.print_json, talk.say_error, image=image)
     match end.reason:
         case "done":
             return 0
@@ -92,13 +92,20 @@ async def _print(options: Options, wanted: Wanted) -> int:
             return talk.FAILED
 
 
-def _prompt(given: str | None) -> str:
-    """What was said, with what was piped in behind it."""
-    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
+def _prompt(given: str | None) -> tuple[str, bytes | None]:
+    """What was said, with what was piped in behind it; and what was piped in, if that is an image."""
+    from sessiontree.agent.texts import image_type, is_binary
+
+    data = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
+    if image_type(data) is not None:
+        return given or "", data
+    if is_binary(data):
+        raise UsageError("chat: what is piped in is neither text nor an image (PNG, JPEG, GIF, WebP)")
+    piped = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     said = "\n\n".join(part for part in (given, piped.rstrip("\n")) if part and part.strip())
     if not said:
         raise UsageError("chat: --print needs a TEXT, or something on standard input")
-    return said
+    return said, None
 
 
 def _wanted(options: Options) -> Wanted:

@@ -78,6 +78,9 @@ class Reading(Struct, frozen=True):
 
 AS_THE_OWNER = Reading()
 
+CERTAIN = 100
+"""As sure as can be that a file is of a dialect: none of the others we have could claim it."""
+
 
 class Relink(Struct, frozen=True):
     """A better parent for a node than the one its line names, and why it is better."""
@@ -214,7 +217,9 @@ class Dialect(Protocol):
         """Parts of paths that only the owner's files have; asked when the content alone does not tell."""
         ...
 
-    def recognise(self, head: bytes) -> int: ...
+    def recognise(self, head: bytes) -> int:
+        """How sure it is that a file with these first bytes is its own: 0 for not at all, CERTAIN to end the search."""
+        ...
 
     def decode_block(self, data: memoryview) -> Columns | None: ...
 
@@ -340,6 +345,11 @@ class Dialect(Protocol):
         ...
 
     @property
+    def may_refer_to_blobs(self) -> bool:
+        """Whether lines may name a blob instead of holding something large themselves."""
+        ...
+
+    @property
     def uses_home_blobs(self) -> bool:
         """Whether large content may go into the blobs of our home folder, because its program knows them."""
         ...
@@ -394,6 +404,7 @@ class DialectBase:
     has_header = False
     is_writable = False
     writes_plainly = False
+    may_refer_to_blobs = True
     uses_home_blobs = False
     scribed_kinds: frozenset[str] = frozenset()
     bookkeeping: frozenset[str] = frozenset()

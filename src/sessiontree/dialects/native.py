@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from sessiontree.context import Rules
 from sessiontree.dialects import native_discovery
-from sessiontree.dialects.base import Lines, Reading, SessionFile
-from sessiontree.dialects.pi import PiShape, iter_head_records
+from sessiontree.dialects.base import CERTAIN, Lines, Reading, SessionFile
+from sessiontree.dialects.pi import PiShape, head_records
 from sessiontree.dialects.pi.places import expanded, home_of, resolved
 from sessiontree.dialects.pi.scribe import Said, ShapeScribe
 from sessiontree.dialects.pi.words import hidden, is_left_out
 from sessiontree.dialects.scribe import Destination, Item, Start
 from sessiontree.entries import Header
 from sessiontree.places import session_path
-from sessiontree.values import render_json
 
 FORMAT = 1
 """The number of the native additions to the shape; grows when an addition changes what older readers would do."""
@@ -36,9 +36,9 @@ class Native(PiShape):
     folders = ("/sessiontree/sessions/",)
 
     def recognise(self, head: bytes) -> int:
-        header = next(filter(self.is_header, iter_head_records(head)), None)
+        header = next(filter(self.is_header, head_records(head)), None)
         if header is not None and "sessiontree" in header:
-            return 100
+            return CERTAIN
         return 1 if is_torn_start(head) else 0
 
     def find_leaf(self, lines: Lines, reading: Reading) -> int | None:
@@ -64,8 +64,11 @@ class Native(PiShape):
     def session_kind(self, root: str, relative: str) -> SessionFile | None:
         return native_discovery.kind_of(relative)
 
-    def render_header(self, header: Header) -> bytes:
-        return super().render_header(header)[:-1] + b',"sessiontree":' + render_json(FORMAT) + b"}"
+    def header_fields(self, header: Header) -> dict[str, Any]:
+        fields = super().header_fields(header)
+        if header.large_content is not None:
+            fields["largeContent"] = header.large_content
+        return {**fields, "sessiontree": FORMAT}
 
 
 class NativeScribe(ShapeScribe):

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from sessiontree.entries import Config, ForkOrigin
+from sessiontree.entries import Config, ForkOrigin, KeptLargeContent
 
 NoteKind = Literal["mapped", "changed", "aside", "dropped"]
 """What became of something: said in other words, said differently, kept where the owner does not look, or left out."""
@@ -55,6 +55,7 @@ class Start(Struct, frozen=True):
     forked_from: ForkOrigin | None = None
     origin: str | None = None
     """The file of the session this one comes from, for formats that keep lineage by path."""
+    large_content: KeptLargeContent | None = None
 
 
 class Written(Struct, frozen=True, gc=False):

@@ -10,12 +10,12 @@ from sessiontree.errors import DamagedError, ExistsError, NotFoundError, StoreEr
 from sessiontree.stores.durable import create_file
 from sessiontree.stores.system import SYSTEM, System
 
-_blob_name = re.compile(r"[0-9a-f]{64}\Z")
+_BLOB_NAME = r"[0-9a-f]{64}\Z"
 
 
 def check_blob_name(name: str) -> str:
     """The name itself, if it is one: 64 lower-case hex digits, so it can never lead out of the folder."""
-    if not _blob_name.match(name):
+    if not re.match(_BLOB_NAME, name):
         raise NotFoundError(f"{name[:80]!r} is not the name of a blob (64 hex digits)")
     return name
 

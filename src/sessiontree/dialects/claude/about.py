@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from sessiontree.dialects.base import Lines
+from sessiontree.dialects.base import CERTAIN, Lines
 from sessiontree.dialects.claude.wire import CHAIN_TYPES, METADATA_TYPES, Fields, object_in, string_in
-from sessiontree.dialects.pi import iter_head_records
+from sessiontree.dialects.pi import head_records
 from sessiontree.entries import ForkOrigin, Header
 from sessiontree.values import parse_json
 
@@ -20,10 +20,13 @@ _MANY_LINES = 256
 
 def recognise(head: bytes) -> int:
     """How sure we are that a file begins like a transcript."""
-    records = list(iter_head_records(head))
+    records = head_records(head)
     if any(map(_is_of_another_agent, records)):
         return 0
-    best = max(map(_likelihood, records), default=0)
+    likelihoods = [*map(_likelihood, records)]
+    best = max(likelihoods, default=0)
+    if best == SURE and likelihoods[0]:
+        return CERTAIN
     if best == 0 and b'"parentUuid":' in head and b'"isSidechain":' in head:
         return UNSURE  # the first line is longer than what we are shown
     return best

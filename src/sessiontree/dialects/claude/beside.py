@@ -17,8 +17,8 @@ from sessiontree.dialects.claude.wire import Fields, is_result, object_in, strin
 _LONGEST_KEY = 200
 _STEP = 256
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_AGENT_FILE = re.compile(r"agent-(?P<id>.+)\.(?:jsonl|meta\.json)")
-_SPILLED = re.compile(r"Full output saved to: (?P<path>[^\n]*[/\\]tool-results[/\\][^\n/\\]+)")
+_AGENT_FILE = r"agent-(?P<id>.+)\.(?:jsonl|meta\.json)"
+_SPILLED = r"Full output saved to: (?P<path>[^\n]*[/\\]tool-results[/\\][^\n/\\]+)"
 
 
 def project_key(cwd: str) -> str:
@@ -128,7 +128,7 @@ def agent_meta(agent_transcript: str) -> str:
 
 def agent_of(path: str) -> str | None:
     """The id of the sub-agent that a file belongs to, by the file's name."""
-    found = _AGENT_FILE.fullmatch(os.path.basename(path))
+    found = re.fullmatch(_AGENT_FILE, os.path.basename(path))
     return found["id"] if found else None
 
 
@@ -157,7 +157,7 @@ def spilled_outputs(transcript: str, text: str) -> tuple[str, ...]:
 
     The record is an absolute path, which is wrong as soon as the folder has moved. Empty when the text names none.
     """
-    found = _SPILLED.search(text)
+    found = re.search(_SPILLED, text)
     if found is None:
         return ()
     recorded = found["path"].strip()

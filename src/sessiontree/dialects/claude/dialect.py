@@ -9,24 +9,21 @@ from sessiontree.context import Context
 from sessiontree.dialects.base import Beside, Columns, DialectBase, Envelope, Lines, Reading, Relink, SessionFile
 from sessiontree.dialects.claude import (
     about,
-    beside,
     columns,
     context,
     discovery,
-    history,
     leaf,
     path,
     places,
     relinks,
-    tail,
-    titles,
     wire,
 )
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.scribe import Destination, Item, Start
 from sessiontree.entries import ENTRY_TYPES, Entry, Header
 
-if TYPE_CHECKING:  # what tells and writes is imported by whoever tells or writes: most only read
+if TYPE_CHECKING:  # what not everyone who reads needs is imported where it is used
+    from sessiontree.dialects.claude import tail
     from sessiontree.dialects.claude.scribe import ClaudeScribe
 
 
@@ -36,6 +33,7 @@ class ClaudeCode(DialectBase):
     name = "claude"
     version = 1
     is_writable = True
+    may_refer_to_blobs = False
     bookkeeping = wire.METADATA_TYPES | (frozenset(ENTRY_TYPES) - wire.SPEAKING_ENTRIES)
     parent_key = "parentUuid"
     id_key = "uuid"
@@ -71,10 +69,14 @@ class ClaudeCode(DialectBase):
     tells_by_parts = True
 
     def needed_parts(self, size: int, read: tail.Read) -> list[tail.Part] | None:
+        from sessiontree.dialects.claude import tail
+
         return tail.needed_parts(size, read)
 
     def is_told_by_parts(self, lines: Lines, context: Context) -> bool:
         """The model is looked for before the boundary, if no answer behind it names one."""
+        from sessiontree.dialects.claude import tail
+
         return context.state.model is not None and tail.is_told_by_parts(lines, context.path)
 
     def find_relinks(self, lines: Lines) -> list[Relink]:
@@ -85,6 +87,8 @@ class ClaudeCode(DialectBase):
         return context.build_context(chain, path.find_trail(chain, leaf, reading))
 
     def find_title(self, lines: Lines) -> str | None:
+        from sessiontree.dialects.claude import titles
+
         return titles.find_title(lines)
 
     def find_given_title(self, lines: Lines) -> str | None:
@@ -94,12 +98,18 @@ class ClaudeCode(DialectBase):
         return about.find_git_branch(lines)
 
     def find_beside(self, lines: Lines) -> list[Beside]:
+        from sessiontree.dialects.claude import beside
+
         return beside.find_beside(lines)
 
     def find_session_ids(self, lines: Lines) -> list[str]:
+        from sessiontree.dialects.claude import beside
+
         return beside.find_session_ids(lines)
 
     def find_history(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
+        from sessiontree.dialects.claude import history
+
         return history.find_history(lines, leaf, reading)
 
     def tell(self, lines: Lines, nodes: Sequence[int]) -> Iterator[Item]:

@@ -119,14 +119,15 @@ def parse_ordinary(raw: bytes) -> MessageEntry | None:
 
 
 def _assistant(message: _AssistantMessage, time: int | None) -> Assistant | None:
-    if any(isinstance(block, _ResultWire) for block in message.content):
+    blocks = message.content
+    if _ResultWire in map(type, blocks):
         return None
     used = message.usage
     spent = used.input_tokens, used.output_tokens, used.cache_read_input_tokens, used.cache_creation_input_tokens
     reason = message.stop_reason
     return Assistant(
         time,
-        tuple(map(_block, message.content)),
+        tuple(map(_block, blocks)),
         api="anthropic-messages",
         provider="anthropic",
         model=message.model,

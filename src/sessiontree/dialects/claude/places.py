@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from sessiontree.dialects.claude.beside import project_key
 from sessiontree.dialects.scribe import Destination, Start
 
-_uuid = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
+_UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z"
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 def is_uuid(text: str) -> bool:
-    return _uuid.match(text) is not None
+    return re.match(_UUID, text) is not None
 
 
 def session_uuid(id: str) -> str:

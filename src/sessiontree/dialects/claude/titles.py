@@ -20,9 +20,9 @@ _NOTED = (
 )
 _LONGEST = 200
 _STEP = 32
-_COMMAND = re.compile(r"<command-name>(.*?)</command-name>")
+_COMMAND = r"<command-name>(.*?)</command-name>"
 # Command output, hooks, timers, interruptions, and what an editor says by itself.
-_MEANINGLESS = re.compile(
+_MEANINGLESS = (
     r"<local-command-stdout>|<session-start-hook>|<tick>|<goal>|\[Request interrupted by user[^\]]*\]"
     r"|\s*<ide_opened_file>[\s\S]*</ide_opened_file>\s*$|\s*<ide_selection>[\s\S]*</ide_selection>\s*$"
 )
@@ -61,10 +61,10 @@ def _first_prompt(lines: Lines) -> str | None:
         ):
             continue
         for text in _texts(fields):
-            named = _COMMAND.search(text)
+            named = re.search(_COMMAND, text)
             if named:
                 command = command or named[1]
-            elif not _MEANINGLESS.match(text):
+            elif not re.match(_MEANINGLESS, text):
                 return _cut(text)
     return command
 

@@ -10,21 +10,21 @@ from typing import Any
 
 from sessiontree.dialects.base import Lines
 from sessiontree.dialects.neovate.wire import MESSAGE, is_record, string
-from sessiontree.dialects.pi import iter_head_records
+from sessiontree.dialects.pi import head_records
 from sessiontree.entries import Config, ConfigChange, ForkOrigin, Header
 
 # A first line that is longer than the head: Neovate writes the keys of a line in this order.
-_long_first_line = re.compile(
+_LONG_FIRST_LINE = (
     rb'\s*\{\s*(?:"type"\s*:\s*"config"\s*,\s*"config"\s*:\s*\{'
     rb'|"parentUuid"\s*:\s*(?:null|"[^"]*")\s*,\s*"uuid"\s*:\s*"[^"]+"\s*,\s*"role"\s*:\s*")'
 )
 
 
 def recognise(head: bytes) -> int:
-    records = list(iter_head_records(head))
+    records = head_records(head)
     if any(record.get("type") == "session" or _is_claude_line(record) for record in records):
         return 0
-    if any(map(_is_sure_sign, records)) or (not records and _long_first_line.match(head)):
+    if any(map(_is_sure_sign, records)) or (not records and re.match(_LONG_FIRST_LINE, head)):
         return 60
     return 10 if any(map(is_record, records)) else 0
 

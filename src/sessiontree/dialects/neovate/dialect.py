@@ -17,6 +17,7 @@ _SPOKEN = frozenset({"message", "custom_message", "branch_summary", "compaction"
 class Neovate(DialectBase):
     name = "neovate"
     is_writable = True
+    may_refer_to_blobs = False
     folders = ("/.neovate/projects/", "/.takumi/projects/")
     parent_key = "parentUuid"
     id_key = "uuid"

@@ -14,7 +14,7 @@ from sessiontree.entries import SessionInfo
 _LONGEST_TITLE = 50
 _STEP = 32
 
-_shell_echo = re.compile(r"\s*<bash-(?:input|stdout|stderr)>")
+_SHELL_ECHO = r"\s*<bash-(?:input|stdout|stderr)>"
 
 
 def find_title(lines: Lines) -> str | None:
@@ -39,7 +39,7 @@ def _iter_prompts(lines: Lines) -> Iterator[str]:
     for start in range(0, len(nodes), _STEP):
         for fields in lines.fields(nodes[start : start + _STEP]):
             text = " ".join(_shown_text(fields).split())
-            if fields.get("role") == "user" and text and text != INTERRUPTION and not _shell_echo.match(text):
+            if fields.get("role") == "user" and text and text != INTERRUPTION and not re.match(_SHELL_ECHO, text):
                 yield text if len(text) <= _LONGEST_TITLE else f"{text[:_LONGEST_TITLE]}..."
 
 

@@ -33,7 +33,7 @@ from sessiontree.dialects.omp.sending import (
     without_dangling_calls,
     without_failed_turns,
 )
-from sessiontree.dialects.pi import PiShape, iter_head_records
+from sessiontree.dialects.pi import PiShape, head_records
 from sessiontree.dialects.pi.scribe import ShapeScribe
 from sessiontree.dialects.scribe import Destination, Item, Start
 from sessiontree.entries import Compaction, Entry, Header, MessageEntry, Unknown, UsageRecord
@@ -63,7 +63,7 @@ class OhMyPi(PiShape):
         return blob_folder(location)
 
     def recognise(self, head: bytes) -> int:
-        records = list(iter_head_records(head))
+        records = head_records(head)
         if records and is_title_slot(records[0]):
             return 80
         header = next(filter(self.is_header, records), None)

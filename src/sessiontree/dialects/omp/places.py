@@ -11,7 +11,7 @@ from typing import Literal
 from sessiontree.dialects.pi.places import encoded, file_name, home_of, resolved
 from sessiontree.dialects.scribe import Destination, Start
 
-_profile_name = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}(?<!\.)\Z")
+_PROFILE_NAME = r"[a-z0-9][a-z0-9._-]{0,63}(?<!\.)\Z"
 
 
 def find_destination(start: Start, environment: Mapping[str, str]) -> Destination:
@@ -41,7 +41,7 @@ def _sessions_folder(environment: Mapping[str, str]) -> str:
 def _profile(environment: Mapping[str, str]) -> str | None:
     """The profile that is named, if the name is one that oh-my-pi takes; an empty name means the default one."""
     name = environment.get("OMP_PROFILE", environment.get("PI_PROFILE", "")).strip()
-    return name if name != "default" and _profile_name.match(name) else None
+    return name if name != "default" and re.match(_PROFILE_NAME, name) else None
 
 
 def _temporary(environment: Mapping[str, str]) -> str:

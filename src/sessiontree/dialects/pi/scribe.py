@@ -80,6 +80,7 @@ class ShapeScribe:
             title=start.title or None,
             parent_session=start.origin,
             forked_from=start.forked_from,
+            large_content=start.large_content,
         )
         return [self._dialect.render_header(header)]
 

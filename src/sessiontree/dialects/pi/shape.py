@@ -8,6 +8,7 @@ Told in shared words, old versions are current ones, and a model change names pr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from sys import intern
 from typing import Any
@@ -56,7 +57,7 @@ class PiShape(DialectBase):
     writes_plainly = True
 
     def recognise(self, head: bytes) -> int:
-        records = list(iter_head_records(head))
+        records = head_records(head)
         if any(map(self.is_header, records)):
             return 50
         return 10 if any(map(self.is_record, records)) else 0
@@ -156,7 +157,7 @@ class Pi(PiShape):
     rules = Rules(resets=False, explicit_model_wins=False, default_thinking=None)
 
     def recognise(self, head: bytes) -> int:
-        header = next(filter(self.is_header, iter_head_records(head)), None)
+        header = next(filter(self.is_header, head_records(head)), None)
         if header is not None and header.get(_MEANT_FOR) == self.name:
             return 90
         return super().recognise(head)
@@ -197,11 +198,19 @@ def _as_version_3(lines: Lines, node: int, line: dict[str, Any]) -> dict[str, An
     return line
 
 
-def iter_head_records(head: bytes) -> Iterator[dict[str, Any]]:
-    """The objects among the first lines of a file, whatever stands between them."""
+@functools.lru_cache(1)
+def head_records(head: bytes) -> tuple[dict[str, Any], ...]:
+    """The objects among the first lines of a file, whatever stands between them. Every dialect asks for the same."""
+    return tuple(_iter_records(head))
+
+
+def _iter_records(head: bytes) -> Iterator[dict[str, Any]]:
     for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n", _HEAD_LINES)[:_HEAD_LINES]:
+        line = line.strip(b"\x00 \t\r")
+        if not line.endswith(b"}"):
+            continue  # no object, or the one that goes on where the head ends
         try:
-            found = parse_json(line.strip(b"\x00 \t\r"))
+            found = parse_json(line)
         except ValueError:
             continue
         if isinstance(found, dict):

@@ -1,0 +1,31 @@
+"""What a fork takes along of the settings of a session: everything but what was approved there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+from sessiontree.forking import fork
+from sessiontree.messages import message_text
+from sessiontree.stores.files import FileStore
+
+
+@pytest.mark.parametrize("dialect", ["native", "pi", "omp", "claude", "neovate"])
+def test_a_fork_has_the_settings_of_its_origin_but_not_its_approvals(dialect: str, tmp_path: Path) -> None:
+    with sessiontree.create(tmp_path, home=tmp_path / "home") as session:
+        session.append("user", "look at [Pasted text #1 +12 lines]")
+        session.append(role="assistant", content=[{"type": "text", "text": "Seen."}], provider="p", model="m")
+    origin = fork(session, to=dialect, store=FileStore(tmp_path / f"{dialect}.jsonl")).session
+    origin.set_config(approval_mode="yolo", approval_tools=("bash",), pasted_text_map={"#1": "a\nb"})
+    behind = origin.append("user", "and now?").id
+    for target in ("native", dialect):
+        forked = fork(origin, behind, before=False, to=target, store=FileStore(tmp_path / f"to-{target}.jsonl")).session
+        config = sessiontree.open(forked.location, dialect=target).config
+        assert (config.approval_mode, config.approval_tools) == ("default", ())
+        assert config.pasted_text_map == {"#1": "a\nb"}
+        assert [message_text(one) for one in forked.context().messages][-1] == "and now?"
+        os.remove(forked.location)
+    assert sessiontree.open(origin.location, dialect=dialect).config.approval_mode == "yolo"
