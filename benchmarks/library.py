@@ -6,6 +6,7 @@ Each is a fresh process, and its processor time and memory count from its first 
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -21,18 +22,22 @@ from benchmarks.timing import run_python
 from benchmarks.transcripts import TranscriptShape, transcript
 
 _COMMAND = """
-import sys, time
-from sessiontree.cli import main
-code = main(sys.argv[1:])
-try:
-    with open("/proc/self/status") as status:
-        peak = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
-except FileNotFoundError:
-    import resource
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(time.process_time(), peak, file=sys.stderr)
-sys.exit(code)
+import atexit, sys
+
+@atexit.register
+def tell_peak():
+    try:
+        with open("/proc/self/status") as status:
+            peak = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+    except FileNotFoundError:
+        import resource
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(peak, file=sys.stderr, flush=True)
+
+from sessiontree.cli import enter
+enter()
 """
+"""As the command is started, but for its name. What it used is asked of the system when it is gone."""
 
 
 class _Run(Struct, frozen=True):
@@ -151,6 +156,7 @@ def _run(folder: Path, command: str, *more: str, words: str = "") -> _Run:
         "SESSIONTREE_CACHE": str(_cache(folder)),
         "COLUMNS": "120",
     }
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-c", _COMMAND, command, *(more or ("--all",))],
         input=words,
@@ -159,8 +165,9 @@ def _run(folder: Path, command: str, *more: str, words: str = "") -> _Run:
         check=True,
         env=around,
     )
-    seconds, peak = done.stderr.split()[-2:]
-    return _Run(float(seconds), int(peak), done.stdout.count("\n"))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return _Run(seconds, int(done.stderr.split()[-1]), done.stdout.count("\n"))
 
 
 def _cache(folder: Path) -> Path:

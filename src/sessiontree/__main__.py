@@ -1,7 +1,5 @@
 """`python -m sessiontree`."""
 
-import sys
+from sessiontree.cli import enter
 
-from sessiontree.cli import main
-
-sys.exit(main())
+enter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -28,10 +29,11 @@ def print_bytes(pieces: Iterable[bytes]) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Text that has been made clean."""
-    encoding = sys.stdout.encoding or "utf-8"
+    """Text that has been made clean. What the encoding of stdout has no character for becomes a question mark."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors != "replace":
+        sys.stdout.reconfigure(errors="replace")
     for line in lines:
-        sys.stdout.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+        sys.stdout.write(line + "\n")
 
 
 def width() -> int:

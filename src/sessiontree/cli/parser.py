@@ -164,7 +164,7 @@ def build(names: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
     parser.add_argument("--version", action="version", version=_version(), help="print the version")
     parser.add_argument("-c", action="store_true", help="the same as `sessiontree continue`")
     parser.add_argument("-r", action="store_true", help="the same as `sessiontree continue -r`: choose from a list")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, prog=parser.prog)
     parsers: dict[str, Parser] = {}
     for name in names:
         module = command_module(name)

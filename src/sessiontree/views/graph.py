@@ -7,7 +7,7 @@ own, one further right than the branch it left, directly below the entry where i
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -27,10 +27,15 @@ from sessiontree.entries import (
 )
 from sessiontree.messages import ToolResult, message_text, text_of, tool_calls
 from sessiontree.session import Session
+from sessiontree.tree import Tree
 from sessiontree.views.text import columns, cut, fitted, one_line
 
 SPEAKING = frozenset({"message", "custom_message", "compaction", "branch_summary", "reset_boundary", "merge"})
 """What the tree shows unless everything is asked for. The rest (state, labels, settings) stays in between, unseen."""
+
+
+_LEAST = 8
+"""Columns for what is said in a row, however narrow the terminal is."""
 
 
 class Node(Struct, frozen=True):
@@ -58,21 +63,24 @@ def build_graph(session: Session, *, everything: bool = False) -> list[Node]:
     """
     path = session.path_ids() if session.leaf is not None else []
     active = set(path)
-    shown = [id for id in session.ids if everything or session.type_of(id) in SPEAKING]
+    tree, types = session.journal.tree, session.journal.types
+    node_of = tree.node_of
+    shown = [id for id in tree.ids if everything or types[node_of[id]] in SPEAKING]
     entries = dict(zip(shown, session.entries(shown), strict=True))
-    parents = {id: _nearest_shown(session, session.parent(id), entries) for id in entries}
+    above = tree.parents()
+    parents = {id: _nearest_shown(tree, above[node_of[id]], entries) for id in entries}
     said = [id for id in path if id in entries]
     drawn_under = parents | dict(zip(said, [None, *said], strict=False))
     children: dict[str | None, list[str]] = {}
     for id in entries:
         children.setdefault(drawn_under[id], []).append(id)
-    here = _nearest_shown(session, session.leaf, entries)
+    here = _nearest_shown(tree, session.node_of(session.leaf), entries)
     labels = session.labels
     joins = find_joins(session)
     merged_into: dict[str | None, list[str]] = {}
     for id, join in joins.items():
         if join.session is None and join.entry in session:
-            merged_into.setdefault(_nearest_shown(session, join.entry, entries), []).append(id)
+            merged_into.setdefault(_nearest_shown(tree, node_of[join.entry], entries), []).append(id)
     return [
         Node(
             entry=entries[id],
@@ -90,10 +98,14 @@ def build_graph(session: Session, *, everything: bool = False) -> list[Node]:
     ]
 
 
-def _nearest_shown(session: Session, id: str | None, entries: dict[str, Entry]) -> str | None:
-    while id is not None and id not in entries:
-        id = session.parent(id)
-    return id
+def _nearest_shown(tree: Tree, node: int | None, entries: Mapping[str, Entry]) -> str | None:
+    """The id of a node, or of the next one above it that is shown."""
+    while node is not None:
+        id = tree.ids[node]
+        if id in entries:
+            return id
+        node = tree.parent(node)
+    return None
 
 
 def _order(
@@ -104,10 +116,11 @@ def _order(
     while pending:
         id, depth, column, starts = pending.pop()
         yield id, depth, column, starts
-        below = children.get(id, [])
-        if not below:
+        below = children.get(id, ())
+        if len(below) <= 1:
+            pending += [(child, depth + 1, column, False) for child in below]
             continue
-        beside = results.beside(id, below) if len(below) > 1 else []
+        beside = results.beside(id, below)
         straight = next((child for child in below if child in active), None)
         if straight is None:
             straight = next(child for child in reversed(below) if child not in beside)
@@ -161,19 +174,25 @@ def draw(nodes: list[Node], width: int, now: datetime | None = None) -> Iterator
     """The rows of a tree as text, each at most `width` columns wide."""
     names = ["merge" if node.join is not None else _speaker(node.entry) for node in nodes]
     name_width = min(max(map(len, names), default=0), 18)
+    fitting = {name: fitted(name, name_width) for name in set(names)}
     moment = now or datetime.now().astimezone()
     for node, name in zip(nodes, names, strict=True):
         if node.depth == 0 and node is not nodes[0]:
             yield ""
-        rail = "│ " * (node.column - node.starts_branch) + "├─" * node.starts_branch
-        left = f"{rail}{_mark(node)} {_short(node.entry.id)}  {fitted(name, name_width)}  "
-        right = f"  {_clock(node.entry.timestamp, moment)}"
+        entry = node.entry
+        short = _short(entry.id)
+        rail = "│ " * (node.column - node.starts_branch) + "├─" * node.starts_branch if node.column else ""
+        right = f"  {_clock(entry.timestamp, moment)}"
         if node.is_leaf or node.label or node.merged_into:
             merged = "".join(f"  ⇢ {_short(id)}" for id in node.merged_into)
             right = f"{merged}{f'  [{one_line(node.label)}]' if node.label else ''}{'  ◀ here' * node.is_leaf}{right}"
-        room = width - columns(left) - columns(right)
-        row = f"{left}{fitted(_came_from(node.join) + gist(node.entry, max(room, 8)), max(room, 8))}{right}".rstrip()
-        yield row if room >= 8 else cut(row, width)
+        free = width - 2 * node.column - columns(short) - name_width - columns(right) - 6  # the mark and blanks
+        room = free if free > _LEAST else _LEAST
+        said = gist(entry, room)
+        if node.join is not None:
+            said = _came_from(node.join) + said
+        row = f"{rail}{_mark(node)} {short}  {fitting[name]}  {fitted(said, room)}{right}".rstrip()
+        yield row if free >= _LEAST else cut(row, width)
 
 
 def _mark(node: Node) -> str:
@@ -182,16 +201,15 @@ def _mark(node: Node) -> str:
     return "●" if node.active else "○"
 
 
-def _came_from(join: Join | None) -> str:
-    if join is None:
-        return ""
+def _came_from(join: Join) -> str:
     where = f"{_short(join.session)}:" if join.session else ""
     return f"⇠ {where}{_short(join.entry)}  "
 
 
 def _short(id: str) -> str:
     """As much of an id as tells entries apart at a glance. It comes from the file, as everything does."""
-    return one_line(id[:8])
+    beginning = id[:8]
+    return beginning if beginning.isascii() and beginning.isalnum() else one_line(beginning)
 
 
 def gist(entry: Entry, room: int | None = None) -> str:
@@ -200,7 +218,7 @@ def gist(entry: Entry, room: int | None = None) -> str:
         case MessageEntry():
             texts = [_beginning(message_text(message), room) for message in entry.messages]
             calls = [f"→ {one_line(call.name)}" for message in entry.messages for call in tool_calls(message)]
-            return " ".join(filter(None, [*texts, *calls]))
+            return " ".join(filter(None, [*texts, *calls])) if calls or len(texts) > 1 else texts[0]
         case CustomMessage():
             return _beginning(text_of(entry.content), room)
         case Compaction() | BranchSummary():
@@ -217,9 +235,9 @@ def gist(entry: Entry, room: int | None = None) -> str:
 
 def _beginning(text: str, room: int | None) -> str:
     """A text on one line. Of a long one only what can be shown is looked at, if that is enough."""
-    if room is None or len(text) <= 4 * room:
+    if room is None or len(text) <= 2 * room:
         return one_line(text)
-    start = one_line(text[: 4 * room])
+    start = one_line(text[: 2 * room])
     return start if len(start) > room else one_line(text)
 
 
