@@ -139,7 +139,7 @@ def tree(rounds: int) -> list[Result]:
     path = str(transcript(TranscriptShape(size=6_000_000)))
     runs = [run_python(_OPEN_AS_TREE, path)[0].split() for _ in range(4 * rounds)]
     seconds, peak = min(float(run[1]) for run in runs), min(int(run[2]) for run in runs)
-    drawn = min((_run(generated(Corpus()), "tree", path) for _ in range(2 * rounds)), key=lambda run: run.seconds)
+    drawn = min((_run(generated(Corpus()), "tree", path) for _ in range(6 * rounds)), key=lambda run: run.seconds)
     name, about = "a Claude Code session of 6 MB as a tree", f"{int(runs[0][0]):,} entries, whole process"
     return [
         Result(f"{name}, its nodes alone", milliseconds(seconds), about, 1e3 * seconds, unit="ms"),

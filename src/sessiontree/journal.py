@@ -51,6 +51,8 @@ class Journal:
         self.store = store
         self.dialect = dialect
         self.blobs = blobs
+        self.keeps_said = False
+        """Whether to keep what lines say while they are read, as all of it will be asked for."""
         self._start_over()
 
     def _start_over(self) -> None:
@@ -61,6 +63,8 @@ class Journal:
         self.types: list[str] = []
         self.notes: dict[int, object] = {}
         """What the dialect noted of the lines while it decoded their blocks."""
+        self.said: dict[int, object] = {}
+        """What the lines say, as far as that was kept."""
         self.fragments: list[Fragment] = []
         self.size = 0
         """The bytes seen so far."""
@@ -125,16 +129,19 @@ class Journal:
     def _take_block(self, block: Block) -> None:
         ends = line_ends(block.buffer, block.size)
         plain = block.whole and _has_one_object_per_line(block.buffer, ends)
-        columns = self.dialect.decode_block(block.data) if plain else None
+        decode = self.dialect.decode_said if self.keeps_said else self.dialect.decode_block
+        columns = decode(block.data) if plain else None
         if columns is not None and len(columns.ids) == len(ends):
             if not block.buffer.isascii():
                 self._unchecked.append((block.start, block.size, self._lines + 1))
-            self._offsets.add_block(block.start, block.size, self._lines + 1, len(ends))
+            self._offsets.add_block(block.start, self._lines + 1, ends)
             ids = columns.ids
             if "" in ids:
                 ids = [id or aside_id(node) for node, id in enumerate(ids, len(self.types))]
             if columns.notes:
                 self.notes.update(enumerate(columns.notes, len(self.types)))
+            if columns.said:
+                self.said.update(enumerate(columns.said, len(self.types)))
             self.types += columns.types
             self.tree.extend(ids, columns.parents)
             if block.buffer[ends[0] - 2 : ends[0]] == b"\r\n":
@@ -324,8 +331,10 @@ class Journal:
         unchecked, self._unchecked = self._unchecked, []
         for start, size, first_line in unchecked:
             data = read_bytes(self.store, start, size)
+            if all(map(_is_utf8, data.split(b"\n"))):  # quicker than the whole at once: most lines are ASCII
+                continue
             for number, (offset, line) in enumerate(iter_lines(data), first_line):
-                if not line.isascii() and not _is_utf8(line):
+                if not _is_utf8(line):
                     self._say(number, start + offset, start + offset + len(line), *_odd_json(line))
 
     def _oddity_problem(self, oddity: Oddity) -> Problem:
@@ -346,6 +355,10 @@ class Journal:
     def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
         """The bytes of some entries as they stand in the file, without LF, in the order asked for."""
         return self._offsets.iter_raw(nodes)
+
+    def sizes(self) -> list[int]:
+        """How many bytes stand for each entry in the file."""
+        return self._offsets.sizes()
 
     def entries(self, nodes: Sequence[int]) -> list[Entry]:
         """The entries of some nodes, in the order asked for."""
@@ -443,6 +456,8 @@ def _closed(problem: Problem) -> Problem:
 
 
 def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
     try:
         data.decode()
     except UnicodeDecodeError:

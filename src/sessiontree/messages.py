@@ -222,6 +222,8 @@ def message_blocks(message: Message) -> tuple[Block, ...]:
 def message_text(message: Message) -> str:
     """What a message says, as plain text: its text blocks, a command with its output, a summary."""
     match message:
+        case Assistant() | ToolResult() | User():
+            return text_of(message.content)
         case BashExecution():
             return f"{message.command}\n{message.output}"
         case CompactionSummary() | BranchSummaryText():

@@ -1,7 +1,7 @@
 """Where each entry's line is: byte range and line number, for millions of entries in little memory.
 
-Lines of an ordinary block are not listed one by one: the block's place is enough to find them again when an entry is
-read. Lines that were looked at one by one, and lines we wrote ourselves, have their places listed.
+Of the lines of an ordinary block only their ends are listed, in four bytes each. Lines that were looked at one by one
+have their whole places listed.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from operator import sub
 
 from msgspec import Struct
 
-from sessiontree.lines import BLOCK_SIZE, line_ends
+from sessiontree.lines import BLOCK_SIZE
 
 _READ_TOGETHER = 1 << 20
+_LARGEST_SHORT = 1 << 32
 
 
 class Place(Struct, frozen=True):
@@ -33,12 +35,13 @@ class _Listed(Struct):
 
 
 class _Run(Struct):
-    """Entries that follow each other: `count` lines of a block, or lines listed one by one."""
+    """Entries that follow each other: the lines of a block, or lines listed one by one."""
 
     first_node: int
     first_line: int
     start: int
-    size: int
+    ends: array[int]
+    """Where the lines of the block end, LF included, counted from its start."""
     listed: _Listed | None = None
 
 
@@ -50,62 +53,65 @@ class Offsets:
         self._runs: list[_Run] = []
         self._first_nodes: list[int] = []
         self._count = 0
-        self._cached = -1
-        self._cached_ends: list[int] = []
 
-    def add_block(self, start: int, size: int, first_line: int, count: int) -> None:
-        """A block in which each of `count` lines is one entry."""
-        self._begin(_Run(self._count, first_line, start, size))
-        self._count += count
+    def add_block(self, start: int, first_line: int, ends: Sequence[int]) -> None:
+        """A block in which each line is one entry; they end so many bytes behind its start, LF included."""
+        self._begin(_Run(self._count, first_line, start, array("I" if ends[-1] < _LARGEST_SHORT else "Q", ends)))
+        self._count += len(ends)
 
     def add_next(self, start: int, size: int, line: int) -> None:
         """One entry on a whole line of `size` bytes, LF included; most often right behind the one before."""
         run = self._runs[-1] if self._runs else None
-        if run is None or run.listed is not None or run.start + run.size != start or run.size > BLOCK_SIZE:
-            self.add_block(start, size, line, 1)
+        if run is None or run.listed is not None or run.start + run.ends[-1] != start or run.ends[-1] > BLOCK_SIZE:
+            self.add_block(start, line, [size])
             return
-        run.size += size
+        run.ends.append(run.ends[-1] + size)
         self._count += 1
-        if self._cached == len(self._runs) - 1:
-            self._cached = -1
 
     def add_line(self, start: int, end: int, line: int) -> None:
         """One entry: a whole line, or a part of one."""
         listed = self._runs[-1].listed if self._runs else None
         if listed is None:
             listed = _Listed(array("q"), array("q"), array("q"))
-            self._begin(_Run(self._count, line, start, 0, listed))
+            self._begin(_Run(self._count, line, start, array("I"), listed))
         listed.starts.append(start)
         listed.ends.append(end)
         listed.lines.append(line)
         self._count += 1
 
     def place(self, node: int) -> Place:
-        number = bisect_right(self._first_nodes, node) - 1
-        run = self._runs[number]
+        run = self._runs[bisect_right(self._first_nodes, node) - 1]
         at = node - run.first_node
         if run.listed is not None:
             return Place(run.listed.starts[at], run.listed.ends[at], run.listed.lines[at])
-        ends = self._ends(number, run)
-        start = ends[at - 1] if at else 0
-        return Place(run.start + start, run.start + ends[at] - 1, run.first_line + at)
+        start = run.ends[at - 1] if at else 0
+        return Place(run.start + start, run.start + run.ends[at] - 1, run.first_line + at)
+
+    def sizes(self) -> list[int]:
+        """How many bytes each entry's line has; LF may be among them."""
+        sizes: list[int] = []
+        for run in self._runs:
+            ends = run.ends
+            sizes += map(sub, ends, [0, *ends]) if run.listed is None else map(sub, run.listed.ends, run.listed.starts)
+        return sizes
 
     def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
         """The bytes of some entries in the order asked for, without LF; neighbours are read together."""
         buffer = bytearray()  # one for all blocks: new memory has to be asked for page by page
         for number, group in groupby(nodes, lambda node: bisect_right(self._first_nodes, node) - 1):
             run = self._runs[number]
-            if run.listed is None:
-                if len(buffer) < run.size or len(buffer) > 2 * max(run.size, _READ_TOGETHER):
-                    buffer = bytearray(run.size)
-                with memoryview(buffer) as view:
-                    self._read_into(run.start, view[: run.size])
-                    ends = line_ends(buffer, run.size)
-                    for node in group:
-                        at = node - run.first_node
-                        yield bytes(view[ends[at - 1] if at else 0 : ends[at] - 1])
-            else:
-                yield from self._iter_listed(run.listed, [node - run.first_node for node in group])
+            numbers = [node - run.first_node for node in group]
+            if run.listed is not None:
+                yield from self._iter_listed(run.listed, numbers)
+                continue
+            ends = [*run.ends, 0]  # so that -1 is where the first line begins
+            first, last = ends[min(numbers) - 1], ends[max(numbers)]
+            size = last - first
+            if len(buffer) < size or len(buffer) > 2 * max(size, _READ_TOGETHER):
+                buffer = bytearray(size)
+            with memoryview(buffer) as view:
+                self._read_into(run.start + first, view[:size])
+                yield from [bytes(view[ends[at - 1] - first : ends[at] - first - 1]) for at in numbers]
 
     def _iter_listed(self, listed: _Listed, numbers: list[int]) -> Iterator[bytes]:
         first = min(listed.starts[at] for at in numbers)
@@ -124,9 +130,3 @@ class Offsets:
     def _begin(self, run: _Run) -> None:
         self._runs.append(run)
         self._first_nodes.append(run.first_node)
-
-    def _ends(self, number: int, run: _Run) -> list[int]:
-        if self._cached != number:
-            self._cached_ends = line_ends(self._read(run.start, run.size), run.size)
-            self._cached = number
-        return self._cached_ends

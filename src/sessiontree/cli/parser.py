@@ -80,6 +80,10 @@ ENTRY is an entry's id, the beginning of it, or a label.
 {EXIT_CODES}"""
 
 
+# argparse looks for translations of its words, which Python does not have: in vain, in the file system, each time anew.
+argparse._ = str  # type: ignore[attr-defined]
+
+
 class Options(argparse.Namespace):
     """What was asked for. `run` is the command's function."""
 

@@ -43,9 +43,9 @@ class Prepared(Struct, frozen=True):
     strategy: str
     first_kept: str | None
     """The entry from which on all is kept; None when nothing is."""
-    summarised: tuple[Message, ...]
-    turn_prefix: tuple[Message, ...]
-    kept: tuple[Message, ...]
+    summarised: Sequence[Message]
+    turn_prefix: Sequence[Message]
+    kept: Sequence[Message]
     is_split_turn: bool
     previous_summary: str | None
     tokens_before: int
@@ -120,11 +120,11 @@ def prepare(
 
 def _files(session: Session, projection: Projection, cut: Cut, parts: Parts) -> FileLists:
     """What was touched by what is summarised, and by what earlier summaries stand for."""
-    found = files_in((*parts.summarised, *parts.turn_prefix), session.dialect.name)
+    agent = session.dialect.name
+    found = files_in(parts.summarised, agent) | files_in(parts.turn_prefix, agent)
     if projection.earlier is not None:
         found |= projection.earlier.files
-    summaries = [unit.id for unit in projection.units[: cut.at] if unit.kind == "branch_summary"]
-    for entry in session.entries(summaries):
+    for entry in session.entries(projection.ids_of("branch_summary", cut.at)):
         if isinstance(entry, BranchSummary) and not entry.from_hook:
             found |= FileLists.of_details(entry.details)
     return found
@@ -149,6 +149,7 @@ def compact(
     it cannot be made to fit, or there is nothing to compact, that is a `CompactionError` and nothing is written.
     """
     place: Session | Branch = session if branch is None else branch
+    session.expect_gists()
     if session.read_only is not None and not dry_run:
         raise ReadOnlyError(f"{session.location}: cannot be compacted: {session.read_only}")
     projection = project(session, place.leaf)

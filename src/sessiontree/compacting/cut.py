@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from sessiontree.compacting.estimate import PI, Estimator
-from sessiontree.compacting.projection import Unit
+from sessiontree.compacting.projection import LazyUnits, Unit
 from sessiontree.messages import (
     Assistant,
     BashExecution,
@@ -50,9 +50,9 @@ class Cut(Struct, frozen=True):
 class Parts(Struct, frozen=True):
     """What becomes of the messages at a cut."""
 
-    summarised: tuple[Message, ...]
-    turn_prefix: tuple[Message, ...]
-    kept: tuple[Message, ...]
+    summarised: Sequence[Message]
+    turn_prefix: Sequence[Message]
+    kept: Sequence[Message]
 
 
 def find_cut(units: Sequence[Unit], keep: int, manner: Manner = "recent", estimate: Estimator = PI) -> Cut | None:
@@ -75,7 +75,9 @@ def parts_at(units: Sequence[Unit], cut: Cut) -> Parts:
     return Parts(_said(units[:until]), _said(prefix), _said(units[cut.at :]))
 
 
-def _said(units: Sequence[Unit]) -> tuple[Message, ...]:
+def _said(units: Sequence[Unit]) -> Sequence[Message]:
+    if isinstance(units, LazyUnits):
+        return units.messages
     return tuple([message for unit in units for message in unit.messages if not isinstance(message, System)])
 
 

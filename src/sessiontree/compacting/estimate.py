@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.compacting.system import current_system
+from sessiontree.lazy import LazyMessages
 from sessiontree.messages import (
     Assistant,
     BashExecution,
@@ -58,6 +59,9 @@ _FRAME_LENGTH = 16
 _MANY = 4096
 _SAMPLE = 16
 """Of more messages than so many, one in so many is estimated."""
+
+_GROUPS = 64
+"""Or so many groups of neighbours, where messages are decoded when they are looked at."""
 
 _LATIN = 0.25
 _HAN = 0.80
@@ -252,6 +256,8 @@ def context_size(messages: Sequence[Message], trusted_from: int = 0, estimate: E
 
 def is_larger(messages: Sequence[Message], limit: int, estimate: Estimator = PI) -> bool:
     """Whether a context has more than so many tokens by estimates alone. Nothing is counted that does not matter."""
+    if len(messages) > _MANY and sum(map(estimate, _sample(messages))) > limit:
+        return True  # if only some of them are
     tokens = 0
     for message in messages:
         if not isinstance(message, System):
@@ -265,8 +271,9 @@ def is_larger(messages: Sequence[Message], limit: int, estimate: Estimator = PI)
 def estimated_size(messages: Sequence[Message], estimate: Estimator = PI) -> int:
     """A context by estimates alone. Of the system messages only what is in force counts, once.
 
-    Of more messages than any model could read, all but one in sixteen are judged by their length: the estimate of the
-    others tells how many tokens their characters have. Pi's arithmetic is never shortened so, as it has to be equal.
+    Of more messages than any model could read, most are judged by their length: the estimate of the others tells how
+    many tokens that is. The length is that of what is sent, or if the messages are not decoded yet, that of their lines
+    in the file. Pi's arithmetic is never shortened so, as it has to be equal.
     """
     if len(messages) > _MANY and estimate is not PI:
         tokens = _sampled_size(messages, estimate)
@@ -278,9 +285,18 @@ def estimated_size(messages: Sequence[Message], estimate: Estimator = PI) -> int
 
 def _sampled_size(messages: Sequence[Message], estimate: Estimator) -> int:
     """About what an estimate gives for many messages together."""
-    sample = [message for message in messages[::_SAMPLE] if not isinstance(message, System)]
-    length = sum(map(_length, messages))
-    return round(length * sum(map(estimate, sample)) / max(1, sum(map(_length, sample))))
+    lengths = messages.sizes() if isinstance(messages, LazyMessages) else list(map(_length, messages))
+    length = sum([lengths[at] for at in _sampled(messages)])
+    return round(sum(lengths) * sum(map(estimate, _sample(messages))) / max(1, length))
+
+
+def _sampled(messages: Sequence[Message]) -> Sequence[int]:
+    """Which of many messages are estimated: of those that are decoded together, all or none."""
+    return messages.sample(_GROUPS) if isinstance(messages, LazyMessages) else range(0, len(messages), _SAMPLE)
+
+
+def _sample(messages: Sequence[Message]) -> list[Message]:
+    return [message for at in _sampled(messages) if not isinstance(message := messages[at], System)]
 
 
 def _length(message: Message) -> int:

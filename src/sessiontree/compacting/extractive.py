@@ -28,6 +28,7 @@ from sessiontree.compacting.sections import (
     render_sections,
 )
 from sessiontree.compacting.summarizers import Request, Summary
+from sessiontree.lazy import gists_of
 from sessiontree.messages import Assistant, Message, User, message_text
 
 HEADER = (
@@ -205,11 +206,11 @@ def _ran(run: Run) -> str:
     return f"Ran {_quoted(run.what)}: {outcome}" + (f", last line: {_short(last_line, 160)}" if last_line else "")
 
 
-def _focused(messages: Iterable[Message], instructions: str) -> list[str]:
+def _focused(messages: Sequence[Message], instructions: str) -> list[str]:
     """What was said with the words of the instructions in it, the newest last."""
     words = focus_words(instructions)
     found: dict[str, None] = {}
-    for message in messages:
+    for message in gists_of(messages):
         if words and isinstance(message, User | Assistant):
             for sentence in sentences(message_text(message)):
                 if any(word in sentence.lower() for word in words):

@@ -7,14 +7,14 @@ compaction. Of a summary that a hook supplied they are not taken: nobody knows w
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.converting.tools import FileUse, find_file, find_purpose
-from sessiontree.converting.tools.meanings import Edit, Read, Write
-from sessiontree.messages import Assistant, Message, ToolCall, tool_calls
+from sessiontree.converting.tools import FileArgument, FileUse, file_argument
+from sessiontree.lazy import gists_of
+from sessiontree.messages import Message, ToolCall, tool_calls
 
 _AGENTS = ("pi", "claude", "omp", "neovate")
 """Whose words a call is tried in when its own agent's have none for it: a session may come from another agent."""
@@ -60,26 +60,26 @@ def speakers(agent: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def _handling_files(name: str, agent: str) -> tuple[str, ...]:
-    """Those to whom a tool of this name is one for files. A session has many calls and few tools."""
-    return tuple(words for words in speakers(agent) if find_purpose(name, words) in (Read, Write, Edit))
+def _file_arguments(name: str, agent: str) -> tuple[FileArgument, ...]:
+    """How a tool of this name may tell its file. A session has many calls and few tools."""
+    return tuple(way for words in speakers(agent) if (way := file_argument(name, words)) is not None)
 
 
 def file_of(call: ToolCall, agent: str) -> tuple[FileUse, str] | None:
     """The file that a call reads, writes or edits, and which of them; in its agent's words, else in any agent's."""
-    for words in _handling_files(call.name, agent):
-        found = find_file(call.name, call.arguments, words)
+    for way in _file_arguments(call.name, agent):
+        found = way.found_in(call.arguments)
         if found is not None:
             return found
     return None
 
 
-def files_in(messages: Iterable[Message], agent: str) -> FileLists:
+def files_in(messages: Sequence[Message], agent: str) -> FileLists:
     """The files that the tool calls of some messages touch."""
     read: set[str] = set()
     modified: set[str] = set()
-    for message in messages:
-        for call in tool_calls(message) if isinstance(message, Assistant) else ():
+    for message in gists_of(messages):
+        for call in tool_calls(message):
             found = file_of(call, agent)
             if found is not None:
                 (read if found[0] == "read" else modified).add(found[1])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
@@ -19,6 +18,7 @@ from msgspec import Struct, field
 from sessiontree.compacting.files import file_of, speakers
 from sessiontree.converting.tools import FileUse, Meaning, find_meaning, find_purpose
 from sessiontree.converting.tools.meanings import STATUSES, Todo
+from sessiontree.lazy import gists_of
 from sessiontree.messages import (
     Assistant,
     BashExecution,
@@ -59,11 +59,12 @@ _DECISION = re.compile(
 )
 
 
-def _folded(text: str) -> list[bytes]:
+def _folded(raw: bytes) -> list[bytes]:
     """The words of a text in small letters, as far as they are of ASCII."""
-    return text.encode("utf-8", "surrogatepass").translate(_FOLDING).split()
+    return raw.translate(_FOLDING).split()
 
 
+_ASCII = bytes(range(128))
 _FOLDING = bytes(ord(chr(at).lower()) if at < 128 and chr(at).isalnum() else ord(" ") for at in range(256))
 
 
@@ -71,18 +72,22 @@ class _Words:
     """What a text has some of wherever a pattern matches. Looking for that first is many times faster."""
 
     def __init__(self, plain: str, foreign: str) -> None:
-        self._plain = tuple(word.replace("_", " ") for word in plain.split())
-        self._first = frozenset(_folded(word)[0] for word in self._plain)
+        self.plain = tuple(word.replace("_", " ") for word in plain.split())
+        self._first = frozenset(_folded(word.encode())[0] for word in self.plain)
         self._foreign = tuple(foreign.split())
 
-    def may_be_in(self, text: str, folded: Iterable[bytes]) -> bool:
-        """Whether a text is worth reading; `folded` are its words."""
-        return not self._first.isdisjoint(folded) or (not text.isascii() and _has_any(text, self._foreign))
+    def may_be_in(self, text: str) -> bool:
+        """Whether a text is worth reading."""
+        raw = text.encode("utf-8", "surrogatepass")
+        if not self._first.isdisjoint(_folded(raw)):
+            return True
+        foreign = b"" if text.isascii() else raw.translate(None, _ASCII)
+        return bool(foreign) and _has_any(foreign.decode("utf-8", "surrogatepass"), self._foreign)
 
     def found_in(self, text: str) -> list[str]:
         """Those that a text has, in small letters."""
         lowered = text.lower()
-        found = [word for word in self._plain if word in lowered]
+        found = [word for word in self.plain if word in lowered]
         return found if text.isascii() else [*found, *(word for word in self._foreign if word in text)]
 
 
@@ -110,14 +115,16 @@ class Run(Struct):
 
     what: str
     is_command: bool
+    messages: Sequence[Message]
     ok: bool = True
-    output: Content = ""
+    ended_at: int = 0
+    """Which of the messages says how it ended. Few outputs are ever looked at, so they are not read before."""
     failure: Content = ""
     """What it gave the last time that it failed."""
 
     @property
     def last_line(self) -> str:
-        return text_of(self.output).rstrip().rpartition("\n")[2].strip()
+        return text_of(_output(self.messages[self.ended_at])).rstrip().rpartition("\n")[2].strip()
 
     @property
     def has_failed(self) -> bool:
@@ -163,6 +170,9 @@ class Noticed(Struct):
 _PLAN_WITHIN = 1_000
 """A plan that so many answers did not come back to is no plan any more."""
 
+_SOUGHT_TOGETHER = 32
+"""Texts that are searched in one go for words that most of them do not have."""
+
 _Waiting: TypeAlias = tuple[ToolCall, tuple[FileUse, str] | None]
 """A call that has no result yet, and the file it is about."""
 
@@ -174,40 +184,21 @@ class _Said(Struct, frozen=True, gc=False):
     is_user: bool
 
 
-class _Told(Struct):
-    """The texts in which there may be a demand or a decision: they have words of one. And the newest answers."""
-
-    demands: list[_Said] = field(default_factory=list)
-    decisions: list[_Said] = field(default_factory=list)
-    answers: deque[str] = field(default_factory=lambda: deque(maxlen=_PLAN_WITHIN))
-
-    def hear_user(self, text: str) -> None:
-        words = _folded(text)
-        if _DECISION_WORDS.may_be_in(text, words):
-            self.decisions.append(_Said(text, is_user=True))
-        if _DEMAND_WORDS.may_be_in(text, words):
-            self.demands.append(_Said(text, is_user=True))
-
-    def hear_answer(self, text: str) -> None:
-        if _DECISION_WORDS.may_be_in(text, _folded(text)):
-            self.decisions.append(_Said(text, is_user=False))
-        self.answers.append(text)
-
-
-def notice(messages: Iterable[Message], agent: str, enough: int) -> Noticed:
+def notice(messages: Sequence[Message], agent: str, enough: int) -> Noticed:
     """Everything that some messages show. Of more demands or decisions than `enough`, the first two and the newest."""
-    noticed, told = Noticed(), _Told()
+    noticed, runs = Noticed(), _Runs(messages)
+    said: list[_Said] = []
     waiting: dict[str, _Waiting] = {}
-    for message in messages:
+    for at, message in enumerate(gists_of(messages)):
         match message:
             case ToolResult():
-                _see_result(noticed, waiting.pop(message.tool_call_id, None), message)
+                runs.see_result(at, waiting.pop(message.tool_call_id, None), message)
             case Assistant():
                 calls = tool_calls(message)
-                text = text_of(message.content).strip()
+                text = text_of(message.content).strip() if len(calls) < len(message.content) else ""
                 if text:
                     _hear_answer(noticed, text, is_last=not calls)
-                    told.hear_answer(text)
+                    said.append(_Said(text, is_user=False))
                 for call in calls:
                     file = file_of(call, agent)
                     waiting[call.id] = (call, file)
@@ -216,44 +207,59 @@ def notice(messages: Iterable[Message], agent: str, enough: int) -> Noticed:
                 text = _without_injected(text_of(message.content)).strip()
                 if text:
                     _hear_user(noticed, text)
-                    told.hear_user(text)
+                    said.append(_Said(text, is_user=True))
             case BashExecution():
-                _record(noticed, message.command, True, not message.exit_code, message.output)
+                runs.record(message.command, True, not message.exit_code, at, message)
             case BranchSummaryText():
                 noticed.notes.append(message.summary)
             case _:
                 pass
-    noticed.demands = _heard(told.demands, _demands_in, enough)
-    noticed.decisions = _heard(told.decisions, _decisions_in, enough)
-    noticed.plan = _last_plan(told.answers)
+    noticed.runs = runs.found
+    noticed.demands = _heard([each for each in said if each.is_user], _DEMAND_WORDS, _demands_in, enough)
+    noticed.decisions = _heard(said, _DECISION_WORDS, _decisions_in, enough)
+    answers = (each.text for each in reversed(said) if not each.is_user)
+    noticed.plan = _last_plan(islice(answers, _PLAN_WITHIN))
     return noticed
 
 
-def _heard(told: Sequence[_Said], found_in: Callable[[_Said], Iterable[str]], enough: int) -> Heard:
+def _heard(told: Sequence[_Said], words: _Words, found_in: Callable[[_Said], Iterable[str]], enough: int) -> Heard:
     newest: dict[str, None] = {}
-    for said in reversed(told):
+    for said in _with(words, told[::-1]):
         for sentence in reversed(list(found_in(said))):
             newest.setdefault(sentence)
         if len(newest) >= enough:
             break
     else:
         return Heard(tuple(reversed(newest)))
-    older = (sentence for said in told for sentence in found_in(said) if sentence not in newest)
+    older = (sentence for said in _with(words, told) for sentence in found_in(said) if sentence not in newest)
     return Heard((*dict.fromkeys(islice(older, 2)), *reversed(newest)), is_all=False)
+
+
+def _with(words: _Words, told: Sequence[_Said]) -> Iterator[_Said]:
+    """At least those of some texts that have any of the words."""
+    for start in range(0, len(told), _SOUGHT_TOGETHER):
+        together = told[start : start + _SOUGHT_TOGETHER]
+        if words.may_be_in("\n".join([said.text for said in together])):
+            yield from together
 
 
 def _decisions_in(said: _Said) -> Iterator[str]:
     words = _DECISION_WORDS.found_in(said.text)
-    for sentence in sentences(said.text, words):
+    for sentence in sentences(said.text, words) if words else ():
         if _has_any(sentence.lower(), words) and _DECISION.search(sentence):
             yield f"the user: {sentence}" if said.is_user else sentence
 
 
 def _demands_in(said: _Said) -> Iterator[str]:
     words = _DEMAND_WORDS.found_in(said.text)
-    for sentence in sentences(said.text, words):
-        if _has_any(sentence.lower(), words) and _DEMAND.search(sentence) and not _DECISION.search(sentence):
+    for sentence in sentences(said.text, words) if words else ():
+        if _has_any(sentence.lower(), words) and _DEMAND.search(sentence) and not _is_decision(sentence):
             yield sentence
+
+
+def _is_decision(sentence: str) -> bool:
+    may_be = not sentence.isascii() or _has_any(sentence.lower(), _DECISION_WORDS.plain)
+    return may_be and _DECISION.search(sentence) is not None
 
 
 def _without_injected(text: str) -> str:
@@ -289,8 +295,9 @@ def _see_boxes(noticed: Noticed, text: str) -> None:
                 noticed.tasks[task.strip()] = status
 
 
-def _last_plan(answers: Sequence[str]) -> list[str]:
-    for text in reversed(answers):
+def _last_plan(answers: Iterable[str]) -> list[str]:
+    """The plan in the first of some answers that has one."""
+    for text in answers:
         plan = list(_planned(text)) if _NEXT_WORDS.found_in(text) else []
         if plan:
             return plan
@@ -351,23 +358,41 @@ def _meaning(call: ToolCall, agent: str) -> Meaning | None:
     return None
 
 
-def _see_result(noticed: Noticed, asked: _Waiting | None, result: ToolResult) -> None:
-    call, file = asked or (None, None)
-    command = call.arguments.get("command") if call is not None else None
-    if isinstance(command, str) and command:
-        _record(noticed, command, True, not result.is_error, result.content)
-        return
-    what = f"{result.tool_name or (call.name if call else 'a tool')} {file[1] if file else ''}".strip()
-    if result.is_error or what in noticed.runs:
-        _record(noticed, what, False, not result.is_error, result.content)
+class _Runs:
+    """How commands and other calls ended, among some messages."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+        self.found: dict[str, Run] = {}
+
+    def see_result(self, at: int, asked: _Waiting | None, result: ToolResult) -> None:
+        call, file = asked or (None, None)
+        command = call.arguments.get("command") if call is not None else None
+        if isinstance(command, str) and command:
+            self.record(command, True, not result.is_error, at, result)
+            return
+        name = result.tool_name or (call.name if call else "a tool")
+        what = f"{name} {file[1]}".strip() if file else name.strip()
+        if result.is_error or what in self.found:
+            self.record(what, False, not result.is_error, at, result)
+
+    def record(self, what: str, is_command: bool, ok: bool, at: int, end: Message) -> None:
+        run = self.found.pop(what, None) or Run(what, is_command, self._messages)
+        run.ok, run.ended_at = ok, at
+        if not ok:
+            run.failure = _output(end)
+        self.found[what] = run
 
 
-def _record(noticed: Noticed, what: str, is_command: bool, ok: bool, output: Content) -> None:
-    run = noticed.runs.pop(what, None) or Run(what, is_command)
-    run.ok, run.output = ok, output
-    if not ok:
-        run.failure = output
-    noticed.runs[what] = run
+def _output(message: Message) -> Content:
+    """What a call or a command gave."""
+    return (
+        message.output
+        if isinstance(message, BashExecution)
+        else message.content
+        if isinstance(message, ToolResult)
+        else ""
+    )
 
 
 def error_words(text: str) -> str:

@@ -7,7 +7,8 @@ stand at one; elsewhere only those that speak, since the others may be parts of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from typing import overload
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ from sessiontree.entries import (
     Entry,
     MessageEntry,
 )
+from sessiontree.lazy import LazyMessages
 from sessiontree.messages import Assistant, Message, System
 from sessiontree.session import Session
 
@@ -30,6 +32,8 @@ STOOD_AT = "stoodAt"
 
 _PLAUSIBLE = 2
 """An estimate is not off by more than this factor."""
+
+_STEP = 64
 
 _TOLD = frozenset({"message", "custom_message", "branch_summary", "context_edit"})
 """Entries of which it matters what they say, even when they say nothing in the context."""
@@ -49,6 +53,28 @@ class Unit(Struct, frozen=True, gc=False):
     """For an edit that puts something in the place of an entry: that entry."""
 
 
+class LazyUnits(Sequence[Unit]):
+    """Units of entries that say one message each, which is decoded when the unit is looked at."""
+
+    def __init__(self, ids: Sequence[str], messages: LazyMessages) -> None:
+        self._ids = ids
+        self.messages = messages
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, at: int) -> Unit: ...
+    @overload
+    def __getitem__(self, at: slice) -> LazyUnits: ...
+    def __getitem__(self, at: int | slice) -> Unit | LazyUnits:
+        if isinstance(at, slice):
+            places = range(len(self))[at]
+            assert places.step == 1
+            return LazyUnits(self._ids[at], self.messages.part(places.start, max(places.start, places.stop)))
+        return Unit(self._ids[at], "message", (self.messages[at],))
+
+
 class Earlier(Struct, frozen=True):
     """The compaction that a context begins with."""
 
@@ -66,7 +92,7 @@ class Projection(Struct, frozen=True):
     """A context as units, behind the summary that it begins with."""
 
     leaf: str | None
-    units: tuple[Unit, ...]
+    units: Sequence[Unit]
     earlier: Earlier | None
     messages: Sequence[Message]
     """All messages of the context, the summary's too."""
@@ -74,6 +100,10 @@ class Projection(Struct, frozen=True):
     """The first message whose usage tells of the context as it is now."""
     ends_compacted: bool
     """Whether the path ends with a compaction."""
+
+    def ids_of(self, kind: str, end: int) -> list[str]:
+        """The entries of a type other than messages among the first units."""
+        return [] if isinstance(self.units, LazyUnits) else [unit.id for unit in self.units[:end] if unit.kind == kind]
 
     def size(self, estimate: Estimator = PI) -> Size:
         """As Pi sees it: whatever the provider counted last is believed."""
@@ -93,22 +123,30 @@ def project(session: Session, leaf: str | None) -> Projection:
     ids = context.path
     journal = session.journal
     types, node_of = journal.types, journal.tree.node_of
-    kinds = [types[node_of[id]] for id in ids]
-    spoken = _by_source(context)
-    earlier = _find_earlier(session, ids, kinds, spoken)
+    kinds = [types[node_of[id]] for id in (ids if session.dialect.writes_plainly else ids[-1:])]
+    earlier = _find_earlier(session, ids, kinds, frozenset(context.sources))
     if session.dialect.writes_plainly:
-        units = _plain_units(session, ids, kinds, spoken, earlier)
+        units: Sequence[Unit] = _plain_units(session, ids, kinds, _by_source(context), earlier)
     else:
-        beginning = {earlier.id, earlier.stands_at} if earlier is not None else set()
-        units = [Unit(id, "message", said) for id, said in spoken.items() if id not in beginning]
+        units = _told_units(context, frozenset({earlier.id, earlier.stands_at} if earlier is not None else ()))
     return Projection(
         leaf=leaf,
-        units=tuple(units),
+        units=units,
         earlier=earlier,
         messages=context.messages,
         trusted_from=_trusted_from(session, context, kinds, earlier),
         ends_compacted=bool(kinds) and kinds[-1] == "compaction",
     )
+
+
+def _told_units(context: Context, beginning: frozenset[str | None]) -> Sequence[Unit]:
+    """The units of a context behind the entries that it begins with."""
+    messages, sources = context.messages, context.sources
+    first = next((at for at, source in enumerate(sources) if source not in beginning), len(sources))
+    ids = sources[first:]
+    if isinstance(messages, LazyMessages) and len({*ids}) == len(ids) and beginning.isdisjoint(ids):
+        return LazyUnits(ids, messages.part(first, len(messages)))
+    return tuple([Unit(id, "message", said) for id, said in _by_source(context).items() if id not in beginning])
 
 
 def _by_source(context: Context) -> dict[str, tuple[Message, ...]]:
@@ -122,9 +160,7 @@ def _by_source(context: Context) -> dict[str, tuple[Message, ...]]:
     return spoken
 
 
-def _find_earlier(
-    session: Session, ids: Sequence[str], kinds: Sequence[str], spoken: Mapping[str, object]
-) -> Earlier | None:
+def _find_earlier(session: Session, ids: Sequence[str], kinds: Sequence[str], spoken: Container[str]) -> Earlier | None:
     if session.dialect.writes_plainly:
         at = _last(kinds, "compaction")
         if at < 0 or ids[at] not in spoken:  # none, or a reset behind it
@@ -136,7 +172,7 @@ def _find_earlier(
     return _told_earlier(session, ids, spoken) if ids else None
 
 
-def _told_earlier(session: Session, ids: Sequence[str], spoken: Mapping[str, object]) -> Earlier | None:
+def _told_earlier(session: Session, ids: Sequence[str], spoken: Container[str]) -> Earlier | None:
     """The compaction that the lines at the beginning of a path tell of, in shared words."""
     journal = session.journal
     nodes = [node for id in ids[:2] if (node := session.node_of(id)) is not None]
@@ -157,7 +193,7 @@ def _plain_units(
     kinds: Sequence[str],
     spoken: Mapping[str, tuple[Message, ...]],
     earlier: Earlier | None,
-) -> list[Unit]:
+) -> Sequence[Unit]:
     compaction_at = ids.index(earlier.id) if earlier is not None else -1
     first = _first(session, ids, kinds, compaction_at, spoken)
     unheard = _unheard(session, ids[first:], kinds[first:], spoken)
@@ -173,7 +209,7 @@ def _plain_units(
         if at < compaction_at and _is_system(entry):
             continue  # a compaction carries the system prompt itself
         units.append(_silent_unit(id, kind, entry))
-    return units
+    return tuple(units)
 
 
 def _unheard(
@@ -227,8 +263,13 @@ def _trusted_from(session: Session, context: Context, kinds: Sequence[str], earl
     since = milliseconds(earlier.timestamp) if earlier is not None else None
     if since is None:
         return 0
-    times = [milliseconds(entry.timestamp) for entry in session.entries(list(context.sources))]
-    return next((at for at, time in enumerate(times) if time is not None and time > since), len(times))
+    sources = context.sources
+    for start in range(0, len(sources), _STEP):  # what was said since stands near the beginning
+        for at, entry in enumerate(session.entries(list(sources[start : start + _STEP])), start):
+            time = milliseconds(entry.timestamp)
+            if time is not None and time > since:
+                return at
+    return len(sources)
 
 
 def _last(kinds: Sequence[str], kind: str) -> int:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from sessiontree.lazy import LazyMessages
 from sessiontree.messages import Message, System, text_of
 
 
 def current_system(messages: Iterable[Message]) -> System | None:
     """All system messages as one: texts one after the other, sections by name, tools as they came and went."""
+    if isinstance(messages, LazyMessages):
+        return None
     texts: list[str] = []
     sections: dict[str, str | None] = {}
     tools: dict[str, Any] = {}

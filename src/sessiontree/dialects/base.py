@@ -58,6 +58,8 @@ class Columns(Struct, frozen=True):
     parents: list[str | None]
     notes: Sequence[object] = ()
     """What else the dialect wants to know of each line without reading it again: None for nothing, or empty for all."""
+    said: Sequence[object] = ()
+    """What each line says, where that was asked for: None where it is not known, or empty for all."""
 
 
 class Reading(Struct, frozen=True):
@@ -149,6 +151,11 @@ class Lines(Protocol):
         ...
 
     @property
+    def said(self) -> Mapping[int, object]:
+        """What `decode_said` told of a node's line, if it was used when the line was read."""
+        ...
+
+    @property
     def location(self) -> str: ...
 
     def entries(self, nodes: Sequence[int]) -> list[Entry]:
@@ -165,6 +172,10 @@ class Lines(Protocol):
 
     def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
         """The bytes of some nodes' lines as they stand there, without LF, in the order asked for."""
+        ...
+
+    def sizes(self) -> list[int]:
+        """How many bytes each node's line has, in file order."""
         ...
 
     def raw_lines(self) -> Iterator[bytes]:
@@ -222,6 +233,10 @@ class Dialect(Protocol):
         ...
 
     def decode_block(self, data: memoryview) -> Columns | None: ...
+
+    def decode_said(self, data: memoryview) -> Columns | None:
+        """The same as `decode_block`, for lines whose messages are all going to be looked over."""
+        ...
 
     def is_record(self, fields: dict[str, Any]) -> bool: ...
 
@@ -416,6 +431,9 @@ class DialectBase:
     folders: tuple[str, ...] = ()
     barren_folders: frozenset[str] = frozenset()
     tells_by_parts = False
+
+    def decode_said(self: Dialect, data: memoryview) -> Columns | None:
+        return self.decode_block(data)
 
     def is_header(self, fields: dict[str, Any]) -> bool:
         return False

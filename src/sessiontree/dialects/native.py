@@ -14,7 +14,8 @@ from typing import Any
 from sessiontree.context import Rules
 from sessiontree.dialects import native_discovery
 from sessiontree.dialects.base import CERTAIN, Lines, Reading, SessionFile
-from sessiontree.dialects.pi import PiShape, head_records
+from sessiontree.dialects.heads import head_records
+from sessiontree.dialects.pi import PiShape
 from sessiontree.dialects.pi.places import expanded, home_of, resolved
 from sessiontree.dialects.pi.scribe import Said, ShapeScribe
 from sessiontree.dialects.pi.words import hidden, is_left_out

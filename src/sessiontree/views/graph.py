@@ -83,16 +83,16 @@ def build_graph(session: Session, *, everything: bool = False) -> list[Node]:
             merged_into.setdefault(_nearest_shown(tree, node_of[join.entry], entries), []).append(id)
     return [
         Node(
-            entry=entries[id],
-            parent=parents[id],
-            depth=depth,
-            column=column,
-            starts_branch=starts,
-            active=id in active,
-            is_leaf=id == here,
-            label=labels.get(id),
-            join=joins.get(id),
-            merged_into=tuple(merged_into.get(id, ())),
+            entries[id],
+            parents[id],
+            depth,
+            column,
+            starts,
+            id in active,
+            id == here,
+            labels.get(id),
+            joins.get(id),
+            tuple(merged_into[id]) if id in merged_into else (),
         )
         for id, depth, column, starts in _order(children, active, _Results(session, entries, children))
     ]
@@ -216,9 +216,12 @@ def gist(entry: Entry, room: int | None = None) -> str:
     """What an entry says, in a few words on one line; with `room`, as much of it as so many columns can show."""
     match entry:
         case MessageEntry():
-            texts = [_beginning(message_text(message), room) for message in entry.messages]
-            calls = [f"→ {one_line(call.name)}" for message in entry.messages for call in tool_calls(message)]
-            return " ".join(filter(None, [*texts, *calls])) if calls or len(texts) > 1 else texts[0]
+            text, calls = _beginning(message_text(entry.message), room), tool_calls(entry.message)
+            if not calls and not entry.more_messages:
+                return text  # what most entries are
+            texts = [text, *(_beginning(message_text(message), room) for message in entry.more_messages)]
+            calls += tuple(call for message in entry.more_messages for call in tool_calls(message))
+            return " ".join(filter(None, [*texts, *(f"→ {one_line(call.name)}" for call in calls)]))
         case CustomMessage():
             return _beginning(text_of(entry.content), room)
         case Compaction() | BranchSummary():
@@ -242,7 +245,10 @@ def _beginning(text: str, room: int | None) -> str:
 
 
 def _speaker(entry: Entry) -> str:
-    return one_line(entry.message.role if isinstance(entry, MessageEntry) else type_of(entry))
+    return _name(entry.message.role if isinstance(entry, MessageEntry) else type_of(entry))
+
+
+_name = functools.lru_cache(64)(one_line)  # there are few roles and types, and many entries
 
 
 def _clock(timestamp: str, now: datetime) -> str:

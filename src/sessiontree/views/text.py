@@ -62,7 +62,7 @@ def one_line(text: str) -> str:
     """Text on one line, clean, with runs of white space folded."""
     start = text[:4096]
     folded = " ".join(start.split())
-    if folded.isprintable() and (start.isprintable() or not _has_blank_controls(start)):
+    if start.isprintable() or (folded.isprintable() and not _has_blank_controls(start)):
         return folded
     return " ".join(clean(start).split())
 

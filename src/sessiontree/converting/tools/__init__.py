@@ -20,8 +20,10 @@ Rules of this package:
 """
 
 from sessiontree.converting.tools.mapping import (
+    FileArgument,
     FileUse,
     Mapped,
+    file_argument,
     find_file,
     find_meaning,
     find_purpose,
@@ -33,9 +35,11 @@ from sessiontree.converting.tools.meanings import Bash, Meaning
 
 __all__ = [
     "Bash",
+    "FileArgument",
     "FileUse",
     "Mapped",
     "Meaning",
+    "file_argument",
     "find_file",
     "find_meaning",
     "find_purpose",

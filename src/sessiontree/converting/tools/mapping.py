@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -20,6 +20,19 @@ _FILE_USES: dict[type[Meaning], FileUse] = {Read: "read", Write: "write", Edit: 
 
 # Native sessions are written with Pi's tools.
 _AGENTS: dict[str, AgentTools] = {"claude": CLAUDE, "pi": PI, "omp": OMP, "neovate": NEOVATE, "native": PI}
+
+
+class FileArgument(Struct, frozen=True):
+    """Where the calls of a tool name the file that they are about."""
+
+    use: FileUse
+    key: str
+    file_in: Callable[[str], str]
+
+    def found_in(self, arguments: Mapping[str, Any]) -> tuple[FileUse, str] | None:
+        path = arguments.get(self.key)
+        file = self.file_in(path) if isinstance(path, str) else ""
+        return (self.use, file) if file else None
 
 
 class Mapped(Struct, frozen=True):
@@ -95,14 +108,16 @@ def find_file(name: str, arguments: Mapping[str, Any], agent: str) -> tuple[File
 
     More calls tell this than have an equivalent: what the tool is to do with the file does not matter here.
     """
+    way = file_argument(name, agent)
+    return None if way is None else way.found_in(arguments)
+
+
+def file_argument(name: str, agent: str) -> FileArgument | None:
+    """How calls of this agent's tool of a name tell their file; None when it reads, writes and edits none."""
     tools = _AGENTS.get(agent)
     tool = None if tools is None else tools.find_by_name(name)
     use = None if tool is None else _FILE_USES.get(tool.means)
-    if tools is None or use is None:
-        return None
-    path = arguments.get(tools.path_key)
-    file = tools.file_in(path) if isinstance(path, str) else ""
-    return (use, file) if file else None
+    return None if tools is None or use is None else FileArgument(use, tools.path_key, tools.file_in)
 
 
 def _find_pair(source: str, target: str) -> tuple[AgentTools, AgentTools] | None:

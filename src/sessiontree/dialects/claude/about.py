@@ -9,7 +9,7 @@ from typing import Any
 
 from sessiontree.dialects.base import CERTAIN, Lines
 from sessiontree.dialects.claude.wire import CHAIN_TYPES, METADATA_TYPES, Fields, object_in, string_in
-from sessiontree.dialects.pi import head_records
+from sessiontree.dialects.heads import head_records
 from sessiontree.entries import ForkOrigin, Header
 from sessiontree.values import parse_json
 

@@ -40,30 +40,31 @@ class _Outside(Struct, gc=False, rename={"parent": "parentUuid"}):
         return shared_type(self.type, self.subtype, inner.type if inner else None)
 
 
-class _Block(Struct, gc=False):
+class WireBlock(Struct, gc=False):
     """A block of content without what is large in it."""
 
     type: str = ""
     id: str | None = None
     name: str | None = None
     tool_use_id: str | None = None
+    is_error: bool | None = None
     text: str | None = None
 
 
-class _Message(Struct, gc=False):
+class WireMessage(Struct, gc=False):
     id: str | None = None
     model: str | None = None
-    content: str | list[_Block] | None = None
+    content: str | list[WireBlock] | None = None
 
 
-class _Line(_Outside, gc=False):
-    message: _Message | None = None
+class WireLine(_Outside, gc=False):
+    message: WireMessage | None = None
     isApiErrorMessage: bool | None = None  # noqa: N815 - the file's spelling
     rendered: list[_Attachment] | None = None
     renderedRole: str | None = None  # noqa: N815 - the file's spelling
 
 
-_decode_lines = msgspec.json.Decoder(_Line).decode_lines
+_decode_lines = msgspec.json.Decoder(WireLine).decode_lines
 _decode_outsides = msgspec.json.Decoder(_Outside).decode_lines
 
 
@@ -71,19 +72,22 @@ def decode_columns(data: memoryview) -> Columns | None:
     """The columns of a block of ordinary lines; None when the outside of one of them needs a closer look."""
     lines = decode_wires(_decode_lines, data)
     if lines is not None:
-        return _columns(lines, list(map(_speech, lines)))
+        return columns_of(lines, list(map(speech_on, lines)))
     outsides = decode_wires(_decode_outsides, data)  # what is odd inside a line changes nothing in the tree
-    return None if outsides is None else _columns(outsides, [])
+    return None if outsides is None else columns_of(outsides, [])
 
 
-def _columns(lines: Sequence[_Outside], notes: list[Speech | None]) -> Columns | None:
+def columns_of(
+    lines: Sequence[_Outside], notes: Sequence[Speech | None], said: Sequence[object] = ()
+) -> Columns | None:
+    """The columns of lines that were decoded."""
     types = [_SHARED_TYPES.get(line.type) or intern(line.shared_type) for line in lines]
     ids = [(line.uuid or "") if line.type in CHAIN_TYPES else "" for line in lines]
     parents = [line.parent if id else None for line, id in zip(lines, ids, strict=True)]
-    return None if "" in types or "" in parents else Columns(types, ids, parents, notes)
+    return None if "" in types or "" in parents else Columns(types, ids, parents, notes, said)
 
 
-def _speech(line: _Line) -> Speech | None:
+def speech_on(line: WireLine) -> Speech | None:
     """What an ordinary line says; None when its entry has to be asked."""
     kind, message = line.type, line.message
     if message is None:
@@ -99,11 +103,11 @@ def _speech(line: _Line) -> Speech | None:
     return _answer(message, content)
 
 
-def _is_of_the_system(attachment: _Line) -> bool:
+def _is_of_the_system(attachment: WireLine) -> bool:
     return attachment.rendered is not None and attachment.renderedRole == "system"
 
 
-def _answer(message: _Message, content: Sequence[_Block]) -> Speech | None:
+def _answer(message: WireMessage, content: Sequence[WireBlock]) -> Speech | None:
     if (
         len(content) == 1
         and (block := content[0]).type == "tool_use"
@@ -127,16 +131,19 @@ def _answer(message: _Message, content: Sequence[_Block]) -> Speech | None:
     return Speech(True, True, intern(message.id or ""), calls, tools) if says_something else None
 
 
-def _user_speech(content: Sequence[_Block]) -> Speech | None:
+def _user_speech(content: Sequence[WireBlock]) -> Speech | None:
     says_something = False
     answers: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
     for block in content:
         if block.type == "tool_result":
             if block.tool_use_id is None:
                 return None
             answers += (block.tool_use_id,)
+            if block.is_error:
+                failures += (block.tool_use_id,)
         elif block.type != "text" or block.text is None or not is_reminder_text(block.text):
             says_something = True
     if not answers:
         return PROMPT if says_something else None
-    return Speech(True, answers=answers) if len(answers) == len(content) else None
+    return Speech(True, answers=answers, failures=failures) if len(answers) == len(content) else None

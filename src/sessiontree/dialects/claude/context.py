@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from sessiontree.context import Context, ModelRef, State
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.path import Trail
-from sessiontree.dialects.claude.plan import plan_messages, read_messages
+from sessiontree.dialects.claude.plan import plan_messages, read_messages, sizes_of
 from sessiontree.dialects.claude.wire import SYNTHETIC, object_in, string_in
 from sessiontree.lazy import LazyMessages
 from sessiontree.messages import Assistant, Message
@@ -18,9 +18,20 @@ _MODES = {"mode": "mode", "permission-mode": "permissionMode"}
 
 def build_context(chain: Chain, trail: Trail) -> Context:
     """What a model is sent for a path."""
-    lines, ids = chain.lines, chain.tree.ids
+    lines, ids, noted, said = chain.lines, chain.tree.ids, chain.noted, chain.lines.said
     plan = plan_messages(chain, trail)
-    messages = LazyMessages(len(plan.nodes), lambda positions: read_messages(lines, ids, plan, positions))
+
+    def skim(positions: range) -> list[Message]:
+        from sessiontree.dialects.claude.skimming import Skimming
+
+        return Skimming(lines, ids, noted, said, plan).gists(positions)
+
+    messages = LazyMessages(
+        len(plan.nodes),
+        lambda positions: read_messages(lines, ids, plan, positions),
+        skim,
+        lambda positions: sizes_of(lines, plan, positions),
+    )
     return Context(_ids(ids, trail.nodes), messages, _ids(ids, plan.nodes), _state(chain, trail, messages))
 
 

@@ -10,7 +10,6 @@ from sessiontree.dialects.base import Beside, Columns, DialectBase, Envelope, Li
 from sessiontree.dialects.claude import (
     about,
     columns,
-    context,
     discovery,
     leaf,
     path,
@@ -48,6 +47,11 @@ class ClaudeCode(DialectBase):
     def decode_block(self, data: memoryview) -> Columns | None:
         return columns.decode_columns(data)
 
+    def decode_said(self, data: memoryview) -> Columns | None:
+        from sessiontree.dialects.claude import gists
+
+        return gists.decode_said(data)
+
     def is_record(self, fields: dict[str, Any]) -> bool:
         return about.is_record(fields)
 
@@ -83,6 +87,8 @@ class ClaudeCode(DialectBase):
         return relinks.find_relinks(Chain(lines))
 
     def build_context(self, lines: Lines, leaf: int | None, reading: Reading) -> Context:
+        from sessiontree.dialects.claude import context
+
         chain = Chain(lines)
         return context.build_context(chain, path.find_trail(chain, leaf, reading))
 

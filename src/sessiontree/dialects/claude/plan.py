@@ -179,5 +179,14 @@ def _read_whole(lines: Lines, ids: Sequence[str], plan: Plan, positions: Sequenc
         raise _replaced(lines) from None
 
 
+def sizes_of(lines: Lines, plan: Plan, positions: range) -> list[int]:
+    """How many bytes the lines of some messages have."""
+    sizes = lines.sizes()
+    found = [sizes[node] for node in plan.nodes]
+    for at, shards in plan.shards.items():
+        found[at] += sum([sizes[shard] for shard in shards])
+    return found[positions.start : positions.stop]
+
+
 def _replaced(lines: Lines) -> ReplacedError:
     return ReplacedError(f"{lines.location}: was rewritten while its messages were being read. Open it again.")

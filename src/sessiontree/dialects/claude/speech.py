@@ -30,6 +30,8 @@ class Speech(Struct, frozen=True, gc=False):
     """The name of the tool of each call."""
     answers: tuple[str, ...] = ()
     """The ids of the calls whose results it holds."""
+    failures: tuple[str, ...] = ()
+    """Those of them whose results are errors."""
 
     @property
     def is_prompt(self) -> bool:
@@ -46,13 +48,15 @@ def speech_of(entry: Entry) -> Speech:
     if not isinstance(entry, MessageEntry):
         return Speech()
     first, calls = entry.message, tool_calls(entry.message)
+    results = [message for message in entry.messages if isinstance(message, ToolResult)]
     return Speech(
         True,
         isinstance(first, Assistant),
         (first.response_id or "") if isinstance(first, Assistant) else "",
         tuple(call.id for call in calls),
         tuple(call.name for call in calls),
-        tuple(message.tool_call_id for message in entry.messages if isinstance(message, ToolResult)),
+        tuple(result.tool_call_id for result in results),
+        tuple(result.tool_call_id for result in results if result.is_error),
     )
 
 

@@ -34,7 +34,8 @@ def settled(message: Message, tools: Mapping[str, str]) -> Message | None:
     """A message as it is sent; None when it says nothing. Results are told the names of their tools."""
     match message:
         case ToolResult():
-            return msgspec.structs.replace(message, tool_name=tools.get(message.tool_call_id, ""))
+            call, tool = message.tool_call_id, tools.get(message.tool_call_id, "")
+            return ToolResult(message.timestamp, call, tool, message.content, message.is_error, message.usage)
         case User(content=()) | Assistant(content=()):
             return msgspec.structs.replace(message, content=NO_CONTENT)
         case Assistant() if is_blank(message.content):

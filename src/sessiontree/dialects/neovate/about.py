@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from sessiontree.dialects.base import Lines
+from sessiontree.dialects.heads import head_records
 from sessiontree.dialects.neovate.wire import MESSAGE, is_record, string
-from sessiontree.dialects.pi import head_records
 from sessiontree.entries import Config, ConfigChange, ForkOrigin, Header
 
 # A first line that is longer than the head: Neovate writes the keys of a line in this order.

@@ -21,6 +21,7 @@ import msgspec
 
 from sessiontree.context import Context, Rules, build_context
 from sessiontree.dialects.base import Columns, Envelope, Lines, Reading, SessionFile, is_aside, path_of
+from sessiontree.dialects.heads import head_records
 from sessiontree.dialects.omp import discovery
 from sessiontree.dialects.omp.marks import SLOT, is_own_header, is_own_record, is_title_slot
 from sessiontree.dialects.omp.places import blob_folder, find_destination
@@ -33,7 +34,7 @@ from sessiontree.dialects.omp.sending import (
     without_dangling_calls,
     without_failed_turns,
 )
-from sessiontree.dialects.pi import PiShape, head_records
+from sessiontree.dialects.pi import PiShape
 from sessiontree.dialects.pi.scribe import ShapeScribe
 from sessiontree.dialects.scribe import Destination, Item, Start
 from sessiontree.entries import Compaction, Entry, Header, MessageEntry, Unknown, UsageRecord

@@ -8,7 +8,6 @@ Told in shared words, old versions are current ones, and a model change names pr
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from sys import intern
 from typing import Any
@@ -27,6 +26,7 @@ from sessiontree.dialects.base import (
     decode_wires,
     native_item,
 )
+from sessiontree.dialects.heads import head_records
 from sessiontree.dialects.pi import discovery
 from sessiontree.dialects.pi.places import find_destination
 from sessiontree.dialects.pi.scribe import ShapeScribe
@@ -42,7 +42,6 @@ class _Wire(Struct, gc=False, rename={"parent": "parentId"}):
     parent: str | None = None
 
 
-_HEAD_LINES = 32
 _MEANT_FOR = "sessiontreeFor"
 _TOLD_TOGETHER = 256
 _decode_lines = msgspec.json.Decoder(_Wire).decode_lines
@@ -196,25 +195,6 @@ def _as_version_3(lines: Lines, node: int, line: dict[str, Any]) -> dict[str, An
         if isinstance(entry, Compaction) and entry.first_kept_entry_id is not None:
             line["firstKeptEntryId"] = entry.first_kept_entry_id
     return line
-
-
-@functools.lru_cache(1)
-def head_records(head: bytes) -> tuple[dict[str, Any], ...]:
-    """The objects among the first lines of a file, whatever stands between them. Every dialect asks for the same."""
-    return tuple(_iter_records(head))
-
-
-def _iter_records(head: bytes) -> Iterator[dict[str, Any]]:
-    for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n", _HEAD_LINES)[:_HEAD_LINES]:
-        line = line.strip(b"\x00 \t\r")
-        if not line.endswith(b"}"):
-            continue  # no object, or the one that goes on where the head ends
-        try:
-            found = parse_json(line)
-        except ValueError:
-            continue
-        if isinstance(found, dict):
-            yield found
 
 
 PI = Pi()

@@ -1,0 +1,167 @@
+"""Claude Code: the gists of messages say what the messages say, whichever way they are come by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import sessiontree
+from sessiontree import Session, reader
+from sessiontree.compacting import MEASURED, compact
+from sessiontree.compacting.estimate import estimated_size
+from sessiontree.errors import CompactionError
+from sessiontree.lazy import LazyMessages, gist_of
+from sessiontree.messages import System, ToolResult
+from sessiontree.values import render_json
+
+CORPUS = sorted(Path(__file__).parent.parent.joinpath("corpus", "claude").glob("*.jsonl"))
+BLOB = "blob:sha256:" + "0" * 64
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of any size are read only when something is asked that needs their lines, as large ones are."""
+    monkeypatch.setattr(reader, "_LARGE", 0)
+
+
+def lazy(session: Session) -> LazyMessages:
+    messages = session.context().messages
+    assert isinstance(messages, LazyMessages)
+    return messages
+
+
+def check(path: Path) -> None:
+    """The gists of messages that are decoded, of lines that were read before, and of lines that are read for them."""
+    wanted = list(map(gist_of, lazy(sessiontree.open(path))))
+    read, unread = sessiontree.open(path), sessiontree.open(path)
+    assert len(read) == len(sessiontree.open(path).ids)
+    unread.expect_gists()
+    assert len(unread)
+    assert list(lazy(read).gists()) == wanted
+    assert list(lazy(unread).gists()) == wanted
+    assert not any(isinstance(message, System) for message in lazy(read))
+
+
+@pytest.mark.usefixtures("waits")
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_gists_of_the_corpus_say_what_the_messages_say(path: Path) -> None:
+    check(path)
+
+
+def text(said: Any) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+def call(id: str, **arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": "Bash", "input": arguments}
+
+
+def result(id: str, content: Any = "out", **fields: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": id, "content": content, **fields}
+
+
+THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
+TALKS: dict[str, list[tuple[str, Any]]] = {
+    "shards": [("user", "do it"), ("assistant", [THINKING]), ("assistant", [text("a")]), ("assistant", [call("c")])],
+    "results": [("assistant", [call("a"), call("b")]), ("user", [result("a"), result("b", is_error=True)])],
+    "errors": [("assistant", [call("a")]), ("user", [result("a", [text("no")], is_error=True)])],
+    "no flag": [("assistant", [call("a")]), ("user", [result("a", is_error=None)])],
+    "an odd flag": [("assistant", [call("a")]), ("user", [result("a", is_error="yes")])],
+    "strays": [("user", "x"), ("user", [result("nobody asked")]), ("assistant", [text("y")])],
+    "parts": [("assistant", [call("a", todos=[{"content": "t", "status": "pending"}], n={"m": 1})])],
+    "blobs": [("assistant", [call("a", image_url=BLOB)]), ("assistant", [text(BLOB), call("b", data=BLOB)])],
+    "no input": [("assistant", [{"type": "tool_use", "id": "a", "name": "Bash"}])],
+    "odd input": [("assistant", [{"type": "tool_use", "id": "a", "name": "Bash", "input": "x"}]), ("user", "z")],
+    "odd blocks": [("assistant", [text(None), {"type": "server_tool_use", "text": "t"}, text("a"), "b"])],
+    "kinds": [
+        ("user", [text("a"), {"type": "image", "source": {"type": "base64", "data": "aGk=", "media_type": "m"}}])
+    ],
+    "surrogates": [("assistant", [text("\ud800 alone")]), ("user", "\ud800")],
+    "nothing": [("user", ""), ("assistant", [text(" ")]), ("assistant", [])],
+}
+
+
+@pytest.mark.usefixtures("waits")
+@pytest.mark.parametrize("name", TALKS)
+def test_gists_of_odd_lines_say_what_the_messages_say(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    write_talk(path, [("user", "begin"), *TALKS[name], ("assistant", [text("end")])])
+    check(path)
+
+
+def write_talk(path: Path, said: Iterable[tuple[str, Any]]) -> None:
+    """A transcript with each of these behind the one before; the answers between two users are one response."""
+    response = ""
+    with path.open("wb") as file:
+        for at, (kind, content) in enumerate(said):
+            message = {"role": kind, "content": content}
+            if kind == "assistant":
+                response = response or f"msg_{at}"
+                message |= {"id": response, "model": "m", "usage": {"input_tokens": 1}}
+            else:
+                response = ""
+            parent, time = f"u{at - 1}" if at else None, f"2026-03-01T12:{at // 60 % 60:02}:{at % 60:02}.000Z"
+            line = {"type": kind, "uuid": f"u{at}", "parentUuid": parent, "timestamp": time, "message": message}
+            copy = {"toolUseResult": content} if isinstance(content, list) and kind == "user" else {}
+            file.write(render_json(line | copy) + b"\n")
+
+
+def long_talk() -> Iterator[tuple[str, Any]]:
+    """A few thousand calls, one in twenty of which fails."""
+    random = Random(3)
+    for turn in range(700):
+        yield "user", "Please see to it. " * random.randint(1, 9)
+        for number in range(4):
+            id = f"c{turn}-{number}"
+            yield "assistant", [THINKING]
+            yield "assistant", [text("I look at `a.py` and go on. " * random.randint(1, 20))]
+            yield "assistant", [call(id, command=f"make check-{random.randint(1, 50)}")]
+            said = "tests/test_a.py::test_one PASSED\n" * random.randint(1, 90)
+            yield "user", [result(id, said, **({"is_error": True} if random.random() < 0.05 else {}))]
+        yield "assistant", [text("It is done. " * random.randint(1, 40))]
+
+
+@pytest.fixture(scope="module")
+def long_transcript(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("long") / "s.jsonl"
+    write_talk(path, long_talk())
+    return path
+
+
+@pytest.mark.usefixtures("waits")
+def test_gists_of_a_long_transcript_say_what_the_messages_say(long_transcript: Path) -> None:
+    check(long_transcript)
+
+
+def test_nothing_that_did_not_fail_is_read_to_tell_what_was_done(long_transcript: Path) -> None:
+    gists = lazy(sessiontree.open(long_transcript)).gists()
+    results = [gist for gist in gists if isinstance(gist, ToolResult)]
+    assert {bool(gist.content) for gist in results if gist.is_error} == {True}
+    assert {bool(gist.content) for gist in results if not gist.is_error} == {False}
+
+
+def test_messages_that_are_not_decoded_are_estimated_by_a_sample_and_it_comes_close(long_transcript: Path) -> None:
+    messages = lazy(sessiontree.open(long_transcript))
+    assert len(messages) > 4096
+    exact = sum(map(MEASURED, messages))
+    assert abs(estimated_size(messages, MEASURED) - exact) < exact * 0.06
+
+
+@pytest.mark.usefixtures("waits")
+@pytest.mark.parametrize("strategy", ["recent", "segment", "replace"])
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_a_compaction_is_the_same_whether_the_file_was_read_before_or_not(path: Path, strategy: str) -> None:
+    read, unread = sessiontree.open(path), sessiontree.open(path)
+    assert len(read)
+    told = []
+    for session in (read, unread):
+        try:
+            done = compact(session, strategy=strategy, keep=200, dry_run=True)
+            told.append((done.summary, done.prepared, done.tokens_before, done.tokens_after))
+        except CompactionError as error:
+            told.append((str(error),))
+    assert told[0] == told[1]
