@@ -84,8 +84,10 @@ def wait_for(condition: Any, seconds: float = 10.0) -> Any:
 
 
 def pid_in(path: Path) -> int:
-    """The process id that a command wrote into a file."""
-    return int(wait_for(lambda: path.exists() and path.read_text().strip()))
+    """The process id that a command wrote into a file, when the program that started it surely knows of it, too."""
+    found = int(wait_for(lambda: path.exists() and path.read_text().strip()))
+    time.sleep(0.1)
+    return found
 
 
 def tree(folder: Path) -> dict[str, tuple[str, object]]:

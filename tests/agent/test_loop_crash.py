@@ -58,7 +58,7 @@ def killed(place: Workplace, script: str, ready: str) -> Session:
     if ready == "stream":
         child.stdout.readline()
     else:
-        wait_for(lambda: (place.project / ready).exists() and (place.project / ready).read_text().strip())
+        pid_in(place.project / ready)
         wait_for(lambda: b"made.txt" in Path(location).read_bytes() and b"toolResult" in Path(location).read_bytes())
     child.send_signal(signal.SIGKILL)
     child.wait()

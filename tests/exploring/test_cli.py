@@ -15,7 +15,7 @@ import pytest
 
 import sessiontree
 from sessiontree.exploring.told import find_exploration
-from sessiontree.messages import message_text
+from sessiontree.messages import Usage, message_text
 from sessiontree.testing.model_server import ModelServer
 from tests.chat.terminals import Terminal, call, scripted, turn
 from tests.exploring.programs import MODELS, WORDS, Repository, model_arguments, turns
@@ -291,6 +291,19 @@ def test_after_a_kill_each_lane_goes_on_and_commands_out_of_the_file_are_not_run
     assert [one["check"] for one in results] == [None, None]
     assert git(place.project, "worktree", "list").count("\n") == 0
     assert place.explore("--resume").returncode == 2
+
+
+def test_at_a_limit_lanes_go_on_with_a_larger_budget_and_not_by_themselves(place: Repository) -> None:
+    writes = call("write", path="w.txt", content="w\n")
+    first = turn("I write.", writes, when="go", usage=Usage(1_000, 0, total_tokens=1_000))
+    script = scripted(place, first, turn("There it is.", when="created w.txt"))
+    done = place.explore("go", "--model", script, "--budget", "500")
+    assert (done.returncode, "--budget N" in done.stderr) == (1, True)
+    done = place.explore("--resume")
+    assert (done.returncode, "a larger --budget" in done.stderr) == (2, True)
+    (result,) = place.told("--again", "1", "--budget", "500k")["results"]
+    assert (result["state"], result["answer"]) == ("done", "There it is.")
+    assert [file["path"] for file in result["files"]] == ["w.txt"], "its folder was gone, and its work was not"
 
 
 def test_a_program_that_is_told_to_end_leaves_lanes_that_can_be_resumed(place: Repository) -> None:

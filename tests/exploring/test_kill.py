@@ -121,7 +121,7 @@ def test_working_copies_survive_with_what_was_done_in_them(tmp_path: Path, monke
     (project / "uncommitted.txt").write_text("not committed\n")
     session = new_session(tmp_path)
     kills = max(KILLS // 2, 6)
-    died = killed_and_resumed(session, "", 3, 80 * kills, kills, 0.8)
+    died = killed_and_resumed(session, "", 3, 50 * kills, kills, 0.5)
     assert died == kills, "the run ended too soon to be killed so often"
     fresh = sessiontree.open(session.location)
     told = find_exploration(fresh)

@@ -134,7 +134,7 @@ async def _longest_standstill(session: Session) -> float:
             longest = max(longest, time.perf_counter() - began - 0.001)
 
     watching = asyncio.create_task(watch())
-    model = Stepping(10, calls=real_calls, delay=0.1)
+    model = Stepping(6, calls=real_calls, delay=0.1)
     async with explore(
         session, prompts=PROMPTS, models=[model], tools=load_tools(), parallel=LANES, worktrees=False
     ) as exploration:
@@ -156,6 +156,9 @@ def test_lanes_do_not_wait_for_each_other(tmp_path: Path) -> None:
             await run.finish()
         return time.perf_counter() - began
 
-    # A busy machine may hold up one attempt; what the engine did it would do in each.
-    took = [(asyncio.run(main(16, attempt)), asyncio.run(main(1, attempt))) for attempt in range(2)]
-    assert min(sixteen / one for sixteen, one in took) < 2, took
+    took = []
+    for attempt in range(2):  # a busy machine may hold up one; what the engine did it would do in each
+        took.append((asyncio.run(main(16, attempt)), asyncio.run(main(1, attempt))))
+        if took[-1][0] < 2 * took[-1][1]:
+            return
+    raise AssertionError(f"sixteen took so much longer than one: {took}")

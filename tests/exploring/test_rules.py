@@ -24,7 +24,7 @@ from sessiontree.exploring.told import find_exploration
 from sessiontree.messages import Usage, message_text
 from sessiontree.models import Model, ScriptedModel, ScriptTurn
 from sessiontree.session import Session
-from tests.agent.building import is_alive, pid_in
+from tests.agent.building import is_alive, pid_in, wait_for
 from tests.agent.loops import call, turn
 from tests.exploring.lanes import new_session
 from tests.exploring.repos import make_repository
@@ -433,7 +433,7 @@ def test_what_fired_before_a_kill_does_not_fire_again_and_what_was_counted_goes_
     sleeping = pid_in(tmp_path / "project" / "ready")
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
-    os.kill(sleeping, signal.SIGKILL)
+    wait_for(lambda: not is_alive(sleeping))
 
     again = sessiontree.open(session.location)
     told = find_exploration(again)

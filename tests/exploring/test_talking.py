@@ -26,7 +26,7 @@ from sessiontree.exploring.tasks import TaskTool
 from sessiontree.messages import CustomText, message_text
 from sessiontree.models import ScriptedModel, ScriptTurn
 from sessiontree.session import Session
-from tests.agent.building import pid_in, wait_for
+from tests.agent.building import is_alive, pid_in, wait_for
 from tests.agent.loops import call, turn
 from tests.exploring.lanes import new_session
 
@@ -62,11 +62,16 @@ def waits(seconds: float = 10.0) -> ScriptTurn:
     return turn(None, call("inbox", wait=seconds))
 
 
+def sends(**what: str) -> ScriptTurn:
+    """Something is said when the other lanes have asked for the first time, and so do not hear it before."""
+    return turn(None, call("send", **what), first_delay=0.15)
+
+
 def test_a_message_comes_before_the_next_request_and_says_whose_it_is(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     exploration, events, (_, bob) = talked(
         session,
-        [turn(None, call("send", to="bob", text="the bug is in words.py")), turn("done")],
+        [sends(to="bob", text="the bug is in words.py"), turn("done")],
         [waits(), turn("I know.", when="words.py")],
     )
     assert exploration.lane("bob").text == "I know."
@@ -87,7 +92,7 @@ def test_the_sender_s_own_context_has_nothing_of_it_but_the_call(tmp_path: Path)
     session = new_session(tmp_path)
     exploration, _, (ann, _) = talked(
         session,
-        [turn(None, call("send", to="2", text="hello")), waits(0), turn("done")],
+        [sends(to="2", text="hello"), waits(0), turn("done")],
         [waits(), turn("I know.", when="hello")],
     )
     assert not inbox_of(session, exploration, 1)
@@ -98,7 +103,7 @@ def test_a_message_to_all_comes_once_to_each_other_lane(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     exploration, events, _ = talked(
         session,
-        [turn(None, call("send", to="*", text="stop looking")), waits(0), waits(0), turn("done")],
+        [sends(to="*", text="stop looking"), waits(0), waits(0), turn("done")],
         [waits(), waits(0), turn("b")],
         [waits(), waits(0), turn("c")],
     )
@@ -111,7 +116,7 @@ def test_lanes_answer_each_other(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     exploration, _, _ = talked(
         session,
-        [turn(None, call("send", to="bob", text="which port?")), waits(), turn("thanks", when="8080")],
+        [sends(to="bob", text="which port?"), waits(), turn("thanks", when="8080")],
         [waits(), turn(None, call("send", to="ann", text="port 8080"), when="which port?"), turn("said")],
     )
     assert [lane.text for lane in exploration.lanes] == ["thanks", "said"]
@@ -137,7 +142,7 @@ def test_the_sender_learns_once_that_a_lane_ended_without_reading(tmp_path: Path
     exploration, events, (ann, _) = talked(
         session,
         [
-            turn(None, call("send", to="bob", text="too late for you")),
+            turn(None, call("send", to="bob", text="too late for you"), first_delay=0.2),  # by then bob is asking
             waits(),
             turn(None, call("nothing")),
             turn("Then I do it myself."),
@@ -171,7 +176,7 @@ def test_waiting_ends_when_nobody_is_left_who_could_send(tmp_path: Path) -> None
 )
 def test_what_cannot_be_sent_is_said(tmp_path: Path, to: str, text: str, said: str) -> None:
     session = new_session(tmp_path)
-    _, events, _ = talked(session, [turn(None, call("send", to=to, text=text)), turn("done")], [waits(1), turn("b")])
+    _, events, _ = talked(session, [sends(to=to, text=text), turn("done")], [waits(1), turn("b")])
     assert said in outputs(events, 1)[0]
     assert not [one for _, one in iter_records(session) if isinstance(one, Send)]
 
@@ -193,7 +198,7 @@ def test_pi_files_carry_messages_too(tmp_path: Path) -> None:
     session = carry_out(native, make_plan(native, Request("pi", at=native.leaf, out=out)))
     exploration, _, _ = talked(
         session,
-        [turn(None, call("send", to="bob", text="hello")), turn("done")],
+        [sends(to="bob", text="hello"), turn("done")],
         [waits(), waits(0), turn("I know.")],
     )
     assert len(inbox_of(session, exploration, 2)) == 1
@@ -254,7 +259,7 @@ def test_what_was_sent_and_not_delivered_when_all_was_killed_is_delivered_once(t
     wait_for(lambda: Path(session.location).read_text().count("sessiontree.explore.end"), 30)
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
-    os.kill(sleeping, signal.SIGKILL)
+    wait_for(lambda: not is_alive(sleeping))
 
     def resumed(*turns: ScriptTurn) -> tuple[Exploration, list[LaneEvent], ScriptedModel, Session]:
         model = ScriptedModel(turns)

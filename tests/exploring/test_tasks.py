@@ -25,11 +25,12 @@ from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.context import Context
 from sessiontree.converting.installing import Request, carry_out, make_plan
 from sessiontree.exploring import Bounds, Exploration, explore
-from sessiontree.exploring.tasks import MOST_TEXT, TaskTool, find_unfinished, started_of
+from sessiontree.exploring.linked import started_of
+from sessiontree.exploring.tasks import MOST_TEXT, TaskTool, find_unfinished
 from sessiontree.messages import ToolResult, Usage, message_text
 from sessiontree.models import Facts, ScriptedModel, ScriptTurn
 from sessiontree.session import Session
-from tests.agent.building import Workplace, pid_in, wait_for
+from tests.agent.building import Workplace, is_alive, pid_in, wait_for
 from tests.agent.loops import call, check_is_sound, collected, end_of, said, turn
 from tests.exploring.lanes import new_session
 
@@ -485,7 +486,7 @@ def killed(tmp_path: Path) -> Session:
     sleeping = pid_in(tmp_path / "ready")
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
-    os.kill(sleeping, signal.SIGKILL)
+    wait_for(lambda: not is_alive(sleeping))
     return sessiontree.open(path)
 
 

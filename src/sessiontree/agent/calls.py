@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 import msgspec
 
-from sessiontree.agent.approval import Approvals, Approver, Ask, Deny, NobodyToAsk, denied_text
+from sessiontree.agent.approval import Approvals, Approver, Ask, Decision, Deny, NobodyToAsk, denied_text
 from sessiontree.agent.checkpoints import Checkpoints
 from sessiontree.agent.hand import in_thread, uncancelled
 from sessiontree.agent.tools.base import ArgumentsError, Plan, Tool, ToolContext, ToolOutput
@@ -54,11 +54,11 @@ class Calls:
             )
         context = msgspec.structs.replace(self._context, call_id=call.id, update=update)
         try:
-            plan = await asyncio.to_thread(tool.plan, call.arguments, context)
+            plan, decision = await asyncio.to_thread(self._planned, tool, call, context)
             async with self._alone(write.place.path for write in plan.writes) as waited:
                 if waited:  # the file is not what it was
-                    plan = await asyncio.to_thread(tool.plan, call.arguments, context)
-                output = await self._find_denial(tool, plan, call.id)
+                    plan, decision = await asyncio.to_thread(self._planned, tool, call, context)
+                output = await self._find_denial(tool, decision)
                 if output is None:
                     context = msgspec.structs.replace(context, approved=plan)
                     output = await self._run(tool, call, plan, context, branch)
@@ -68,9 +68,13 @@ class Calls:
             output = ToolOutput(f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True)
         return self._masked(output)
 
-    async def _find_denial(self, tool: Tool, plan: Plan, call_id: str) -> ToolOutput | None:
-        # In a thread: settings may have to be read while others write, and the question shows a difference.
-        decision = await asyncio.to_thread(self._approvals.decide, tool.name, plan, call_id)
+    def _planned(self, tool: Tool, call: ToolCall, context: ToolContext) -> tuple[Plan, Decision]:
+        """What a call will do, and whether it may. For a thread: files are looked at, settings may have to be read
+        while others write, and the question shows a difference."""
+        plan = tool.plan(call.arguments, context)
+        return plan, self._approvals.decide(tool.name, plan, call.id)
+
+    async def _find_denial(self, tool: Tool, decision: Decision) -> ToolOutput | None:
         if isinstance(decision, Ask):
             reply = await self._approver.ask(decision.question)
             if reply.answer == "always" and decision.question.may_always:

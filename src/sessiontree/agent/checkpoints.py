@@ -139,8 +139,7 @@ class Checkpoints:
     async def around(self, tool: str, plan: Plan, call: str = "", branch: Branch | None = None) -> AsyncIterator[None]:
         """Note what a call does to files. Contents are durable before the body runs."""
         if plan.writes:
-            touched = await asyncio.to_thread(self._intended, plan, tool, call)
-            await uncancelled(in_thread(self._append, touched, branch))
+            await uncancelled(asyncio.to_thread(lambda: self._append(self._intended(plan, tool, call), branch)))
             yield
             return
         if self._watch is None:

@@ -39,6 +39,12 @@ class Groups:
         self._running: set[int] = set()
         self._watcher: subprocess.Popen[bytes] | None = None
 
+    def prepare(self) -> None:
+        """A command is about to be started: have the watcher there by then, so that it hears of it at once."""
+        with self._lock:
+            if self._watcher is None:
+                self._tell("")
+
     def begin(self, group: int) -> None:
         """A group runs from here on."""
         with self._lock:

@@ -64,7 +64,7 @@ class Hand(Branch):
 
 
 # Of our own: the threads of the event loop may all be waiting for commands that take long.
-_workers = ThreadPoolExecutor(8, thread_name_prefix="session")
+_workers = ThreadPoolExecutor(4, thread_name_prefix="session")
 _summarisers = ThreadPoolExecutor(16, thread_name_prefix="summary")
 
 

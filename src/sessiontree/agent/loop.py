@@ -12,9 +12,9 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
-import time
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from sessiontree.agent.account import Account, LimitReached
 from sessiontree.agent.approval import Approver, NobodyToAsk, Question, Reply
 from sessiontree.agent.calls import Calls, result_message
 from sessiontree.agent.channel import Channel
@@ -59,14 +60,14 @@ from sessiontree.agent.updates import Updates
 from sessiontree.agent.wording import answer_fields, interrupted, not_run
 from sessiontree.compacting import Compacted, Summarizer
 from sessiontree.compacting.estimate import measured_tokens
+from sessiontree.compacting.extractive import ExtractiveSummarizer
 from sessiontree.entries import Entry
 from sessiontree.errors import CompactionError, ContextOverflowError, ModelError, SessionTreeError, UsageError
-from sessiontree.messages import Assistant, Block, Message, ToolCall, Usage, text_of, tool_calls
+from sessiontree.messages import Assistant, Block, Message, ToolCall, text_of, tool_calls
 from sessiontree.models import Gathering, Model, Request, Stop, ThinkingLevel, with_retries
 from sessiontree.models import TextDelta as ModelText
 from sessiontree.models import ThinkingDelta as ModelThinking
 from sessiontree.models import Tool as OfferedTool
-from sessiontree.models.facts import cost_of
 from sessiontree.models.retrying import Retrying
 from sessiontree.places import home
 from sessiontree.session import Branch, Session
@@ -187,9 +188,8 @@ class Run:
         self._gathering: Gathering | None = None
         self._open: list[_Open] = []
         self._relief_failed = False
-        self._began = 0.0
         self._said = ""
-        self._spent = Spent()
+        self._account = Account(setup.limits, setup.model, self._size)
         self.end: AgentEnd | None = None
         """How it ended; None while it runs."""
 
@@ -255,7 +255,7 @@ class Run:
     def charge(self, spent: Spent) -> None:
         """Count what a run has used that one of its tools started."""
         if spent != Spent():
-            self._spent = self._spent.and_of(spent)
+            self._account.charge(spent)
             self._channel.push(Used(spent.usage, self.spent))
 
     @property
@@ -265,8 +265,12 @@ class Run:
 
     @property
     def spent(self) -> Spent:
-        seconds = time.monotonic() - self._began if self._began and self.end is None else self._spent.seconds
-        return msgspec.structs.replace(self._spent, seconds=seconds)
+        return self._account.spent
+
+    @property
+    def untold(self) -> Spent:
+        """What is among `spent` and stands nowhere in the session: requests whose usage nobody told."""
+        return self._account.untold
 
     def _queue(self, queue: list[Prompt], prompt: Prompt) -> None:
         if self.end is not None:
@@ -285,7 +289,7 @@ class Run:
 
     def _start(self) -> asyncio.Task[None]:
         if self._task is None:
-            self._began = time.monotonic()
+            self._account.begin()
             self._task = asyncio.create_task(self._drive())
             self._task.add_done_callback(lambda _: self._channel.end())
         return self._task
@@ -317,8 +321,8 @@ class Run:
             if timer is not None:
                 timer.cancel()
             self._channel.loosen()
-            self._spent = self.spent
-            self.end = AgentEnd(reason, self._hand.leaf, self._spent, self._said, why)
+            self._account.close()
+            self.end = AgentEnd(reason, self._hand.leaf, self.spent, self._said, why)
             self._channel.push(self.end)
             self._channel.end()
 
@@ -330,6 +334,8 @@ class Run:
         _busy.add(self._branch)
         try:
             return await self._turns()
+        except LimitReached as reached:
+            return "limit", str(reached)
         finally:
             self._channel.loosen()
             why = self._stopped[1] if self._stopped is not None else "the run ended"
@@ -350,15 +356,8 @@ class Run:
             raise UsageError("there is nothing to go on with: the last word is the model's; say something")
         turn = 0
         while True:
-            reached = self._setup.limits.reached(self.spent) or await self._enter()
-            if reached is not None:
-                return "limit", reached
             turn += 1
-            try:
-                await self._send(TurnStart(turn))
-                answer = await self._answer()
-            finally:
-                self._leave()
+            answer = await self._answer(turn)
             calls = list(self._open)
             if calls:
                 await self._call_all(calls, _CUT_SHORT.get(answer.stop_reason or ""))
@@ -381,24 +380,10 @@ class Run:
             prompts = [self._following.pop(0)]
         return prompts
 
-    async def _enter(self) -> str | None:
-        """Wait until the next request may be made; why not, if it may not."""
-        gate = self._setup.limits.gate
-        return await gate.enter(self._expected) if gate is not None else None
-
-    def _leave(self) -> None:
-        if self._setup.limits.gate is not None:
-            self._setup.limits.gate.leave(self.spent)
-
-    async def _expected(self) -> Spent:
-        """What a request made now will use at most: everything is read fresh, and the answer is as long as it may be.
-
-        It is an estimate for what was said since the provider last counted.
-        """
+    async def _size(self) -> int:
+        """The tokens that a request made now sends."""
         await self._look()
-        facts = self._setup.model.facts
-        usage = Usage(max(self._live.sizes()) + self._size_around, facts.output)
-        return Spent().plus(msgspec.structs.replace(usage, cost=cost_of(usage, facts.prices)), turns=1)
+        return max(self._live.sizes()) + self._size_around
 
     @functools.cached_property
     def _size_around(self) -> int:
@@ -433,24 +418,43 @@ class Run:
         self._live.sizes()
         return found
 
-    async def _answer(self) -> Assistant:
+    async def _answer(self, turn: int) -> Assistant:
         """The model's answer, kept. One that failed is kept as such, with the reason."""
-        try:
+        self._account.check()
+        async with self._account.admitted(self._came):
+            await self._send(TurnStart(turn))
             try:
-                answer = await self._ask()
+                return await self._keep_answer(await self._ask())
             except ContextOverflowError as error:
                 self._gathering = None
-                await self._make_room_after(error)
-                answer = await self._ask_again()
-        except (ModelError, CompactionError) as error:
-            await self._send(Failed(type(error).__name__, str(error)))
-            partial = getattr(error, "partial", None)
-            came = partial if isinstance(partial, Assistant) else self._gathered()
-            answer = msgspec.structs.replace(came, stop_reason="error", error_message=str(error))
-        else:
-            if answer.stop_reason == "error":  # it came to its end, and the end is a refusal
-                await self._send(Failed("ModelError", answer.error_message or "the model refused to answer"))
-        await self._keep_answer(answer)
+                overflow = error
+            except ModelError as error:
+                return await self._keep_failure(error)
+        try:
+            await self._make_room_after(overflow)
+        except (ContextOverflowError, CompactionError) as error:
+            return await self._keep_failure(error)
+        self._account.check()
+        async with self._account.admitted(self._came):
+            try:
+                return await self._keep_answer(await self._ask_again())
+            except ModelError as error:
+                return await self._keep_failure(error)
+
+    async def _keep_failure(self, error: ModelError | CompactionError) -> Assistant:
+        await self._send(Failed(type(error).__name__, str(error)))
+        partial = getattr(error, "partial", None)
+        came = partial if isinstance(partial, Assistant) else self._gathered()
+        return await self._keep(msgspec.structs.replace(came, stop_reason="error", error_message=str(error)))
+
+    async def _keep_answer(self, answer: Assistant) -> Assistant:
+        if answer.stop_reason == "error":  # it came to its end, and the end is a refusal
+            await self._send(Failed("ModelError", answer.error_message or "the model refused to answer"))
+        return await self._keep(answer)
+
+    async def _keep(self, answer: Assistant) -> Assistant:
+        await uncancelled(in_thread(self._write_answer, answer))
+        await self._channel.taken()
         if answer.usage is not None:
             await self._send(Used(answer.usage, self.spent))
         return answer
@@ -462,6 +466,10 @@ class Run:
             said = "still too long after a compaction: use a model with a larger window, or start a new session"
             raise ContextOverflowError(f"{error}; {said}", error.partial) from None
 
+    def _came(self) -> Assistant | None:
+        """What has come of the answer so far; None when nobody is being asked."""
+        return self._gathered() if self._gathering is not None else None
+
     def _gathered(self) -> Assistant:
         provider, _, name = self._setup.model.name.partition(":")
         came = self._gathering.message() if self._gathering is not None else None
@@ -469,7 +477,8 @@ class Run:
 
     async def _ask(self) -> Assistant:
         setup = self._setup
-        request = Request(await self._look(), setup.system, self._offered, thinking=setup.thinking)
+        longest = self._account.longest_answer
+        request = Request(await self._look(), setup.system, self._offered, longest, thinking=setup.thinking)
         provider, _, name = setup.model.name.partition(":")
         self._gathering = Gathering(provider, name)
         stream = with_retries(setup.model, request, setup.settings.retry)
@@ -493,14 +502,10 @@ class Run:
             await stream.aclose()
         raise ModelError(f"{setup.model.name}: the answer ended without an end", self._gathering.message("error"))
 
-    async def _keep_answer(self, answer: Assistant) -> None:
-        await uncancelled(in_thread(self._write_answer, answer))
-        await self._channel.taken()
-
     def _write_answer(self, answer: Assistant) -> None:
         self._gathering = None
         self._said = text_of(answer.content) or self._said
-        self._spent = self._spent.plus(answer.usage, turns=1)
+        self._account.count_answer(answer)
         self._write(answer_fields(answer), opens=[_Open(call, self._channel) for call in tool_calls(answer)])
 
     # Calls
@@ -608,19 +613,15 @@ class Run:
         await self._look()
         if not await self._relief.is_due():
             return
-        asks_a_model = self._setup.summarizer is not None
-        if asks_a_model and await self._enter() is not None:
-            return  # nothing more is asked: the run is about to end
         try:
-            await self._send(Compacting("start", occasion))
-            relieved = await self._relief.make_room()
-            await self._tell_of_room(occasion, relieved)
+            async with self._summarising():
+                await self._send(Compacting("start", occasion))
+                await self._tell_of_room(occasion, await self._relief.make_room())
+        except LimitReached:
+            return  # nothing more is asked: the run is about to end
         except CompactionError as error:
             self._relief_failed = True
             await self._send(Compacting("failed", occasion, error=str(error)))
-        finally:
-            if asks_a_model:
-                self._leave()
 
     async def _make_room_after(self, error: ContextOverflowError) -> None:
         """Compact, because the request was refused as too long."""
@@ -628,20 +629,26 @@ class Run:
             raise ContextOverflowError(
                 f"{error}; compacting by itself is turned off, so compact it by hand", error.partial
             )
-        await self._send(Compacting("start", "overflow", error=str(error)))
-        try:
-            relieved = await self._relief.after_overflow()
-        except CompactionError as failure:
-            await self._send(Compacting("failed", "overflow", error=str(failure)))
-            raise
-        await self._tell_of_room("overflow", relieved)
+        async with self._summarising():
+            await self._send(Compacting("start", "overflow", error=str(error)))
+            try:
+                relieved = await self._relief.after_overflow()
+            except CompactionError as failure:
+                await self._send(Compacting("failed", "overflow", error=str(failure)))
+                raise
+            await self._tell_of_room("overflow", relieved)
+
+    def _summarising(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Room for what a summary uses, if a model may be asked for it."""
+        asks_nobody = isinstance(self._setup.summarizer, ExtractiveSummarizer | None)
+        return contextlib.nullcontext() if asks_nobody else self._account.admitted()
 
     async def _tell_of_room(self, occasion: Occasion, relieved: Relieved | None) -> None:
         if relieved is None:
             await self._send(Compacting("end", occasion))
             return
         for entry in relieved.entries:
-            self._spent = self._spent.plus(usage_of(entry))
+            self._account.count(usage_of(entry))
             await self._send(Persisted(entry))
         match relieved.done:
             case Compacted() as done:

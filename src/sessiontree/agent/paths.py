@@ -139,6 +139,13 @@ def folder_of(path: str, *, made: list[str] | None = None) -> Iterator[tuple[int
     parts = [part for part in path.split(os.sep) if part]
     if not os.path.isabs(path) or not parts or any(part in (".", "..") for part in parts):
         raise PathError(f"{path!r} names no file")
+    fd = _open_at_once(os.path.dirname(path))
+    if fd is not None:
+        try:
+            yield fd, parts[-1]
+        finally:
+            os.close(fd)
+        return
     fd = os.open(os.sep, _FOLDER)
     try:
         at = os.sep
@@ -150,6 +157,22 @@ def folder_of(path: str, *, made: list[str] | None = None) -> Iterator[tuple[int
         yield fd, parts[-1]
     finally:
         os.close(fd)
+
+
+def _open_at_once(path: str) -> int | None:
+    """A folder, opened in one step, if the system then says that it is this one and no link has led to another.
+
+    None when it is not, or nobody can say: then it is looked for step by step.
+    """
+    try:
+        fd = os.open(path, _FOLDER)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        if os.readlink(f"/proc/self/fd/{fd}") == path:
+            return fd
+    os.close(fd)
+    return None
 
 
 def _open_folder(fd: int, name: str, at: str, made: list[str] | None) -> int:

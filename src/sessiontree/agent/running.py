@@ -178,6 +178,7 @@ class Running:
         ended: asyncio.Future[None] = loop.create_future()
 
         def start() -> subprocess.Popen[bytes]:
+            GROUPS.prepare()
             process = subprocess.Popen(  # noqa: S603 - running commands is what this is for; who may is asked before
                 [shell(), "-c", command],
                 cwd=cwd,
@@ -187,7 +188,7 @@ class Running:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            GROUPS.begin(process.pid)
+            GROUPS.begin(process.pid)  # killed before this, the program leaves a command behind
             _tell_of_end(process.pid, loop, ended)
             return process
 

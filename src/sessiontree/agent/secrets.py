@@ -8,6 +8,7 @@ ways to spell them otherwise (base64, percent signs, JSON). What someone scrambl
 from __future__ import annotations
 
 import base64
+import functools
 import re
 import urllib.parse
 from collections.abc import Collection, Iterator, Mapping
@@ -44,6 +45,7 @@ _SHORTEST = 6
 _KINDS = frozenset({"key", "private key", "password"})
 
 
+@functools.lru_cache(maxsize=1_024)
 def names_secret(name: str) -> bool:
     """Whether the name of a variable says that it holds a secret."""
     if name in _HARMLESS:
@@ -57,8 +59,13 @@ def secrets_in(environment: Mapping[str, str]) -> dict[str, str]:
 
     A variable with a harmless name may hold one among other things, as the password in the address of a database.
     """
+    return dict(_secrets_in(tuple(environment.items())))
+
+
+@functools.lru_cache(maxsize=8)  # each command asks again, and there are few environments
+def _secrets_in(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, value in environment.items():
+    for name, value in environment:
         if names_secret(name):
             found.setdefault(value.strip(), name)
             continue

@@ -3,7 +3,8 @@
 Each lane has its own prompt or model and, in a git repository, its own working copy of the project as it is now,
 uncommitted files included. --prompts FILE has one prompt on each line, or blocks between lines of three hyphens. Files
 in a lane's own working copy may be changed without asking; commands are asked about one at a time, and denied where
-nobody can be asked. Ctrl-C asks which lane to stop; twice stops all. What ended without you goes on with --resume.
+nobody can be asked. Ctrl-C asks which lane to stop; twice stops all. What ended without you goes on with --resume, what
+failed, was stopped or reached a limit with --again LANE, and all that reached a limit with --resume and a new --budget.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         action="append",
         default=[],
-        help="for all together: 200k tokens, $2, or 10m; repeatable",
+        help="for all together: 200k tokens, $2, or 10m; repeatable. With --resume, goes on with lanes at a limit",
     )
     begin.add_argument(
         "--parallel", metavar="N", type=int, default=4, help="how many work at the same time (default: 4)"
@@ -77,6 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep-worktrees", action="store_true", help="leave the folders of lanes there")
     there = parser.add_argument_group("an exploration that is there").add_mutually_exclusive_group()
     there.add_argument("--resume", metavar="ID", nargs="?", const="", help="go on where each lane stood")
+    there.add_argument(
+        "--again", metavar="LANE", action="append", help="go on with a lane that failed, was stopped, reached a limit"
+    )
     there.add_argument("--compare", metavar="ID", nargs="?", const="", help="what came of the lanes")
     there.add_argument("--keep", metavar="LANE", help="stand on a lane, with its files in the project")
     there.add_argument("--merge", metavar="LANE", action="append", help="bring lanes together; repeatable")

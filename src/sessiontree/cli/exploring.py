@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from sessiontree.agent.hand import in_background
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.chat.lane_plans import parse_bounds, parse_prompts, plan_lanes
@@ -27,7 +29,7 @@ from sessiontree.exploring import deciding, explore, resume
 from sessiontree.exploring.comparing import compare
 from sessiontree.exploring.deciding import Decided
 from sessiontree.exploring.lanes import ENDED
-from sessiontree.exploring.records import Rule
+from sessiontree.exploring.records import Bounds, Rule
 from sessiontree.exploring.rules import Rules, trusted
 from sessiontree.exploring.run import Exploration
 from sessiontree.exploring.talking import Talking
@@ -62,6 +64,9 @@ async def explore_lanes(session: Session, options: Options) -> int:
     print_results(session, exploration, results, options)
     if any(lane.state == "lost" for lane in exploration.lanes):
         talk.say(f"some lanes have no end: {again}")
+    if any(lane.state == "limit" for lane in exploration.lanes):
+        more = f"`sessiontree explore {session.id[:8]} --resume {exploration.run} --budget N`"
+        talk.say(f"lanes that reached a limit go on with {more}, N being more than before")
     ended = [lane for lane in exploration.lanes if lane.state in ENDED]
     decided = None
     if questions is not None:
@@ -142,15 +147,16 @@ def _prepare(session: Session, options: Options, watching: Watching) -> tuple[Ex
         "copies": copies_of(session, options),
         "summarizer": summarizer_of(settings),
     }
-    if options.resume is not None:
-        _check_unused(options, "--resume", "prompt", "prompts", "n", "at", "budget")
+    if options.resume is not None or options.again:
+        _check_unused(options, "--again" if options.again else "--resume", "prompt", "prompts", "n", "at")
         told = told_of(session, options.resume or options.which)
-        if not told.open_lanes and len(told.lanes) >= len(told.plan.wanted):
-            raise UsageError(f"exploration {told.run}: there is nothing to go on with, no lane of it was left open")
+        bounds = _bounds_from_now(told, options)
+        _check_open(told, options)
         _say_untrusted(told, options)
         again = trusted(told.plan.rules, [options.fork_on] if options.fork_on else [])
         hooks = (Talking(), Rules(again, find_model=find_model, settings=settings))
-        return resume(session, told.run, find_model=find_model, check=options.check, hooks=hooks, **shared), models
+        wanted = {"again": options.again or (), "bounds": bounds, "check": options.check}
+        return resume(session, told.run, find_model=find_model, hooks=hooks, **wanted, **shared), models
     prompts = _prompts(options)
     plans = plan_lanes(prompts, options.model or [_usual_model(session, settings)], options.n, find_model)
     rules = _rules(options)
@@ -169,6 +175,27 @@ def _prepare(session: Session, options: Options, watching: Watching) -> tuple[Ex
         **shared,
     )
     return exploration, models
+
+
+def _bounds_from_now(told: Told, options: Options) -> Bounds | None:
+    """What all lanes may use, when a budget is given; what it does not name stays as it was."""
+    if not options.budget:
+        return None
+    given, before = parse_bounds(options.budget, options.max_lanes, options.max_depth), told.plan.bounds
+    changed = {name: getattr(given, name) for name in ("tokens", "cost", "seconds") if getattr(given, name) is not None}
+    return msgspec.structs.replace(before, **changed)
+
+
+def _check_open(told: Told, options: Options) -> None:
+    at_limit = [lane for lane in told.lanes if lane.state == "limit" and lane.verdict is None]
+    is_all_made = len(told.lanes) >= len(told.plan.wanted)
+    if options.again or told.open_lanes or not is_all_made or (at_limit and options.budget):
+        return
+    step = "; lanes that reached a limit go on with a larger --budget" if at_limit else ""
+    raise UsageError(
+        f"exploration {told.run}: there is nothing to go on with, no lane of it was left open{step}; --again LANE goes "
+        "on with one that failed or was stopped"
+    )
 
 
 def _usual_model(session: Session, settings: Settings) -> str:

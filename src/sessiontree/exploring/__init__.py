@@ -8,6 +8,7 @@ async with exploring.explore(session, prompts=[...], models=[...], tools=tools) 
 
 starting   what is wanted, looked at first         resuming   going on after the process ended
 run        lanes that grow side by side            events     what they tell
+working    what lanes work with                    gate       what their requests pass
 told       what the file says of explorations      records    what is written
 leases     who works on a lane                     budget     what all of them may use together
 copies     working copies, by trees of git         comparing, deciding    what becomes of lanes
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from sessiontree.exploring.lanes import Job, Lane
     from sessiontree.exploring.records import Bounds, Rule
     from sessiontree.exploring.resuming import resume
-    from sessiontree.exploring.run import Exploration, LaneHook
+    from sessiontree.exploring.run import Exploration
     from sessiontree.exploring.starting import explore
     from sessiontree.exploring.told import Told, explorations
+    from sessiontree.exploring.working import LaneHook
 
 # Imported when first used: who only wants to read what is told of lanes needs no run loop.
 _HOME_OF = {
@@ -35,7 +37,7 @@ _HOME_OF = {
     "Job": "lanes",
     "Lane": "lanes",
     "LaneEvent": "events",
-    "LaneHook": "run",
+    "LaneHook": "working",
     "Rule": "records",
     "Told": "told",
     "explorations": "told",

@@ -53,6 +53,11 @@ class Budget:
         return self._bounds.tokens is not None or self._bounds.cost is not None
 
     @property
+    def is_limited(self) -> bool:
+        """Whether all lanes together may use only so much of anything."""
+        return self.is_counting or self._bounds.seconds is not None
+
+    @property
     def seconds(self) -> float:
         return time.monotonic() - self._began
 

@@ -36,7 +36,7 @@ class Result(Value, frozen=True, omit_defaults=False):
     files: tuple[FileChange, ...] | None
     """What it changed in its working copy; None when it has none, or it cannot be looked at."""
     check: bool | None
-    """Whether the check passed; None when there was none."""
+    """Whether the check passed; None when there was none, or nobody knows."""
     check_output: str
     turns: int
     tokens: float
@@ -48,6 +48,8 @@ class Result(Value, frozen=True, omit_defaults=False):
     """The lane it was forked from by a rule."""
     rule: str | None = None
     reason: str | None = None
+    check_why: str = ""
+    """Why the check neither passed nor failed, if there was one."""
 
     @property
     def added(self) -> int:
@@ -87,6 +89,7 @@ def result_of(lane: Lane, copies: Copies | None) -> Result:
         origin=record.origin,
         rule=record.rule,
         reason=record.reason,
+        check_why="" if lane.check is None else lane.check.why,
     )
 
 

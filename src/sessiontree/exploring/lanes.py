@@ -91,6 +91,8 @@ class Lane:
         self.model: Model | None = None
         self.run: Run | None = None
         """The run that is under way."""
+        self.untold = Spent()
+        """What its runs here have used, and no entry tells."""
         self._before = Spent()
         self._session = session
         self._leaf = leaf or start
@@ -139,6 +141,10 @@ class Lane:
     def spent_with(self, of_run: Spent) -> Spent:
         """All runs of the lane together, when the one that is under way has used so much."""
         return self._before.and_of(of_run)
+
+    def charge(self, spent: Spent) -> None:
+        """It has used so much more, apart from its run."""
+        self._before, self.spent = self._before.and_of(spent), self.spent.and_of(spent)
 
     def hear(self, event: Event) -> None:
         """Keep up with what its run tells."""

@@ -5,6 +5,8 @@
     lease    who works on the lane now, or makes lanes      beat     a sign of life of a lane that says nothing
     check    what a check printed                           end      how its run ended, and what it used
     send     something said to another lane                 verdict  what became of it: kept, merged, dropped, left
+    paid     what was used for it that no message tells     again    it goes on although it had ended
+    bounds   on a plan: what the exploration may use from then on
 
 Programs that know nothing of this see branches, and state of an extension in them (docs/decisions/0020-exploring.md).
 """
@@ -139,10 +141,13 @@ class Check(Value, frozen=True):
     kind: ClassVar[str] = "check"
 
     command: str
-    passed: bool
+    passed: bool | None
+    """None when it did not come to its end because the time of the exploration was over: then nobody knows."""
     exit_code: int | None
     output: str
     seconds: float
+    why: str = ""
+    """Why it neither passed nor failed."""
 
 
 class End(Value, frozen=True):
@@ -165,6 +170,28 @@ class Send(Value, frozen=True):
     text: str
 
 
+class Paid(Value, frozen=True):
+    """What a lane has used, and no message on its branch tells: the opinion of a judge, the work of a sub-agent that
+    has a session of its own, a request that was dropped."""
+
+    kind: ClassVar[str] = "paid"
+
+    what: str
+    spent: Spent
+
+
+class Again(Value, frozen=True):
+    """Someone wants a lane to go on that had ended. It counts, like a lease, when it hangs behind the last entry."""
+
+    kind: ClassVar[str] = "again"
+
+
+class Bounded(Value, frozen=True):
+    kind: ClassVar[str] = "bounds"
+
+    bounds: Bounds
+
+
 class Judged(Value, frozen=True):
     kind: ClassVar[str] = "verdict"
 
@@ -174,9 +201,11 @@ class Judged(Value, frozen=True):
     """Where its files went, or stay."""
 
 
-Record: TypeAlias = Plan | LaneRecord | Lease | Beat | Check | End | Send | Judged
+Record: TypeAlias = Plan | LaneRecord | Lease | Beat | Check | End | Send | Paid | Again | Bounded | Judged
 
-_TYPES: dict[str, type[Record]] = {one.kind: one for one in (Plan, LaneRecord, Lease, Beat, Check, End, Send, Judged)}
+_TYPES: dict[str, type[Record]] = {
+    one.kind: one for one in (Plan, LaneRecord, Lease, Beat, Check, End, Send, Paid, Again, Bounded, Judged)
+}
 
 
 def entry_of(record: Record) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Going on with an exploration whose process ended: each lane where it stood, nothing twice.
 
 A lane without an end is taken over if nobody works on it any more (see `leases`). Calls that have no result are not run
-again by themselves: they get the result that it is not known whether they were done, unless it is said otherwise.
+again by themselves: they get the result that it is not known whether they were done, unless it is said otherwise. A
+lane that has ended goes on only if that is wanted: a record says so before anyone works on it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -14,18 +15,22 @@ from sessiontree.agent.approval import Approver
 from sessiontree.agent.hand import in_background, in_thread, uncancelled
 from sessiontree.agent.resuming import Decision
 from sessiontree.compacting import Summarizer
+from sessiontree.errors import UsageError
+from sessiontree.exploring.budget import Budget
 from sessiontree.exploring.copies import Copies
-from sessiontree.exploring.lanes import ENDED, Job, Lane
+from sessiontree.exploring.lanes import ENDED, Job, Lane, LaneState
 from sessiontree.exploring.leases import GOOD_FOR, forget, is_free, take
-from sessiontree.exploring.records import Lease, write
-from sessiontree.exploring.run import Exploration, LaneHook, SystemFor, ToolsFor, Work
-from sessiontree.exploring.starting import check_can_explore
-from sessiontree.exploring.told import find_exploration
+from sessiontree.exploring.records import Again, Bounded, Bounds, Lease, write
+from sessiontree.exploring.run import Exploration
+from sessiontree.exploring.starting import check_can_explore, check_prices
+from sessiontree.exploring.told import Told, find_exploration
+from sessiontree.exploring.working import LaneHook, SystemFor, ToolsFor, Work
 from sessiontree.models import Model, ThinkingLevel
 from sessiontree.places import home
 from sessiontree.session import Branch, Session
 from sessiontree.settings import Settings
 
+_UNFINISHED: frozenset[LaneState] = frozenset({"failed", "limit", "stopped"})
 _TRIES = 3
 """How often a lane is wanted anew when others write to it meanwhile."""
 
@@ -36,6 +41,8 @@ def resume(
     *,
     find_model: Callable[[str], Model],
     tools: ToolsFor,
+    again: Collection[int | str] = (),
+    bounds: Bounds | None = None,
     pending: Decision | None = "skip",
     check: str | None = None,
     approver_for: Callable[[Lane], Approver] | None = None,
@@ -48,6 +55,9 @@ def resume(
     good_for: float = GOOD_FOR,
 ) -> Exploration:
     """Go on with an exploration, by default the last one: every lane without an end that nobody works on.
+
+    `again` names lanes that go on although they failed, were stopped or reached a limit. `bounds` is what all lanes may
+    use from now on, what they have used included: with it, every lane goes on that ended because of a limit.
 
     `find_model` gives a model by the name in a lane's record. `pending` says what becomes of calls without a result:
     `skip` (they are answered with what is known), `run`, or answers by hand; with None such lanes end as `pending`.
@@ -73,12 +83,28 @@ def resume(
 
     async def begin(exploration: Exploration) -> None:
         await uncancelled(in_thread(session.refresh))
+        reopened: list[Lane] = []
+        if again or bounds is not None:
+            now = await uncancelled(in_thread(find_exploration, session, told.run, exploration.book))
+            reopened = _to_reopen(now, again, bounds)
+        if not reopened and await in_thread(_is_over, exploration):
+            for lane in told.lanes:
+                exploration.adopt(lane)
+            return
+        if bounds is not None and bounds.cost is not None:
+            check_prices(bounds, [find_model(name) for name in sorted({lane.record.model for lane in told.lanes})])
+        exploration.maker, _ = await uncancelled(in_thread(take_over, exploration, told.plan_id))
+        if exploration.maker is None and (exploration.budget.is_limited or reopened or bounds is not None):
+            raise UsageError(
+                f"exploration {told.run}: another process works on it, and one alone keeps what all lanes may use; "
+                "go on when that has ended"
+            )
+        if reopened or bounds is not None:
+            await uncancelled(in_thread(_reopen, exploration, [lane.start for lane in reopened], bounds))
+        # Only now: others may have written until they knew that this process goes on.
         now = await uncancelled(in_thread(find_exploration, session, told.run, exploration.book))
         for lane in now.lanes:
             exploration.adopt(lane)
-        if len(now.lanes) >= len(told.plan.wanted) and all(lane.state in ENDED for lane in now.lanes):
-            return
-        exploration.maker, _ = await uncancelled(in_thread(take_over, exploration, told.plan_id))
         taken = []
         for lane in now.lanes:
             if lane.state not in ENDED:
@@ -99,7 +125,7 @@ def resume(
         for lane in taken:
             exploration.start(lane, await in_thread(_what_to_say, session, lane))
 
-    plan = msgspec.structs.replace(told.plan, check=check)
+    plan = msgspec.structs.replace(told.plan, check=check, bounds=told.plan.bounds if bounds is None else bounds)
     return Exploration(session, plan, work, begin, plan_id=told.plan_id, seconds_before=told.seconds)
 
 
@@ -118,6 +144,43 @@ def take_over(exploration: Exploration, start: str) -> tuple[Lease | None, str]:
             return lease, entry.id
         forget(lease)
     return None, ""
+
+
+def _is_over(exploration: Exploration) -> bool:
+    """Whether there is nothing to go on with. For a thread."""
+    exploration.book.look()
+    lanes = [lane for lane in exploration.book.lanes.values() if lane.plan == exploration.plan_id]
+    return len(lanes) >= len(exploration.plan.wanted) and all(lane.end is not None for lane in lanes)
+
+
+def _to_reopen(told: Told, again: Collection[int | str], bounds: Bounds | None) -> list[Lane]:
+    """The lanes that go on although they have ended."""
+    chosen = {lane.number: lane for lane in map(told.lane, again)}
+    for lane in chosen.values():
+        if lane.state not in _UNFINISHED:
+            raise UsageError(
+                f"lane {lane.number} is {lane.state}: a lane goes on again that failed, was stopped or reached a limit"
+            )
+    if bounds is not None:
+        chosen |= {lane.number: lane for lane in told.lanes if lane.state == "limit" and lane.verdict is None}
+    if chosen:
+        budget = Budget(told.plan.bounds if bounds is None else bounds, told.seconds)
+        for lane in told.lanes:
+            budget.count(lane.number, lane.spent)
+        why = budget.reached()
+        if why is not None:
+            raise UsageError(f"exploration {told.run}: {why} by what was used before; say a larger one to go on")
+    return list(chosen.values())
+
+
+def _reopen(exploration: Exploration, starts: Sequence[str], bounds: Bounds | None) -> None:
+    """Write that lanes go on, and what all may use. For a thread, in the one process that makes lanes."""
+    session, book = exploration.session, exploration.book
+    if bounds is not None:
+        write(Branch(session, book.noted[exploration.plan_id].leaf), Bounded(bounds))
+    for start in starts:
+        write(Branch(session, book.noted[start].leaf), Again())
+    book.look()
 
 
 async def _make_missing(exploration: Exploration, find_model: Callable[[str], Model]) -> list[Lane]:

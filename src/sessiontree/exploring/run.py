@@ -16,33 +16,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from sessiontree.agent.approval import Approver
 from sessiontree.agent.channel import Channel
-from sessiontree.agent.events import EndReason, Event
+from sessiontree.agent.events import EndReason
 from sessiontree.agent.hand import in_background, in_thread, uncancelled
 from sessiontree.agent.live import live_of
 from sessiontree.agent.loop import Prompt, Run, as_message, is_answered
 from sessiontree.agent.loop import run as run_agent
 from sessiontree.agent.outputs import Outputs
 from sessiontree.agent.paths import Room
-from sessiontree.agent.resuming import Decision, open_calls
+from sessiontree.agent.resuming import open_calls
 from sessiontree.agent.spending import Limits, Spent
-from sessiontree.agent.tools.base import Tool, ToolContext
+from sessiontree.agent.tools.base import ToolContext
 from sessiontree.agent.tools.registry import Tools
-from sessiontree.compacting import Summarizer
 from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.exploring.budget import Budget
 from sessiontree.exploring.checking import run_check
-from sessiontree.exploring.copies import Copies
 from sessiontree.exploring.events import AnyEvent, LaneEnded, LaneEvent, LaneMade, LaneRefused
+from sessiontree.exploring.gate import TAKEN_OVER, LaneGate
 from sessiontree.exploring.lanes import Job, Lane, LaneState, find_lane
-from sessiontree.exploring.leases import GOOD_FOR, forget, release, take
+from sessiontree.exploring.leases import forget, release, take
 from sessiontree.exploring.records import (
     Beat,
     Check,
@@ -50,16 +47,16 @@ from sessiontree.exploring.records import (
     End,
     LaneRecord,
     Lease,
+    Paid,
     Plan,
     Record,
     write,
 )
 from sessiontree.exploring.told import STATES, Book
-from sessiontree.models import ThinkingLevel
+from sessiontree.exploring.working import Work
 from sessiontree.places import home
 from sessiontree.reader import Here
 from sessiontree.session import Branch, Session
-from sessiontree.settings import Settings
 
 if TYPE_CHECKING:
     from sessiontree.exploring.comparing import Result
@@ -67,55 +64,10 @@ if TYPE_CHECKING:
 
 STOPPED = "the user stopped it"
 LEFT = "the exploration was left before it had ended"
-TAKEN_OVER = "another process works on it"
 _ROOM = 64
 """How many events may wait for the one who looks. Were it none, each lane would wait for all others at each event."""
+_UNTOLD = "requests that did not tell what they used"
 _CHECKED: frozenset[EndReason] = frozenset({"done", "limit", "error"})
-
-ToolsFor: TypeAlias = "Callable[[Lane], Tools] | Tools"
-SystemFor: TypeAlias = "Callable[[str], str] | str | None"
-"""What a model is told before the conversation; a function is given the folder that the lane works in."""
-
-
-class LaneHook(Protocol):
-    """What takes part in lanes without the core knowing it: rules that fork, messages between lanes.
-
-    Contract: all of it is called in the event loop and must not hold it up. What one raises ends the lane as failed.
-    """
-
-    def tools(self, exploration: Exploration, lane: Lane) -> Sequence[Tool]:
-        """More tools for this lane."""
-        ...
-
-    async def before_request(self, exploration: Exploration, lane: Lane, run: Run) -> None:
-        """The lane is about to ask its model; nothing else is writing to it. What is appended through its branch now
-        is part of the request."""
-        ...
-
-    async def heard(self, exploration: Exploration, lane: Lane, event: Event) -> None:
-        """Each event of its run, before anyone else sees it."""
-        ...
-
-    async def ended(self, exploration: Exploration, lane: Lane) -> Sequence[Job]:
-        """Its run is over, and its end is in the file: what more lanes are wanted."""
-        ...
-
-
-class Work(Struct, frozen=True):
-    """How lanes work, whatever they work on."""
-
-    tools: ToolsFor
-    approver_for: Callable[[Lane], Approver] | None = None
-    settings: Settings | None = None
-    system: SystemFor = None
-    thinking: ThinkingLevel | None = None
-    copies: Copies | None = None
-    hooks: tuple[LaneHook, ...] = ()
-    summarizer: Summarizer | None = None
-    pending: Decision | None = None
-    """What becomes of calls that an earlier run left without a result."""
-    good_for: float = GOOD_FOR
-    """Seconds without a sign of life after which others may take a lane over."""
 
 
 class Exploration:
@@ -145,6 +97,8 @@ class Exploration:
         self._slots = asyncio.Semaphore(plan.parallel)
         self._channel: Channel[LaneEvent] = Channel(_ROOM)
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._driven: set[int] = set()
+        """The lanes whose tasks have begun: one that is cancelled before that would never see to its end."""
         self._stops: dict[int, str] = {}
         self._ending: set[int] = set()
         """The lanes whose runs are over, and which are being checked, or of which hooks are asked what follows."""
@@ -154,7 +108,8 @@ class Exploration:
         self._outputs = Outputs()
         self._stood: tuple[str | None, str | None] | None = None
         self.maker: Lease | None = None
-        """The lease under which this process makes lanes: only one process does at a time."""
+        """The lease under which this process makes lanes, and keeps the limits of all: only one does at a time."""
+        self._last_sign = time.monotonic()
 
     @property
     def run(self) -> str:
@@ -256,7 +211,7 @@ class Exploration:
     def _interrupt(self, lane: Lane, why: str) -> None:
         if lane.run is not None:
             lane.run.interrupt(why)
-        elif lane.number in self._tasks and (lane.state == "waiting" or lane.number in self._ending):
+        elif lane.number in self._driven and (lane.state == "waiting" or lane.number in self._ending):
             self._tasks[lane.number].cancel()
 
     async def add(self, job: Job) -> Lane | None:
@@ -402,10 +357,14 @@ class Exploration:
 
     async def _drive(self, lane: Lane, prompt: str | None) -> None:
         """A lane, from its turn to its end and what follows from it. Nothing that goes wrong in it gets out."""
+        self._driven.add(lane.number)
         try:
             try:
-                async with self._slots:
-                    await self._go(lane, prompt)
+                if self._is_unwanted(lane):
+                    await self._stopped(lane)
+                else:
+                    async with self._slots:
+                        await self._go(lane, prompt)
             except asyncio.CancelledError:
                 await uncancelled(self._stopped(lane))
             except Exception as error:  # noqa: BLE001 - whatever a hook, a tool or a model does, other lanes go on
@@ -418,11 +377,14 @@ class Exploration:
             lane.run = None
             self._one_less()
 
+    def _is_unwanted(self, lane: Lane) -> bool:
+        return lane.number in self._stops or self._is_left
+
     async def _go(self, lane: Lane, prompt: str | None) -> None:
-        if lane.number in self._stops or self._is_left:
+        if self._is_unwanted(lane):
             return await self._stopped(lane)
         if not await self.still_holds(lane):
-            return self._lost(lane, TAKEN_OVER)
+            return await self._give_up(lane)
         why = self.budget.reached()
         if why is not None:
             return await self._end(lane, "limit", why)
@@ -437,10 +399,10 @@ class Exploration:
                     await hook.heard(self, lane, event)
                 await self._tell(lane, event)
         finally:
-            lane.run = None
+            lane.run, lane.untold = None, lane.untold.and_of(run.untold)
         assert run.end is not None
         if not await self.still_holds(lane):
-            return self._lost(lane, TAKEN_OVER)
+            return await self._give_up(lane)
         if run.end.reason == "interrupted" and lane.number not in self._stops:
             return await self._let_go(lane, LEFT)
         if run.end.reason == "pending":  # whoever resumes it may say what becomes of the calls
@@ -466,7 +428,7 @@ class Exploration:
             limits=Limits(
                 turns=None if bounds.turns is None else max(bounds.turns - lane.spent.turns, 0),
                 seconds=self.budget.seconds_left,
-                gate=_LaneGate(self, lane),
+                gate=LaneGate(self, lane),
             ),
             pending=work.pending,
             summarizer=work.summarizer,
@@ -485,12 +447,21 @@ class Exploration:
         return self.session.cwd or os.getcwd()
 
     async def still_holds(self, lane: Lane) -> bool:
-        """Whether this process still works on a lane, by what its last write has seen of the file."""
+        """Whether this process may still work on a lane, by what its last write has seen of the file.
+
+        Where there are limits, it has to be the one process that keeps them.
+        """
         if self.book.has_news:
             await in_thread(self.book.look)
-        noted = self.book.lanes.get(lane.start)
+        return self._has(lane) and (not self.budget.is_limited or self._is_held(self.plan_id, self.maker))
+
+    def _has(self, lane: Lane) -> bool:
+        return self._is_held(lane.start, lane.lease)
+
+    def _is_held(self, start: str, lease: Lease | None) -> bool:
+        noted = self.book.noted.get(start)
         held = noted.lease if noted is not None else None
-        return held is not None and lane.lease is not None and held.token == lane.lease.token
+        return held is not None and lease is not None and held.token == lease.token
 
     async def _tell(self, lane: Lane, event: AnyEvent) -> None:
         await self._channel.send(LaneEvent(lane.number, event))
@@ -522,9 +493,17 @@ class Exploration:
         folder = await in_thread(self.folder, lane)
         self._ending.add(lane.number)
         try:
-            return await run_check(command, folder)
+            return await run_check(command, folder, left=self.budget.seconds_left)
         finally:
             self._ending.discard(lane.number)
+
+    async def pay(self, lane: Lane, what: str, spent: Spent) -> None:
+        """Count what was used for a lane apart from its run, and write it down. For hooks, behind a request of theirs
+        that has entered `budget`: it is left with this."""
+        lane.charge(spent)
+        self.budget.leave(lane.number, lane.spent)
+        if spent != Spent():
+            await self.write(lane, Paid(what, spent))
 
     async def _failed(self, lane: Lane, error: Exception) -> None:
         await self._end(lane, "error", f"{type(error).__name__}: {error}")
@@ -536,9 +515,18 @@ class Exploration:
         else:
             await self._let_go(lane, LEFT)
 
+    async def _give_up(self, lane: Lane) -> None:
+        """Another process has taken over this lane, or the whole exploration."""
+        if self._has(lane):
+            await self._let_go(lane, TAKEN_OVER)
+        else:
+            self._lost(lane, TAKEN_OVER)
+
     async def _let_go(self, lane: Lane, why: str, state: LaneState = "lost") -> None:
         """Say that nobody works on it any more; it can be resumed."""
         assert lane.lease is not None
+        if lane.untold != Spent():
+            await self.write(lane, Paid(_UNTOLD, lane.untold))
         await self.write(lane, release(lane.lease))
         self._lost(lane, why, state)
 
@@ -566,38 +554,25 @@ class Exploration:
         """Append a record to a lane. A cancel waits until it is written."""
         await uncancelled(in_thread(write, lane.branch, record))
 
+    def _beat_plan(self, maker: Lease) -> None:
+        self.book.look()
+        noted = self.book.noted[self.plan_id]
+        if noted.lease == maker:
+            write(Branch(self.session, noted.leaf), Beat(maker.token))
+            self._last_sign = time.monotonic()
+
     async def _beat(self) -> None:
         """Give a sign of life on each lane that has been silent for long."""
         good_for = self.work.good_for
         while True:
             await asyncio.sleep(good_for / 6)
+            if self.maker is not None and time.monotonic() - self._last_sign > good_for / 3:
+                with contextlib.suppress(SessionTreeError):
+                    await uncancelled(in_thread(self._beat_plan, self.maker))
             for lane in self.lanes:
                 if lane.state == "running" and lane.lease is not None and lane.silent_for > good_for / 3:
                     with contextlib.suppress(SessionTreeError):  # the lane will hear of it when it has something to say
                         await self.write(lane, Beat(lane.lease.token))
-
-
-class _LaneGate:
-    """What each request of a lane passes: is the lane still ours, what was sent to it, is there anything left."""
-
-    def __init__(self, exploration: Exploration, lane: Lane) -> None:
-        self._exploration, self._lane = exploration, lane
-
-    async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
-        exploration, lane = self._exploration, self._lane
-        if not await exploration.still_holds(lane):
-            return TAKEN_OVER
-        assert lane.run is not None
-        if not lane.run.is_calling:  # else it is a sub-agent that asks
-            for hook in exploration.work.hooks:
-                await hook.before_request(exploration, lane, lane.run)
-        if not exploration.budget.is_counting:
-            return exploration.budget.reached()
-        return await exploration.budget.enter(lane.number, await expected())
-
-    def leave(self, spent: Spent) -> None:
-        self._lane.spent = self._lane.spent_with(spent)
-        self._exploration.budget.leave(self._lane.number, self._lane.spent)
 
 
 def _is_answered(lane: Lane) -> bool:

@@ -55,7 +55,7 @@ def draw_results(results: Sequence[Result], width: int) -> Iterator[str]:
             cut(_named(one.name, one.origin), _LONGEST_NAME),
             cut(one_line(one.model), _LONGEST_MODEL),
             f"{one.state} ({one.verdict})" if one.verdict is not None else one.state,
-            {None: "", True: "passed", False: "failed"}[one.check],
+            {None: "unknown" if one.check_why else "", True: "passed", False: "failed"}[one.check],
             "" if one.files is None else str(len(one.files)),
             "" if one.files is None else str(one.added),
             "" if one.files is None else str(one.removed),
@@ -68,7 +68,7 @@ def draw_results(results: Sequence[Result], width: int) -> Iterator[str]:
     ]
     yield from _table(headings, rows, "ANSWER", [_gist(one.answer) for one in results], width, left=5)
     for one in results:
-        if one.files or one.why or one.reason:
+        if one.files or one.why or one.reason or one.check_why:
             yield ""
             yield cut(f"{one.lane} {_named(one.name, one.origin)}", width)
             if one.reason:
@@ -77,6 +77,8 @@ def draw_results(results: Sequence[Result], width: int) -> Iterator[str]:
                 )
             if one.why:
                 yield cut(f"  {one_line(one.why)}", width)
+            if one.check_why:
+                yield cut(f"  check: {one_line(one.check_why)}", width)
             yield from draw_files(one.files or (), width)
 
 

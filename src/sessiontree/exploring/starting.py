@@ -8,7 +8,7 @@ async with explore(branch, prompts=[...], models=[...], tools=tools) as explorat
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -22,7 +22,8 @@ from sessiontree.exploring.copies import Copies
 from sessiontree.exploring.lanes import Job, Lane
 from sessiontree.exploring.leases import GOOD_FOR
 from sessiontree.exploring.records import Bounds, Plan, Rule, Wanted
-from sessiontree.exploring.run import Exploration, LaneHook, SystemFor, ToolsFor, Work, text_of_prompt
+from sessiontree.exploring.run import Exploration, text_of_prompt
+from sessiontree.exploring.working import LaneHook, SystemFor, ToolsFor, Work
 from sessiontree.models import Model, ThinkingLevel
 from sessiontree.places import home
 from sessiontree.reader import HERE, Here
@@ -121,8 +122,13 @@ def _check_bounds(bounds: Bounds, jobs: Sequence[Job], parallel: int) -> None:
         raise UsageError(f"{parallel} lanes at the same time are none; say at least 1")
     if len(jobs) > bounds.lanes:
         raise UsageError(f"{len(jobs)} lanes are wanted, and the limit is {bounds.lanes}; raise it or ask for fewer")
+    check_prices(bounds, [job.model for job in jobs])
+
+
+def check_prices(bounds: Bounds, models: Iterable[Model]) -> None:
+    """Refuse a limit of cost that cannot be kept."""
     if bounds.cost is not None:
-        unknown = sorted({job.model.name for job in jobs if not _has_prices(job.model)})
+        unknown = sorted({model.name for model in models if not has_prices(model)})
         if unknown:
             raise UsageError(
                 f"the prices of {', '.join(unknown)} are not known, so a limit of cost cannot be kept; limit tokens, "
@@ -130,7 +136,8 @@ def _check_bounds(bounds: Bounds, jobs: Sequence[Job], parallel: int) -> None:
             )
 
 
-def _has_prices(model: Model) -> bool:
+def has_prices(model: Model) -> bool:
+    """Whether it is known what a model costs, so that a limit of cost can be kept."""
     prices = model.facts.prices
     return prices.input is not None and prices.output is not None
 

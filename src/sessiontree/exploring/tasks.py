@@ -7,43 +7,39 @@ The branch is like any other: it can be watched, switched to, gone on with and b
 that a context begins anew, as Pi's, or when it is asked for, the sub-agent has a session of its own that names its
 origin. What a sub-agent uses counts for the run that called it, and it may use no more than that has left.
 
-A call that is run again after a crash goes on where its sub-agent stood; what that had left open is not repeated.
+A call that is run again after a crash goes on where its sub-agent stood, on its branch or in its session; what that had
+left open is not repeated.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
-from sessiontree import opening, plugins
 from sessiontree.agent.approval import Approvals, Approver, Question, Reply
-from sessiontree.agent.events import AgentEnd, ApprovalAsked, Event, Persisted, ToolEnd, ToolStart
+from sessiontree.agent.events import AgentEnd, ApprovalAsked, Event, Persisted, ToolEnd, ToolStart, TurnEnd
 from sessiontree.agent.hand import in_thread, uncancelled
 from sessiontree.agent.loop import Run, run
 from sessiontree.agent.spending import Limits, Spent
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, short
 from sessiontree.agent.tools.registry import Tools
-from sessiontree.dialects.base import Dialect
-from sessiontree.dialects.scribe import Start
-from sessiontree.entries import Custom, Entry, ForkOrigin, Header, MessageEntry
+from sessiontree.entries import MessageEntry
 from sessiontree.errors import SessionTreeError
 from sessiontree.exploring.budget import Budget as Together
-from sessiontree.exploring.records import TASK, Bounds
+from sessiontree.exploring.gate import LaneGate
+from sessiontree.exploring.linked import Started, entry_of, find_linked, new_linked, started_at
+from sessiontree.exploring.records import Bounds
+from sessiontree.exploring.starting import has_prices
 from sessiontree.exploring.talking import InboxTool, SendTool
-from sessiontree.ids import new_session_id, timestamp
 from sessiontree.messages import Assistant, Message, ToolCall, ToolResult, message_text, text_of, tool_calls
 from sessiontree.models import Model, open_model
-from sessiontree.places import home as default_home
-from sessiontree.places import session_path
 from sessiontree.session import Branch, Session
-from sessiontree.stores.files import FileStore
-from sessiontree.values import JsonObject, Value
+from sessiontree.values import JsonObject
 
 MOST_TEXT = 20_000
 """Characters of a sub-agent's last words that its caller is told."""
@@ -76,28 +72,6 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
     model: Annotated[str, Meta(description="provider:name; your own if not given")] | None = None
     budget: Annotated[Budget, Meta(description="how much it may use")] | None = None
     mode: Annotated[Mode, Meta(description="a branch of this session, or a session of its own")] = "branch"
-
-
-class Started(Value, frozen=True):
-    """What the first entry of a sub-agent says."""
-
-    call: str
-    """The call that it works for."""
-    description: str
-    model: str
-    answer: str | None = None
-    """The entry with the call, and the session that has it when that is another one."""
-    session: str | None = None
-
-
-def started_of(entry: Entry) -> Started | None:
-    """What an entry says of a sub-agent that begins there; None when none does."""
-    if not isinstance(entry, Custom) or entry.custom_type != TASK:
-        return None
-    try:
-        return msgspec.convert(entry.data, Started)
-    except msgspec.ValidationError:
-        return None
 
 
 class TaskTool(StructTool[TaskArguments]):
@@ -140,6 +114,10 @@ class TaskTool(StructTool[TaskArguments]):
         except SessionTreeError as error:
             raise ArgumentsError(f"task: {error}") from None
         try:
+            if _counts_cost(caller) and not has_prices(model):
+                raise ArgumentsError(
+                    f"task: the prices of {model.name} are not known, and what may be spent is limited; leave it out"
+                )
             return await self._work(arguments, context, caller, tools, model)
         finally:
             await model.close()
@@ -176,12 +154,16 @@ class TaskTool(StructTool[TaskArguments]):
     ) -> ToolOutput:
         begun = await uncancelled(in_thread(self._begin, arguments, context.call_id, caller, model))
         if begun.said is not None:
+            if begun.is_linked:
+                await uncancelled(in_thread(begun.branch.session.close))
             return _output(arguments, begun, AgentEnd("done", begun.branch.leaf, Spent(), begun.said))
-        share = _Share(caller)
+        share = _Share(caller, is_linked=begun.is_linked)
         sub = self._run_of(arguments, context, tools, model, begun, share)
         try:
             async for event in sub:
                 share.count(sub.spent)
+                if isinstance(event, TurnEnd):
+                    await share.note(sub)
                 line = _line_of(event)
                 if line and context.update is not None:
                     context.update(line + "\n")
@@ -189,6 +171,7 @@ class TaskTool(StructTool[TaskArguments]):
             sub.interrupt("the call of the sub-agent was interrupted")
             await uncancelled(sub.finish())
             share.count(sub.spent)
+            await uncancelled(share.note(sub))
             if begun.is_linked:
                 await uncancelled(in_thread(begun.branch.session.close))
         assert sub.end is not None
@@ -232,37 +215,21 @@ class TaskTool(StructTool[TaskArguments]):
         if stood is not None:
             return stood
         record = Started(call, arguments.description, model.name, answer)
-        start = session.branch(answer).append(_entry_of(record)).id
+        start = session.branch(answer).append(entry_of(record)).id
         branch = session.branch(start)
         branch.append({"type": "reset_boundary"})
         return _Begun(branch, start)
 
     def _begin_session(self, arguments: TaskArguments, call: str, caller: Run, model: Model) -> _Begun:
         session = caller.session
-        linked = session.fork(None) if session.dialect.writes_plainly else self._new_native(session)
-        linked.rename(arguments.description)
-        approvals = Approvals(session)
-        if approvals.restored is not None:
-            linked.set_config(approval_mode=approvals.mode, approval_tools=approvals.tools)
+        found = find_linked(session, _answer_with(session, caller.leaf, call), call, self._home)
+        if found is not None:
+            linked, start = found
+            return _stood(linked, start, is_linked=True) or _Begun(linked.branch(start), start, is_linked=True)
+        linked = new_linked(session, arguments.description, self._home)
         record = Started(call, arguments.description, model.name, caller.leaf, session.id)
-        start = linked.append(_entry_of(record)).id
+        start = linked.append(entry_of(record)).id
         return _Begun(linked.branch(start), start, is_linked=True)
-
-    def _new_native(self, origin: Session) -> Session:
-        """An empty session of our own that names its origin, for callers whose files cannot begin without words."""
-        native: Dialect = plugins.load("dialects", "native")
-        start = Start(
-            new_session_id(),
-            timestamp(),
-            origin.cwd or os.getcwd(),
-            forked_from=ForkOrigin(origin.id, None),
-            origin=origin.location,
-        )
-        root = self._home or default_home()
-        header = Header(id=start.id, timestamp=start.timestamp, cwd=start.cwd)
-        store = FileStore(session_path(root, header))
-        store.create(line + b"\n" for line in native.scribe(start).begin())
-        return opening.open(store.location, home=root)
 
 
 class _Begun(Struct, frozen=True):
@@ -283,15 +250,30 @@ class _Share:
     """What one sub-agent takes of what its caller may use. Its requests pass the gates of the caller, and of all
     sub-agents beside it: together they pass a limit by no more than one request."""
 
-    def __init__(self, caller: Run) -> None:
+    def __init__(self, caller: Run, *, is_linked: bool = False) -> None:
         self.caller = caller
+        self._is_linked = is_linked
         self._number = next(_numbers)
-        self._counted = Spent()
+        self._counted = self._noted = Spent()
 
     def count(self, spent: Spent) -> None:
         """The sub-agent has used so much; what is new in it counts for the caller."""
         new, self._counted = spent.since(self._counted), spent
         self.caller.charge(new)
+
+    async def note(self, sub: Run) -> None:
+        """Let a lane that all of this is for write down what its session does not tell: whatever was used in another
+        session, and requests whose usage nobody told."""
+        told = sub.spent if self._is_linked else sub.untold
+        new, self._noted = told.since(self._noted), told
+        await self._note(new)
+
+    async def _note(self, spent: Spent) -> None:
+        gate = self.caller.setup.limits.gate
+        if isinstance(gate, LaneGate) and spent != Spent():
+            await gate.note("task", spent)
+        elif isinstance(gate, _Share) and not gate._is_linked:  # else it is among what that one notes
+            await gate._note(spent)
 
     async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
         limits, together = self.caller.setup.limits, _together(self.caller)
@@ -333,6 +315,14 @@ def _together(caller: Run) -> Together:
     return found
 
 
+def _counts_cost(caller: Run) -> bool:
+    """Whether what a run and its sub-agents cost is limited."""
+    limits = caller.setup.limits
+    if isinstance(limits.gate, LaneGate):
+        return limits.gate.counts_cost
+    return limits.cost is not None or (isinstance(limits.gate, _Share) and _counts_cost(limits.gate.caller))
+
+
 class _Named:
     """The approver of the caller; what it asks says which sub-agent wants it."""
 
@@ -346,10 +336,6 @@ class _Named:
             reasons=(*question.reasons, f"the sub-agent for {self._name!r} wants it"),
         )
         return await self._approver.ask(named)
-
-
-def _entry_of(record: Started) -> dict[str, Any]:
-    return {"type": "custom", "customType": TASK, "data": msgspec.to_builtins(record)}
 
 
 def _answer_with(session: Session, leaf: str | None, call: str) -> str:
@@ -368,22 +354,20 @@ def _earlier(session: Session, answer: str, call: str) -> _Begun | None:
     starts = [
         child
         for child in session.children(answer)
-        if (record := _started_at(session, child)) is not None and record.call == call
+        if (record := started_at(session, child)) is not None and record.call == call
     ]
-    for start in reversed(starts):
-        branch = session.branch(_last_behind(session, start))
-        messages = branch.context().messages if session.type_of(branch.leaf or start) != "custom" else ()
-        if messages:
-            last = messages[-1]
-            ended = (
-                isinstance(last, Assistant) and last.stop_reason not in ("aborted", "error") and not tool_calls(last)
-            )
-            return _Begun(branch, start, is_new=False, said=message_text(last) if ended else None)
-    return None
+    return next((stood for start in reversed(starts) if (stood := _stood(session, start)) is not None), None)
 
 
-def _started_at(session: Session, id: str) -> Started | None:
-    return started_of(session.entry(id)) if session.type_of(id) == "custom" else None
+def _stood(session: Session, start: str, *, is_linked: bool = False) -> _Begun | None:
+    """Where a sub-agent stands that begins at an entry; None when it has said nothing yet."""
+    branch = session.branch(_last_behind(session, start))
+    messages = branch.context().messages if session.type_of(branch.leaf or start) != "custom" else ()
+    if not messages:
+        return None
+    last = messages[-1]
+    ended = isinstance(last, Assistant) and last.stop_reason not in ("aborted", "error") and not tool_calls(last)
+    return _Begun(branch, start, is_linked, is_new=False, said=message_text(last) if ended else None)
 
 
 def _last_behind(session: Session, top: str) -> str:
@@ -393,7 +377,7 @@ def _last_behind(session: Session, top: str) -> str:
     first = last = tree.node_of[top]
     behind = {first}
     for node in range(first + 1, len(types)):
-        if tree.parent(node) in behind and _started_at(session, tree.ids[node]) is None:
+        if tree.parent(node) in behind and started_at(session, tree.ids[node]) is None:
             behind.add(node)
             last = last if types[node] in quiet else node
     return tree.ids[last]
@@ -459,7 +443,7 @@ def find_unfinished(session: Session) -> Unfinished | None:
     """
     leaf = session.leaf
     for id in session.path_ids() if leaf is not None else ():
-        record = _started_at(session, id)
+        record = started_at(session, id)
         if record is None or record.answer is None or record.session is not None or record.answer not in session:
             continue
         caller = _last_behind(session, record.answer)

@@ -1,7 +1,8 @@
 """Explorations as the file tells them: what anyone can know of lanes without having run them.
 
 Entries of a lane hang behind its record. Some that hang there are not its own: lanes that a rule began there, branches
-of sub-agents, what was written under a lease that does not count (see `leases`), and what anyone said behind its end.
+of sub-agents, what was written under a lease that does not count (see `leases`), and what anyone said behind its end,
+unless an `again` says that it goes on.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from sessiontree.agent.events import EndReason
@@ -19,12 +21,16 @@ from sessiontree.exploring.lanes import Lane, LaneState, find_lane
 from sessiontree.exploring.leases import is_free, seconds_of
 from sessiontree.exploring.records import (
     TASK,
+    Again,
     Beat,
+    Bounded,
+    Bounds,
     Check,
     End,
     Judged,
     LaneRecord,
     Lease,
+    Paid,
     Plan,
     Record,
     Send,
@@ -32,7 +38,7 @@ from sessiontree.exploring.records import (
 )
 from sessiontree.messages import Assistant, text_of
 from sessiontree.reader import Reader
-from sessiontree.usage import usage_of
+from sessiontree.usage import countable, usage_of
 
 STATES: dict[EndReason, LaneState] = {
     "done": "done",
@@ -43,7 +49,11 @@ STATES: dict[EndReason, LaneState] = {
 }
 _ASIDE = "@"
 """Stands for a lease that never counts."""
-_OURS = (Beat, Check, End, Judged, Lease, Send)
+_OURS = (Again, Beat, Check, End, Judged, Lease, Paid, Bounded, Send)
+_TAKING = (Again, Lease)
+"""What counts only if whoever wrote it had seen everything that stands before it."""
+_WORK = (Check, Paid)
+"""What is still done for a lane that has ended."""
 
 
 class Noted:
@@ -56,6 +66,10 @@ class Noted:
         self.spans: list[tuple[str, str]] = []
         """For each lease that counted, its entry and the last one written under it."""
         self.end: End | None = None
+        self.paid = Spent()
+        """What was used for it since its end."""
+        self.bounds: Bounds | None = None
+        """What a plan may use, if that was changed."""
         self.check: Check | None = None
         self.verdict: Judged | None = None
         self.aside: list[str] = []
@@ -158,7 +172,7 @@ class Book:
         lane = self.noted[belonging.start]
         if lane.end is not None and not isinstance(record, _OURS):
             return
-        has_not_seen_all = isinstance(record, Lease) and parent != lane.leaf
+        has_not_seen_all = isinstance(record, _TAKING) and parent != lane.leaf
         if belonging.lease != lane.lease_id or has_not_seen_all:
             self._set_aside(id, parent)
             return
@@ -166,7 +180,7 @@ class Book:
             lane.lease = record
             lane.spans.append((id, id))
             belonging = _Belonging(belonging.start, id)
-        elif lane.spans:
+        elif lane.spans and (lane.end is None or isinstance(record, _WORK)):
             lane.spans[-1] = (lane.spans[-1][0], id)
         self._owner[id] = belonging
         lane.leaf = id
@@ -182,7 +196,14 @@ class Book:
     def _note(self, lane: Noted, record: Record | None) -> None:
         match record:
             case End():
-                lane.end = record
+                lane.end, lane.paid = record, Spent()
+            case Paid():
+                lane.paid = lane.paid.and_of(_counted(record.spent))
+            case Again():  # nobody works on it, whoever did; what hung beside it is among what it had used at its end
+                lane.end = lane.lease = lane.check = lane.verdict = None
+                lane.aside.clear()
+            case Bounded():
+                lane.bounds = record.bounds
             case Check():
                 lane.check = record
             case Judged():
@@ -221,7 +242,9 @@ def explorations(session: Reader, book: Book | None = None) -> list[Told]:
     found = []
     for id, plan in book.plans.items():
         noted = [one for one in book.lanes.values() if one.plan == id]
-        found.append(Told(id, plan, [_lane(session, one) for one in noted], _worked(session, noted)))
+        raised = book.noted[id].bounds
+        now = plan if raised is None else msgspec.structs.replace(plan, bounds=raised)
+        found.append(Told(id, now, [_lane(session, one) for one in noted], _worked(session, noted)))
     return found
 
 
@@ -246,20 +269,33 @@ def _lane(session: Reader, noted: NotedLane) -> Lane:
             STATES[noted.end.reason],
             noted.end.why,
             noted.end.text,
-            noted.end.spent,
+            _counted(noted.end.spent).and_of(noted.paid),
         )
         lane.saved = noted.end.saved
         return lane
     lane.state = "lost" if is_free(noted.lease, session.entry(noted.leaf).timestamp) else "running"
-    lane.spent = Spent(seconds=sum(until - since for since, until in _spans(session, noted)))
+    spent = Spent()
     for entry in _entries(session, noted):
-        message = entry.message if isinstance(entry, MessageEntry) else None
-        if isinstance(message, Assistant):
-            lane.text = text_of(message.content) or lane.text
-        lane.spent = lane.spent.plus(usage_of(entry), turns=isinstance(message, Assistant))
+        match record_of(entry), entry:
+            case End() as end, _:  # it went on: all before is counted there
+                spent = _counted(end.spent)
+            case Paid() as paid, _:
+                spent = spent.and_of(_counted(paid.spent))
+            case _, MessageEntry(message=Assistant() as answer):
+                lane.text = text_of(answer.content) or lane.text
+                spent = spent.plus(answer.usage, turns=1)
+            case _:
+                spent = spent.plus(usage_of(entry))
     for entry in session.entries(noted.aside):  # whoever said it, it was paid for
-        lane.spent = lane.spent.plus(usage_of(entry))
+        spent = spent.plus(usage_of(entry))
+    seconds = sum(until - since for since, until in _spans(session, noted))
+    lane.spent = msgspec.structs.replace(spent, seconds=seconds)
     return lane
+
+
+def _counted(spent: Spent) -> Spent:
+    """What a record says was used, as far as that can be: the file may be someone else's."""
+    return Spent(*(countable(getattr(spent, name)) for name in Spent.__struct_fields__))  # type: ignore[arg-type]
 
 
 def _entries(session: Reader, noted: Noted) -> list[Entry]:

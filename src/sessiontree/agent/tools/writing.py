@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from sessiontree.agent.diffs import render_diff
+from sessiontree.agent.hand import uncancelled
 from sessiontree.agent.paths import Found, Place, find_file, read_file, write_file
 from sessiontree.agent.texts import FileText, decode, line_end_of, with_line_ends
 from sessiontree.agent.tools.base import (
@@ -61,8 +62,7 @@ class Write(StructTool[WriteArguments]):
         return Plan(f"{verb} {place.shown}", "files", writes=(write,))
 
     async def carry_out(self, arguments: WriteArguments, context: ToolContext) -> ToolOutput:
-        plan: Plan = await in_thread(self.prepare, arguments, context)
-        return await _carry_out(plan, context)
+        return await _in_one_go(lambda: _carry_out(self.prepare(arguments, context), context))
 
 
 class Edit(StructTool[EditArguments]):
@@ -87,23 +87,27 @@ class Edit(StructTool[EditArguments]):
         return Plan(f"edit {place.shown}{times}", "files", writes=(write,))
 
     async def carry_out(self, arguments: EditArguments, context: ToolContext) -> ToolOutput:
-        plan: Plan = await in_thread(self.prepare, arguments, context)
-        return await _carry_out(plan, context)
+        return await _in_one_go(lambda: _carry_out(self.prepare(arguments, context), context))
 
 
-async def _carry_out(plan: Plan, context: ToolContext) -> ToolOutput:
+async def _in_one_go(work: Callable[[], ToolOutput]) -> ToolOutput:
+    """Do it in a thread. Whoever is interrupted waits for it, so that nothing is written once they have gone on."""
+    return await uncancelled(in_thread(work))
+
+
+def _carry_out(plan: Plan, context: ToolContext) -> ToolOutput:
     (write,) = plan.writes
     if context.approved is not None and not same_writes(context.approved.writes, plan.writes):
         return ToolOutput(
             f"{write.place.shown}: has changed since this change was looked at; nothing was written. Read it again",
             is_error=True,
         )
-    diff: str = await in_thread(render_diff, write.place.shown, write.old, write.data)
+    diff = render_diff(write.place.shown, write.old, write.data)
     if len(diff) > _DIFF_CHARACTERS:
         diff = f"{diff[:_DIFF_CHARACTERS]}\n[{len(diff) - _DIFF_CHARACTERS:,} more characters]\n"
     if write.old == write.data:
         return ToolOutput(f"{write.place.shown}: has that content already; nothing was written")
-    made: list[str] = await in_thread(write_file, write.place.path, write.data, write.permissions)
+    made = write_file(write.place.path, write.data, write.permissions)
     done = "created" if write.old is None else "changed"
     lines = write.data.count(b"\n") + (not write.data.endswith(b"\n") and bool(write.data))
     details = {"path": write.place.path, "diff": diff, "made": made}
