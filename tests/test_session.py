@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import os
 import re
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -422,3 +424,19 @@ def test_context_and_writing_work_together_from_many_threads(session: sessiontre
         thread.join()
     assert len(finished) == 3
     assert len(session.context().messages) == 201
+
+
+def test_a_session_that_nobody_uses_any_more_is_gone_at_once(tmp_path: Path) -> None:
+    """Whoever looks through ten thousand files must not have those in memory that wait for Python to find rings."""
+    with sessiontree.create(tmp_path, path=tmp_path / "s.jsonl") as session:
+        session.append("user", "hello")
+    gc.disable()
+    try:
+        opened = sessiontree.open(tmp_path / "s.jsonl")
+        assert opened.leaf is not None
+        assert len(opened.entries(opened.ids)) == 1
+        gone = weakref.ref(opened), weakref.ref(opened.journal)
+        del opened
+        assert [reference() for reference in gone] == [None, None]
+    finally:
+        gc.enable()

@@ -70,7 +70,7 @@ class Journal:
         """The bytes seen so far."""
         self.tail_is_open = False
         """Whether those end without a LF, so that the next write has to put one first."""
-        self._offsets = Offsets(self._read_into)
+        self._offsets = Offsets()
         self._lines = 0
         self._problems: list[Problem] = []
         self._said_once: set[str] = set()
@@ -354,7 +354,7 @@ class Journal:
 
     def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
         """The bytes of some entries as they stand in the file, without LF, in the order asked for."""
-        return self._offsets.iter_raw(nodes)
+        return self._offsets.iter_raw(nodes, self._read_into)
 
     def sizes(self) -> list[int]:
         """How many bytes stand for each entry in the file."""

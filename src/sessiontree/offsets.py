@@ -11,10 +11,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import sub
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from sessiontree.lines import BLOCK_SIZE
+
+ReadInto: TypeAlias = Callable[[int, memoryview], None]
+"""Fills a view with bytes of the store from an offset on."""
 
 _READ_TOGETHER = 1 << 20
 _LARGEST_SHORT = 1 << 32
@@ -46,10 +50,9 @@ class _Run(Struct):
 
 
 class Offsets:
-    """The places of all entries of a session. `read_into` fills a view with bytes of the store from an offset on."""
+    """The places of all entries of a session."""
 
-    def __init__(self, read_into: Callable[[int, memoryview], None]) -> None:
-        self._read_into = read_into
+    def __init__(self) -> None:
         self._runs: list[_Run] = []
         self._first_nodes: list[int] = []
         self._count = 0
@@ -95,14 +98,17 @@ class Offsets:
             sizes += map(sub, ends, [0, *ends]) if run.listed is None else map(sub, run.listed.ends, run.listed.starts)
         return sizes
 
-    def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
-        """The bytes of some entries in the order asked for, without LF; neighbours are read together."""
+    def iter_raw(self, nodes: Sequence[int], read_into: ReadInto) -> Iterator[bytes]:
+        """The bytes of some entries in the order asked for, without LF; neighbours are read together.
+
+        `read_into` is given each time, not kept: who has it has us, and a ring of two would outlive its use.
+        """
         buffer = bytearray()  # one for all blocks: new memory has to be asked for page by page
         for number, group in groupby(nodes, lambda node: bisect_right(self._first_nodes, node) - 1):
             run = self._runs[number]
             numbers = [node - run.first_node for node in group]
             if run.listed is not None:
-                yield from self._iter_listed(run.listed, numbers)
+                yield from _iter_listed(run.listed, numbers, read_into)
                 continue
             ends = [*run.ends, 0]  # so that -1 is where the first line begins
             first, last = ends[min(numbers) - 1], ends[max(numbers)]
@@ -110,23 +116,25 @@ class Offsets:
             if len(buffer) < size or len(buffer) > 2 * max(size, _READ_TOGETHER):
                 buffer = bytearray(size)
             with memoryview(buffer) as view:
-                self._read_into(run.start + first, view[:size])
+                read_into(run.start + first, view[:size])
                 yield from [bytes(view[ends[at - 1] - first : ends[at] - first - 1]) for at in numbers]
-
-    def _iter_listed(self, listed: _Listed, numbers: list[int]) -> Iterator[bytes]:
-        first = min(listed.starts[at] for at in numbers)
-        last = max(listed.ends[at] for at in numbers)
-        together = self._read(first, last - first) if last - first <= _READ_TOGETHER else None
-        for at in numbers:
-            start, end = listed.starts[at], listed.ends[at]
-            yield self._read(start, end - start) if together is None else together[start - first : end - first]
-
-    def _read(self, start: int, size: int) -> bytes:
-        buffer = bytearray(size)
-        with memoryview(buffer) as view:
-            self._read_into(start, view)
-            return bytes(view)
 
     def _begin(self, run: _Run) -> None:
         self._runs.append(run)
         self._first_nodes.append(run.first_node)
+
+
+def _iter_listed(listed: _Listed, numbers: list[int], read_into: ReadInto) -> Iterator[bytes]:
+    first = min(listed.starts[at] for at in numbers)
+    last = max(listed.ends[at] for at in numbers)
+    together = _read(first, last - first, read_into) if last - first <= _READ_TOGETHER else None
+    for at in numbers:
+        start, end = listed.starts[at], listed.ends[at]
+        yield _read(start, end - start, read_into) if together is None else together[start - first : end - first]
+
+
+def _read(start: int, size: int, read_into: ReadInto) -> bytes:
+    buffer = bytearray(size)
+    with memoryview(buffer) as view:
+        read_into(start, view)
+        return bytes(view)

@@ -96,9 +96,8 @@ class Session(Reader):
         self._unsynced = False
         self._writable_header: Header | None = None
         self._needs_scribe = not journal.dialect.writes_plainly
-        self._standing: Branch | None = None
-        if self._is_read:
-            self._standing = Branch(self, self._stored_leaf())
+        self._leaf: str | Here | None = self._stored_leaf() if self._is_read else HERE
+        """Where this object stands; HERE as long as nobody asked, since it takes reading the file."""
 
     @property
     def location(self) -> str:
@@ -122,16 +121,11 @@ class Session(Reader):
     # Where we stand
 
     @property
-    def _main(self) -> Branch:
-        """Where this session object stands; found when it is first asked for, as that takes reading the file."""
-        if self._standing is None:
-            self._standing = Branch(self, self._stored_leaf())
-        return self._standing
-
-    @property
     def leaf(self) -> str | None:
         """Where this session object stands: the id of an entry, or None before the first one."""
-        return self._main.leaf
+        if isinstance(self._leaf, Here):
+            self._leaf = self._stored_leaf()
+        return self._leaf
 
     def branch(self, at: str | Here | None = HERE) -> Branch:
         """Another position to write from: at an entry, or with None before the first one. Writes nothing."""
@@ -142,7 +136,8 @@ class Session(Reader):
     def move(self, to: str | None) -> None:
         """Stand at another entry, durably; None means before the first one."""
         self.node_of(to)
-        self._main.move(to)
+        Branch(self, self.leaf).move(to)
+        self._leaf = to
 
     def reset(self) -> None:
         """Stand before the first entry, durably: the next message starts from nothing."""
@@ -152,7 +147,10 @@ class Session(Reader):
 
     def append(self, what: Mapping[str, Any] | str | None = None, content: Any = None, /, **fields: Any) -> Entry:
         """Append an entry where the session stands; see `Branch.append` for the ways to say it."""
-        return (self._standing or self._main).append(what, content, **fields)
+        branch = Branch(self, self.leaf)
+        entry = branch.append(what, content, **fields)
+        self._leaf = branch.leaf
+        return entry
 
     def append_all(self, items: Sequence[Item], at: str | Here | None = HERE) -> list[str]:
         """Append entries in shared words, each behind the one before, and stand behind the last. Their ids.
@@ -167,7 +165,7 @@ class Session(Reader):
                 raise UsageError(f"{self.location}: nothing was said in it yet")
             ids = self._write_all([self._fit_for_file(item) for item in items], parent)
             if ids:
-                self._main.leaf = ids[-1]
+                self._leaf = ids[-1]
             return ids
 
     def label(self, id: str, text: str | None) -> None:
@@ -196,11 +194,11 @@ class Session(Reader):
     def _say_of_session(self, kind: str, fields: dict[str, Any]) -> None:
         """Say something of the session as a whole: it hangs where the file stands, so that it moves nobody."""
         with self._mutex:
-            stood = self._main.leaf
+            stood = self.leaf
             entry = self._write(kind, fields, HERE)
             moves = kind not in self.dialect.bookkeeping and not is_aside(entry.id)
             if moves and entry.parent_id == stood:
-                self._main.leaf = entry.id  # as the owner sees it, too
+                self._leaf = entry.id  # as the owner sees it, too
 
     def flush(self) -> None:
         """Return when everything appended so far would survive a power cut."""
@@ -229,7 +227,7 @@ class Session(Reader):
     def refresh(self) -> list[str]:
         """Read what others wrote since the last look; the ids of the new entries. Listeners hear of each."""
         with self._mutex:
-            self._standing = self._main  # what others write does not move where we stand
+            self._leaf = self.leaf  # what others write does not move where we stand
             self._arrived.extend(self._journal.refresh())
             arrived, self._arrived = self._arrived, []
             ids = [self._journal.tree.ids[node] for node in arrived]
