@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-_MANY = 20_000
+_MANY = 100_000
 
 
 def enter() -> NoReturn:
