@@ -313,6 +313,22 @@ def test_a_closed_pipe_is_no_error(session: str) -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is always full is a device of Linux")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_what_cannot_be_written_is_said_in_one_line(session: str, options: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "sessiontree", "show", session, *options]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "No space left on device" in done.stderr
+
+
+def test_a_closed_stdout_is_no_error(session: str) -> None:
+    command = f"{sys.executable} -m sessiontree tree {session} >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_help_of_every_command_has_a_summary_and_two_examples(run: Run) -> None:
     from sessiontree.cli.parser import COMMANDS
 

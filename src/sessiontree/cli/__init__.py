@@ -22,22 +22,19 @@ def enter() -> NoReturn:
     of a short command. At the end they are not taken apart one by one, another tenth: the system takes them all.
     """
     gc.set_threshold(_MANY)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - None if whoever started us has closed it
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     code = main()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # it was said already, and Python would say it again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     threading = sys.modules.get("threading")
-    if not _is_told() or (threading is not None and threading.active_count() > 1):
+    if threading is not None and threading.active_count() > 1:
         sys.exit(code)
     atexit._run_exitfuncs()
     os._exit(code)
-
-
-def _is_told() -> bool:
-    """Whether everything printed has arrived. Where it has not, Python's own way out says why."""
-    try:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-    except OSError:
-        return False
-    return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return talk.INTERRUPTED
+    except OSError as error:  # what is printed cannot be written (a full disk), or the system refuses something else
+        talk.say_error(str(error))
+        return talk.FAILED
     return int(code or 0)
 
 
