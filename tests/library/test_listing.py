@@ -48,6 +48,10 @@ def test_characters_that_are_measured_without_wcwidth_take_what_it_says() -> Non
     assert [pair for pair in pairs if columns(pair) != wcswidth(pair)] == []
 
 
+TONES = frozenset("🏻🏼🏽🏾🏿")
+"""Colours of skin: with most characters before them they are drawn as one, which only wcwidth knows."""
+
+
 @examples(500)
 @given(
     st.lists(st.one_of(st.characters(), st.sampled_from([*"ab 木あ한é\u3000\u0301🙂…✅", "👍🏽", "🏽"])), max_size=40),
@@ -63,9 +67,9 @@ def test_a_line_is_cut_where_no_more_of_it_fits_and_filled_to_its_room(text: lis
     else:
         assert short.endswith("…")
         assert line.startswith(short[:-1])
-    if all(columns(character) > 0 for character in line) and "🏽" not in line.replace("👍🏽", ""):
+    if all(columns(character) > 0 for character in line) and TONES.isdisjoint(line.replace("👍🏽", "")):
         assert columns(filled) == room
-        if short != line and "🏽" not in line:
+        if short != line and TONES.isdisjoint(line):
             shown = next(at for at in range(len(line), -1, -1) if columns(line[:at]) <= room - 1)
             assert short == line[:shown].rstrip() + "…"
 

@@ -10,9 +10,12 @@ from random import Random
 import pytest
 
 import sessiontree
+from sessiontree.branching.ends import find_ends
+from sessiontree.dialects.base import SessionFile
 from sessiontree.library import Summary
-from sessiontree.library.reading import WINDOW, look, read_summary
+from sessiontree.library.reading import WINDOW, look, look_further, read_summary
 from sessiontree.library.summary import cut_at_word, is_meaningful
+from sessiontree.views.described import describe_session
 from tests.library.world import IDS, World, claude_lines, clock, json_lines, pi_lines
 
 CORPUS = Path(__file__).parents[1] / "corpus"
@@ -185,7 +188,7 @@ def test_small_files_of_the_corpus_are_told_as_the_session_itself_tells_them(pat
     except sessiontree.NotASessionError:
         return
     one = summary_of(path, session.dialect.name)
-    assert (one.messages, one.branches) == (session.count("message"), len(session.leaves()))
+    assert (one.messages, one.branches) == (session.count("message"), len(find_ends(session)))
     used = session.usage()
     assert (one.tokens_out, one.tokens_cached) == (round(used.output), round(used.cached))
     assert one.cost == pytest.approx(used.cost)
@@ -200,3 +203,26 @@ def test_a_summary_is_a_plain_value_that_can_be_kept(tmp_path: Path) -> None:
     assert json.dumps(one.title) == '"hello"'
     with pytest.raises(AttributeError):
         one.title = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("name", "branches"),
+    [("03_parallel", 1), ("05_parallel_then_resume", 1), ("12_compacted", 1), ("15_interactive_rewind_rename_bash", 2)],
+)
+def test_parallel_results_and_compactions_are_no_branches_and_a_rewind_makes_one(name: str, branches: int) -> None:
+    path = CORPUS / "claude" / f"{name}.jsonl"
+    assert summary_of(path, "claude").branches == branches
+    assert describe_session(sessiontree.open(path))["branches"] == branches
+
+
+def test_a_line_that_is_added_to_parallel_results_adds_no_branch(tmp_path: Path) -> None:
+    """Whichever lines were known when the file was read before: the sum is that of reading it at once."""
+    raw = (CORPUS / "claude" / "03_parallel.jsonl").read_bytes()
+    lines = raw.splitlines(keepends=True)
+    for known in range(1, len(lines)):
+        path = write(tmp_path, b"".join(lines[:known]))
+        before = look(str(path), "claude", path.stat().st_size)
+        path.write_bytes(raw)
+        assert before.state is not None
+        after = look_further(before.summary, before.state, len(raw), 0, SessionFile())
+        assert after is None or (after.summary.branches, after.summary.exact) == (1, True), known

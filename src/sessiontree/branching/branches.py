@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from sessiontree.branching.ends import SPEAKING, end_of, find_ends
 from sessiontree.branching.joins import Join, find_joins, history_nodes
-from sessiontree.branching.sides import SPEAKING
 from sessiontree.compacting.estimate import context_size
 from sessiontree.dialects.base import is_aside
 from sessiontree.reader import Reader
@@ -43,7 +43,7 @@ class BranchFacts(Struct, frozen=True):
 def list_branches(session: Reader) -> list[BranchFacts]:
     """Every branch, the active one first, then the newest. A branch ends with the last thing that was said on it."""
     ours = history_nodes(session, session.leaf)
-    active = _end(session, ours)
+    active = end_of(session, ours)
     labels = session.labels
     joins = find_joins(session)
     found: list[BranchFacts] = []
@@ -68,34 +68,12 @@ def list_branches(session: Reader) -> list[BranchFacts]:
 
 
 def _histories(session: Reader, active: Sequence[int]) -> dict[int, list[int]]:
-    """The last thing said on each branch, with what leads to it. One that another branch passes by is no end."""
-    ends: dict[int, list[int]] = {}
-    seen: set[int] = set()
-    node_of = session.journal.tree.node_of
-    for leaf in sorted(session.leaves(), key=lambda leaf: node_of[leaf], reverse=True):
-        if node_of[leaf] in seen:
-            continue  # a result that stands beside the others of its answer, say
-        history = history_nodes(session, leaf)
-        seen.update(history)
-        end = _end(session, history)
-        if end is not None:
-            ends.setdefault(end, history[: history.index(end) + 1])
-    found: dict[int, list[int]] = {}
-    passed: set[int] = set()
-    for end in sorted(ends, reverse=True):
-        if end not in passed:
-            found[end] = ends[end]
-            passed.update(ends[end])
-    here = _end(session, active)
+    """The ends of all branches, and where the session stands, with what leads to each."""
+    found = find_ends(session)
+    here = end_of(session, active)
     if here is not None and here not in found:
         found[here] = list(active[: active.index(here) + 1])  # it stands in the midst of a branch
     return found
-
-
-def _end(session: Reader, history: Sequence[int]) -> int | None:
-    """The last thing that was said; labels, settings and moves end no branch."""
-    types = session.journal.types
-    return next((node for node in reversed(history) if types[node] in SPEAKING or types[node] == "compaction"), None)
 
 
 def _apart(one: Sequence[int], other: Sequence[int]) -> tuple[list[int], list[int]]:

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sessiontree.branching.ends import SPEAKING
 from sessiontree.branching.joins import MERGED_FROM, find_joins, history_nodes
-from sessiontree.branching.sides import SPEAKING, edited, is_same
+from sessiontree.branching.sides import edited, is_same
 from sessiontree.context import said_by
 from sessiontree.converting.roles import in_common_roles
 from sessiontree.converting.tool_words import ToolWords, with_own_words

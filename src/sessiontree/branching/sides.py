@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sessiontree.branching.ends import SPEAKING
 from sessiontree.branching.joins import Join, Taken, history_ids, history_nodes, join_of, taken_by
 from sessiontree.context import milliseconds
 from sessiontree.converting.outline import REPORT
@@ -26,9 +27,6 @@ from sessiontree.messages import (
     parse_message,
 )
 from sessiontree.reader import Reader
-
-SPEAKING = frozenset({"message", "custom_message", "branch_summary"})
-"""Entries that say something and can be said again elsewhere."""
 
 
 class Side(Struct, frozen=True):

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
+from sessiontree.branching.ends import count_ends
 from sessiontree.dialects.base import is_aside
 from sessiontree.entries import Entry, MessageEntry
 from sessiontree.journal import Journal
-from sessiontree.messages import Assistant, Usage
+from sessiontree.messages import Assistant, Usage, User
 from sessiontree.reader import Reader
 from sessiontree.usage import UsageTotals, total_usage
 
@@ -50,7 +51,7 @@ def count_used(reader: Reader, used: Sequence[Entry]) -> Counted:
     nodes = range(len(journal))
     return Counted(
         messages=journal.types.count("message"),
-        branches=len(reader.leaves()),
+        branches=count_ends(reader),
         usage=total_usage(used),
         model=_last_model(used),
         tip=_tip(journal, nodes),
@@ -102,11 +103,17 @@ def go_on(before: Counted, journal: Journal, first: int) -> Counted:
 
 
 def _added_branches(tip: str | None, journal: Journal, first: int) -> tuple[int, bool]:
+    """How many branches were added, and whether that is sure.
+
+    Where results stand beside each other and compactions begin anew, more than what was added is needed to tell what is
+    a branch: there it is sure only if each line hangs on the one before.
+    """
     tree, types = journal.tree, journal.types
     quiet = journal.dialect.bookkeeping | {"leaf"}
     spoken = [node for node in range(first, len(types)) if types[node] not in quiet and not is_aside(tree.ids[node])]
     inner: set[int] = set()
-    is_sure, goes_on = True, False
+    elsewhere: list[int] = []
+    goes_on = False
     for node in spoken:
         parent = tree.parent(node)
         if parent is not None and parent >= first:
@@ -114,8 +121,16 @@ def _added_branches(tip: str | None, journal: Journal, first: int) -> tuple[int,
             continue
         named = tree.missing_parent(node) if parent is None else tree.ids[parent]
         goes_on = goes_on or (named is not None and named == tip)
-        is_sure = is_sure and (named is None or named == tip)
-    return sum(node not in inner for node in spoken) - goes_on, is_sure
+        if named is not None and named != tip:
+            elsewhere.append(node)
+    if journal.dialect.writes_plainly:
+        return sum(node not in inner for node in spoken) - goes_on, not elsewhere
+    is_chain = [tree.parent(node) for node in spoken[1:]] == spoken[:-1]
+    return sum(map(_is_prompt, journal.entries(elsewhere))), is_chain and (goes_on or not spoken)
+
+
+def _is_prompt(entry: Entry) -> bool:
+    return isinstance(entry, MessageEntry) and isinstance(entry.message, User)
 
 
 def _added_usage(before: Counted, used: Sequence[Entry]) -> UsageTotals:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from sessiontree.branching.ends import count_ends
 from sessiontree.context import State
 from sessiontree.entries import (
     BranchSummary,
@@ -127,7 +128,7 @@ def describe_session(session: Session) -> dict[str, Any]:
         "entries": len(session),
         "messages": session.count("message"),
         "compactions": session.count("compaction"),
-        "branches": len(session.leaves()),
+        "branches": count_ends(session),
         "labels": session.labels,
         "config": msgspec.to_builtins(session.config),
         "usage": msgspec.to_builtins(session.usage()),
