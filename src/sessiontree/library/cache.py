@@ -33,7 +33,7 @@ FactsPart: TypeAlias = Literal["keys", "facts", "details"]
 Stamp: TypeAlias = tuple[int, int, int]
 """Size, date in nanoseconds and inode of a file: as long as they are the same, nothing changed."""
 
-VERSION = 3
+VERSION = 4
 _PART = "listing"
 _BUSY_SECONDS = 5.0
 _NOWHERE = ":memory:"
