@@ -197,6 +197,17 @@ def test_a_request_that_is_dropped_on_its_way_counts_as_what_was_sent(session: S
     assert spent_by_file(session) == exploration.spent.tokens > exploration.lanes[0].spent.tokens
 
 
+def test_an_attempt_that_broke_off_and_is_made_again_counts_and_one_that_was_refused_does_not(session: Session) -> None:
+    prompt = "words " * 3_000
+    broken = ScriptTurn("half of an answ", error=ScriptError("rate_limit", in_stream=True, retry_after=0.01))
+    refused = ScriptTurn(error=ScriptError("rate_limit", retry_after=0.01))
+    model = ScriptedModel([broken, refused, ScriptTurn("whole", usage=USED)])
+    exploration, _ = explored(session, prompt, models=[model], bounds=Bounds(tokens=1_000_000))
+    assert exploration.lanes[0].state == "done"
+    assert 3_000 <= exploration.spent.tokens - USED.total_tokens < 6_000
+    assert spent_by_file(session) == exploration.spent.tokens
+
+
 def test_a_limit_holds_with_a_provider_that_never_tells_what_was_used(session: Session, tmp_path: Path) -> None:
     model = Stepping(500, usage=lambda prompt, step: None)  # type: ignore[arg-type,return-value]
     tools = Tools([Note(tmp_path / "notes")])

@@ -75,6 +75,11 @@ class Account:
             self._count_untold(answer)
         self.count(answer.usage, turns=1)
 
+    def count_attempt(self, came: Assistant) -> None:
+        """Count an attempt that failed and is made again, if something had come of it."""
+        if came.content:
+            self._count_untold(came)
+
     def _count_untold(self, came: Assistant) -> None:
         """Count the request under way, if it was not yet: its usage nobody tells."""
         if self._reserved is not None:

@@ -485,6 +485,7 @@ class Run:
         try:
             async for event in stream:
                 if isinstance(event, Retrying):
+                    self._account.count_attempt(self._gathered())
                     self._gathering = Gathering(provider, name)
                     await self._send(Retry(event.attempt, event.delay, str(event.error)))
                     continue
