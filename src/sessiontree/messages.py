@@ -222,7 +222,7 @@ def message_blocks(message: Message) -> tuple[Block, ...]:
 def message_text(message: Message) -> str:
     """What a message says, as plain text: its text blocks, a command with its output, a summary."""
     match message:
-        case Assistant() | ToolResult() | User():
+        case Assistant() | ToolResult() | User():  # what most are, so asked first
             return text_of(message.content)
         case BashExecution():
             return f"{message.command}\n{message.output}"

@@ -8,6 +8,7 @@ async for event in agent.run(session, "What is here?", model=model, tools=load_t
 loop        the run: ask, call, keep, ask again      events     what it tells
 resuming    calls that were left without a result    spending   what it used, and limits
 controller  what a person can do, for front ends     state      what front ends show
+account     what one run uses, request by request    groups     commands that must not outlive the program
 
 `explore` is `sessiontree.exploring.explore`: several runs at once, each on a branch of its own.
 """

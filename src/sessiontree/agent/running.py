@@ -133,7 +133,9 @@ class _Program:
             if self._is_unwanted:
                 return 1, b"", b""
             pipe = subprocess.PIPE
-            process = subprocess.Popen(self._arguments, cwd=self._cwd, stdin=pipe, stdout=pipe, stderr=pipe)  # noqa: S603
+            process = subprocess.Popen(  # noqa: S603 - a list of arguments that our own tools make
+                self._arguments, cwd=self._cwd, stdin=pipe, stdout=pipe, stderr=pipe
+            )
             self._process = process
         with process:
             try:

@@ -9,7 +9,7 @@
     merge      one branch brought into another: as a summary, or message by message
     pick       chosen entries, brought behind another one
     diff       two branches side by side
-    branches   the branches of a session
+    ends, branches  where branches end; what is known of each
     writers    who has the file of a session open for writing
 
 Rules of this package:

@@ -16,15 +16,15 @@ _ENDING = SPEAKING | {"compaction"}
 def find_ends(session: Reader) -> dict[int, list[int]]:
     """The last thing said on each branch, with what leads to it, the newest first. One that another branch passes by
     is no end: a result that stands beside the others of its answer, say, or what stands before a compaction."""
-    return _ends(session, history_nodes)
+    return _ends(session, session.leaves(), history_nodes)
 
 
 def count_ends(session: Reader) -> int:
     """How many branches there are, in as little time as that takes: whoever lists sessions asks for each of them."""
-    types = session.journal.types
-    if len(session.leaves()) <= 1:
+    types, leaves = session.journal.types, session.leaves()
+    if len(leaves) <= 1:
         return int(not _ENDING.isdisjoint(types))
-    return len(_ends(session, history_nodes if "compaction" in types else _path_nodes))
+    return len(_ends(session, leaves, history_nodes if "compaction" in types else _path_nodes))
 
 
 def _path_nodes(session: Reader, leaf: str | None) -> list[int]:
@@ -32,11 +32,13 @@ def _path_nodes(session: Reader, leaf: str | None) -> list[int]:
     return session.dialect.find_path(session.journal, session.node_of(leaf), session.reading)
 
 
-def _ends(session: Reader, before: Callable[[Reader, str | None], list[int]]) -> dict[int, list[int]]:
+def _ends(
+    session: Reader, leaves: Sequence[str], before: Callable[[Reader, str | None], list[int]]
+) -> dict[int, list[int]]:
     ends: dict[int, list[int]] = {}
     seen: set[int] = set()
     node_of = session.journal.tree.node_of
-    for leaf in sorted(session.leaves(), key=lambda leaf: node_of[leaf], reverse=True):
+    for leaf in sorted(leaves, key=lambda leaf: node_of[leaf], reverse=True):
         if node_of[leaf] in seen:
             continue
         history = before(session, leaf)

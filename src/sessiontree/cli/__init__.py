@@ -23,7 +23,7 @@ def enter() -> NoReturn:
     """
     gc.set_threshold(_MANY)
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - None if whoever started us has closed it
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - likewise
     code = main()
     for stream in (sys.stdout, sys.stderr):
         try:

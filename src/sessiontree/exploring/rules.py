@@ -108,7 +108,7 @@ class Rules:
         self._has_looked_back = False
         self._places: asyncio.Semaphore | None = None
 
-    def tools(self, exploration: Exploration, lane: Lane) -> Sequence[Tool]:  # noqa: ARG002
+    def tools(self, exploration: Exploration, lane: Lane) -> Sequence[Tool]:  # noqa: ARG002 - of a hook
         return ()
 
     async def before_request(self, exploration: Exploration, lane: Lane, run: Run) -> None:

@@ -80,14 +80,14 @@ class Talking:
     def tools(self, exploration: Exploration, lane: Lane) -> Sequence[Tool]:
         return SendTool(self, exploration, lane), InboxTool(self, exploration, lane)
 
-    async def before_request(self, exploration: Exploration, lane: Lane, run: Run) -> None:  # noqa: ARG002
+    async def before_request(self, exploration: Exploration, lane: Lane, run: Run) -> None:  # noqa: ARG002 - of a hook
         for letter in await uncancelled(in_thread(self._deliver, exploration, lane)):
             exploration.tell(lane, Delivered(letter.name, letter.text))
 
     async def heard(self, exploration: Exploration, lane: Lane, event: Event) -> None:
         """Nothing that happens on a lane is a message."""
 
-    async def ended(self, exploration: Exploration, lane: Lane) -> Sequence[Job]:  # noqa: ARG002
+    async def ended(self, exploration: Exploration, lane: Lane) -> Sequence[Job]:  # noqa: ARG002 - of a hook
         self._wake()  # whoever waits may be waiting for nobody now
         return ()
 
@@ -236,10 +236,10 @@ class SendTool(StructTool[SendArguments]):
     def __init__(self, talking: Talking, exploration: Exploration, lane: Lane) -> None:
         self._talking, self._exploration, self._lane = talking, exploration, lane
 
-    def prepare(self, arguments: SendArguments, context: ToolContext) -> Plan:  # noqa: ARG002
+    def prepare(self, arguments: SendArguments, context: ToolContext) -> Plan:  # noqa: ARG002 - of a tool
         return Plan(f"send to {short(arguments.to, 40)}: {short(arguments.text)}")
 
-    async def carry_out(self, arguments: SendArguments, context: ToolContext) -> ToolOutput:  # noqa: ARG002
+    async def carry_out(self, arguments: SendArguments, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - of a tool
         meant = await self._talking.send(self._exploration, self._lane, arguments.to.strip(), arguments.text)
         return ToolOutput(f"sent to {', '.join(one.name for one in meant)}")
 
@@ -255,10 +255,10 @@ class InboxTool(StructTool[InboxArguments]):
     def __init__(self, talking: Talking, exploration: Exploration, lane: Lane) -> None:
         self._talking, self._exploration, self._lane = talking, exploration, lane
 
-    def prepare(self, arguments: InboxArguments, context: ToolContext) -> Plan:  # noqa: ARG002
+    def prepare(self, arguments: InboxArguments, context: ToolContext) -> Plan:  # noqa: ARG002 - of a tool
         return Plan("look for messages" + (f", wait {arguments.wait:g} s" if arguments.wait else ""))
 
-    async def carry_out(self, arguments: InboxArguments, context: ToolContext) -> ToolOutput:  # noqa: ARG002
+    async def carry_out(self, arguments: InboxArguments, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - of a tool
         exploration, lane = self._exploration, self._lane
         due = await self._talking.wait(exploration, lane, arguments.wait)
         earlier = await in_thread(self._talking.delivered, exploration, lane)

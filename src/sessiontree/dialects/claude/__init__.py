@@ -11,6 +11,7 @@
     spoken      what an entry says to the model
     plan        which messages a path gives, before any of them is decoded
     context     a path -> what the model sees
+    gists, skimming  texts and calls of lines -> the gists of a path's messages
     titles, about  the session's name; its id, folder and origin
     tail        the parts of a large file that tell its context
     beside, discovery, places  the files around a transcript, where the client keeps them, what they are called
