@@ -27,6 +27,11 @@ class Counting:
         self.expected: list[Spent] = []
         self.left: list[Spent] = []
 
+    counts_cost = False
+
+    async def before_turn(self) -> None:
+        pass
+
     async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
         assert len(self.expected) == len(self.left), "one entered before the other had left"
         if len(self.expected) == self.most:

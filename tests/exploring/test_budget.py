@@ -124,9 +124,23 @@ def test_a_request_that_used_more_than_was_expected_makes_the_gate_more_careful(
     asyncio.run(main())
 
 
-def test_who_is_cancelled_while_waiting_holds_up_nobody() -> None:
+def test_until_a_request_has_told_what_it_used_more_is_reserved_than_expected() -> None:
     async def main() -> None:
         budget = Budget(Bounds(tokens=1_000))
+        assert await budget.enter(1, Spent(input=300)) is None
+        waiting = asyncio.create_task(budget.enter(2, Spent(input=300)))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        budget.leave(1, Spent(input=300))
+        assert await waiting is None
+        assert await budget.enter(1, Spent(input=300)) is None  # 300 + 2 * 300, as it is expected
+
+    asyncio.run(main())
+
+
+def test_who_is_cancelled_while_waiting_holds_up_nobody() -> None:
+    async def main() -> None:
+        budget = Budget(Bounds(tokens=2_000))
         assert await budget.enter(1, Spent(input=900)) is None
         first = asyncio.create_task(budget.enter(2, Spent(input=900)))
         second = asyncio.create_task(budget.enter(3, Spent(input=50)))

@@ -222,6 +222,11 @@ class Counting:
     def __init__(self, most: int = 99) -> None:
         self.most, self.entered, self.left = most, list[Spent](), list[Spent]()
 
+    counts_cost = False
+
+    async def before_turn(self) -> None:
+        pass
+
     async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
         assert len(self.entered) == len(self.left), "one entered before the other had left"
         if len(self.entered) == self.most:

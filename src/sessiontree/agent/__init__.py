@@ -9,6 +9,7 @@ loop        the run: ask, call, keep, ask again      events     what it tells
 resuming    calls that were left without a result    spending   what it used, and limits
 controller  what a person can do, for front ends     state      what front ends show
 account     what one run uses, request by request    groups     commands that must not outlive the program
+summarising who summarises, through the same gate    relief     when room has to be made
 
 `explore` is `sessiontree.exploring.explore`: several runs at once, each on a branch of its own.
 """

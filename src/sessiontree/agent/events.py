@@ -22,8 +22,8 @@ from typing import Literal, TypeAlias
 from sessiontree.agent.approval import Question, Reply
 from sessiontree.agent.spending import Spent
 from sessiontree.agent.tools.base import ToolOutput
-from sessiontree.entries import Entry
-from sessiontree.messages import ToolCall, Usage
+from sessiontree.entries import Entry, MessageEntry
+from sessiontree.messages import Assistant, ToolCall, Usage
 from sessiontree.values import Value
 
 EndReason: TypeAlias = Literal["done", "interrupted", "limit", "error", "pending"]
@@ -157,3 +157,14 @@ Event: TypeAlias = (
     | Failed
     | AgentEnd
 )
+
+
+def ends_request(event: Event) -> bool:
+    """Whether a request is over, one way or the other: something may have been used that no entry tells."""
+    match event:
+        case Retry() | Compacting():
+            return True
+        case Persisted(entry=MessageEntry(message=Assistant())):
+            return True
+        case _:
+            return False

@@ -63,9 +63,12 @@ class Hand(Branch):
             raise UsageError(f"{self.session.location}: the run that wanted to write was interrupted")
 
 
+SUMMARIES = 16
+"""How many summaries are written at the same time."""
+
 # Of our own: the threads of the event loop may all be waiting for commands that take long.
 _workers = ThreadPoolExecutor(4, thread_name_prefix="session")
-_summarisers = ThreadPoolExecutor(16, thread_name_prefix="summary")
+_summarisers = ThreadPoolExecutor(SUMMARIES, thread_name_prefix="summary")
 
 
 def in_thread(function: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:

@@ -54,13 +54,13 @@ from sessiontree.agent.paths import Room
 from sessiontree.agent.relief import Relief, Relieved
 from sessiontree.agent.resuming import Decision, decided, open_calls, pending_calls, result_without_running
 from sessiontree.agent.spending import Limits, Spent, reached_text
+from sessiontree.agent.summarising import Metered
 from sessiontree.agent.tools.base import Tool, ToolContext, ToolOutput
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.agent.updates import Updates
 from sessiontree.agent.wording import answer_fields, interrupted, not_run
 from sessiontree.compacting import Compacted, Summarizer
 from sessiontree.compacting.estimate import measured_tokens
-from sessiontree.compacting.extractive import ExtractiveSummarizer
 from sessiontree.entries import Entry
 from sessiontree.errors import CompactionError, ContextOverflowError, ModelError, SessionTreeError, UsageError
 from sessiontree.messages import Assistant, Block, Message, ToolCall, text_of, tool_calls
@@ -68,7 +68,7 @@ from sessiontree.models import Gathering, Model, Request, Stop, ThinkingLevel, w
 from sessiontree.models import TextDelta as ModelText
 from sessiontree.models import ThinkingDelta as ModelThinking
 from sessiontree.models import Tool as OfferedTool
-from sessiontree.models.retrying import Retrying
+from sessiontree.models.retrying import Passage, Retrying
 from sessiontree.places import home
 from sessiontree.session import Branch, Session
 from sessiontree.settings import Settings
@@ -170,7 +170,9 @@ class Run:
         self._hand = Hand(branch, self._heard)
         self._branch = branch
         self._session = self._hand.session
-        self._relief = Relief(branch, self._live, setup.model, setup.settings, setup.summarizer)
+        self._account = Account(setup.limits, self._size)
+        self._summaries = Metered(setup.summarizer, self._account, setup.model, counts_cost=setup.limits.counts_cost)
+        self._relief = Relief(branch, self._live, setup.model, setup.settings, self._summaries.or_nobody)
         self._calls = Calls(
             setup.tools,
             msgspec.structs.replace(setup.context, run=self),
@@ -189,7 +191,6 @@ class Run:
         self._open: list[_Open] = []
         self._relief_failed = False
         self._said = ""
-        self._account = Account(setup.limits, setup.model, self._size)
         self.end: AgentEnd | None = None
         """How it ended; None while it runs."""
 
@@ -254,8 +255,8 @@ class Run:
 
     def charge(self, spent: Spent) -> None:
         """Count what a run has used that one of its tools started."""
-        if spent != Spent():
-            self._account.charge(spent)
+        self._account.charge(spent)
+        if spent.tokens or spent.cost:
             self._channel.push(Used(spent.usage, self.spent))
 
     @property
@@ -290,6 +291,7 @@ class Run:
     def _start(self) -> asyncio.Task[None]:
         if self._task is None:
             self._account.begin()
+            self._summaries.begin()
             self._task = asyncio.create_task(self._drive())
             self._task.add_done_callback(lambda _: self._channel.end())
         return self._task
@@ -340,6 +342,7 @@ class Run:
             self._channel.loosen()
             why = self._stopped[1] if self._stopped is not None else "the run ended"
             try:
+                await uncancelled(self._summaries.end())
                 await uncancelled(in_thread(self._settle, why))
             finally:
                 _busy.discard(self._branch)
@@ -420,26 +423,21 @@ class Run:
 
     async def _answer(self, turn: int) -> Assistant:
         """The model's answer, kept. One that failed is kept as such, with the reason."""
-        self._account.check()
-        async with self._account.admitted(self._came):
-            await self._send(TurnStart(turn))
-            try:
-                return await self._keep_answer(await self._ask())
-            except ContextOverflowError as error:
-                self._gathering = None
-                overflow = error
-            except ModelError as error:
-                return await self._keep_failure(error)
+        try:
+            return await self._keep_answer(await self._ask(turn))
+        except ContextOverflowError as error:
+            self._gathering = None
+            overflow = error
+        except ModelError as error:
+            return await self._keep_failure(error)
         try:
             await self._make_room_after(overflow)
         except (ContextOverflowError, CompactionError) as error:
             return await self._keep_failure(error)
-        self._account.check()
-        async with self._account.admitted(self._came):
-            try:
-                return await self._keep_answer(await self._ask_again())
-            except ModelError as error:
-                return await self._keep_failure(error)
+        try:
+            return await self._keep_answer(await self._ask_again())
+        except ModelError as error:
+            return await self._keep_failure(error)
 
     async def _keep_failure(self, error: ModelError | CompactionError) -> Assistant:
         await self._send(Failed(type(error).__name__, str(error)))
@@ -466,31 +464,36 @@ class Run:
             said = "still too long after a compaction: use a model with a larger window, or start a new session"
             raise ContextOverflowError(f"{error}; {said}", error.partial) from None
 
-    def _came(self) -> Assistant | None:
-        """What has come of the answer so far; None when nobody is being asked."""
-        return self._gathered() if self._gathering is not None else None
-
     def _gathered(self) -> Assistant:
         provider, _, name = self._setup.model.name.partition(":")
         came = self._gathering.message() if self._gathering is not None else None
         return came or Assistant(provider=provider, model=name)
 
-    async def _ask(self) -> Assistant:
+    async def _ask(self, turn: int | None = None) -> Assistant:
+        """The model's answer; with a turn, whoever looks is told that it begins."""
         setup = self._setup
-        longest = self._account.longest_answer
-        request = Request(await self._look(), setup.system, self._offered, longest, thinking=setup.thinking)
-        provider, _, name = setup.model.name.partition(":")
-        self._gathering = Gathering(provider, name)
-        stream = with_retries(setup.model, request, setup.settings.retry)
-        try:
+        self._account.check()
+        if setup.limits.gate is not None:
+            await setup.limits.gate.before_turn()
+        request = Request(await self._look(), setup.system, self._offered, thinking=setup.thinking)
+        begins = TurnStart(turn) if turn is not None else None
+
+        @contextlib.asynccontextmanager
+        async def door(model: Model, request: Request) -> AsyncIterator[Passage]:
+            nonlocal begins
+            async with self._account.turn(model, request) as passage:
+                if begins is not None:
+                    await self._send(begins)
+                    begins = None
+                self._gathering = passage.came
+                yield passage
+
+        async with contextlib.aclosing(with_retries(setup.model, request, setup.settings.retry, door=door)) as stream:
             async for event in stream:
-                if isinstance(event, Retrying):
-                    self._account.count_attempt(self._gathered())
-                    self._gathering = Gathering(provider, name)
-                    await self._send(Retry(event.attempt, event.delay, str(event.error)))
-                    continue
-                self._gathering.add(event)
                 match event:
+                    case Retrying():
+                        self._gathering = None
+                        await self._send(Retry(event.attempt, event.delay, str(event.error)))
                     case ModelText():
                         await self._send(TextDelta(event.text))
                     case ModelThinking():
@@ -499,14 +502,13 @@ class Run:
                         return event.message
                     case _:
                         pass
-        finally:
-            await stream.aclose()
-        raise ModelError(f"{setup.model.name}: the answer ended without an end", self._gathering.message("error"))
+        came = self._gathering.message("error") if self._gathering is not None else None
+        raise ModelError(f"{setup.model.name}: the answer ended without an end", came)
 
     def _write_answer(self, answer: Assistant) -> None:
         self._gathering = None
         self._said = text_of(answer.content) or self._said
-        self._account.count_answer(answer)
+        self._account.told(answer.usage, turns=1)
         self._write(answer_fields(answer), opens=[_Open(call, self._channel) for call in tool_calls(answer)])
 
     # Calls
@@ -615,12 +617,9 @@ class Run:
         if not await self._relief.is_due():
             return
         try:
-            async with self._summarising():
-                await self._send(Compacting("start", occasion))
-                await self._tell_of_room(occasion, await self._relief.make_room())
-        except LimitReached:
-            return  # nothing more is asked: the run is about to end
-        except CompactionError as error:
+            await self._send(Compacting("start", occasion))
+            await self._tell_of_room(occasion, await self._relief.make_room())
+        except (CompactionError, LimitReached) as error:  # of a limit the next request will hear as well
             self._relief_failed = True
             await self._send(Compacting("failed", occasion, error=str(error)))
 
@@ -630,26 +629,20 @@ class Run:
             raise ContextOverflowError(
                 f"{error}; compacting by itself is turned off, so compact it by hand", error.partial
             )
-        async with self._summarising():
-            await self._send(Compacting("start", "overflow", error=str(error)))
-            try:
-                relieved = await self._relief.after_overflow()
-            except CompactionError as failure:
-                await self._send(Compacting("failed", "overflow", error=str(failure)))
-                raise
-            await self._tell_of_room("overflow", relieved)
-
-    def _summarising(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Room for what a summary uses, if a model may be asked for it."""
-        asks_nobody = isinstance(self._setup.summarizer, ExtractiveSummarizer | None)
-        return contextlib.nullcontext() if asks_nobody else self._account.admitted()
+        await self._send(Compacting("start", "overflow", error=str(error)))
+        try:
+            relieved = await self._relief.after_overflow()
+        except (CompactionError, LimitReached) as failure:
+            await self._send(Compacting("failed", "overflow", error=str(failure)))
+            raise
+        await self._tell_of_room("overflow", relieved)
 
     async def _tell_of_room(self, occasion: Occasion, relieved: Relieved | None) -> None:
         if relieved is None:
             await self._send(Compacting("end", occasion))
             return
         for entry in relieved.entries:
-            self._account.count(usage_of(entry))
+            self._account.told(usage_of(entry))
             await self._send(Persisted(entry))
         match relieved.done:
             case Compacted() as done:

@@ -67,7 +67,18 @@ class Gate(Protocol):
 
     Contract: `enter` waits until the request may be made, and gives None; or says why it may not be made at all. Every
     None is followed by one `leave`, whatever became of the request. Whoever is cancelled while waiting has not entered.
+    Every attempt is a request of its own.
     """
+
+    @property
+    def counts_cost(self) -> bool:
+        """Whether what requests cost is limited, so that only models may be asked whose prices are known."""
+        ...
+
+    async def before_turn(self) -> None:
+        """A run is about to ask its model; nothing else is writing to its branch. What is appended now is part of the
+        request."""
+        ...
 
     async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
         """`expected` tells what the request will use at most, as the conversation is when it is asked."""
@@ -88,10 +99,19 @@ class Limits(Struct, frozen=True):
     budget: Budget | None = None
     gate: Gate | None = None
 
+    @property
+    def counts_cost(self) -> bool:
+        """Whether what requests cost is limited, by these or by the gate."""
+        return self.cost is not None or (self.gate is not None and self.gate.counts_cost)
+
     def reached(self, spent: Spent) -> str | None:
         """Which limit is reached, in words; None when none is."""
         if self.turns is not None and spent.turns >= self.turns:
             return reached_text(f"{self.turns:,} turns")
+        return self.used_up(spent)
+
+    def used_up(self, spent: Spent) -> str | None:
+        """The same for a request that is no turn, as one for a summary."""
         if self.tokens is not None and spent.tokens >= self.tokens:
             return reached_text(f"{self.tokens:,.0f} tokens")
         if self.cost is not None and spent.cost >= self.cost:

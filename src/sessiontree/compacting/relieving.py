@@ -14,7 +14,7 @@ from sessiontree.compacting.estimate import MEASURED, Estimator, Size
 from sessiontree.compacting.policies import Policy, Reserve, Window, is_due
 from sessiontree.compacting.projection import Projection, project
 from sessiontree.compacting.pruning import AS_USUAL, Pruned, can_prune, find_prunable, prune
-from sessiontree.errors import CompactionError, SessionTreeError
+from sessiontree.errors import CompactionError
 from sessiontree.messages import Assistant, Message, ToolResult, message_text, tool_calls
 from sessiontree.session import Branch, Session
 from sessiontree.settings import Prune
@@ -82,7 +82,7 @@ def after_overflow(session: Session, *, branch: Branch | None = None, **how: Any
     _leave_out(place, projection, edits=can_prune(session))
     try:
         return compact(session, branch=branch, **how)
-    except SessionTreeError:
+    except Exception:
         if place.leaf != stood_at:
             place.move(stood_at)  # as it was, with the attempt that failed
         raise

@@ -13,7 +13,7 @@ told       what the file says of explorations      records    what is written
 leases     who works on a lane                     budget     what all of them may use together
 copies     working copies, by trees of git         comparing, deciding    what becomes of lanes
 rules      forks by themselves                     talking, tasks         messages and sub-agents
-linked     sub-agents in sessions of their own
+linked     sub-agents in sessions of their own     interrupted            what a dead process had asked for
 """
 
 from __future__ import annotations

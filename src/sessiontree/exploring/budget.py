@@ -2,19 +2,23 @@
 
 Each request reserves what it may use at most. It goes when all that is spent and reserved leaves room for it, or when
 no other is under way and nothing is reached yet; else it waits, the first to come before the next. So the lanes
-together pass a limit by no more than one request. That rests on requests using no more than was expected of them; when
-one did, the next expectations are larger by as much.
+together pass a limit by no more than one request. That rests on requests using no more than was expected of them: until
+the first one has told, each is taken for twice as much, and when one used more, the next are by as much.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 
 import msgspec
 
 from sessiontree.agent.spending import Spent, reached_text
 from sessiontree.exploring.records import Bounds
+
+_UNKNOWN = 2.0
+"""How much of what is expected is reserved while it is not known how good expectations are."""
 
 
 class Budget:
@@ -26,8 +30,8 @@ class Budget:
         self._spent: dict[int, Spent] = {}
         self._reserved: dict[int, list[Spent]] = {}
         """By lane; one whose sub-agents work has several requests under way."""
-        self._factor = 1.0
-        """By how much a request has used more than was expected, at worst."""
+        self._factor: float | None = None
+        """By how much a request has used more than was expected, at worst; None before one has told."""
         self._turnstile = asyncio.Lock()
         self._changed = asyncio.Event()
 
@@ -96,7 +100,8 @@ class Budget:
         self.count(lane, spent)
         if expected is not None and is_only_one:
             used = (spent.tokens - before.tokens, expected.tokens), (spent.cost - before.cost, expected.cost)
-            self._factor = max(self._factor, *(one / most for one, most in used if most > 0), 0.0)
+            times = [one / most for one, most in used if one > 0 and 0 < most < math.inf]
+            self._factor = max([*times, self._factor or 1.0]) if times else self._factor
         self._changed.set()
 
     def _released(self, lane: int) -> Spent | None:
@@ -117,7 +122,8 @@ class Budget:
 
     def _has_room(self, expected: Spent) -> bool:
         under_way = [expected, *(one for reserved in self._reserved.values() for one in reserved)]
-        tokens = self._tokens + self._factor * sum(one.tokens for one in under_way)
-        cost = self._cost + self._factor * sum(one.cost for one in under_way)
+        factor = self._factor or _UNKNOWN
+        tokens = self._tokens + factor * sum(one.tokens for one in under_way)
+        cost = self._cost + factor * sum(one.cost for one in under_way)
         bounds = self._bounds
         return (bounds.tokens is None or tokens <= bounds.tokens) and (bounds.cost is None or cost <= bounds.cost)

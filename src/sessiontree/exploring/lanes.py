@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from sessiontree.agent.events import AgentEnd, Event, TextDelta, ToolStart, TurnStart, Used
+from sessiontree.agent.events import AgentEnd, Event, TextDelta, ToolStart, TurnEnd, TurnStart, Used
 from sessiontree.agent.loop import Prompt, Run
 from sessiontree.agent.spending import Spent
 from sessiontree.agent.tools.base import short
@@ -91,8 +91,6 @@ class Lane:
         self.model: Model | None = None
         self.run: Run | None = None
         """The run that is under way."""
-        self.untold = Spent()
-        """What its runs here have used, and no entry tells."""
         self._before = Spent()
         self._session = session
         self._leaf = leaf or start
@@ -142,10 +140,6 @@ class Lane:
         """All runs of the lane together, when the one that is under way has used so much."""
         return self._before.and_of(of_run)
 
-    def charge(self, spent: Spent) -> None:
-        """It has used so much more, apart from its run."""
-        self._before, self.spent = self._before.and_of(spent), self.spent.and_of(spent)
-
     def hear(self, event: Event) -> None:
         """Keep up with what its run tells."""
         match event:
@@ -157,6 +151,8 @@ class Lane:
                 self.last_tool = f"{event.call.name} {short(event.call.arguments)}"
             case Used():
                 self.spent = self.spent_with(event.spent)
+            case TurnEnd() if self.run is not None:
+                self.spent = self.spent_with(self.run.spent)
             case AgentEnd():
                 self.spent, self.text, self.why = self.spent_with(event.spent), event.text, event.why
             case _:

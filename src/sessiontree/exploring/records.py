@@ -178,6 +178,8 @@ class Paid(Value, frozen=True):
 
     what: str
     spent: Spent
+    is_expected: bool = False
+    """It is being asked for, and may use so much: that counts until the next `paid` says what it was."""
 
 
 class Again(Value, frozen=True):

@@ -14,15 +14,18 @@ import msgspec
 from sessiontree.agent.approval import Approver
 from sessiontree.agent.hand import in_background, in_thread, uncancelled
 from sessiontree.agent.resuming import Decision
+from sessiontree.agent.tools.registry import Tools
 from sessiontree.compacting import Summarizer
 from sessiontree.errors import UsageError
 from sessiontree.exploring.budget import Budget
 from sessiontree.exploring.copies import Copies
+from sessiontree.exploring.interrupted import find_under_way, spent_on
 from sessiontree.exploring.lanes import ENDED, Job, Lane, LaneState
 from sessiontree.exploring.leases import GOOD_FOR, forget, is_free, take
-from sessiontree.exploring.records import Again, Bounded, Bounds, Lease, write
+from sessiontree.exploring.records import Again, Bounded, Bounds, Lease, Paid, write
 from sessiontree.exploring.run import Exploration
 from sessiontree.exploring.starting import check_can_explore, check_prices
+from sessiontree.exploring.tasks import TaskTool
 from sessiontree.exploring.told import Told, find_exploration
 from sessiontree.exploring.working import LaneHook, SystemFor, ToolsFor, Work
 from sessiontree.models import Model, ThinkingLevel
@@ -31,6 +34,7 @@ from sessiontree.session import Branch, Session
 from sessiontree.settings import Settings
 
 _UNFINISHED: frozenset[LaneState] = frozenset({"failed", "limit", "stopped"})
+_UNDER_WAY = "requests that may have been under way when a process died"
 _TRIES = 3
 """How often a lane is wanted anew when others write to it meanwhile."""
 
@@ -105,14 +109,18 @@ def resume(
         now = await uncancelled(in_thread(find_exploration, session, told.run, exploration.book))
         for lane in now.lanes:
             exploration.adopt(lane)
-        taken = []
+        taken, died = [], []
         for lane in now.lanes:
             if lane.state not in ENDED:
+                before = exploration.book.noted[lane.start].lease
                 lease, leaf = await uncancelled(in_thread(take_over, exploration, lane.start))
                 if lease is not None:
                     lane.take_over(lease, leaf)
                     taken.append(lane)
+                    died += [lane] if before is not None and before.good_for > 0 else []
         exploration.stands(_where_it_stood(exploration))
+        for lane in died if exploration.budget.is_counting else ():
+            await _count_under_way(exploration, lane, find_model)
         for lane in taken:
             lane.model = find_model(lane.record.model)
             if lane.copy is not None and copies is not None:
@@ -144,6 +152,18 @@ def take_over(exploration: Exploration, start: str) -> tuple[Lease | None, str]:
             return lease, entry.id
         forget(lease)
     return None, ""
+
+
+async def _count_under_way(exploration: Exploration, lane: Lane, find_model: Callable[[str], Model]) -> None:
+    """Count what the process that died may have asked for on a lane."""
+    tools = exploration.work.tools if isinstance(exploration.work.tools, Tools) else exploration.work.tools(lane)
+    home = next((tool.home for tool in tools if isinstance(tool, TaskTool)), None)
+    sent = await in_background(find_under_way, lane.branch, lane.record.model, home)
+    if sent:
+        spent = spent_on(sent, find_model)
+        lane.spent = lane.spent.and_of(spent)
+        exploration.budget.count(lane.number, lane.spent)
+        await exploration.write(lane, Paid(_UNDER_WAY, spent))
 
 
 def _is_over(exploration: Exploration) -> bool:

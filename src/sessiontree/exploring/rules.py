@@ -23,22 +23,23 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sessiontree.agent.account import Account, LimitReached
 from sessiontree.agent.events import Event, ToolEnd
 from sessiontree.agent.hand import in_background, in_thread, uncancelled
 from sessiontree.agent.loop import Run
-from sessiontree.agent.spending import Spent
+from sessiontree.agent.spending import Limits
 from sessiontree.agent.tools.base import Tool, short
-from sessiontree.compacting.estimate import measured_tokens
 from sessiontree.entries import Entry, MessageEntry
 from sessiontree.errors import SessionTreeError
 from sessiontree.exploring.checking import SECONDS, run_check
 from sessiontree.exploring.events import ForkedByRule, LaneRefused
+from sessiontree.exploring.gate import AsideGate
 from sessiontree.exploring.lanes import Job, Lane, LaneState
 from sessiontree.exploring.records import Check, Rule
 from sessiontree.exploring.run import Exploration
-from sessiontree.exploring.starting import has_prices
-from sessiontree.messages import Assistant, ToolResult, Usage, User, message_text, text_of, tool_calls
-from sessiontree.models import Model, Request, Stop, cost_of, open_model, with_retries
+from sessiontree.messages import Assistant, ToolResult, User, message_text, text_of, tool_calls
+from sessiontree.models import Model, Request, open_model
+from sessiontree.models.retrying import ask
 from sessiontree.reader import HERE, Reader
 from sessiontree.settings import Settings
 from sessiontree.values import parse_json
@@ -236,7 +237,7 @@ class Rules:
             return None
         assert model is not None
         try:
-            if exploration.plan.bounds.cost is not None and not has_prices(model):
+            if exploration.plan.bounds.cost is not None and not model.facts.prices.are_known:
                 why = f"the prices of {model.name} are not known, so it is not asked to judge within a limit of cost"
                 exploration.tell(lane, LaneRefused(why, lane.number, rule.kind))
                 return None
@@ -253,35 +254,17 @@ class Rules:
     async def _asked(self, exploration: Exploration, lane: Lane, model: Model, shown: str) -> Assistant | None:
         """Ask a model as a lane would: what it may use is reserved before, and what it used is counted on the lane."""
         request = Request([User(content=shown)], _JUDGE, max_tokens=_OPINION, cache=False)
-        most = _spent(model, Usage(measured_tokens(shown + _JUDGE), _OPINION))
-        if await exploration.budget.enter(lane.number, most) is not None:
+        gate = AsideGate(exploration, lane, _PAID)
+        account = Account(Limits(gate=gate))
+        try:
+            answer = await ask(model, request, self._settings.retry, door=account.aside)
+            account.told(answer.usage, turns=1)
+            await uncancelled(in_thread(_keep_usage, lane, answer))
+        except LimitReached:
             return None
-        used = Spent()
-        try:
-            answer = await self._answer(model, request)
-            if answer is not None:
-                used = Spent().plus(answer.usage, turns=1) if answer.usage is not None else most
-                await uncancelled(in_thread(_keep_usage, lane, answer))
-            return answer
-        except asyncio.CancelledError:  # it was asked, and nobody will tell what it used
-            used = most
-            raise
         finally:
-            await uncancelled(exploration.pay(lane, _PAID, used))
-
-    async def _answer(self, model: Model, request: Request) -> Assistant | None:
-        stream = with_retries(model, request, self._settings.retry)
-        try:
-            async for event in stream:
-                if isinstance(event, Stop):
-                    return event.message
-        finally:
-            await stream.aclose()
-        return None
-
-
-def _spent(model: Model, usage: Usage) -> Spent:
-    return Spent().plus(msgspec.structs.replace(usage, cost=cost_of(usage, model.facts.prices)), turns=1)
+            await uncancelled(gate.settle(account.spent))
+        return answer
 
 
 def _has_fired(exploration: Exploration, lane: Lane, rule: Rule) -> bool:

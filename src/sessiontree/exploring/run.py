@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sessiontree.agent.channel import Channel
-from sessiontree.agent.events import EndReason
+from sessiontree.agent.events import EndReason, ends_request
 from sessiontree.agent.hand import in_background, in_thread, uncancelled
 from sessiontree.agent.live import live_of
 from sessiontree.agent.loop import Prompt, Run, as_message, is_answered
@@ -109,7 +109,7 @@ class Exploration:
         self._stood: tuple[str | None, str | None] | None = None
         self.maker: Lease | None = None
         """The lease under which this process makes lanes, and keeps the limits of all: only one does at a time."""
-        self._last_sign = time.monotonic()
+        self._last_sign = time.time()
 
     @property
     def run(self) -> str:
@@ -392,22 +392,34 @@ class Exploration:
             return await self._end(lane, "done", "")
         run = await self._run_of(lane, prompt)
         lane.begin(run)
+        noted = Spent()
         try:
             async for event in run:
                 lane.hear(event)
                 for hook in self.work.hooks:
                     await hook.heard(self, lane, event)
+                if ends_request(event):
+                    noted = await self._note_untold(lane, run, noted)
                 await self._tell(lane, event)
         finally:
-            lane.run, lane.untold = None, lane.untold.and_of(run.untold)
+            lane.run = None
         assert run.end is not None
         if not await self.still_holds(lane):
             return await self._give_up(lane)
+        await self._note_untold(lane, run, noted)
         if run.end.reason == "interrupted" and lane.number not in self._stops:
             return await self._let_go(lane, LEFT)
         if run.end.reason == "pending":  # whoever resumes it may say what becomes of the calls
             return await self._let_go(lane, run.end.why, "pending")
         return await self._end(lane, run.end.reason, run.end.why)
+
+    async def _note_untold(self, lane: Lane, run: Run, noted: Spent) -> Spent:
+        """Write down what a run has used, and no entry tells; how much that is by now."""
+        untold = run.untold
+        new = untold.since(noted)
+        if new != Spent():
+            await self.write(lane, Paid(_UNTOLD, new))
+        return untold
 
     async def _run_of(self, lane: Lane, prompt: str | None) -> Run:
         work, bounds = self.work, self.plan.bounds
@@ -449,11 +461,19 @@ class Exploration:
     async def still_holds(self, lane: Lane) -> bool:
         """Whether this process may still work on a lane, by what its last write has seen of the file.
 
-        Where there are limits, it has to be the one process that keeps them.
+        Where there are limits, it has to be the one process that keeps them. Others may take it for dead when it was
+        silent for long, as after a sleep of the machine: then it looks first.
         """
+        if self.budget.is_limited and self.maker is not None and self._silent_for > self.work.good_for / 2:
+            await uncancelled(in_thread(self._beat_plan, self.maker))
         if self.book.has_news:
             await in_thread(self.book.look)
         return self._has(lane) and (not self.budget.is_limited or self._is_held(self.plan_id, self.maker))
+
+    @property
+    def _silent_for(self) -> float:
+        """Seconds since this process gave a sign of life, by the clock that others know: a sleep counts."""
+        return time.time() - self._last_sign
 
     def _has(self, lane: Lane) -> bool:
         return self._is_held(lane.start, lane.lease)
@@ -497,14 +517,6 @@ class Exploration:
         finally:
             self._ending.discard(lane.number)
 
-    async def pay(self, lane: Lane, what: str, spent: Spent) -> None:
-        """Count what was used for a lane apart from its run, and write it down. For hooks, behind a request of theirs
-        that has entered `budget`: it is left with this."""
-        lane.charge(spent)
-        self.budget.leave(lane.number, lane.spent)
-        if spent != Spent():
-            await self.write(lane, Paid(what, spent))
-
     async def _failed(self, lane: Lane, error: Exception) -> None:
         await self._end(lane, "error", f"{type(error).__name__}: {error}")
 
@@ -525,8 +537,6 @@ class Exploration:
     async def _let_go(self, lane: Lane, why: str, state: LaneState = "lost") -> None:
         """Say that nobody works on it any more; it can be resumed."""
         assert lane.lease is not None
-        if lane.untold != Spent():
-            await self.write(lane, Paid(_UNTOLD, lane.untold))
         await self.write(lane, release(lane.lease))
         self._lost(lane, why, state)
 
@@ -559,14 +569,14 @@ class Exploration:
         noted = self.book.noted[self.plan_id]
         if noted.lease == maker:
             write(Branch(self.session, noted.leaf), Beat(maker.token))
-            self._last_sign = time.monotonic()
+            self._last_sign = time.time()
 
     async def _beat(self) -> None:
         """Give a sign of life on each lane that has been silent for long."""
         good_for = self.work.good_for
         while True:
             await asyncio.sleep(good_for / 6)
-            if self.maker is not None and time.monotonic() - self._last_sign > good_for / 3:
+            if self.maker is not None and self._silent_for > good_for / 3:
                 with contextlib.suppress(SessionTreeError):
                     await uncancelled(in_thread(self._beat_plan, self.maker))
             for lane in self.lanes:

@@ -128,18 +128,12 @@ def _check_bounds(bounds: Bounds, jobs: Sequence[Job], parallel: int) -> None:
 def check_prices(bounds: Bounds, models: Iterable[Model]) -> None:
     """Refuse a limit of cost that cannot be kept."""
     if bounds.cost is not None:
-        unknown = sorted({model.name for model in models if not has_prices(model)})
+        unknown = sorted({model.name for model in models if not model.facts.prices.are_known})
         if unknown:
             raise UsageError(
                 f"the prices of {', '.join(unknown)} are not known, so a limit of cost cannot be kept; limit tokens, "
                 "or say the prices in the file of the setting `models`"
             )
-
-
-def has_prices(model: Model) -> bool:
-    """Whether it is known what a model costs, so that a limit of cost can be kept."""
-    prices = model.facts.prices
-    return prices.input is not None and prices.output is not None
 
 
 def _with_copies(session: Session, plan: Plan, work: Work, wanted: bool | None) -> tuple[Plan, Copies | None]:

@@ -13,16 +13,17 @@ left open is not repeated.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
 from sessiontree.agent.approval import Approvals, Approver, Question, Reply
-from sessiontree.agent.events import AgentEnd, ApprovalAsked, Event, Persisted, ToolEnd, ToolStart, TurnEnd
+from sessiontree.agent.events import AgentEnd, ApprovalAsked, Event, Persisted, ToolEnd, ToolStart, ends_request
 from sessiontree.agent.hand import in_thread, uncancelled
 from sessiontree.agent.loop import Run, run
 from sessiontree.agent.spending import Limits, Spent
@@ -34,7 +35,6 @@ from sessiontree.exploring.budget import Budget as Together
 from sessiontree.exploring.gate import LaneGate
 from sessiontree.exploring.linked import Started, entry_of, find_linked, new_linked, started_at
 from sessiontree.exploring.records import Bounds
-from sessiontree.exploring.starting import has_prices
 from sessiontree.exploring.talking import InboxTool, SendTool
 from sessiontree.messages import Assistant, Message, ToolCall, ToolResult, message_text, text_of, tool_calls
 from sessiontree.models import Model, open_model
@@ -90,7 +90,7 @@ class TaskTool(StructTool[TaskArguments]):
 
         `home` is where a sub-agent's session goes when that of its caller cannot have one beside it.
         """
-        self._depth, self._find_model, self._home = depth, find_model, home
+        self._depth, self._find_model, self.home = depth, find_model, home
 
     def prepare(self, arguments: TaskArguments, context: ToolContext) -> Plan:
         if context.run is not None:
@@ -114,7 +114,7 @@ class TaskTool(StructTool[TaskArguments]):
         except SessionTreeError as error:
             raise ArgumentsError(f"task: {error}") from None
         try:
-            if _counts_cost(caller) and not has_prices(model):
+            if caller.setup.limits.counts_cost and not model.facts.prices.are_known:
                 raise ArgumentsError(
                     f"task: the prices of {model.name} are not known, and what may be spent is limited; leave it out"
                 )
@@ -126,7 +126,7 @@ class TaskTool(StructTool[TaskArguments]):
         """The tools of a sub-agent: those of its caller that it was given, and a `task` of less depth."""
         tools = Tools(tool for tool in caller.setup.tools if not isinstance(tool, TaskTool | SendTool | InboxTool))
         if self._depth > 1:
-            tools.add(TaskTool(depth=self._depth - 1, find_model=self._find_model, home=self._home))
+            tools.add(TaskTool(depth=self._depth - 1, find_model=self._find_model, home=self.home))
         if arguments.tools is None:
             return tools
         unknown = [name for name in arguments.tools if name not in tools.names]
@@ -162,7 +162,7 @@ class TaskTool(StructTool[TaskArguments]):
         try:
             async for event in sub:
                 share.count(sub.spent)
-                if isinstance(event, TurnEnd):
+                if ends_request(event):
                     await share.note(sub)
                 line = _line_of(event)
                 if line and context.update is not None:
@@ -222,11 +222,11 @@ class TaskTool(StructTool[TaskArguments]):
 
     def _begin_session(self, arguments: TaskArguments, call: str, caller: Run, model: Model) -> _Begun:
         session = caller.session
-        found = find_linked(session, _answer_with(session, caller.leaf, call), call, self._home)
+        found = find_linked(session, _answer_with(session, caller.leaf, call), call, self.home)
         if found is not None:
             linked, start = found
             return _stood(linked, start, is_linked=True) or _Begun(linked.branch(start), start, is_linked=True)
-        linked = new_linked(session, arguments.description, self._home)
+        linked = new_linked(session, arguments.description, self.home)
         record = Started(call, arguments.description, model.name, caller.leaf, session.id)
         start = linked.append(entry_of(record)).id
         return _Begun(linked.branch(start), start, is_linked=True)
@@ -256,6 +256,10 @@ class _Share:
         self._number = next(_numbers)
         self._counted = self._noted = Spent()
 
+    @property
+    def counts_cost(self) -> bool:
+        return self.caller.setup.limits.counts_cost
+
     def count(self, spent: Spent) -> None:
         """The sub-agent has used so much; what is new in it counts for the caller."""
         new, self._counted = spent.since(self._counted), spent
@@ -274,6 +278,9 @@ class _Share:
             await gate.note("task", spent)
         elif isinstance(gate, _Share) and not gate._is_linked:  # else it is among what that one notes
             await gate._note(spent)
+
+    async def before_turn(self) -> None:
+        """Nothing is said to a sub-agent while it works."""
 
     async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
         limits, together = self.caller.setup.limits, _together(self.caller)
@@ -315,14 +322,6 @@ def _together(caller: Run) -> Together:
     return found
 
 
-def _counts_cost(caller: Run) -> bool:
-    """Whether what a run and its sub-agents cost is limited."""
-    limits = caller.setup.limits
-    if isinstance(limits.gate, LaneGate):
-        return limits.gate.counts_cost
-    return limits.cost is not None or (isinstance(limits.gate, _Share) and _counts_cost(limits.gate.caller))
-
-
 class _Named:
     """The approver of the caller; what it asks says which sub-agent wants it."""
 
@@ -347,6 +346,22 @@ def _answer_with(session: Session, leaf: str | None, call: str) -> str:
             return at
         at = session.parent(at)
     raise ArgumentsError(f"task: the call {call!r} is not on the branch of its run")
+
+
+@contextlib.contextmanager
+def find_sub_agent(session: Session, leaf: str | None, call: str, home: str | None = None) -> Iterator[_Begun | None]:
+    """Where the sub-agent of an open call stands, on its branch or in its session; None when it has said nothing."""
+    answer = _answer_with(session, leaf, call)
+    stood = _earlier(session, answer, call)
+    found = find_linked(session, answer, call, home) if stood is None else None
+    if found is None:
+        yield stood
+        return
+    linked, start = found
+    try:
+        yield _stood(linked, start, is_linked=True)
+    finally:
+        linked.close()
 
 
 def _earlier(session: Session, answer: str, call: str) -> _Begun | None:

@@ -68,6 +68,8 @@ class Noted:
         self.end: End | None = None
         self.paid = Spent()
         """What was used for it since its end."""
+        self.expected = Spent()
+        """What was being asked for when nothing more was written."""
         self.bounds: Bounds | None = None
         """What a plan may use, if that was changed."""
         self.check: Check | None = None
@@ -196,9 +198,11 @@ class Book:
     def _note(self, lane: Noted, record: Record | None) -> None:
         match record:
             case End():
-                lane.end, lane.paid = record, Spent()
+                lane.end, lane.paid, lane.expected = record, Spent(), Spent()
+            case Paid(is_expected=True):
+                lane.expected = lane.expected.and_of(_counted(record.spent))
             case Paid():
-                lane.paid = lane.paid.and_of(_counted(record.spent))
+                lane.paid, lane.expected = lane.paid.and_of(_counted(record.spent)), Spent()
             case Again():  # nobody works on it, whoever did; what hung beside it is among what it had used at its end
                 lane.end = lane.lease = lane.check = lane.verdict = None
                 lane.aside.clear()
@@ -269,7 +273,7 @@ def _lane(session: Reader, noted: NotedLane) -> Lane:
             STATES[noted.end.reason],
             noted.end.why,
             noted.end.text,
-            _counted(noted.end.spent).and_of(noted.paid),
+            _counted(noted.end.spent).and_of(noted.paid).and_of(noted.expected),
         )
         lane.saved = noted.end.saved
         return lane
@@ -279,13 +283,14 @@ def _lane(session: Reader, noted: NotedLane) -> Lane:
         match record_of(entry), entry:
             case End() as end, _:  # it went on: all before is counted there
                 spent = _counted(end.spent)
-            case Paid() as paid, _:
+            case Paid(is_expected=False) as paid, _:
                 spent = spent.and_of(_counted(paid.spent))
             case _, MessageEntry(message=Assistant() as answer):
                 lane.text = text_of(answer.content) or lane.text
                 spent = spent.plus(answer.usage, turns=1)
             case _:
                 spent = spent.plus(usage_of(entry))
+    spent = spent.and_of(noted.expected)
     for entry in session.entries(noted.aside):  # whoever said it, it was paid for
         spent = spent.plus(usage_of(entry))
     seconds = sum(until - since for since, until in _spans(session, noted))

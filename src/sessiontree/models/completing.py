@@ -8,37 +8,50 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from sessiontree.compacting.summarizers import Answer, Complete, ModelSummarizer, Summarizer, find_summarizer
 from sessiontree.errors import ModelError
 from sessiontree.messages import Assistant, Message, User, parse_message, text_of, tool_calls
-from sessiontree.models.base import Model, Request, Stop
+from sessiontree.models.base import Model, Request
 from sessiontree.models.opening import open_model
-from sessiontree.models.retrying import with_retries
+from sessiontree.models.retrying import Door, ask, open_door
 from sessiontree.settings import Compaction, Retry, Settings
+
+Ask: TypeAlias = Callable[[Model, Request, Retry | None], Assistant]
+"""Asks a model that was opened for it, and closes it."""
 
 
 def summarizer_for(settings: Settings) -> Summarizer:
     """Whoever the settings name: a model as "provider:name", else a summarizer that is installed under the name."""
     name = settings.compaction.summarizer
     if ":" in name:
-        return summarizer(lambda: open_model(name, facts=settings.models), name, settings.retry)
+        return AskingSummarizer(lambda: open_model(name, facts=settings.models), name, settings.retry)
     return find_summarizer(None if name == Compaction().summarizer else name)
 
 
-def summarizer(open_one: Callable[[], Model], name: str, retry: Retry | None = None) -> ModelSummarizer:
-    """A summarizer that asks a model. The model is opened for each summary, and closed behind it."""
-    return ModelSummarizer(complete_with(open_one, retry), name)
+class AskingSummarizer(ModelSummarizer):
+    """Lets a model write the summaries. The model is opened for each, and closed behind it."""
+
+    def __init__(
+        self, open_one: Callable[[], Model], name: str, retry: Retry | None = None, ask: Ask | None = None
+    ) -> None:
+        super().__init__(complete_with(open_one, retry, ask), name)
+        self._open_one, self._retry = open_one, retry
+
+    def asking(self, ask: Ask) -> AskingSummarizer:
+        """The same one, whose requests are made by someone else: who counts them."""
+        return AskingSummarizer(self._open_one, self.name, self._retry, ask)
 
 
-def complete_with(open_one: Callable[[], Model], retry: Retry | None = None) -> Complete:
+def complete_with(open_one: Callable[[], Model], retry: Retry | None = None, ask: Ask | None = None) -> Complete:
     """A model as a plain function. It never raises for what the model does: the answer says what went wrong."""
+    how = ask or _in_a_thread
 
     def complete(*, system: str, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Answer:
         request = Request([_message(fields) for fields in messages], system, max_tokens=max_tokens)
         try:
-            message = _in_a_thread(open_one, request, retry)
+            message = how(open_one(), request, retry)
         except ModelError as error:
             return Answer("", "error", error=str(error))
         return Answer(
@@ -57,23 +70,18 @@ def _message(fields: Mapping[str, Any]) -> Message:
     return found if isinstance(found, User | Assistant) else User(content=str(fields.get("content", "")))
 
 
-async def _asked(open_one: Callable[[], Model], request: Request, retry: Retry | None) -> Assistant:
-    model = open_one()
-    stream = with_retries(model, request, retry)
+async def ask_and_close(model: Model, request: Request, retry: Retry | None, door: Door = open_door) -> Assistant:
+    """The whole answer of a model that is asked nothing else."""
     try:
-        async for event in stream:
-            if isinstance(event, Stop):
-                return event.message
-        raise ModelError(f"{model.name}: the answer ended without an end")
+        return await ask(model, request, retry, door=door)
     finally:
-        await stream.aclose()
         await model.close()
 
 
-def _in_a_thread(open_one: Callable[[], Model], request: Request, retry: Retry | None) -> Assistant:
+def _in_a_thread(model: Model, request: Request, retry: Retry | None) -> Assistant:
     """Run the request to its end, whatever loop the caller may be in. An interrupt of the caller ends it."""
     loop = asyncio.new_event_loop()
-    task = loop.create_task(_asked(open_one, request, retry))
+    task = loop.create_task(ask_and_close(model, request, retry))
     outcome: list[Assistant | BaseException] = []
 
     def run() -> None:

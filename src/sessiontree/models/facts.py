@@ -33,6 +33,11 @@ class Prices(Value, frozen=True):
     cache_read: float | None = None
     cache_write: float | None = None
 
+    @property
+    def are_known(self) -> bool:
+        """Whether it can be said what any request costs, so that a limit of cost can be kept."""
+        return self.input is not None and self.output is not None
+
 
 class Facts(Value, frozen=True, omit_defaults=False):
     """What is known about one model."""

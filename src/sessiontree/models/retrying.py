@@ -1,15 +1,23 @@
-"""Asking again after a while, when a model is busy or out of reach."""
+"""Asking again after a while, when a model is busy or out of reach.
+
+Each attempt is a request of its own, and is paid for: who has a say in how many are made gives a door, which each
+attempt goes through.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from sessiontree.errors import BusyModelError, ModelError, UnreachableError
-from sessiontree.models.base import Event, Model, Request
+from sessiontree.messages import Assistant
+from sessiontree.models.base import Event, Model, Request, Stop
+from sessiontree.models.gathering import Gathering
 from sessiontree.settings import Retry
 
 Sleep = Callable[[float], Awaitable[object]]
@@ -24,8 +32,36 @@ class Retrying(Struct, frozen=True):
     delay: float
 
 
+class Passage:
+    """One attempt, on its way through a door."""
+
+    def __init__(self, model: Model, request: Request) -> None:
+        self.request = request
+        """As it is made."""
+        self.was_made = False
+        provider, _, name = model.name.partition(":")
+        self.came = Gathering(provider, name)
+        """What has come of the answer."""
+
+
+Door: TypeAlias = Callable[[Model, Request], contextlib.AbstractAsyncContextManager[Passage]]
+"""Entered before each attempt, and left when it is over, before anyone hears of its end. It may wait, change the
+request, or raise what ends all attempts; what an attempt ends with goes through it."""
+
+
+@contextlib.asynccontextmanager
+async def open_door(model: Model, request: Request) -> AsyncIterator[Passage]:
+    """Lets everything through."""
+    yield Passage(model, request)
+
+
 async def with_retries(
-    model: Model, request: Request, retry: Retry | None = None, *, sleep: Sleep = asyncio.sleep
+    model: Model,
+    request: Request,
+    retry: Retry | None = None,
+    *,
+    door: Door = open_door,
+    sleep: Sleep = asyncio.sleep,
 ) -> AsyncGenerator[Event | Retrying, None]:
     """The events of a model, with new attempts where they make sense: `Retrying` stands before each.
 
@@ -36,10 +72,19 @@ async def with_retries(
     rules = retry or Retry()
     failed = 0
     while True:
-        stream = model.stream(request)
         try:
-            async for event in stream:
-                yield event
+            async with door(model, request) as passage:
+                passage.was_made = True
+                end: Stop | None = None
+                async with contextlib.aclosing(model.stream(passage.request)) as stream:
+                    async for event in stream:
+                        passage.came.add(event)
+                        if isinstance(event, Stop):
+                            end = event
+                            break
+                        yield event
+            if end is not None:
+                yield end
             return
         except (BusyModelError, UnreachableError) as error:
             failed += 1
@@ -47,10 +92,17 @@ async def with_retries(
             if delay is None:
                 raise
             notice = Retrying(error, failed, delay)
-        finally:
-            await stream.aclose()
         yield notice
         await sleep(notice.delay)
+
+
+async def ask(model: Model, request: Request, retry: Retry | None = None, *, door: Door = open_door) -> Assistant:
+    """The whole answer, with new attempts where they make sense."""
+    async with contextlib.aclosing(with_retries(model, request, retry, door=door)) as stream:
+        async for event in stream:
+            if isinstance(event, Stop):
+                return event.message
+    raise ModelError(f"{model.name}: the answer ended without an end")
 
 
 def next_delay(error: ModelError, failed: int, rules: Retry) -> float | None:

@@ -1,0 +1,145 @@
+"""A process with limits is killed while requests are under way: whoever goes on counts what was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+from sessiontree.agent.tools.registry import Tools
+from sessiontree.exploring import Bounds, Exploration, resume
+from sessiontree.exploring.records import Paid, iter_records
+from sessiontree.exploring.tasks import TaskTool
+from sessiontree.exploring.told import find_exploration
+from sessiontree.messages import Usage
+from sessiontree.models import Facts, Prices, ScriptedModel
+from sessiontree.session import Session
+from tests.agent.loops import turn
+from tests.exploring.lanes import new_session
+
+WORDS = "words " * 1_000
+PRICED = Facts(200_000, 100, Prices(1_000_000, 1), source="test")
+CHILD = """
+import asyncio, sys
+import sessiontree
+from pathlib import Path
+from sessiontree.agent.tools.registry import Tools
+from sessiontree.exploring import Bounds, Rule, explore
+from sessiontree.exploring.rules import Rules
+from sessiontree.exploring.tasks import TaskTool
+from sessiontree.models import ScriptedModel
+from sessiontree.messages import Usage
+from tests.agent.loops import call, turn
+from tests.exploring.test_died import PRICED, WORDS
+
+location, home, kind, limit = sys.argv[1:]
+slow = turn("Never.", first_delay=60)
+used = Usage(10, 5)
+mode = "session" if kind == "linked" else "branch"
+asks = call("task", description="d", prompt="look there " + WORDS, mode=mode)
+rules = [Rule("judge")] if kind == "judge" else []
+turns = {
+    "turn": [slow, slow],
+    "sub-agent": [turn("Never.", when="look there", first_delay=60), turn("I ask.", asks, usage=used)],
+    "judge": [turn("Never.", when="What the agent said", first_delay=60), turn("done", usage=used)],
+    "none": [],
+}
+turns["linked"] = turns["sub-agent"]
+model = ScriptedModel(turns[kind], PRICED)
+wanted = {"turn": 2, "sub-agent": 2, "linked": 2, "judge": 2}[kind]
+bounds = {"tokens": Bounds(tokens=10**6), "cost": Bounds(cost=10.0**6), "none": Bounds()}[limit]
+
+async def main():
+    session = sessiontree.open(location)
+    prompts = [f"of lane-1. {WORDS}", f"of lane-2. {WORDS}"] if kind == "turn" else [f"of lane-1. {WORDS}"]
+    async with explore(
+        session, prompts=prompts, models=[model], tools=Tools([TaskTool(home=home)]), bounds=bounds, rules=rules,
+        hooks=[Rules(rules)] if rules else [],
+    ) as exploration:
+        exploration._channel.loosen()
+        while len(model.requests) < wanted:
+            await asyncio.sleep(0.01)
+        print("asked", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def died(tmp_path: Path, kind: str, limit: str = "tokens") -> Session:
+    """A session whose process was killed while it waited for answers."""
+    session = new_session(tmp_path)
+    session.close()
+    command = [sys.executable, "-c", CHILD, session.location, str(tmp_path / "home"), kind, limit]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "asked\n"
+    os.kill(child.pid, signal.SIGKILL)
+    child.communicate()
+    return sessiontree.open(session.location)
+
+
+def resumed(tmp_path: Path, session: Session) -> Exploration:
+    model = ScriptedModel([turn("Done now.", usage=Usage(1, 1))] * 9, PRICED)
+
+    async def main() -> Exploration:
+        tools = Tools([TaskTool(home=str(tmp_path / "home"))])
+        async with resume(session, find_model=lambda _: model, tools=tools) as exploration:
+            await exploration.finish()
+        return exploration
+
+    return asyncio.run(main())
+
+
+def said_to_be_spent(session: Session) -> float:
+    return sum(lane.spent.tokens for lane in find_exploration(sessiontree.open(session.location)).lanes)
+
+
+@pytest.mark.parametrize("limit", ["tokens", "cost"])
+def test_each_lane_counts_the_request_it_had_made(tmp_path: Path, limit: str) -> None:
+    session = died(tmp_path, "turn", limit)
+    assert said_to_be_spent(session) == 0
+    exploration = resumed(tmp_path, session)
+    assert [lane.state for lane in exploration.lanes] == ["done", "done"]
+    for lane in exploration.lanes:
+        assert 1_000 < lane.spent.tokens < 2_000
+        assert lane.spent.cost == pytest.approx(lane.spent.input, abs=2)
+    assert said_to_be_spent(session) == exploration.spent.tokens
+
+
+def test_where_nothing_is_limited_nothing_is_guessed(tmp_path: Path) -> None:
+    exploration = resumed(tmp_path, died(tmp_path, "turn", "none"))
+    assert [lane.spent.tokens for lane in exploration.lanes] == [2, 2]
+
+
+@pytest.mark.parametrize("kind", ["sub-agent", "linked"])
+def test_a_sub_agent_counts_the_request_it_had_made(tmp_path: Path, kind: str) -> None:
+    session = died(tmp_path, kind)
+    exploration = resumed(tmp_path, session)
+    (lane,) = exploration.lanes
+    assert lane.state == "done"
+    assert 1_000 < lane.spent.tokens - 15 - 2 < 2_000, "what the sub-agent was sent, and not what its caller was"
+    assert said_to_be_spent(session) == exploration.spent.tokens
+
+
+def test_a_judge_counts_as_all_it_might_have_used(tmp_path: Path) -> None:
+    session = died(tmp_path, "judge")
+    expected = [record for _, record in iter_records(session) if isinstance(record, Paid)]
+    assert [(record.what, record.is_expected) for record in expected] == [("judge", True)]
+    assert said_to_be_spent(session) == 15 + expected[0].spent.tokens > 1_015
+    exploration = resumed(tmp_path, session)
+    assert exploration.spent.tokens == said_to_be_spent(session) == 15 + expected[0].spent.tokens
+    assert exploration.plan.bounds == Bounds(tokens=10**6)
+
+
+def test_a_lane_that_was_let_go_of_has_nothing_under_way(tmp_path: Path) -> None:
+    session = died(tmp_path, "turn")
+    first = resumed(tmp_path, session)
+    before = first.spent.tokens
+    assert resumed(tmp_path, sessiontree.open(session.location)).spent.tokens == before
