@@ -25,18 +25,19 @@ from sessiontree.exploring.leases import take
 from sessiontree.exploring.records import Paid, iter_records, write
 from sessiontree.exploring.told import find_exploration
 from sessiontree.messages import Assistant, Text, Usage
-from sessiontree.models import Event, Facts, Prices, Request, ScriptedModel, ScriptTurn, Stop, TextDelta
+from sessiontree.models import Event, Facts, Prices, Request, ScriptedModel, ScriptTurn, Stop, TextDelta, open_model
 from sessiontree.models.completing import AskingSummarizer
 from sessiontree.models.script import ScriptError
 from sessiontree.session import Branch
 from sessiontree.settings import Compaction, Prune, Settings
 from sessiontree.settings import Retry as RetrySettings
+from sessiontree.testing.model_server import ModelServer
 from tests.agent.building import Workplace
 from tests.agent.loops import end_of, turn, went
 from tests.exploring.lanes import explored, new_session
 from tests.exploring.test_limits import Counting
 
-BROKEN = ScriptTurn("half of an answ", error=ScriptError("rate_limit", in_stream=True, retry_after=0.01))
+BROKEN = ScriptTurn(text="half of an answ", error=ScriptError("rate_limit", in_stream=True, retry_after=0.01))
 REFUSED = ScriptTurn(error=ScriptError("rate_limit", retry_after=0.01))
 DEAR = Facts(200_000, 4_000, Prices(1_000_000, 2_000_000), source="test")
 CHEAP = Facts(6_000, 500, Prices(1, 1), source="test")
@@ -271,7 +272,7 @@ def find_leaf(exploration: Exploration) -> str:
 
 def test_what_no_entry_tells_is_written_down_at_once(tmp_path: Path) -> None:
     session = new_session(tmp_path)
-    model = ScriptedModel([BROKEN, ScriptTurn("Never.", first_delay=60)])
+    model = ScriptedModel([BROKEN, ScriptTurn(text="Never.", first_delay=60)])
 
     async def main() -> tuple[float, float]:
         async with explore(
@@ -287,3 +288,19 @@ def test_what_no_entry_tells_is_written_down_at_once(tmp_path: Path) -> None:
     assert seen == spent > 1_000
     first = next(record for _, record in iter_records(session) if isinstance(record, Paid))
     assert first.spent.tokens == seen
+
+
+def test_a_provider_writes_a_summary_in_the_loop_of_the_run(place: Workplace) -> None:
+    long_talk(place)
+    gate = Counting()
+    with ModelServer([ScriptTurn(text="In short.", usage=Usage(700, 7), repeat=True)]) as server:
+        name = "anthropic:claude-opus-5"
+        summarizer = AskingSummarizer(lambda: open_model(name, environment=server.environment()), name, QUICK.retry)
+        model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
+        limits = Limits(gate=gate)
+        events = went(place, "Go.", model=model, settings=room(), summarizer=summarizer, limits=limits)
+        assert len(server.requests) == 1
+    assert end_of(events).reason == "done"
+    told = [(event.stage, event.error) for event in events if isinstance(event, Compacting)]
+    assert told == [("start", ""), ("end", "")]
+    assert [spent.tokens for spent in gate.left] == [707, 709]

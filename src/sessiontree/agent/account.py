@@ -26,6 +26,7 @@ from sessiontree.models.retrying import Passage
 
 _LEAST_ANSWER = 1_024
 """Tokens that an answer may have whatever is left of the window: the estimate of what is in it may be too high."""
+_COUNTED = ("turns", "input", "output", "cached", "cache_written", "cost")
 _PRECISION = 12
 """Digits behind the point of a dollar that are kept when something is taken off: sums of fractions are not exact."""
 
@@ -70,9 +71,7 @@ class Account:
         """An entry of the session tells what a request used; so many turns are in it."""
         self._used = self._used.plus(None, turns=turns)
         left = self.untold.since(Spent().plus(usage))
-        kept = {name: max(round(getattr(left, name), _PRECISION), 0) for name in ("input", "output", "cost")}
-        cached = {name: max(getattr(left, name), 0) for name in ("cached", "cache_written")}
-        self.untold = Spent(**kept, **cached)
+        self.untold = Spent(*(max(round(getattr(left, name), _PRECISION), 0) for name in _COUNTED))
 
     def check(self) -> None:
         """`LimitReached` when a limit of the run itself is, so that no turn is asked for."""

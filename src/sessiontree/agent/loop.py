@@ -180,7 +180,7 @@ class Run:
             approver=_Asking(self, setup.approver),
             checkpoints=setup.checkpoints,
         )
-        self._offered = [OfferedTool(tool.name, tool.description, tool.schema) for tool in setup.tools]
+        self._offered = offered(setup.tools)
         self._channel: Channel[Event] = Channel()
         self._task: asyncio.Task[None] | None = None
         self._is_driving = False
@@ -391,8 +391,7 @@ class Run:
     @functools.cached_property
     def _size_around(self) -> int:
         """The tokens of what is sent beside the conversation."""
-        offered = "".join(f"{tool.description}{tool.parameters}" for tool in self._offered)
-        return measured_tokens((self._setup.system or "") + offered)
+        return size_around(self._setup.system, self._offered)
 
     def _settle(self, why: str) -> None:
         """Keep what had come of an answer, and give every open call a result that says what is known. For a thread."""
@@ -670,6 +669,16 @@ class _Asking:
         self._run.asked(question, is_open=reply.answer == "no")
         await self._run._send(ApprovalAnswered(question.call_id, reply))
         return reply
+
+
+def offered(tools: Tools) -> list[OfferedTool]:
+    """Tools as a model is told of them."""
+    return [OfferedTool(tool.name, tool.description, tool.schema) for tool in tools]
+
+
+def size_around(system: str | None, tools: Sequence[OfferedTool]) -> int:
+    """The tokens of what is sent with each request, whatever was said."""
+    return measured_tokens((system or "") + "".join(f"{tool.description}{tool.parameters}" for tool in tools))
 
 
 def as_message(prompt: Prompt) -> JsonObject:

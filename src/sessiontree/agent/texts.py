@@ -13,6 +13,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _LOOKED_AT = 8192
+_ODD = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b"))
+"""Control characters that texts do not have."""
 
 
 class FileText(Struct, frozen=True):
@@ -50,7 +52,7 @@ def is_binary(data: bytes) -> bool:
     head = data[:_LOOKED_AT]
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
-    odd = sum(byte < 32 and byte not in b"\t\n\r\f\b\x1b" for byte in head)
+    odd = len(head) - len(head.translate(None, _ODD))
     return b"\0" in head or odd * 10 > len(head)
 
 

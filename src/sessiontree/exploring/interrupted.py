@@ -51,11 +51,11 @@ def _iter_under_way(branch: Branch, model: str, home: str | None) -> Iterator[Se
                 yield from _iter_under_way(stood.branch, record.model if record is not None else model, home)
 
 
-def spent_on(sent: list[Sent], find_model: Callable[[str], Model]) -> Spent:
-    """What some requests used, as far as it is known."""
+def spent_on(sent: list[Sent], around: int, find_model: Callable[[str], Model]) -> Spent:
+    """What some requests used, as far as it is known; `around` is what each was sent beside the conversation."""
     spent = Spent()
     for one in sent:
-        usage = Usage(one.tokens)
+        usage = Usage(one.tokens + around)
         with contextlib.suppress(SessionTreeError):  # a model that is no more has no price; its tokens count
             usage = msgspec.structs.replace(usage, cost=cost_of(usage, find_model(one.model).facts.prices))
         spent = spent.plus(usage)

@@ -13,8 +13,9 @@ import msgspec
 
 from sessiontree.agent.approval import Approver
 from sessiontree.agent.hand import in_background, in_thread, uncancelled
+from sessiontree.agent.loop import offered, size_around
 from sessiontree.agent.resuming import Decision
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.spending import Spent
 from sessiontree.compacting import Summarizer
 from sessiontree.errors import UsageError
 from sessiontree.exploring.budget import Budget
@@ -119,12 +120,12 @@ def resume(
                     taken.append(lane)
                     died += [lane] if before is not None and before.good_for > 0 else []
         exploration.stands(_where_it_stood(exploration))
-        for lane in died if exploration.budget.is_counting else ():
-            await _count_under_way(exploration, lane, find_model)
         for lane in taken:
             lane.model = find_model(lane.record.model)
             if lane.copy is not None and copies is not None:
                 await uncancelled(in_background(copies.restore, lane.copy))
+        for lane in died if exploration.budget.is_counting else ():
+            await _count_under_way(exploration, lane, find_model)
         if exploration.maker is not None:
             if copies is not None:  # of lanes that were about to be made
                 known = [lane.copy for lane in now.lanes if lane.copy is not None]
@@ -156,11 +157,17 @@ def take_over(exploration: Exploration, start: str) -> tuple[Lease | None, str]:
 
 async def _count_under_way(exploration: Exploration, lane: Lane, find_model: Callable[[str], Model]) -> None:
     """Count what the process that died may have asked for on a lane."""
-    tools = exploration.work.tools if isinstance(exploration.work.tools, Tools) else exploration.work.tools(lane)
+    tools = exploration.tools_of(lane)
     home = next((tool.home for tool in tools if isinstance(tool, TaskTool)), None)
-    sent = await in_background(find_under_way, lane.branch, lane.record.model, home)
-    if sent:
-        spent = spent_on(sent, find_model)
+
+    def find() -> Spent:
+        sent = find_under_way(lane.branch, lane.record.model, home)
+        if not sent:
+            return Spent()
+        return spent_on(sent, size_around(exploration.system_in(exploration.folder(lane)), offered(tools)), find_model)
+
+    spent = await in_background(find)
+    if spent != Spent():
         lane.spent = lane.spent.and_of(spent)
         exploration.budget.count(lane.number, lane.spent)
         await exploration.write(lane, Paid(_UNDER_WAY, spent))

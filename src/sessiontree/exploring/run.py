@@ -424,18 +424,16 @@ class Exploration:
     async def _run_of(self, lane: Lane, prompt: str | None) -> Run:
         work, bounds = self.work, self.plan.bounds
         assert lane.model is not None
-        tools = work.tools if isinstance(work.tools, Tools) else work.tools(lane)
-        more = [tool for hook in work.hooks for tool in hook.tools(self, lane)]
         context = await in_thread(self._context_of, lane, self._outputs.folder(self.session))
         return run_agent(
             lane.branch,
             prompt,
             model=lane.model,
-            tools=Tools([*tools, *more]),
+            tools=self.tools_of(lane),
             approver=work.approver_for(lane) if work.approver_for is not None else None,
             settings=work.settings,
             context=context,
-            system=work.system(context.room.root) if callable(work.system) else work.system,
+            system=self.system_in(context.room.root),
             thinking=work.thinking,
             limits=Limits(
                 turns=None if bounds.turns is None else max(bounds.turns - lane.spent.turns, 0),
@@ -445,6 +443,15 @@ class Exploration:
             pending=work.pending,
             summarizer=work.summarizer,
         )
+
+    def tools_of(self, lane: Lane) -> Tools:
+        """What a lane works with."""
+        tools = self.work.tools if isinstance(self.work.tools, Tools) else self.work.tools(lane)
+        return Tools([*tools, *(tool for hook in self.work.hooks for tool in hook.tools(self, lane))])
+
+    def system_in(self, folder: str) -> str | None:
+        """What a model is told before the conversation, in a folder."""
+        return self.work.system(folder) if callable(self.work.system) else self.work.system
 
     def _context_of(self, lane: Lane, outputs: str) -> ToolContext:
         """What the tools of a lane are given to work with. For a thread: links are resolved."""

@@ -7,6 +7,7 @@ say that they hold secrets. What stayed out is part of the snapshot, with the re
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import stat
 from collections.abc import Callable
@@ -116,7 +117,11 @@ def parse_snapshot(fields: object) -> Snapshot | None:
 
 def is_secret(path: str) -> bool:
     """Whether the name of a file says that it holds secrets."""
-    name = os.path.basename(path).lower()
+    return _is_secret_name(os.path.basename(path).lower())
+
+
+@functools.lru_cache(maxsize=4_096)
+def _is_secret_name(name: str) -> bool:
     if any(fnmatch.fnmatchcase(name, pattern) for pattern in _NO_SECRET):
         return False
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in _SECRET)
