@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from sessiontree.session import Session
 from tests.agent.loops import turn
 from tests.exploring.lanes import new_session
 
+KILLS = int(os.environ.get("SESSIONTREE_KILLS", "12"))
 WORDS = "words " * 1_000
 PRICED = Facts(200_000, 100, Prices(1_000_000, 1), source="test")
 CHILD = """
@@ -143,3 +146,78 @@ def test_a_lane_that_was_let_go_of_has_nothing_under_way(tmp_path: Path) -> None
     first = resumed(tmp_path, session)
     before = first.spent.tokens
     assert resumed(tmp_path, sessiontree.open(session.location)).spent.tokens == before
+
+
+BILLED = """
+import asyncio, os, sys
+import sessiontree
+from pathlib import Path
+from sessiontree.agent.loop import size_around
+from sessiontree.agent.tools.registry import Tools
+from sessiontree.compacting import MEASURED
+from sessiontree.compacting.estimate import estimated_size
+from sessiontree.errors import NotFoundError
+from sessiontree.exploring import Bounds, explore, resume
+from sessiontree.exploring.told import find_exploration
+from sessiontree.messages import Usage
+from tests.exploring.lanes import Note, Stepping
+from tests.exploring.test_died import WORDS
+
+location, bill, notes, limit = sys.argv[1:]
+
+class Billed(Stepping):
+    '''Puts what a request costs into a file before it answers: whoever dies then has to pay it all the same.'''
+
+    def stream(self, request, /):
+        size = estimated_size(request.messages, MEASURED) + size_around(request.system, request.tools)
+        file = os.open(bill, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(file, f"{size}\\n".encode())
+        os.close(file)
+        self._usage = lambda prompt, step: Usage(size, 0)
+        return super().stream(request)
+
+model = Billed(10**6, delay=0.1)
+tools = Tools([Note(Path(notes))])
+
+async def main():
+    session = sessiontree.open(location)
+    print("go", flush=True)
+    try:
+        find_exploration(session)
+        begun = resume(session, find_model=lambda name: model, tools=tools)
+    except NotFoundError:
+        prompts = [f"of lane-{number}. {WORDS}" for number in range(1, 5)]
+        begun = explore(session, prompts=prompts, models=[model], tools=tools, bounds=Bounds(tokens=float(limit)))
+    async with begun as exploration:
+        await exploration.finish()
+    print("over", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_however_often_the_process_is_killed_the_true_bill_passes_the_limit_by_one_request_at_most(
+    tmp_path: Path,
+) -> None:
+    session, bill = new_session(tmp_path), tmp_path / "bill"
+    session.close()
+    limit, draw, died = 300_000 * KILLS, random.Random(), 0
+    command = [sys.executable, "-c", BILLED, session.location, str(bill), str(tmp_path / "notes"), str(limit)]
+    while True:
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "go\n"
+        if died < KILLS:
+            time.sleep(draw.uniform(0, 0.5))
+            child.kill()
+        out, _ = child.communicate(timeout=120)
+        if child.returncode == 0:
+            assert out == "over\n"
+            break
+        died += 1
+    assert died > KILLS // 2, "the limit was reached too soon"
+    billed = [int(line) for line in bill.read_text().split()]
+    assert sum(billed) < limit + max(billed)
+    told = find_exploration(sessiontree.open(session.location))
+    assert {lane.state for lane in told.lanes} == {"limit"}
+    assert sum(lane.spent.tokens for lane in told.lanes) >= max(limit, sum(billed)), "what was sent is what is counted"
