@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar, overload
 
 from sessiontree.agent.approval import Approvals
+from sessiontree.agent.hand import in_thread, uncancelled
 from sessiontree.compacting import MEASURED
 from sessiontree.compacting.estimate import context_size, estimated_size
 from sessiontree.context import said_by
@@ -133,6 +134,17 @@ class Live:
             if self._is_stale:
                 self._build(place)
             return Grown(self._messages)
+
+    async def gather(self) -> Grown[Message]:
+        """The same, measured as well, without holding up others while it is read."""
+        if self.is_ready:
+            return self.look()
+        return await uncancelled(in_thread(self._look_and_measure))
+
+    def _look_and_measure(self) -> Grown[Message]:
+        found = self.look()
+        self.sizes()
+        return found
 
     def _build(self, place: Branch | Session) -> None:
         leaf = place.leaf

@@ -32,11 +32,9 @@ from sessiontree.agent.events import (
     AgentStart,
     ApprovalAnswered,
     ApprovalAsked,
-    Compacting,
     EndReason,
     Event,
     Failed,
-    Occasion,
     Persisted,
     Retry,
     TextDelta,
@@ -49,9 +47,9 @@ from sessiontree.agent.events import (
     Used,
 )
 from sessiontree.agent.hand import Hand, in_thread, uncancelled
-from sessiontree.agent.live import Grown, LiveApprovals, live_of
+from sessiontree.agent.live import LiveApprovals, live_of
 from sessiontree.agent.paths import Room
-from sessiontree.agent.relief import Relief, Relieved
+from sessiontree.agent.relief import Relief
 from sessiontree.agent.resuming import Decision, decided, open_calls, pending_calls, result_without_running
 from sessiontree.agent.spending import Limits, Spent, reached_text
 from sessiontree.agent.summarising import Metered
@@ -59,7 +57,7 @@ from sessiontree.agent.tools.base import Tool, ToolContext, ToolOutput
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.agent.updates import Updates
 from sessiontree.agent.wording import answer_fields, interrupted, not_run
-from sessiontree.compacting import Compacted, Summarizer
+from sessiontree.compacting import Summarizer
 from sessiontree.compacting.estimate import measured_tokens
 from sessiontree.entries import Entry
 from sessiontree.errors import CompactionError, ContextOverflowError, ModelError, SessionTreeError, UsageError
@@ -72,7 +70,6 @@ from sessiontree.models.retrying import Passage, Retrying
 from sessiontree.places import home
 from sessiontree.session import Branch, Session
 from sessiontree.settings import Settings
-from sessiontree.usage import usage_of
 from sessiontree.values import JsonObject
 
 Prompt: TypeAlias = str | Sequence[Block] | Mapping[str, Any]
@@ -171,8 +168,15 @@ class Run:
         self._branch = branch
         self._session = self._hand.session
         self._account = Account(setup.limits, self._size)
-        self._summaries = Metered(setup.summarizer, self._account, setup.model, counts_cost=setup.limits.counts_cost)
-        self._relief = Relief(branch, self._live, setup.model, setup.settings, self._summaries.or_nobody)
+        self._relief = Relief(
+            branch,
+            self._live,
+            setup.model,
+            setup.settings,
+            Metered(setup.summarizer, self._account, setup.model, counts_cost=setup.limits.counts_cost),
+            self._send,
+            self._account.told,
+        )
         self._calls = Calls(
             setup.tools,
             msgspec.structs.replace(setup.context, run=self),
@@ -189,7 +193,6 @@ class Run:
         self._following: list[Prompt] = []
         self._gathering: Gathering | None = None
         self._open: list[_Open] = []
-        self._relief_failed = False
         self._said = ""
         self.end: AgentEnd | None = None
         """How it ended; None while it runs."""
@@ -291,7 +294,7 @@ class Run:
     def _start(self) -> asyncio.Task[None]:
         if self._task is None:
             self._account.begin()
-            self._summaries.begin()
+            self._relief.begin()
             self._task = asyncio.create_task(self._drive())
             self._task.add_done_callback(lambda _: self._channel.end())
         return self._task
@@ -342,18 +345,18 @@ class Run:
             self._channel.loosen()
             why = self._stopped[1] if self._stopped is not None else "the run ended"
             try:
-                await uncancelled(self._summaries.end())
+                await uncancelled(self._relief.end())
                 await uncancelled(in_thread(self._settle, why))
             finally:
                 _busy.discard(self._branch)
 
     async def _turns(self) -> tuple[EndReason, str]:
-        await self._look()
+        await self._live.gather()
         waiting = await self._resolve_pending()
         if waiting:
             return "pending", waiting
         if self._prompt is not None:
-            await self._make_room("before")
+            await self._relief.make_room("before")
             await self._say(self._prompt)
         elif not self._live.look() or is_answered(self._live.look()):
             raise UsageError("there is nothing to go on with: the last word is the model's; say something")
@@ -372,8 +375,8 @@ class Run:
                 break
             for prompt in prompts:
                 await self._say(prompt)
-            await self._make_room("between")
-        await self._make_room("after")
+            await self._relief.make_room("between")
+        await self._relief.make_room("after")
         return "done", ""
 
     def _next_prompts(self, *, is_last: bool) -> list[Prompt]:
@@ -385,7 +388,7 @@ class Run:
 
     async def _size(self) -> int:
         """The tokens that a request made now sends."""
-        await self._look()
+        await self._live.gather()
         return max(self._live.sizes()) + self._size_around
 
     @functools.cached_property
@@ -409,17 +412,6 @@ class Run:
 
     # The model
 
-    async def _look(self) -> Grown[Message]:
-        """The messages so far, without holding up others while they are read."""
-        if self._live.is_ready:
-            return self._live.look()
-        return await uncancelled(in_thread(self._look_and_measure))
-
-    def _look_and_measure(self) -> Grown[Message]:
-        found = self._live.look()
-        self._live.sizes()
-        return found
-
     async def _answer(self, turn: int) -> Assistant:
         """The model's answer, kept. One that failed is kept as such, with the reason."""
         try:
@@ -430,7 +422,7 @@ class Run:
         except ModelError as error:
             return await self._keep_failure(error)
         try:
-            await self._make_room_after(overflow)
+            await self._relief.after_overflow(overflow)
         except (ContextOverflowError, CompactionError) as error:
             return await self._keep_failure(error)
         try:
@@ -474,7 +466,7 @@ class Run:
         self._account.check()
         if setup.limits.gate is not None:
             await setup.limits.gate.before_turn()
-        request = Request(await self._look(), setup.system, self._offered, thinking=setup.thinking)
+        request = Request(await self._live.gather(), setup.system, self._offered, thinking=setup.thinking)
         begins = TurnStart(turn) if turn is not None else None
 
         @contextlib.asynccontextmanager
@@ -605,55 +597,6 @@ class Run:
 
     async def _send(self, event: Event) -> None:
         await self._channel.send(event)
-
-    # Room
-
-    async def _make_room(self, occasion: Occasion) -> None:
-        """Prune or compact, if it is time. That it cannot be done is told, and the run goes on."""
-        if self._relief_failed:
-            return
-        await self._look()
-        if not await self._relief.is_due():
-            return
-        try:
-            await self._send(Compacting("start", occasion))
-            await self._tell_of_room(occasion, await self._relief.make_room())
-        except (CompactionError, LimitReached) as error:  # of a limit the next request will hear as well
-            self._relief_failed = True
-            await self._send(Compacting("failed", occasion, error=str(error)))
-
-    async def _make_room_after(self, error: ContextOverflowError) -> None:
-        """Compact, because the request was refused as too long."""
-        if not self._relief.is_automatic:
-            raise ContextOverflowError(
-                f"{error}; compacting by itself is turned off, so compact it by hand", error.partial
-            )
-        await self._send(Compacting("start", "overflow", error=str(error)))
-        try:
-            relieved = await self._relief.after_overflow()
-        except (CompactionError, LimitReached) as failure:
-            await self._send(Compacting("failed", "overflow", error=str(failure)))
-            raise
-        await self._tell_of_room("overflow", relieved)
-
-    async def _tell_of_room(self, occasion: Occasion, relieved: Relieved | None) -> None:
-        if relieved is None:
-            await self._send(Compacting("end", occasion))
-            return
-        for entry in relieved.entries:
-            self._account.told(usage_of(entry))
-            await self._send(Persisted(entry))
-        match relieved.done:
-            case Compacted() as done:
-                event = Compacting("end", occasion, "compact", done.tokens_before, done.tokens_after)
-            case pruned:
-                before = max(await in_thread(self._sizes))
-                event = Compacting("end", occasion, "prune", before + pruned.freed, before)
-        await self._send(event)
-
-    def _sizes(self) -> tuple[int, int]:
-        self._live.look()
-        return self._live.sizes()
 
 
 class _Asking:
