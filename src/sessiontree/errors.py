@@ -96,6 +96,9 @@ class BusyModelError(ModelError):
 class UnreachableError(ModelError):
     """The connection could not be made, took too long, or broke off."""
 
+    was_sent = True
+    """Whether the request may have been worked on. Not, if there never was a connection."""
+
 
 class ContextOverflowError(ModelError):
     """The request is larger than the model's window."""

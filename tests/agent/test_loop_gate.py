@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from sessiontree.agent.events import TextDelta
-from sessiontree.agent.spending import Limits, Spent
+from sessiontree.agent.spending import Asked, Limits, Spent, Ticket
 from sessiontree.compacting import Request as SummaryRequest
 from sessiontree.compacting import Summary
 from sessiontree.messages import Usage
@@ -26,21 +25,28 @@ class Counting:
         self.most = most
         self.expected: list[Spent] = []
         self.left: list[Spent] = []
+        self.used: list[Spent] = []
+        self.asked: list[Asked] = []
 
     counts_cost = False
 
     async def before_turn(self) -> None:
         pass
 
-    async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
+    async def before_call(self) -> str | None:
+        return None
+
+    async def enter(self, asked: Asked) -> Ticket | str:
         assert len(self.expected) == len(self.left), "one entered before the other had left"
         if len(self.expected) == self.most:
             return "nothing more is let through"
-        self.expected.append(await expected())
-        return None
+        self.asked.append(asked)
+        self.expected.append((await asked.expected()).likely)
+        return Ticket()
 
-    def leave(self, spent: Spent) -> None:
+    def leave(self, ticket: Ticket, spent: Spent, used: Spent) -> None:
         self.left.append(spent)
+        self.used.append(used)
 
 
 class Shortening:
@@ -58,10 +64,10 @@ class Shortening:
 
 def test_each_request_enters_and_leaves_with_what_the_run_has_used_so_far(place: Workplace) -> None:
     gate = Counting()
-    used = Usage(10, 5, total_tokens=15)
+    used = Usage(2_000, 5, total_tokens=2_005)
     turns = [turn("Look.", call("ls"), usage=used), turn("Seen.", usage=used)]
     assert end_of(went(place, "Go.", *turns, limits=Limits(gate=gate))).reason == "done"
-    assert [spent.tokens for spent in gate.left] == [15, 30]
+    assert [spent.tokens for spent in gate.left] == [2_005, 4_010]
     assert gate.expected[0].tokens < gate.expected[1].tokens
 
 
@@ -103,7 +109,7 @@ def test_a_request_that_fails_or_is_interrupted_leaves_too(place: Workplace) -> 
 
 def test_who_is_interrupted_while_waiting_at_the_gate_has_not_entered(place: Workplace) -> None:
     class Closed(Counting):
-        async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
+        async def enter(self, asked: Asked) -> Ticket | str:
             await asyncio.sleep(60)
             raise AssertionError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -201,7 +200,7 @@ def test_a_summarizer_of_which_nothing_is_known_goes_alone(place: Workplace) -> 
     gate = Counting()
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
     went(place, "Go.", model=model, settings=room(), summarizer=Own(), limits=Limits(gate=gate))
-    assert (gate.entered[0].tokens, gate.entered[0].cost) == (math.inf, math.inf)
+    assert [(asked.what, asked.is_alone) for asked in gate.asked] == [("summary", True), ("", False)]
     assert [spent.tokens for spent in gate.left] == [707, 709]
 
 

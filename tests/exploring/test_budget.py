@@ -16,7 +16,7 @@ import sessiontree
 from sessiontree.agent.spending import Spent
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.exploring import Bounds, explorations, explore, resume
-from sessiontree.exploring.budget import Budget
+from sessiontree.exploring.budget import Budget, Reservation
 from sessiontree.messages import Cost, Usage
 from sessiontree.models import Facts
 from sessiontree.models.facts import Prices
@@ -48,13 +48,15 @@ def test_the_gate_lets_no_more_than_one_request_pass_a_limit(data: st.DataObject
         for _ in range(30):
             most = draw.uniform(0, 800)
             expected = Spent(input=most, cost=most)
-            if await budget.enter(number, expected) is not None:
+            ticket = await budget.enter(expected)
+            if isinstance(ticket, str):
                 return
             await asyncio.sleep(draw.choice([0, 0, 0.0005]))
             actual = draw.uniform(0, most)
             largest = max(largest, actual)
-            used = used.and_of(Spent(input=actual, cost=actual))
-            budget.leave(number, used)
+            one = Spent(input=actual, cost=actual)
+            used = used.and_of(one)
+            budget.leave(ticket, number, used, one)
             await asyncio.sleep(0)
 
     async def main() -> Spent:
@@ -109,44 +111,70 @@ def test_lanes_work_side_by_side_as_long_as_there_is_room_for_all(session: Sessi
     assert model.most_under_way == 5
 
 
+async def entered(budget: Budget, tokens: float, *, cost: float = 0.0, is_alone: bool = False) -> Reservation:
+    ticket = await asyncio.wait_for(budget.enter(Spent(input=tokens, cost=cost), is_alone=is_alone), 1)
+    assert isinstance(ticket, Reservation)
+    return ticket
+
+
+async def waiting(budget: Budget, tokens: float, **more: bool) -> asyncio.Task[Reservation | str]:
+    """Someone who has to wait at the gate."""
+    task = asyncio.create_task(budget.enter(Spent(input=tokens), **more))
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    return task
+
+
 def test_a_request_that_used_more_than_was_expected_makes_the_gate_more_careful() -> None:
     async def main() -> None:
         budget = Budget(Bounds(tokens=1_000))
-        assert await budget.enter(1, Spent(input=100)) is None
-        budget.leave(1, Spent(input=400))
-        assert await budget.enter(1, Spent(input=100)) is None  # 400 + 4 * 100
-        waiting = asyncio.create_task(budget.enter(2, Spent(input=100)))
-        await asyncio.sleep(0.01)
-        assert not waiting.done()
-        budget.leave(1, Spent(input=500))
-        assert await waiting is None
+        budget.leave(await entered(budget, 100), 1, Spent(input=400), Spent(input=400))
+        ticket = await entered(budget, 100)  # 400 + 4 * 100
+        next_one = await waiting(budget, 100)
+        budget.leave(ticket, 1, Spent(input=500), Spent(input=100))
+        assert isinstance(await next_one, Reservation)
 
     asyncio.run(main())
 
 
-def test_until_a_request_has_told_what_it_used_more_is_reserved_than_expected() -> None:
+def test_of_several_requests_of_a_lane_each_gives_back_what_was_reserved_for_it() -> None:
     async def main() -> None:
-        budget = Budget(Bounds(tokens=1_000))
-        assert await budget.enter(1, Spent(input=300)) is None
-        waiting = asyncio.create_task(budget.enter(2, Spent(input=300)))
+        budget = Budget(Bounds(cost=3.0))
+        dear = await entered(budget, 100, cost=1.5)
+        cheap = await entered(budget, 10_000, cost=0.1)
+        budget.leave(cheap, 1, Spent(), Spent())
+        waits = asyncio.create_task(budget.enter(Spent(input=1, cost=1.6)))
         await asyncio.sleep(0.01)
-        assert not waiting.done()
-        budget.leave(1, Spent(input=300))
-        assert await waiting is None
-        assert await budget.enter(1, Spent(input=300)) is None  # 300 + 2 * 300, as it is expected
+        assert not waits.done(), "the dear one is still under way"
+        budget.leave(dear, 1, Spent(), Spent())
+        assert isinstance(await waits, Reservation)
+
+    asyncio.run(main())
+
+
+def test_a_request_of_which_nothing_is_known_is_under_way_alone() -> None:
+    async def main() -> None:
+        budget = Budget(Bounds(tokens=1_000_000))
+        ticket = await entered(budget, 1)
+        alone = await waiting(budget, 1, is_alone=True)
+        budget.leave(ticket, 1, Spent(), Spent())
+        first = await alone
+        assert isinstance(first, Reservation)
+        other = await waiting(budget, 1)
+        budget.leave(first, 1, Spent(), Spent())
+        assert isinstance(await other, Reservation)
 
     asyncio.run(main())
 
 
 def test_who_is_cancelled_while_waiting_holds_up_nobody() -> None:
     async def main() -> None:
-        budget = Budget(Bounds(tokens=2_000))
-        assert await budget.enter(1, Spent(input=900)) is None
-        first = asyncio.create_task(budget.enter(2, Spent(input=900)))
-        second = asyncio.create_task(budget.enter(3, Spent(input=50)))
-        await asyncio.sleep(0.01)
+        budget = Budget(Bounds(tokens=1_000))
+        await entered(budget, 900)
+        first = await waiting(budget, 900)
+        second = await waiting(budget, 50)
         first.cancel()
-        assert await asyncio.wait_for(second, 1) is None
+        assert isinstance(await asyncio.wait_for(second, 1), Reservation)
 
     asyncio.run(main())
 

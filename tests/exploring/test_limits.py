@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sessiontree
-from sessiontree.agent.spending import Limits, Spent
+from sessiontree.agent.spending import Asked, Limits, Spent, Ticket
 from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.compacting import Request as SummaryRequest
 from sessiontree.compacting import Summary
@@ -221,21 +220,27 @@ class Counting:
 
     def __init__(self, most: int = 99) -> None:
         self.most, self.entered, self.left = most, list[Spent](), list[Spent]()
+        self.used, self.asked = list[Spent](), list[Asked]()
 
     counts_cost = False
 
     async def before_turn(self) -> None:
         pass
 
-    async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
+    async def before_call(self) -> str | None:
+        return None
+
+    async def enter(self, asked: Asked) -> Ticket | str:
         assert len(self.entered) == len(self.left), "one entered before the other had left"
         if len(self.entered) == self.most:
             return "nothing more is let through"
-        self.entered.append(await expected())
-        return None
+        self.asked.append(asked)
+        self.entered.append((await asked.expected()).likely)
+        return Ticket()
 
-    def leave(self, spent: Spent) -> None:
+    def leave(self, ticket: Ticket, spent: Spent, used: Spent) -> None:
         self.left.append(spent)
+        self.used.append(used)
 
 
 class Shortening:

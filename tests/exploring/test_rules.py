@@ -132,7 +132,7 @@ def test_depth_and_number_hold_under_a_model_that_always_fails(tmp_path: Path) -
     exploration, told, _ = ran(session, [ALWAYS], failing(session), bounds=Bounds(depth=3))
     assert [lane.record.depth for lane in exploration.lanes] == [0, 1, 2, 3]
     assert [event.why for event in told if isinstance(event, LaneRefused)] == [
-        "the limit of 3 forks of forks is reached"
+        "the limit of 3 levels of forks is reached"
     ]
 
     other = new_session(tmp_path)

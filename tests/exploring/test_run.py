@@ -174,7 +174,7 @@ def test_a_lane_can_be_added_while_others_work_up_to_the_limit(session: Session)
     assert lane.state == "done"
     assert (lane.record.origin, lane.record.rule, lane.record.reason, lane.record.depth) == (1, "check", "it failed", 1)
     refused = [event.why for event in events if isinstance(event, LaneRefused)]
-    assert refused == ["the limit of 1 forks of forks is reached", "the limit of 2 lanes is reached"]
+    assert refused == ["the limit of 1 levels of forks is reached", "the limit of 2 lanes is reached"]
 
 
 def test_a_lane_forked_at_an_entry_of_another_one_has_what_was_said_there(session: Session) -> None:

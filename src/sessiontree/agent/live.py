@@ -15,7 +15,7 @@ from typing import Generic, TypeVar, overload
 from sessiontree.agent.approval import Approvals
 from sessiontree.agent.hand import in_thread, uncancelled
 from sessiontree.compacting import MEASURED
-from sessiontree.compacting.estimate import context_size, estimated_size
+from sessiontree.compacting.estimate import Size, context_size, estimated_size
 from sessiontree.context import said_by
 from sessiontree.entries import (
     ApprovalMode,
@@ -179,8 +179,12 @@ class Live:
         with self._lock:
             if self._estimated is None:
                 self._estimated = estimated_size(self._messages, MEASURED)
-            size = context_size(self._messages, self._trusted_from, MEASURED)
-            return size.tokens, self._estimated
+            return self.size().tokens, self._estimated
+
+    def size(self) -> Size:
+        """What the provider counted of the context, and an estimate of the rest."""
+        with self._lock:
+            return context_size(self._messages, self._trusted_from, MEASURED)
 
 
 def _trusted_from(session: Session, path: Sequence[str], sources: Sequence[str]) -> int:

@@ -58,7 +58,7 @@ from sessiontree.agent.tools.registry import Tools
 from sessiontree.agent.updates import Updates
 from sessiontree.agent.wording import answer_fields, interrupted, not_run
 from sessiontree.compacting import Summarizer
-from sessiontree.compacting.estimate import measured_tokens
+from sessiontree.compacting.estimate import Size, measured_tokens, trusted_usage
 from sessiontree.entries import Entry
 from sessiontree.errors import CompactionError, ContextOverflowError, ModelError, SessionTreeError, UsageError
 from sessiontree.messages import Assistant, Block, Message, ToolCall, text_of, tool_calls
@@ -194,6 +194,7 @@ class Run:
         self._gathering: Gathering | None = None
         self._open: list[_Open] = []
         self._said = ""
+        self._has_counted = False
         self.end: AgentEnd | None = None
         """How it ended; None while it runs."""
 
@@ -363,6 +364,7 @@ class Run:
         turn = 0
         while True:
             turn += 1
+            self._check_wanted()
             answer = await self._answer(turn)
             calls = list(self._open)
             if calls:
@@ -386,10 +388,14 @@ class Run:
             prompts = [self._following.pop(0)]
         return prompts
 
-    async def _size(self) -> int:
-        """The tokens that a request made now sends."""
+    async def _size(self) -> Size:
+        """The tokens that a request made now sends. What a provider counted for an earlier run may have been another
+        model, with other tools."""
         await self._live.gather()
-        return max(self._live.sizes()) + self._size_around
+        size = self._live.size()
+        if size.counted and self._has_counted:
+            return size
+        return Size(0, max(self._live.sizes()) + self._size_around)
 
     @functools.cached_property
     def _size_around(self) -> int:
@@ -476,6 +482,7 @@ class Run:
                 if begins is not None:
                     await self._send(begins)
                     begins = None
+                self._check_wanted()
                 self._gathering = passage.came
                 yield passage
 
@@ -484,6 +491,7 @@ class Run:
                 match event:
                     case Retrying():
                         self._gathering = None
+                        self._check_wanted()
                         await self._send(Retry(event.attempt, event.delay, str(event.error)))
                     case ModelText():
                         await self._send(TextDelta(event.text))
@@ -496,10 +504,16 @@ class Run:
         came = self._gathering.message("error") if self._gathering is not None else None
         raise ModelError(f"{setup.model.name}: the answer ended without an end", came)
 
+    def _check_wanted(self) -> None:
+        """A model that takes an interrupt for a failure of its own does not make the run go on."""
+        if self._stopped is not None:
+            raise asyncio.CancelledError
+
     def _write_answer(self, answer: Assistant) -> None:
         self._gathering = None
         self._said = text_of(answer.content) or self._said
         self._account.told(answer.usage, turns=1)
+        self._has_counted |= trusted_usage(answer) is not None
         self._write(answer_fields(answer), opens=[_Open(call, self._channel) for call in tool_calls(answer)])
 
     # Calls
@@ -524,6 +538,11 @@ class Run:
 
     async def _call(self, one: _Open) -> None:
         call = one.call
+        gate = self._setup.limits.gate
+        why_not = await gate.before_call() if gate is not None else None
+        if why_not is not None:
+            await self._keep_result(one, not_run(why_not))
+            return
         await self._send(ToolStart(call))
         one.had_begun = True
         try:

@@ -62,12 +62,36 @@ Budget: TypeAlias = Callable[[Spent], str | None]
 """Asked before each request: None to go on, else why to stop. Several runs may share one that adds them up."""
 
 
+class Expected(Struct, frozen=True):
+    """What a request will use."""
+
+    likely: Spent
+    """As far as can be told, with the longest answer."""
+    most: Spent
+    """Even if what was said since the provider last counted is much more than it seems."""
+
+
+class Asked(Struct, frozen=True):
+    """A request that is to be made. Every attempt is one."""
+
+    expected: Callable[[], Awaitable[Expected]]
+    """As the conversation is when this is called."""
+    what: str = ""
+    """What it is for, if it is no turn: no entry of the session shows that such a one is under way."""
+    is_alone: bool = False
+    """Nothing is known of it before, so that no other may be under way with it."""
+
+
+class Ticket:
+    """A request that was let through. A gate hands it out, and gets it back."""
+
+
 class Gate(Protocol):
     """Who lets requests through one by one, for runs that share what is left.
 
-    Contract: `enter` waits until the request may be made, and gives None; or says why it may not be made at all. Every
-    None is followed by one `leave`, whatever became of the request. Whoever is cancelled while waiting has not entered.
-    Every attempt is a request of its own.
+    Contract: `enter` waits until the request may be made, and gives a ticket; or says why it may not be made at all.
+    Every ticket comes back by `leave`, whatever became of the request. Whoever is cancelled while waiting has not
+    entered.
     """
 
     @property
@@ -80,12 +104,14 @@ class Gate(Protocol):
         request."""
         ...
 
-    async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
-        """`expected` tells what the request will use at most, as the conversation is when it is asked."""
+    async def before_call(self) -> str | None:
+        """A call of a tool is about to be run; why it may not be, if it may not."""
         ...
 
-    def leave(self, spent: Spent) -> None:
-        """The request is over; `spent` is what the whole run has used so far."""
+    async def enter(self, asked: Asked) -> Ticket | str: ...
+
+    def leave(self, ticket: Ticket, spent: Spent, used: Spent) -> None:
+        """The request is over, and has used so much; `spent` is what the whole run has used so far."""
         ...
 
 

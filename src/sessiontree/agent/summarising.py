@@ -8,8 +8,9 @@ summary of it is one request, and goes alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from sessiontree.agent.account import Account
@@ -28,6 +29,30 @@ T = TypeVar("T")
 
 # Each is waited for by one of the threads that want summaries, and there are as many of those.
 _writers = ThreadPoolExecutor(SUMMARIES, thread_name_prefix="writer")
+
+_WHAT = "summary"
+
+
+def _in_writer(summarizer: Summarizer, request: Request) -> asyncio.Future[Summary]:
+    """Have a summary written in a thread, which may outlive whoever waits for it, and even the loop."""
+    loop = asyncio.get_running_loop()
+    written: asyncio.Future[Summary] = loop.create_future()
+
+    def over(job: Future[Summary]) -> None:
+        if written.done():
+            return
+        error = job.exception()
+        if error is not None:
+            written.set_exception(error)
+        else:
+            written.set_result(job.result())
+
+    def tell(job: Future[Summary]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+            loop.call_soon_threadsafe(over, job)
+
+    _writers.submit(summarizer, request).add_done_callback(tell)
+    return written
 
 
 class Metered:
@@ -68,9 +93,11 @@ class Metered:
         return self._in_loop(self._alone(self._summarizer, request))
 
     async def _alone(self, summarizer: Summarizer, request: Request) -> Summary:
-        async with self._account.alone(self._model.facts) as say:
-            summary = await asyncio.get_running_loop().run_in_executor(_writers, summarizer, request)
-            say(summary.usage)
+        async with self._account.alone(_WHAT, self._model.facts) as one:
+            work = _in_writer(summarizer, request)
+            one.work = work
+            summary = await asyncio.shield(work)
+            one.usage = summary.usage
             return summary
 
     def _ask(self, model: Model, request: ModelRequest, retry: Retry | None) -> Assistant:
@@ -79,7 +106,7 @@ class Metered:
                 f"the prices of {model.name} are not known, so it writes no summary within a limit of cost; limit "
                 "tokens, or say the prices in the file of the setting `models`"
             )
-        return self._in_loop(ask_and_close(model, request, retry, self._account.aside))
+        return self._in_loop(ask_and_close(model, request, retry, self._account.aside(_WHAT)))
 
     def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something where the run is, from a thread, and wait for it."""

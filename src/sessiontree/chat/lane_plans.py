@@ -87,7 +87,7 @@ def parse_bounds(budgets: Sequence[str], lanes: int, depth: int) -> Bounds:
     if lanes < 1:
         raise UsageError(f"at most {lanes} lanes are none; say at least 1")
     if depth < 0:
-        raise UsageError(f"{depth} is no depth; 0 means that forks are not forked")
+        raise UsageError(f"{depth} is no depth; 0 means that nothing is forked")
     return Bounds(
         tokens=found.get("tokens"), cost=found.get("cost"), seconds=found.get("seconds"), lanes=lanes, depth=depth
     )

@@ -63,7 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fork-on-repeats", metavar="N", type=int, help="fork a lane with so many equal errors in a row"
     )
     begin.add_argument("--fork-below", metavar="N", type=float, help="fork a lane that a judge trusts less, 0 to 1")
-    begin.add_argument("--max-depth", metavar="N", type=int, default=2, help="how often forks are forked (default: 2)")
+    begin.add_argument(
+        "--max-depth", metavar="N", type=int, default=2, help="levels of forks: 2 forks the forks too (default: 2)"
+    )
     begin.add_argument(
         "--max-lanes", metavar="N", type=int, default=16, help="how many there may ever be (default: 16)"
     )

@@ -39,6 +39,7 @@ from sessiontree.messages import (
     User,
     message_text,
 )
+from sessiontree.usage import countable
 from sessiontree.values import render_json
 
 Tokenizer: TypeAlias = Callable[[str], int]
@@ -235,7 +236,7 @@ def _json(value: Any) -> str:
 
 def used_tokens(usage: Usage) -> int:
     """What a request had in its context, with its answer."""
-    return int(usage.total_tokens or usage.input + usage.output + usage.cache_read + usage.cache_write)
+    return int(countable(usage.total_tokens or usage.input + usage.output + usage.cache_read + usage.cache_write))
 
 
 def trusted_usage(message: Message) -> Usage | None:

@@ -2,23 +2,26 @@
 
 Each request reserves what it may use at most. It goes when all that is spent and reserved leaves room for it, or when
 no other is under way and nothing is reached yet; else it waits, the first to come before the next. So the lanes
-together pass a limit by no more than one request. That rests on requests using no more than was expected of them: until
-the first one has told, each is taken for twice as much, and when one used more, the next are by as much.
+together pass a limit by no more than one request. That rests on requests using no more than was expected of them: when
+one did, the next are taken for as much more.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 
 import msgspec
 
-from sessiontree.agent.spending import Spent, reached_text
+from sessiontree.agent.spending import Spent, Ticket, reached_text
 from sessiontree.exploring.records import Bounds
 
-_UNKNOWN = 2.0
-"""How much of what is expected is reserved while it is not known how good expectations are."""
+
+class Reservation(Ticket):
+    """What may be used by a request that is under way."""
+
+    def __init__(self, most: Spent, *, is_alone: bool = False) -> None:
+        self.most, self.is_alone = most, is_alone
 
 
 class Budget:
@@ -28,10 +31,9 @@ class Budget:
         self._bounds = bounds
         self._began = time.monotonic() - seconds_before
         self._spent: dict[int, Spent] = {}
-        self._reserved: dict[int, list[Spent]] = {}
-        """By lane; one whose sub-agents work has several requests under way."""
-        self._factor: float | None = None
-        """By how much a request has used more than was expected, at worst; None before one has told."""
+        self._under_way: list[Reservation] = []
+        self._factor = 1.0
+        """By how much a request has used more than was expected, at worst."""
         self._turnstile = asyncio.Lock()
         self._changed = asyncio.Event()
 
@@ -80,50 +82,39 @@ class Budget:
             return reached_text(f"{bounds.seconds:g} seconds for all lanes")
         return None
 
-    async def enter(self, lane: int, expected: Spent) -> str | None:
-        """Wait until a request of a lane may be made; why not, if it may not."""
+    async def enter(self, most: Spent, *, is_alone: bool = False) -> Reservation | str:
+        """Wait until a request may be made that uses no more than this; why not, if it may not."""
         async with self._turnstile:
             while True:
                 why = self.reached()
                 if why is not None:
                     return why
-                if not self._reserved or self._has_room(expected):
-                    self._reserved.setdefault(lane, []).append(expected)
-                    return None
+                if not self._under_way or (not is_alone and self._has_room(most)):
+                    reserved = Reservation(most, is_alone=is_alone)
+                    self._under_way.append(reserved)
+                    return reserved
                 self._changed.clear()
                 await self._changed.wait()
 
-    def leave(self, lane: int, spent: Spent) -> None:
-        """A request of a lane is over; `spent` is what the lane has used so far in all."""
-        is_only_one = len(self._reserved.get(lane, ())) == 1
-        expected, before = self._released(lane), self._spent.get(lane, Spent())
+    def leave(self, reserved: Ticket, lane: int, spent: Spent, used: Spent) -> None:
+        """A request of a lane is over, and has used so much; `spent` is what the lane has used so far in all."""
         self.count(lane, spent)
-        if expected is not None and is_only_one:
-            used = (spent.tokens - before.tokens, expected.tokens), (spent.cost - before.cost, expected.cost)
-            times = [one / most for one, most in used if one > 0 and 0 < most < math.inf]
-            self._factor = max([*times, self._factor or 1.0]) if times else self._factor
-        self._changed.set()
-
-    def _released(self, lane: int) -> Spent | None:
-        """Take back what was reserved for a request of a lane; of several the least, so that enough stays reserved."""
-        waiting = self._reserved.pop(lane, [])
-        if not waiting:
-            return None
-        least = min(waiting, key=lambda one: one.tokens)
-        waiting.remove(least)
-        if waiting:
-            self._reserved[lane] = waiting
-        return least
+        if isinstance(reserved, Reservation):
+            self._under_way.remove(reserved)
+            if not reserved.is_alone:
+                both = (used.tokens, reserved.most.tokens), (used.cost, reserved.most.cost)
+                self._factor = max([self._factor, *(one / most for one, most in both if most > 0)])
 
     def count(self, lane: int, spent: Spent) -> None:
         """A lane has used so much in all, in this run and in those before."""
         self._spent[lane] = spent
         self._changed.set()
 
-    def _has_room(self, expected: Spent) -> bool:
-        under_way = [expected, *(one for reserved in self._reserved.values() for one in reserved)]
-        factor = self._factor or _UNKNOWN
-        tokens = self._tokens + factor * sum(one.tokens for one in under_way)
-        cost = self._cost + factor * sum(one.cost for one in under_way)
+    def _has_room(self, most: Spent) -> bool:
+        if any(one.is_alone for one in self._under_way):
+            return False
+        together = [most, *(one.most for one in self._under_way)]
+        tokens = self._tokens + self._factor * sum(one.tokens for one in together)
+        cost = self._cost + self._factor * sum(one.cost for one in together)
         bounds = self._bounds
         return (bounds.tokens is None or tokens <= bounds.tokens) and (bounds.cost is None or cost <= bounds.cost)

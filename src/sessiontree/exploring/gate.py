@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from sessiontree.agent.spending import Spent
+from sessiontree.agent.spending import Asked, Spent, Ticket
 from sessiontree.exploring.lanes import Lane
-from sessiontree.exploring.records import Paid
 
 if TYPE_CHECKING:
     from sessiontree.exploring.run import Exploration
 
 TAKEN_OVER = "another process works on it"
+
+
+class _Let(Ticket):
+    """A request that is under way on a lane."""
+
+    def __init__(self, reserved: Ticket, note: str | None = None) -> None:
+        self.reserved = reserved
+        self.note = note
+        """The entry that says that it is under way, if no other one does."""
 
 
 class LaneGate:
@@ -32,58 +39,51 @@ class LaneGate:
             for hook in exploration.work.hooks:
                 await hook.before_request(exploration, lane, lane.run)
 
-    async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
-        exploration = self._exploration
+    async def enter(self, asked: Asked) -> Ticket | str:
+        exploration, budget = self._exploration, self._exploration.budget
         if not await exploration.still_holds(self._lane):
             return TAKEN_OVER
-        if not exploration.budget.is_counting:
-            return exploration.budget.reached()
-        return await exploration.budget.enter(self._lane.number, await expected())
+        if not budget.is_counting:
+            return budget.reached() or _Let(Ticket())
+        expected = await asked.expected()
+        reserved = await budget.enter(expected.most, is_alone=asked.is_alone)
+        if isinstance(reserved, str) or not asked.what:
+            return reserved if isinstance(reserved, str) else _Let(reserved)
+        try:
+            return _Let(reserved, await exploration.expect(self._lane, asked.what, expected.likely))
+        except BaseException:
+            budget.leave(reserved, self._lane.number, self._lane.spent, Spent())
+            raise
 
-    def leave(self, spent: Spent) -> None:
+    async def before_call(self) -> str | None:
+        return None if await self._exploration.still_holds(self._lane) else TAKEN_OVER
+
+    def leave(self, ticket: Ticket, spent: Spent, used: Spent) -> None:
         self._lane.spent = self._lane.spent_with(spent)
-        self._exploration.budget.leave(self._lane.number, self._lane.spent)
+        self._release(ticket, self._lane.spent, used)
+
+    def _release(self, ticket: Ticket, spent: Spent, used: Spent) -> None:
+        assert isinstance(ticket, _Let)
+        self._exploration.budget.leave(ticket.reserved, self._lane.number, spent, used)
+        if ticket.note is not None:
+            self._lane.settled.append(ticket.note)
 
     async def note(self, what: str, spent: Spent) -> None:
         """Write down what was used, and counted, that no message of the session tells."""
-        await self._exploration.write(self._lane, Paid(what, spent))
+        await self._exploration.pay(self._lane, what, spent)
 
 
 class AsideGate(LaneGate):
-    """The gate for what is asked about a lane when its run is over, as an opinion on it.
+    """The gate for what is asked about a lane when its run is over, as an opinion on it."""
 
-    What a request may use at most is written down before it is made: no entry of the lane shows that one is under way.
-    """
+    async def before_turn(self) -> None:
+        """Nothing is said on the lane."""
 
-    def __init__(self, exploration: Exploration, lane: Lane, what: str) -> None:
-        super().__init__(exploration, lane)
-        self._what = what
-        self._is_noted = False
+    def leave(self, ticket: Ticket, spent: Spent, used: Spent) -> None:
+        self._release(ticket, self._lane.spent.and_of(spent), used)
 
-    async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
-        most = Spent()
-
-        async def noticed() -> Spent:
-            nonlocal most
-            most = await expected()
-            return most
-
-        why = await super().enter(noticed)
-        if why is None and most != Spent():
-            try:
-                await self._exploration.write(self._lane, Paid(self._what, most, is_expected=True))
-            except BaseException:
-                self.leave(Spent())
-                raise
-            self._is_noted = True
-        return why
-
-    def leave(self, spent: Spent) -> None:
-        self._exploration.budget.leave(self._lane.number, self._lane.spent.and_of(spent))
-
-    async def settle(self, spent: Spent) -> None:
+    async def settle(self, what: str, spent: Spent) -> None:
         """All requests are over, and have used so much: count it on the lane."""
         self._lane.spent = self._lane.spent.and_of(spent)
         self._exploration.budget.count(self._lane.number, self._lane.spent)
-        if self._is_noted or spent != Spent():
-            await self.note(self._what, spent)
+        await self.note(what, spent)

@@ -52,14 +52,14 @@ class LaneBranch(Branch):
     def __init__(self, session: Session, leaf: str | None) -> None:
         super().__init__(session, leaf)
         self._lock = threading.Lock()
-        self.last_sign = time.monotonic()
+        self.last_sign = time.time()
 
     def append(self, what: Mapping[str, Any] | str | None = None, content: Any = None, /, **fields: Any) -> Entry:
         with self._lock:
             entry = super().append(what, content, **fields)
             if isinstance(entry, Custom):
                 self.leaf = entry.id
-            self.last_sign = time.monotonic()
+            self.last_sign = time.time()
             return entry
 
     def move(self, to: str | None) -> None:
@@ -91,6 +91,8 @@ class Lane:
         self.model: Model | None = None
         self.run: Run | None = None
         """The run that is under way."""
+        self.settled: list[str] = []
+        """The entries that say that something is being asked for it, of what is over."""
         self._before = Spent()
         self._session = session
         self._leaf = leaf or start
@@ -125,7 +127,7 @@ class Lane:
     @property
     def silent_for(self) -> float:
         """Seconds since something was last written to it by this process."""
-        return time.monotonic() - self._branch.last_sign if self._branch is not None else 0.0
+        return time.time() - self._branch.last_sign if self._branch is not None else 0.0
 
     def take_over(self, lease: Lease, leaf: str) -> None:
         """This process goes on with it, from the entry of its lease."""

@@ -29,6 +29,8 @@ PREFIX = "sessiontree.explore."
 INBOX = PREFIX + "inbox"
 """The `custom_message` with which a lane hears what another one sent it; its details name sender and `send` entry."""
 
+TASK_TOOL = "task"
+"""The tool that starts sub-agents."""
 TASK = "sessiontree.task"
 """The type of the `custom` entry that a sub-agent's branch begins with: it hangs on a lane and is no part of it."""
 
@@ -46,7 +48,7 @@ class Bounds(Value, frozen=True):
     lanes: int = 16
     """How many there may ever be, those made by rules included."""
     depth: int = 2
-    """How often a fork may be forked by rule."""
+    """How many levels of forks by rule: with 1 only lanes that were asked for are forked, with 2 their forks too."""
 
 
 class Rule(Value, frozen=True):
@@ -179,7 +181,9 @@ class Paid(Value, frozen=True):
     what: str
     spent: Spent
     is_expected: bool = False
-    """It is being asked for, and may use so much: that counts until the next `paid` says what it was."""
+    """It is being asked for, and may use so much: that counts until another `paid` settles it."""
+    settles: tuple[str, ...] = ()
+    """The entries with what was expected, and is known now."""
 
 
 class Again(Value, frozen=True):

@@ -16,6 +16,7 @@ from sessiontree.agent.hand import in_background, in_thread, uncancelled
 from sessiontree.agent.loop import offered, size_around
 from sessiontree.agent.resuming import Decision
 from sessiontree.agent.spending import Spent
+from sessiontree.agent.tools.registry import load_tools
 from sessiontree.compacting import Summarizer
 from sessiontree.errors import UsageError
 from sessiontree.exploring.budget import Budget
@@ -23,7 +24,7 @@ from sessiontree.exploring.copies import Copies
 from sessiontree.exploring.interrupted import find_under_way, spent_on
 from sessiontree.exploring.lanes import ENDED, Job, Lane, LaneState
 from sessiontree.exploring.leases import GOOD_FOR, forget, is_free, take
-from sessiontree.exploring.records import Again, Bounded, Bounds, Lease, Paid, write
+from sessiontree.exploring.records import Again, Bounded, Bounds, Lease, write
 from sessiontree.exploring.run import Exploration
 from sessiontree.exploring.starting import check_can_explore, check_prices
 from sessiontree.exploring.tasks import TaskTool
@@ -45,7 +46,7 @@ def resume(
     run: str | None = None,
     *,
     find_model: Callable[[str], Model],
-    tools: ToolsFor,
+    tools: ToolsFor | None = None,
     again: Collection[int | str] = (),
     bounds: Bounds | None = None,
     pending: Decision | None = "skip",
@@ -65,7 +66,8 @@ def resume(
     use from now on, what they have used included: with it, every lane goes on that ended because of a limit.
 
     `find_model` gives a model by the name in a lane's record. `pending` says what becomes of calls without a result:
-    `skip` (they are answered with what is known), `run`, or answers by hand; with None such lanes end as `pending`.
+    `skip` (they are answered with what is known, and sub-agents go on where they stood), `run`, or answers by hand;
+    with None such lanes end as `pending`. Without `tools`, lanes have the built-in ones.
     What was used before counts for the limits. `check` is run at the end of each lane: the one that the file names is
     a command out of a file, and is not run unless it is said again.
     """
@@ -74,7 +76,7 @@ def resume(
     if copies is None and told.plan.worktrees:
         copies = Copies(home(), session.id, session.cwd)
     work = Work(
-        tools,
+        load_tools() if tools is None else tools,
         approver_for,
         settings,
         system,
@@ -112,7 +114,7 @@ def resume(
             exploration.adopt(lane)
         taken, died = [], []
         for lane in now.lanes:
-            if lane.state not in ENDED:
+            if lane.state not in ENDED and lane.verdict is None:
                 before = exploration.book.noted[lane.start].lease
                 lease, leaf = await uncancelled(in_thread(take_over, exploration, lane.start))
                 if lease is not None:
@@ -167,17 +169,20 @@ async def _count_under_way(exploration: Exploration, lane: Lane, find_model: Cal
         return spent_on(sent, size_around(exploration.system_in(exploration.folder(lane)), offered(tools)), find_model)
 
     spent = await in_background(find)
-    if spent != Spent():
-        lane.spent = lane.spent.and_of(spent)
-        exploration.budget.count(lane.number, lane.spent)
-        await exploration.write(lane, Paid(_UNDER_WAY, spent))
+    noted = exploration.book.noted[lane.start]
+    lane.spent = lane.spent.and_of(spent)
+    lane.settled += noted.expected
+    exploration.budget.count(lane.number, lane.spent)
+    await exploration.pay(lane, _UNDER_WAY, spent.and_of(noted.under_way))
 
 
 def _is_over(exploration: Exploration) -> bool:
     """Whether there is nothing to go on with. For a thread."""
     exploration.book.look()
     lanes = [lane for lane in exploration.book.lanes.values() if lane.plan == exploration.plan_id]
-    return len(lanes) >= len(exploration.plan.wanted) and all(lane.end is not None for lane in lanes)
+    return len(lanes) >= len(exploration.plan.wanted) and all(
+        lane.end is not None or lane.verdict is not None for lane in lanes
+    )
 
 
 def _to_reopen(told: Told, again: Collection[int | str], bounds: Bounds | None) -> list[Lane]:

@@ -254,16 +254,16 @@ class Rules:
     async def _asked(self, exploration: Exploration, lane: Lane, model: Model, shown: str) -> Assistant | None:
         """Ask a model as a lane would: what it may use is reserved before, and what it used is counted on the lane."""
         request = Request([User(content=shown)], _JUDGE, max_tokens=_OPINION, cache=False)
-        gate = AsideGate(exploration, lane, _PAID)
+        gate = AsideGate(exploration, lane)
         account = Account(Limits(gate=gate))
         try:
-            answer = await ask(model, request, self._settings.retry, door=account.aside)
+            answer = await ask(model, request, self._settings.retry, door=account.aside(_PAID))
             account.told(answer.usage, turns=1)
             await uncancelled(in_thread(_keep_usage, lane, answer))
         except LimitReached:
             return None
         finally:
-            await uncancelled(gate.settle(account.spent))
+            await uncancelled(gate.settle(_PAID, account.spent))
         return answer
 
 

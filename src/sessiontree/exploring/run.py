@@ -29,7 +29,7 @@ from sessiontree.agent.loop import Prompt, Run, as_message, is_answered
 from sessiontree.agent.loop import run as run_agent
 from sessiontree.agent.outputs import Outputs
 from sessiontree.agent.paths import Room
-from sessiontree.agent.resuming import open_calls
+from sessiontree.agent.resuming import Decision, open_calls
 from sessiontree.agent.spending import Limits, Spent
 from sessiontree.agent.tools.base import ToolContext
 from sessiontree.agent.tools.registry import Tools
@@ -41,6 +41,7 @@ from sessiontree.exploring.gate import TAKEN_OVER, LaneGate
 from sessiontree.exploring.lanes import Job, Lane, LaneState, find_lane
 from sessiontree.exploring.leases import forget, release, take
 from sessiontree.exploring.records import (
+    TASK_TOOL,
     Beat,
     Check,
     Copy,
@@ -66,6 +67,8 @@ STOPPED = "the user stopped it"
 LEFT = "the exploration was left before it had ended"
 _ROOM = 64
 """How many events may wait for the one who looks. Were it none, each lane would wait for all others at each event."""
+_LOST_TIME = 0.02
+"""The part of a limit of time by which the death of a process may be noted too early."""
 _UNTOLD = "requests that did not tell what they used"
 _CHECKED: frozenset[EndReason] = frozenset({"done", "limit", "error"})
 
@@ -233,7 +236,7 @@ class Exploration:
         if self._numbers >= bounds.lanes:
             return f"the limit of {bounds.lanes} lanes is reached"
         if job.depth > bounds.depth:
-            return f"the limit of {bounds.depth} forks of forks is reached"
+            return f"the limit of {bounds.depth} levels of forks is reached"
         if self._is_stopping or self._is_left or self._is_over:
             return "the exploration is being ended"
         if self.maker is None:
@@ -416,9 +419,7 @@ class Exploration:
     async def _note_untold(self, lane: Lane, run: Run, noted: Spent) -> Spent:
         """Write down what a run has used, and no entry tells; how much that is by now."""
         untold = run.untold
-        new = untold.since(noted)
-        if new != Spent():
-            await self.write(lane, Paid(_UNTOLD, new))
+        await self.pay(lane, _UNTOLD, untold.since(noted))
         return untold
 
     async def _run_of(self, lane: Lane, prompt: str | None) -> Run:
@@ -440,9 +441,16 @@ class Exploration:
                 seconds=self.budget.seconds_left,
                 gate=LaneGate(self, lane),
             ),
-            pending=work.pending,
+            pending=await in_thread(self._pending_of, lane),
             summarizer=work.summarizer,
         )
+
+    def _pending_of(self, lane: Lane) -> Decision | None:
+        """What becomes of calls without a result. Sub-agents go on where they stood, which repeats nothing."""
+        if self.work.pending != "skip":
+            return self.work.pending
+        calls = open_calls(live_of(lane.branch).look())
+        return {call.id: "run" if call.name == TASK_TOOL else "skip" for call in calls} or "skip"
 
     def tools_of(self, lane: Lane) -> Tools:
         """What a lane works with."""
@@ -473,6 +481,8 @@ class Exploration:
         """
         if self.budget.is_limited and self.maker is not None and self._silent_for > self.work.good_for / 2:
             await uncancelled(in_thread(self._beat_plan, self.maker))
+        if lane.lease is not None and lane.silent_for > self.work.good_for / 2:
+            await self.write(lane, Beat(lane.lease.token))
         if self.book.has_news:
             await in_thread(self.book.look)
         return self._has(lane) and (not self.budget.is_limited or self._is_held(self.plan_id, self.maker))
@@ -524,6 +534,21 @@ class Exploration:
         finally:
             self._ending.discard(lane.number)
 
+    async def expect(self, lane: Lane, what: str, spent: Spent) -> str:
+        """Write down what a request may use of which no entry shows that it is under way; that entry."""
+        writing = asyncio.ensure_future(in_thread(write, lane.branch, Paid(what, spent, is_expected=True)))
+        try:
+            return (await uncancelled(writing)).id
+        except asyncio.CancelledError:
+            lane.settled.append(writing.result().id)
+            raise
+
+    async def pay(self, lane: Lane, what: str, spent: Spent) -> None:
+        """Write down what was used for a lane, and counted, that no message tells; what was expected before is over."""
+        settled, lane.settled = tuple(lane.settled), []
+        if settled or spent != Spent():
+            await self.write(lane, Paid(what, spent, settles=settled))
+
     async def _failed(self, lane: Lane, error: Exception) -> None:
         await self._end(lane, "error", f"{type(error).__name__}: {error}")
 
@@ -562,8 +587,13 @@ class Exploration:
         self._ending.add(lane.number)
         try:
             for hook in self.work.hooks:
-                for job in await hook.ended(self, lane):
-                    await self.add(job)
+                try:
+                    for job in await hook.ended(self, lane):
+                        await self.add(job)
+                except SessionTreeError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - whatever a hook or its model does, the others are asked
+                    self.tell(lane, LaneRefused(f"{type(error).__name__}: {error}", lane.number))
         finally:
             self._ending.discard(lane.number)
 
@@ -578,12 +608,18 @@ class Exploration:
             write(Branch(self.session, noted.leaf), Beat(maker.token))
             self._last_sign = time.time()
 
+    @property
+    def _beats_every(self) -> float:
+        """Seconds between two signs of life on the plan: how long it was worked on is told by the last one."""
+        seconds, usual = self.plan.bounds.seconds, self.work.good_for / 3
+        return usual if seconds is None else min(usual, max(seconds * _LOST_TIME, 0.25))
+
     async def _beat(self) -> None:
         """Give a sign of life on each lane that has been silent for long."""
         good_for = self.work.good_for
         while True:
-            await asyncio.sleep(good_for / 6)
-            if self.maker is not None and self._silent_for > good_for / 3:
+            await asyncio.sleep(min(good_for / 6, self._beats_every / 2))
+            if self.maker is not None and self._silent_for > self._beats_every:
                 with contextlib.suppress(SessionTreeError):
                     await uncancelled(in_thread(self._beat_plan, self.maker))
             for lane in self.lanes:

@@ -15,7 +15,7 @@ import msgspec
 from sessiontree.agent.approval import Approver
 from sessiontree.agent.hand import in_background, in_thread, uncancelled
 from sessiontree.agent.loop import Prompt
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.compacting import Summarizer
 from sessiontree.errors import UsageError
 from sessiontree.exploring.copies import Copies
@@ -36,7 +36,7 @@ def explore(
     *,
     prompts: Sequence[Prompt],
     models: Sequence[Model],
-    tools: ToolsFor,
+    tools: ToolsFor | None = None,
     names: Sequence[str] = (),
     at: str | Here | None = HERE,
     parallel: int = 4,
@@ -58,7 +58,8 @@ def explore(
     One prompt and several models make a lane for each model; several prompts make a lane each, and models take turns.
     At most `parallel` work at the same time. `check` is a command that is run at the end of each lane. A lane works in
     a copy of the project of its own when the project is in a git repository and its tools may change files, or as
-    `worktrees` says. Without `approver_for`, whatever has to be asked is denied.
+    `worktrees` says. Without `approver_for`, whatever has to be asked is denied; without `tools`, lanes have the
+    built-in ones.
     """
     session = branch if isinstance(branch, Session) else branch.session
     start = branch.leaf if isinstance(at, Here) else at
@@ -82,7 +83,15 @@ def explore(
         ),
     )
     work = Work(
-        tools, approver_for, settings, system, thinking, copies, tuple(hooks), summarizer=summarizer, good_for=good_for
+        load_tools() if tools is None else tools,
+        approver_for,
+        settings,
+        system,
+        thinking,
+        copies,
+        tuple(hooks),
+        summarizer=summarizer,
+        good_for=good_for,
     )
 
     async def begin(exploration: Exploration) -> None:

@@ -14,9 +14,8 @@ left open is not repeated.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -26,7 +25,7 @@ from sessiontree.agent.approval import Approvals, Approver, Question, Reply
 from sessiontree.agent.events import AgentEnd, ApprovalAsked, Event, Persisted, ToolEnd, ToolStart, ends_request
 from sessiontree.agent.hand import in_thread, uncancelled
 from sessiontree.agent.loop import Run, run
-from sessiontree.agent.spending import Limits, Spent
+from sessiontree.agent.spending import Asked, Limits, Spent, Ticket
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, short
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.entries import MessageEntry
@@ -34,7 +33,7 @@ from sessiontree.errors import SessionTreeError
 from sessiontree.exploring.budget import Budget as Together
 from sessiontree.exploring.gate import LaneGate
 from sessiontree.exploring.linked import Started, entry_of, find_linked, new_linked, started_at
-from sessiontree.exploring.records import Bounds
+from sessiontree.exploring.records import TASK_TOOL, Bounds
 from sessiontree.exploring.talking import InboxTool, SendTool
 from sessiontree.messages import Assistant, Message, ToolCall, ToolResult, message_text, text_of, tool_calls
 from sessiontree.models import Model, open_model
@@ -75,7 +74,7 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskTool(StructTool[TaskArguments]):
-    name = "task"
+    name = TASK_TOOL
     description = (
         "Let a sub-agent work on a part of the task. It has a fresh context, so its prompt has to say everything it "
         "needs to know; you see nothing but its last message. Several calls in one answer work side by side, in the "
@@ -253,7 +252,6 @@ class _Share:
     def __init__(self, caller: Run, *, is_linked: bool = False) -> None:
         self.caller = caller
         self._is_linked = is_linked
-        self._number = next(_numbers)
         self._counted = self._noted = Spent()
 
     @property
@@ -274,7 +272,7 @@ class _Share:
 
     async def _note(self, spent: Spent) -> None:
         gate = self.caller.setup.limits.gate
-        if isinstance(gate, LaneGate) and spent != Spent():
+        if isinstance(gate, LaneGate):
             await gate.note("task", spent)
         elif isinstance(gate, _Share) and not gate._is_linked:  # else it is among what that one notes
             await gate._note(spent)
@@ -282,34 +280,41 @@ class _Share:
     async def before_turn(self) -> None:
         """Nothing is said to a sub-agent while it works."""
 
-    async def enter(self, expected: Callable[[], Awaitable[Spent]]) -> str | None:
+    async def before_call(self) -> str | None:
+        gate = self.caller.setup.limits.gate
+        return await gate.before_call() if gate is not None else None
+
+    async def enter(self, asked: Asked) -> Ticket | str:
         limits, together = self.caller.setup.limits, _together(self.caller)
         together.count(_CALLER, self.caller.spent)
-        why = await together.enter(self._number, await expected() if together.is_counting else Spent())
-        if why is not None:
-            return limits.reached(self.caller.spent) or why
-        entered = False
+        most = (await asked.expected()).most if together.is_counting else Spent()
+        reserved = await together.enter(most, is_alone=asked.is_alone and together.is_counting)
+        if isinstance(reserved, str):
+            return limits.reached(self.caller.spent) or reserved
+        passed: Ticket | str | None = None
         try:
-            why = await limits.gate.enter(expected) if limits.gate is not None else None
-            entered = why is None
+            passed = await limits.gate.enter(asked) if limits.gate is not None else Ticket()
         finally:
-            if not entered:
-                together.leave(self._number, Spent())
-        return why
+            if not isinstance(passed, Ticket):
+                together.leave(reserved, _CALLER, self.caller.spent, Spent())
+        return _Both(reserved, passed) if isinstance(passed, Ticket) else passed
 
-    def leave(self, spent: Spent) -> None:
-        used = spent.since(self._counted)
+    def leave(self, ticket: Ticket, spent: Spent, used: Spent) -> None:
+        assert isinstance(ticket, _Both)
         self.count(spent)
-        together, gate = _together(self.caller), self.caller.setup.limits.gate
-        together.leave(self._number, used)
-        together.count(self._number, Spent())  # it is among what the caller has used
-        together.count(_CALLER, self.caller.spent)
-        if gate is not None:
-            gate.leave(self.caller.spent)
+        _together(self.caller).leave(ticket.reserved, _CALLER, self.caller.spent, used)
+        if self.caller.setup.limits.gate is not None:
+            self.caller.setup.limits.gate.leave(ticket.passed, self.caller.spent, used)
+
+
+class _Both(Ticket):
+    """A request of a sub-agent: room among its siblings, and what the gate of their caller gave for it."""
+
+    def __init__(self, reserved: Ticket, passed: Ticket) -> None:
+        self.reserved, self.passed = reserved, passed
 
 
 _CALLER = 0
-_numbers = itertools.count(1)
 _budgets: weakref.WeakKeyDictionary[Run, Together] = weakref.WeakKeyDictionary()
 
 

@@ -68,14 +68,22 @@ class Noted:
         self.end: End | None = None
         self.paid = Spent()
         """What was used for it since its end."""
-        self.expected = Spent()
-        """What was being asked for when nothing more was written."""
+        self.expected: dict[str, Spent] = {}
+        """What is being asked for, by the entries that say so."""
         self.bounds: Bounds | None = None
         """What a plan may use, if that was changed."""
         self.check: Check | None = None
         self.verdict: Judged | None = None
         self.aside: list[str] = []
         """What hangs on it and is no part of it, as what its sub-agents did."""
+
+    @property
+    def under_way(self) -> Spent:
+        """All that is being asked for."""
+        total = Spent()
+        for one in self.expected.values():
+            total = total.and_of(one)
+        return total
 
     @property
     def lease_id(self) -> str | None:
@@ -182,11 +190,11 @@ class Book:
             lane.lease = record
             lane.spans.append((id, id))
             belonging = _Belonging(belonging.start, id)
-        elif lane.spans and (lane.end is None or isinstance(record, _WORK)):
+        elif lane.spans and not isinstance(record, Judged) and (lane.end is None or isinstance(record, _WORK)):
             lane.spans[-1] = (lane.spans[-1][0], id)
         self._owner[id] = belonging
         lane.leaf = id
-        self._note(lane, record)
+        self._note(lane, id, record)
 
     def _set_aside(self, id: str, parent: str | None) -> None:
         """What begins here hangs on a lane and is no part of it."""
@@ -195,14 +203,17 @@ class Book:
             self._owner[id] = _Belonging(belonging.start, _ASIDE)
             self.noted[belonging.start].aside.append(id)
 
-    def _note(self, lane: Noted, record: Record | None) -> None:
+    def _note(self, lane: Noted, id: str, record: Record | None) -> None:
         match record:
             case End():
-                lane.end, lane.paid, lane.expected = record, Spent(), Spent()
+                lane.end, lane.paid = record, Spent()
+                lane.expected.clear()
             case Paid(is_expected=True):
-                lane.expected = lane.expected.and_of(_counted(record.spent))
+                lane.expected[id] = _counted(record.spent)
             case Paid():
-                lane.paid, lane.expected = lane.paid.and_of(_counted(record.spent)), Spent()
+                lane.paid = lane.paid.and_of(_counted(record.spent))
+                for settled in record.settles:
+                    lane.expected.pop(settled, None)
             case Again():  # nobody works on it, whoever did; what hung beside it is among what it had used at its end
                 lane.end = lane.lease = lane.check = lane.verdict = None
                 lane.aside.clear()
@@ -231,8 +242,8 @@ class Told(Struct, frozen=True):
 
     @property
     def open_lanes(self) -> list[Lane]:
-        """Those without an end that nobody works on."""
-        return [lane for lane in self.lanes if lane.state == "lost"]
+        """Those without an end that nobody works on, and that nothing was decided about."""
+        return [lane for lane in self.lanes if lane.state == "lost" and lane.verdict is None]
 
     def lane(self, wanted: str | int) -> Lane:
         """A lane by its name or number."""
@@ -248,7 +259,8 @@ def explorations(session: Reader, book: Book | None = None) -> list[Told]:
         noted = [one for one in book.lanes.values() if one.plan == id]
         raised = book.noted[id].bounds
         now = plan if raised is None else msgspec.structs.replace(plan, bounds=raised)
-        found.append(Told(id, now, [_lane(session, one) for one in noted], _worked(session, noted)))
+        worked = _worked(session, [book.noted[id], *noted])
+        found.append(Told(id, now, [_lane(session, one) for one in noted], worked))
     return found
 
 
@@ -273,7 +285,7 @@ def _lane(session: Reader, noted: NotedLane) -> Lane:
             STATES[noted.end.reason],
             noted.end.why,
             noted.end.text,
-            _counted(noted.end.spent).and_of(noted.paid).and_of(noted.expected),
+            _counted(noted.end.spent).and_of(noted.paid).and_of(noted.under_way),
         )
         lane.saved = noted.end.saved
         return lane
@@ -290,7 +302,7 @@ def _lane(session: Reader, noted: NotedLane) -> Lane:
                 spent = spent.plus(answer.usage, turns=1)
             case _:
                 spent = spent.plus(usage_of(entry))
-    spent = spent.and_of(noted.expected)
+    spent = spent.and_of(noted.under_way)
     for entry in session.entries(noted.aside):  # whoever said it, it was paid for
         spent = spent.plus(usage_of(entry))
     seconds = sum(until - since for since, until in _spans(session, noted))

@@ -114,6 +114,12 @@ def cost_of(usage: Usage, prices: Prices) -> Cost | None:
     return Cost(read, written, cache_read, cache_write, read + written + cache_read + cache_write)
 
 
+def likely_cost(usage: Usage, prices: Prices) -> Cost | None:
+    """What a request cost at most: what has to do with a cache and has no price of its own counts as fresh."""
+    known = [price if price is not None else prices.input for price in (prices.cache_read, prices.cache_write)]
+    return cost_of(usage, Prices(prices.input, prices.output, *known))
+
+
 @functools.cache
 def _packaged() -> dict[str, Facts]:
     return {

@@ -27,6 +27,7 @@ _OVERFLOW = re.compile(
     re.IGNORECASE,
 )
 _PAYLOAD_TOO_LARGE = 413
+_NOT_CONNECTED = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ConnectionRefusedError", "gaierror")
 _LONGEST = 400
 
 
@@ -47,7 +48,9 @@ def our_error(error: Exception, endpoint: Endpoint, partial: Assistant | None) -
         case library.ModelUnavailableError() | library.ModelServerError():
             return BusyModelError(f"{said} (the provider is overloaded or has a fault)", partial, retry_after)
         case library.ModelConnectionError() | library.ModelRequestTimeout():
-            return UnreachableError(f"{said} (the connection failed or broke off)", partial)
+            unreachable = UnreachableError(f"{said} (the connection failed or broke off)", partial)
+            unreachable.was_sent = not _never_connected(error)
+            return unreachable
         case library.ModelRequestRejectedError() if _is_overflow(error):
             return ContextOverflowError(f"{said} (the conversation is larger than the model's window)", partial)
         case library.ModelNotFoundError():
@@ -58,6 +61,15 @@ def our_error(error: Exception, endpoint: Endpoint, partial: Assistant | None) -
             return ContextOverflowError(f"{said} (the conversation is larger than the model's window)", partial)
         case _:
             return ModelError(said, partial)
+
+
+def _never_connected(error: BaseException | None) -> bool:
+    """Whether no connection was made, by what the libraries below say."""
+    while error is not None:
+        if type(error).__name__ in _NOT_CONNECTED:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _is_overflow(error: library.ModelAPIError) -> bool:

@@ -27,10 +27,15 @@ class Gathering:
         self._origin = (api, provider, model)
         self._ended: dict[int, AnswerBlock] = {}
         self._open: dict[int, tuple[type[Text | Thinking], list[str]]] = {}
-        self._usage: Usage | None = None
+        self._calls: dict[int, list[str]] = {}
         self._whole: Assistant | None = None
+        self.has_begun = False
+        """Whether anything has come at all."""
+        self.usage: Usage | None = None
+        """What was reported so far."""
 
     def add(self, event: Event) -> None:
+        self.has_begun = True
         match event:
             case TextDelta():
                 self._open.setdefault(event.index, (Text, []))[1].append(event.text)
@@ -39,11 +44,20 @@ class Gathering:
             case BlockEnd():
                 self._ended[event.index] = event.block
             case UsageReport():
-                self._usage = event.usage
+                self.usage = event.usage
             case Stop():
                 self._whole = event.message
-            case ToolCallStart() | ToolCallDelta():
-                pass
+            case ToolCallStart():
+                self._calls.setdefault(event.index, []).append(event.name)
+            case ToolCallDelta():
+                self._calls.setdefault(event.index, []).append(event.arguments)
+
+    @property
+    def cut_off(self) -> str:
+        """What has come of calls that have not ended: no part of the message, and paid for."""
+        if self._whole is not None:
+            return ""
+        return "".join(piece for at, pieces in self._calls.items() if at not in self._ended for piece in pieces)
 
     def message(self, stop_reason: str = "aborted", error: str | None = None) -> Assistant | None:
         """The message so far; None when nothing has come. One that ended is given as it ended."""
@@ -61,7 +75,7 @@ class Gathering:
             api=api,
             provider=provider,
             model=model,
-            usage=self._usage,
+            usage=self.usage,
             stop_reason=stop_reason,
             error_message=error,
         )
