@@ -19,11 +19,11 @@ from sessiontree.exploring import Bounds, Exploration, resume
 from sessiontree.exploring.records import Paid, iter_records
 from sessiontree.exploring.tasks import TaskTool
 from sessiontree.exploring.told import find_exploration
-from sessiontree.messages import Usage
+from sessiontree.messages import ToolResult, Usage, message_text
 from sessiontree.models import Facts, Prices, ScriptedModel
 from sessiontree.session import Session
 from tests.agent.loops import turn
-from tests.exploring.lanes import new_session
+from tests.exploring.lanes import new_session, own_messages
 
 KILLS = int(os.environ.get("SESSIONTREE_KILLS", "12"))
 WORDS = "words " * 1_000
@@ -37,7 +37,7 @@ from sessiontree.exploring import Bounds, Rule, explore
 from sessiontree.exploring.rules import Rules
 from sessiontree.exploring.tasks import TaskTool
 from sessiontree.models import ScriptedModel
-from sessiontree.messages import Usage
+from sessiontree.messages import ToolResult, Usage, message_text
 from tests.agent.loops import call, turn
 from tests.exploring.test_died import PRICED, WORDS
 
@@ -129,6 +129,8 @@ def test_a_sub_agent_counts_the_request_it_had_made(tmp_path: Path, kind: str) -
     assert lane.state == "done"
     assert 1_000 < lane.spent.tokens - 15 - 2 < 2_000, "what the sub-agent was sent, and not what its caller was"
     assert said_to_be_spent(session) == exploration.spent.tokens
+    results = [one for one in own_messages(session, lane) if isinstance(one, ToolResult)]
+    assert [message_text(one) for one in results] == ["Done now."], "the sub-agent went on where it stood"
 
 
 def test_a_judge_counts_as_all_it_might_have_used(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ from sessiontree.compacting.estimate import estimated_size
 from sessiontree.errors import NotFoundError
 from sessiontree.exploring import Bounds, explore, resume
 from sessiontree.exploring.told import find_exploration
-from sessiontree.messages import Usage
+from sessiontree.messages import ToolResult, Usage, message_text
 from tests.exploring.lanes import Note, Stepping
 from tests.exploring.test_died import WORDS
 
