@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sessiontree.dialects.scribe import Start
+from sessiontree.dialects.sides import Sides
 from sessiontree.entries import Compaction, Header, Label
-from sessiontree.ids import new_entry_id
+from sessiontree.ids import new_entry_id, timestamp
 from sessiontree.journal import Journal
 from sessiontree.values import render_json
 
@@ -48,6 +49,9 @@ def _path_with_labels(journal: Journal, leaf: int | None) -> Iterator[bytes]:
         id = new_entry_id(journal.tree.node_of)
         fields = {"targetId": label.target_id, "label": label.label}
         yield journal.dialect.render_entry("label", id, parent, label.timestamp, fields) + b"\n"
+    if Sides(journal).start_of(leaf) is not None:  # what is written in a side branch moves nobody
+        id = new_entry_id(journal.tree.node_of)
+        yield journal.dialect.render_entry("leaf", id, parent, timestamp(), {"targetId": parent}) + b"\n"
 
 
 def migrated_lines(journal: Journal) -> Iterator[bytes]:

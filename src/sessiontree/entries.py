@@ -207,6 +207,8 @@ class LeafMove(EntryBase, frozen=True, tag="leaf"):
     """
 
     target_id: str | None = None
+    of_branch: bool = False
+    """Only who writes a side branch moved, and not the session."""
 
 
 class FileSnapshot(EntryBase, frozen=True, tag="file_snapshot"):

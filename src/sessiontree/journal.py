@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _OPEN, _CLOSE = b"{}"
 _REFERENCE = PREFIX.encode()
+_OWN = b"sessiontree."
 _KEPT = "kept as a fragment"
 
 _ODDITY_ACTIONS = {
@@ -65,6 +66,8 @@ class Journal:
         """What the dialect noted of the lines while it decoded their blocks."""
         self.said: dict[int, object] = {}
         """What the lines say, as far as that was kept."""
+        self.own_customs: list[int] = []
+        """The `custom` entries that may be of our own making: the others need no look when one of ours is wanted."""
         self.fragments: list[Fragment] = []
         self.size = 0
         """The bytes seen so far."""
@@ -142,6 +145,8 @@ class Journal:
                 self.notes.update(enumerate(columns.notes, len(self.types)))
             if columns.said:
                 self.said.update(enumerate(columns.said, len(self.types)))
+            if "custom" in columns.types:
+                self._note_customs(block.buffer, ends, columns.types)
             self.types += columns.types
             self.tree.extend(ids, columns.parents)
             if block.buffer[ends[0] - 2 : ends[0]] == b"\r\n":
@@ -151,6 +156,12 @@ class Journal:
         self._lines += len(ends)
         self.size = block.end
         self.tail_is_open = not block.whole
+
+    def _note_customs(self, buffer: bytearray, ends: list[int], types: Sequence[str]) -> None:
+        starts, known = [0, *ends], len(self.types)
+        for at, kind in enumerate(types):
+            if kind == "custom" and buffer.find(_OWN, starts[at], ends[at]) >= 0:
+                self.own_customs.append(known + at)
 
     def _take_lines(self, block: Block, ends: Sequence[int]) -> None:
         start = 0
@@ -240,6 +251,8 @@ class Journal:
         if envelope.parent == "":
             self._say(number, start, start + len(raw), "empty-parent", "read as a root")
             envelope = Envelope(envelope.type, envelope.id, None)
+        if envelope.type == "custom" and _OWN in raw:
+            self.own_customs.append(len(self.types))
         self._add(number, start, len(raw), envelope)
         return True
 
@@ -287,6 +300,8 @@ class Journal:
         self._lines += 1
         self._offsets.add_next(self.size, size, self._lines)
         self.size += size
+        if kind == "custom":
+            self.own_customs.append(len(self.types))
         self.types.append(intern(kind))
         self.tree.append(id, parent)
 

@@ -17,6 +17,7 @@ from sessiontree.context import Context
 from sessiontree.copying import forked_lines, migrated_lines
 from sessiontree.dialects.base import Dialect, aside_id, is_aside
 from sessiontree.dialects.scribe import Item, Scribe, Start, Written
+from sessiontree.dialects.sides import OF_BRANCH, Sides
 from sessiontree.entries import (
     Config,
     Entry,
@@ -69,8 +70,11 @@ class Branch:
         return entry
 
     def move(self, to: str | None) -> None:
-        """Stand at another entry, or with None before the first one, and say so in the file."""
-        self.session._write("leaf", {"targetId": to}, to)
+        """Stand at another entry, or with None before the first one, and say so in the file.
+
+        In a side branch that concerns nobody but who writes it: the session stays where it stands, unless it is there.
+        """
+        self.session._write_move(to, of_branch=True)
         self.leaf = to
 
     def context(self) -> Context:
@@ -136,7 +140,7 @@ class Session(Reader):
     def move(self, to: str | None) -> None:
         """Stand at another entry, durably; None means before the first one."""
         self.node_of(to)
-        Branch(self, self.leaf).move(to)
+        self._write_move(to)
         self._leaf = to
 
     def reset(self) -> None:
@@ -330,6 +334,16 @@ class Session(Reader):
                 self._unsynced = False
             return entry
 
+    def _write_move(self, to: str | None, *, of_branch: bool = False) -> None:
+        fields: dict[str, Any] = {"targetId": to}
+        with self._mutex:
+            if of_branch and self._is_in_side_branch(to):
+                fields[OF_BRANCH] = True
+            self._write("leaf", fields, to)
+
+    def _is_in_side_branch(self, id: str | None) -> bool:
+        return self.dialect.writes_plainly and Sides(self._journal).start_of(self.node_of(id)) is not None
+
     def _check_writable(self) -> None:
         reason = self.read_only
         if reason is not None:
@@ -385,6 +399,8 @@ class Session(Reader):
                 journal = self._journal
                 scribe = journal.dialect.scribe(Start(self.id, timestamp(), self.cwd), journal)
                 ids, lines, rewrite = _written_by(scribe, items, parent)
+                if ids and self._is_in_side_branch(parent):  # what is said in one moves nobody, and a move does
+                    lines += scribe.add(Item("leaf", {"targetId": ids[-1]}), ids[-1]).lines
                 if rewrite is None and lines:
                     data = b"".join(line + b"\n" for line in lines)
                     store.append(b"\n" + data if journal.tail_is_open else data)

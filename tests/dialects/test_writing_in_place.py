@@ -19,8 +19,9 @@ DIALECTS = ("claude", "neovate", "omp", "pi", "native")
 
 
 @pytest.fixture(params=DIALECTS)
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A file of a dialect with a short conversation."""
+def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of a dialect with a short conversation, and a home of its own for what is made from it."""
+    monkeypatch.setenv("SESSIONTREE_HOME", str(tmp_path / "home"))
     session = sessiontree.create(cwd=str(tmp_path), in_memory=True)
     session.append("user", "one")
     session.append(assistant(text("two"), call("toolu_1", "bash", {"command": "ls"})))
@@ -176,6 +177,7 @@ def test_a_fork_from_before_the_first_message_can_be_talked_in(path: Path) -> No
     fork.append("user", "from nothing")
     fork.append(assistant(text("anew")))
     fork.close()
+    assert path.parent in Path(fork.location).parents
     found = again(Path(fork.location))
     assert (said(found), found.dialect.name, found.cwd) == (["from nothing", "anew"], origin.dialect.name, origin.cwd)
     assert found.id == fork.id != origin.id

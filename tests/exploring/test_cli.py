@@ -229,18 +229,74 @@ def test_blocks_of_a_file_are_prompts_of_several_lines(place: Repository) -> Non
         (["--resume"], 1, "there is no exploration"),
         (["--keep", "1"], 1, "there is no exploration"),
         (["--compare", "--list"], 2, "not allowed with"),
+        (["--resume", "x", "--run", "y"], 2, "--run has no meaning beside --resume"),
+        (["--resume", "--parallel", "4"], 2, "--parallel has no meaning beside --resume"),
+        (["x", "--run", "y"], 2, "--run has no meaning when a new exploration begins"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line_and_nothing_is_written(
     place: Repository, arguments: list[str], code: int, words: str
 ) -> None:
     before = Path(place.location).read_bytes()
-    done = place.explore(*arguments, *(["--model", "demo"] if "--resume" not in arguments else []))
+    is_new = not {"--resume", "--keep", "--compare"} & set(arguments)
+    done = place.explore(*arguments, *(["--model", "demo"] if is_new else []))
     assert done.returncode == code, done.stderr
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
     assert Path(place.location).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["x", "--keep", "1"], "TEXT"),
+        (["--keep", "1", "--at", "zzzz", "--n", "2"], "--at, --n"),
+        (["--keep", "1", "--parallel", "4"], "--parallel"),
+        (["text", "--drop", "2", "--check", "false"], "--check, TEXT"),
+        (["--list", "--budget", "zzzz"], "--budget"),
+        (["--merge", "1", "--merge", "2", "--no-files"], "--no-files"),
+        (["--diff", "1", "--keep-worktrees"], "--keep-worktrees"),
+        (["--keep", "1", "--keep", "2"], "--keep was given twice"),
+        (["--diff", "1", "--diff", "2"], "--diff was given twice"),
+    ],
+)
+def test_what_does_not_belong_beside_an_action_is_named_and_the_action_is_not_done(
+    place: Repository, arguments: list[str], words: str
+) -> None:
+    place.told("count", "--model", "demo", "--n", "2")
+    before, files = Path(place.location).read_bytes(), contents(place.project)
+    done = place.explore(*arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert words in done.stderr
+    assert Path(place.location).read_bytes() == before
+    assert contents(place.project) == files
+
+
+def test_a_diff_that_goes_into_a_file_is_a_patch_whatever_bytes_files_have(place: Repository) -> None:
+    writes = call("bash", command=r"printf 'caf\351\n' > latin.txt; printf '\000\001\002' > some.bin; rm run.sh")
+    script = scripted(place, turn("I write.", writes, when="go"), turn("Done.", repeat=True))
+    place.told("go", "--model", script, "--approval", "yolo")
+    patch = place.home / "lane.patch"
+    with patch.open("wb") as file:
+        subprocess.run(
+            [sys.executable, "-m", "sessiontree", "explore", place.location, "--diff", "1"],
+            stdout=file,
+            cwd=place.project,
+            env=place.environment,
+            check=True,
+        )
+    git(place.project, "apply", str(patch))
+    assert (place.project / "latin.txt").read_bytes() == b"caf\xe9\n"
+    assert (place.project / "some.bin").read_bytes() == bytes(range(3))
+    assert not (place.project / "run.sh").exists()
+
+
+def test_the_mark_at_the_beginning_of_a_file_of_prompts_is_no_part_of_the_first(place: Repository) -> None:
+    file = place.home / "marked.txt"
+    file.write_bytes("\ufefffirst\nsecond\n".encode())
+    place.told("--prompts", str(file), "--model", "demo")
+    assert [lane.record.prompt for lane in find_exploration(place.opened()).lanes] == ["first", "second"]
 
 
 def test_a_project_without_a_repository_or_a_commit_gets_a_next_step(place: Repository, tmp_path: Path) -> None:
@@ -338,7 +394,7 @@ def test_a_program_that_is_told_to_end_leaves_lanes_that_can_be_resumed(place: R
 def test_the_table_is_drawn_in_place_and_a_lane_is_kept_at_the_end(place: Repository, server: ModelServer) -> None:
     with place.terminal("--prompts", place.prompts(), *model_arguments(), more=server.environment()) as terminal:
         terminal.wait_for("Ctrl-C: stop a lane")
-        terminal.wait_for("ANSWER")
+        terminal.wait_for("│ There is alpha now.")
         terminal.wait_for("decide later:")
         terminal.answer("nonsense")
         terminal.wait_for("keep 2 · merge 1 3")
@@ -434,12 +490,23 @@ def test_chat_explores_and_stands_on_the_kept_branch(place: Repository, server: 
     assert (place.project / "gamma.txt").read_text() == "gamma\n"
 
 
+def test_chat_explores_with_the_script_that_answers_in_it(place: Repository) -> None:
+    script = scripted(place, turn("So says the script.", repeat=True))
+    with Terminal(place, ["--session", place.location, "--model", script]) as terminal:
+        terminal.enter('/explore 1 "go"')
+        terminal.wait_for("decide later:")
+        terminal.answer("")
+        terminal.enter("/quit")
+        assert terminal.end() == 0
+    (lane,) = find_exploration(place.opened()).lanes
+    assert (lane.text, lane.record.model) == ("So says the script.", script)
+
+
 def test_in_chat_ctrl_c_stops_lanes_and_the_conversation_goes_on(place: Repository) -> None:
     script = scripted(place, turn("Slow.", first_delay=60.0, when="go"), turn("Here I am.", repeat=True))
     with Terminal(place, ["--session", place.location, "--model", script]) as terminal:
         terminal.enter("/explore nonsense")
         terminal.wait_for("expected /explore N")
-        terminal.enter(f"/model {script}")
         terminal.enter('/explore 2 "go"')
         terminal.wait_for("running")
         terminal.interrupt()

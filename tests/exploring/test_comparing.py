@@ -65,9 +65,9 @@ def test_where_the_repository_is_gone_the_rest_is_still_compared(explored: Explo
 def test_the_table_shows_each_lane_with_its_files_in_any_width(explored: Explored) -> None:
     results = compare(explored.told, explored.copies)
     shown = list(draw_results(results, 120))
-    assert "passed" in shown[1]
-    assert "failed" in shown[2]
-    assert "short step 1" in shown[1]
+    assert "passed" in shown[2]
+    assert "failed" in shown[3]
+    assert "  │ short step 1" in shown
     assert any("A     +3 -0  new/x.txt" in line for line in shown)
     for width in (20, 40, 80, 200):
         assert all(columns(line) <= width for line in draw_results(results, width))
@@ -105,7 +105,7 @@ def test_chinese_names_keep_the_columns_straight(explored: Explored) -> None:
     lanes = explored.told.lanes
     for lane, name in zip(lanes, ("解析器重写", "b", "テスト"), strict=True):
         lane.record = msgspec.structs.replace(lane.record, name=name)
-    heading, *rows = draw_progress(lanes, 120)
+    _, heading, *rows = draw_progress(lanes, 120)
     at = columns(heading[: heading.index("STATE")])
     assert [columns(row[: row.index("done")]) for row in rows] == [at] * 3
 

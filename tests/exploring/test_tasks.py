@@ -26,7 +26,7 @@ from sessiontree.context import Context
 from sessiontree.converting.installing import Request, carry_out, make_plan
 from sessiontree.exploring import Bounds, Exploration, explore
 from sessiontree.exploring.linked import started_of
-from sessiontree.exploring.tasks import MOST_TEXT, TaskTool, find_unfinished
+from sessiontree.exploring.tasks import MOST_TEXT, TaskTool, find_sub_agent, find_unfinished
 from sessiontree.messages import ToolResult, Usage, message_text
 from sessiontree.models import Facts, ScriptedModel, ScriptTurn
 from sessiontree.session import Session
@@ -490,34 +490,32 @@ def killed(tmp_path: Path) -> Session:
     return sessiontree.open(path)
 
 
+def end_of_sub_agent(session: Session) -> str:
+    """Where the sub-agent stands whose call is open where a session stands."""
+    (open_call,) = pending_calls(session)
+    with find_sub_agent(session, session.leaf, open_call.call.id) as stood:
+        assert stood is not None
+        assert stood.branch.leaf is not None
+        return stood.branch.leaf
+
+
 def test_a_killed_sub_agent_can_be_switched_to_and_gone_on_with(killed: Session) -> None:
-    assert texts(killed.context()) == ["wait long", "I wait."]
-    unfinished = find_unfinished(killed)
-    assert unfinished is not None
-    assert unfinished.description == "slow"
-    assert unfinished.leaf == killed.leaf
+    branch = killed.branch(end_of_sub_agent(killed))
+    assert texts(branch.context()) == ["wait long", "I wait."]
     model = _model(turn("I had to stop waiting."))
-    branch = killed.branch(unfinished.leaf)
     end = asyncio.run(run(branch, None, model=model, pending="skip").finish())
     assert end.reason == "done"
     assert [message.role for message in model.requests[0].messages] == ["user", "assistant", "toolResult"]
     assert "not known" in message_text(model.requests[0].messages[-1])
 
 
-def test_after_a_kill_the_caller_still_has_its_call_open(killed: Session) -> None:
-    unfinished = find_unfinished(killed)
-    assert unfinished is not None
-    caller = killed.context(unfinished.caller)
-    assert texts(caller)[0] == LOOK
-    killed.move(unfinished.caller)
+def test_after_a_kill_the_session_stands_at_the_caller_which_has_its_call_open(killed: Session) -> None:
+    assert texts(killed.context())[0] == LOOK
     assert [one.call.name for one in pending_calls(killed)] == ["task"]
-    assert find_unfinished(sessiontree.open(killed.location)) is None
+    assert find_unfinished(killed) is None
 
 
 def test_a_call_that_is_run_again_goes_on_where_its_sub_agent_stood(killed: Session) -> None:
-    unfinished = find_unfinished(killed)
-    assert unfinished is not None
-    killed.move(unfinished.caller)
     model = _model(turn("Waited.", when="lost"), turn("all done", when="Waited."))
     end = asyncio.run(run(killed, None, model=model, tools=tools(), pending="run").finish())
     assert (end.reason, end.text) == ("done", "all done")
@@ -528,18 +526,14 @@ def test_a_call_that_is_run_again_goes_on_where_its_sub_agent_stood(killed: Sess
 
 
 def test_the_chat_opens_a_session_that_was_killed_at_the_caller(killed: Session, tmp_path: Path) -> None:
-    unfinished = find_unfinished(killed)
-    assert unfinished is not None
+    stood = end_of_sub_agent(killed)
     script = tmp_path / "script.json"
     script.write_text('{"turns": [{"text": "never asked"}]}')
-    told = chatted(killed, script, tmp_path, "s", f"/switch {unfinished.leaf}", "n", "/session", "/quit")
-    assert "ended while the sub-agent for 'slow' worked; here is its caller" in told
-    assert f"/switch {unfinished.leaf} goes to the sub-agent" in told
+    told = chatted(killed, script, tmp_path, "s", f"/switch {stood}", "n", "/session", "/quit")
+    assert 'task {"description":"slow"' in told, "the open call is asked about"
     session = sessiontree.open(killed.location)
-    assert session.leaf == unfinished.leaf
+    assert session.leaf == stood
     assert find_unfinished(session) is None
-    again = chatted(killed, script, tmp_path, "/quit")
-    assert "here is its caller" not in again
 
 
 def chatted(session: Session, script: Path, home: Path, *lines: str) -> str:
@@ -567,11 +561,11 @@ def chatted(session: Session, script: Path, home: Path, *lines: str) -> str:
 
 
 def test_one_who_went_to_the_branch_by_choice_stays_there(killed: Session) -> None:
-    unfinished = find_unfinished(killed)
-    assert unfinished is not None
-    killed.move(unfinished.caller)
-    killed.move(unfinished.leaf)
-    assert find_unfinished(killed) is None
+    stood = end_of_sub_agent(killed)
+    killed.move(stood)
+    fresh = sessiontree.open(killed.location)
+    assert fresh.leaf == stood
+    assert find_unfinished(fresh) is None
 
 
 def test_a_sub_agent_whose_result_alone_was_lost_is_not_asked_again(place: Workplace) -> None:

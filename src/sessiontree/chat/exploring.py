@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sessiontree.agent.hand import in_background, in_thread
+from sessiontree.agent.hand import in_background, in_thread, uncancelled
 from sessiontree.branching.summing import Ask
 from sessiontree.chat.lane_plans import plan_lanes
 from sessiontree.chat.lanes import Choosing, show_results
@@ -17,7 +19,6 @@ from sessiontree.errors import UsageError
 from sessiontree.exploring import deciding, explore
 from sessiontree.exploring.comparing import compare
 from sessiontree.exploring.copies import Copies
-from sessiontree.exploring.lanes import ENDED
 from sessiontree.exploring.run import Exploration
 from sessiontree.exploring.talking import Talking
 from sessiontree.models import Model
@@ -50,9 +51,8 @@ async def explore_ways(talk: Conversation, rest: str) -> None:
         try:
             await talk.watch(exploration, watching)
             await _decide(talk, exploration)
-        finally:
-            for model in models:
-                await model.close()
+        finally:  # also when the program is told to end, or the terminal is gone
+            await uncancelled(_tidy(talk, exploration, models))
 
 
 def _prepare(
@@ -88,11 +88,18 @@ def _prepare(
 
 
 async def _decide(talk: Conversation, exploration: Exploration) -> None:
-    """Compare the lanes and ask what becomes of them. The folders of all go; their work stays in git."""
+    """Compare the lanes and ask what becomes of them."""
     controller, copies = talk.controller, exploration.copies
     show_results(talk.screen, await in_background(compare, exploration, copies))
     summary = Ask(controller.settings.branch_summary.instructions, summarizer=summarizer_for(controller.settings))
     await Choosing(talk.screen, talk.reader, controller.session, exploration, copies, summary=summary).choose()
-    ended = [lane for lane in exploration.lanes if lane.state in ENDED]
-    for note in await in_background(deciding.tidy, ended, copies):
-        talk.screen.line(f"· {one_line(note)}")
+
+
+async def _tidy(talk: Conversation, exploration: Exploration, models: Sequence[Model]) -> None:
+    """Let models go, and the folders of lanes that have ended; their work stays in git."""
+    for model in models:
+        await model.close()
+    tidied = await in_background(deciding.tidy, deciding.closed(exploration.lanes), exploration.copies)
+    with contextlib.suppress(OSError):  # nobody is there to see it
+        talk.screen.lines(f"· {one_line(note)}" for note in tidied.stayed)
+        talk.screen.lines((f"✗ {one_line(note)}" for note in tidied.failed), RED)

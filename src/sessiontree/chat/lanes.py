@@ -17,6 +17,7 @@ import msgspec
 from sessiontree.agent.approval import Question, Reply
 from sessiontree.agent.events import ToolStart, TurnStart
 from sessiontree.agent.hand import in_background
+from sessiontree.agent.tools.base import short
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.branching.summing import Ask
 from sessiontree.chat.ahead import Ahead
@@ -32,7 +33,7 @@ from sessiontree.exploring.deciding import Decided
 from sessiontree.exploring.events import Delivered, ForkedByRule, LaneEnded, LaneEvent, LaneMade, LaneRefused
 from sessiontree.exploring.lanes import Lane, find_lane
 from sessiontree.exploring.run import Exploration
-from sessiontree.exploring.showing import cost, draw_files, draw_progress, draw_results, duration
+from sessiontree.exploring.showing import Manner, cost, draw_files, draw_progress, duration, result_lines
 from sessiontree.session import Session
 from sessiontree.views.listing import amount
 from sessiontree.views.text import clean, one_line
@@ -40,6 +41,7 @@ from sessiontree.views.text import clean, one_line
 _BETWEEN = 0.12
 """Seconds between two drawings."""
 _HINT = "Ctrl-C: stop a lane · twice: stop all"
+_STYLES: dict[Manner, str] = {"plain": "", "heading": BOLD, "quiet": DIM, "bad": RED}
 _CHOICE = "keep N, merge N N, drop N, diff N, show N, leave, or nothing to decide later:"
 
 
@@ -103,7 +105,7 @@ class Watching:
         drawing = asyncio.create_task(self._draw()) if self._screen.can_redraw else None
         try:
             async for event in exploration:
-                await self._hear(exploration, event)
+                await self._hear(event)
         finally:
             for task in (drawing, self._which):
                 if task is not None:
@@ -162,20 +164,14 @@ class Watching:
 
     def _table(self) -> list[str]:
         assert self._exploration is not None
-        rows = draw_progress(self._exploration.lanes, self._screen.width - 1, self._began)
-        # What is drawn anew must be on the screen: lanes that have ended make room first.
+        # What is drawn anew must be on the screen, the hint below it included.
         room = max(shutil.get_terminal_size((80, 24)).lines - 3, 2)
-        if len(rows) <= room:
-            return rows
-        lanes = self._exploration.lanes
-        order = sorted(range(len(lanes)), key=lambda at: (lanes[at].state not in ("running", "waiting"), at))
-        shown = sorted(order[: room - 2])
-        return [rows[0], *(rows[at + 1] for at in shown), f"… {len(lanes) - len(shown)} more lanes"]
+        return draw_progress(self._exploration.lanes, self._screen.width - 1, self._began, room)
 
-    async def _hear(self, exploration: Exploration, one: LaneEvent) -> None:
+    async def _hear(self, one: LaneEvent) -> None:
         if isinstance(one.event, TurnStart):
             self._began.setdefault(one.lane, time.monotonic())
-        told = self._told(exploration, one)
+        told = self._told(one)
         if told is None:
             return
         text, style, is_news = told
@@ -187,16 +183,18 @@ class Watching:
             else:
                 self._screen.line(text, style)
 
-    def _told(self, exploration: Exploration, one: LaneEvent) -> tuple[str, str, bool] | None:
+    def _told(self, one: LaneEvent) -> tuple[str, str, bool] | None:
         """An event as a line; whether it is shown above the table, too."""
         event = one.event
         name = f"lane {one.lane}"
         match event:
             case LaneMade():
                 where = "" if event.record.copy is None else f" · {event.record.copy.path}"
-                return f"{name}: {one_line(event.record.name)} · {one_line(event.record.model)}{where}", DIM, False
+                origin = "" if event.record.origin is None else f" ⑂{event.record.origin}"
+                made = f"{one_line(event.record.name)}{origin} · {one_line(event.record.model)}"
+                return f"{name}: {made}{where}", DIM, False
             case ToolStart():
-                return f"{name}: {one_line(exploration.lane(one.lane).last_tool)}", DIM, False
+                return f"{name}: {one_line(f'{event.call.name} {short(event.call.arguments)}')}", DIM, False
             case LaneEnded():
                 used = (
                     f"{event.spent.turns} turns · {amount(event.spent.tokens)} tokens · {duration(event.spent.seconds)}"
@@ -205,9 +203,12 @@ class Watching:
                 paid = f" · {cost(event.spent.cost)}" if event.spent.cost else ""
                 return f"{name}: {event.state} · {used}{paid}{why}", DIM, False
             case ForkedByRule():
-                return f"⑂ {name} is forked by the rule {one_line(event.rule)}: {one_line(event.reason)}", BOLD, True
+                # Whether it is made is told next, by `LaneMade` or `LaneRefused`.
+                wish = f"the rule {one_line(event.rule)} wants another lane"
+                return f"⑂ {name}: {wish}: {one_line(event.reason)}", BOLD, True
             case LaneRefused():
-                return f"✗ no more lanes: {one_line(event.why)}", RED, True
+                of_rule = "" if event.rule is None else f" for {name} by the rule {one_line(event.rule)}"
+                return f"✗ no lane is made{of_rule}: {one_line(event.why)}", RED, True
             case Delivered():
                 return f"{name}: heard from {one_line(event.sender)}: {one_line(event.text)}", DIM, False
             case _:
@@ -215,8 +216,9 @@ class Watching:
 
 
 def show_results(screen: Screen, results: Sequence[Result]) -> None:
-    """The comparison, for a person."""
-    screen.lines(draw_results(results, screen.width))
+    """The comparison, for a person who is asked to choose next."""
+    for text, manner in result_lines(results, screen.width, lambda one: f"show {one.lane}"):
+        screen.line(text, _STYLES[manner])
 
 
 class Choosing:

@@ -17,17 +17,21 @@ HOW = (
 
 def find_model(name: str, facts: str | None = None) -> Model:
     """The model of a name, or the demonstration."""
-    return demo_model() if name == DEMO else open_model(name, facts=facts)
+    return _named(demo_model() if name == DEMO else open_model(name, facts=facts), name)
 
 
 def find_lane_model(name: str, number: int, facts: str | None = None) -> Model:
     """The model of a name for a lane, one of its own: a script that two lanes shared would be played once."""
-    model = demo_lane_model(number) if name in (DEMO, demo_model().name) else open_model(name, facts=facts)
+    return _named(demo_lane_model(number) if name == DEMO else open_model(name, facts=facts), name)
+
+
+def _named(model: Model, name: str) -> Model:
     return model if model.name == name else Named(model, name)
 
 
 class Named:
-    """A model by the name it was asked for, so that a lane that is resumed finds the same one."""
+    """A model by the name it was asked for, so that whoever asks by that name finds the same one: all scripts, the
+    demonstration among them, call themselves alike."""
 
     def __init__(self, model: Model, name: str) -> None:
         self._model, self.name = model, name

@@ -52,7 +52,11 @@ def run(options: Options) -> int | None:
         pinned = frozenset(mark.session for mark in home.marks.read() if mark.pinned)
         plan = plan_purging(plan, items, pinned, policy, now)
     failed: list[str] = []
+    refs: list[str] = []
     if options.yes and options.purge:
+        from sessiontree.cli.purging import take_lanes_away
+
+        plan, refs, failed = take_lanes_away(home, plan)
         purge(home.archive, plan)
     elif options.yes:
         failed = _archive(home, plan, f"clean --older-than {options.older_than}")
@@ -60,10 +64,12 @@ def run(options: Options) -> int | None:
     staying = [one for one in sessions if one.path not in going]
     risk = at_risk(staying, items, now)
     if options.json:
-        output.print_json(_described(plan, options, failed, risk))
+        output.print_json({**_described(plan, options, failed, risk), "refs": refs})
     else:
         output.print_lines(table(plan, now))
         _tell(plan, options, risk)
+    if refs:
+        talk.say(f"the work of their lanes stays in git: {', '.join(refs)}")
     for message in failed:
         talk.say_error(message)
     return talk.FAILED if failed else None

@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, talk
+from sessiontree.cli.lane_options import Once, check_options
 from sessiontree.cli.lanes import copies_of, plain, print_results, told_of
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sessiontree.exploring.told import Told
     from sessiontree.session import Session
 
+JSON = "print one JSON object; a new or resumed exploration prints each event as one, and the results as the last"
 SUMMARY = "let several branches grow at once, and choose"
 EXAMPLES = """examples:
   sessiontree explore 019c2f3a "make the parser faster" --n 3 --check "pytest -q" --budget 200k --budget 10m
@@ -53,9 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="for all together: 200k tokens, $2, or 10m; repeatable. With --resume, goes on with lanes at a limit",
     )
-    begin.add_argument(
-        "--parallel", metavar="N", type=int, default=4, help="how many work at the same time (default: 4)"
-    )
+    begin.add_argument("--parallel", metavar="N", type=int, help="how many work at the same time (default: 4)")
     begin.add_argument("--check", metavar="COMMAND", help="run at the end of each lane, to compare them")
     begin.add_argument("--fork-on", metavar="COMMAND", help="fork a lane after whose end this command fails")
     begin.add_argument("--fork-on-denied", action="store_true", help="fork a lane of which something was denied")
@@ -63,31 +63,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fork-on-repeats", metavar="N", type=int, help="fork a lane with so many equal errors in a row"
     )
     begin.add_argument("--fork-below", metavar="N", type=float, help="fork a lane that a judge trusts less, 0 to 1")
-    begin.add_argument(
-        "--max-depth", metavar="N", type=int, default=2, help="levels of forks: 2 forks the forks too (default: 2)"
-    )
-    begin.add_argument(
-        "--max-lanes", metavar="N", type=int, default=16, help="how many there may ever be (default: 16)"
-    )
+    begin.add_argument("--max-depth", metavar="N", type=int, help="levels of forks: 2 forks the forks too (default: 2)")
+    begin.add_argument("--max-lanes", metavar="N", type=int, help="how many there may ever be (default: 16)")
     begin.add_argument(
         "--approval",
         metavar="MODE",
         choices=("default", "autoEdit", "yolo"),
-        default="autoEdit",
-        help="what is asked: default, autoEdit (not files of a lane's own), yolo (nor commands)",
+        help="what is asked: default, autoEdit (not files of a lane's own; the default), yolo (nor commands)",
     )
     begin.add_argument("--no-worktrees", action="store_true", help="all lanes work in the same folder")
     parser.add_argument("--keep-worktrees", action="store_true", help="leave the folders of lanes there")
     there = parser.add_argument_group("an exploration that is there").add_mutually_exclusive_group()
-    there.add_argument("--resume", metavar="ID", nargs="?", const="", help="go on where each lane stood")
+    there.add_argument("--resume", metavar="ID", nargs="?", const="", action=Once, help="go on where each lane stood")
     there.add_argument(
         "--again", metavar="LANE", action="append", help="go on with a lane that failed, was stopped, reached a limit"
     )
-    there.add_argument("--compare", metavar="ID", nargs="?", const="", help="what came of the lanes")
-    there.add_argument("--keep", metavar="LANE", help="stand on a lane, with its files in the project")
+    there.add_argument("--compare", metavar="ID", nargs="?", const="", action=Once, help="what came of the lanes")
+    there.add_argument("--keep", metavar="LANE", action=Once, help="stand on a lane, with its files in the project")
     there.add_argument("--merge", metavar="LANE", action="append", help="bring lanes together; repeatable")
     there.add_argument("--drop", metavar="LANE", action="append", help="give lanes up; repeatable")
-    there.add_argument("--diff", metavar="LANE", help="the files of a lane as a diff")
+    there.add_argument("--diff", metavar="LANE", action=Once, help="the files of a lane as a diff, which git can apply")
     there.add_argument("--list", action="store_true", dest="lists", help="the explorations of a session")
     parser.add_argument("--run", metavar="ID", dest="which", help="which exploration is meant (default: the last)")
     parser.add_argument("--no-files", action="store_true", help="with --keep: leave the files of the project alone")
@@ -95,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int:
+    check_options(options)
     session = open_session(options)
     is_about_one = [options.compare, options.keep, options.merge, options.drop, options.diff]
     if options.lists:
@@ -112,6 +108,7 @@ def run(options: Options) -> int:
 
 
 def _list(session: Session, options: Options) -> int:
+    from sessiontree.cli.leftovers import say_leftovers
     from sessiontree.exploring.told import explorations
     from sessiontree.views.text import one_line
 
@@ -122,12 +119,14 @@ def _list(session: Session, options: Options) -> int:
             for one in found
         ]
         output.print_json({"session": session.id, "explorations": told})
-        return 0
-    if not found:
+    elif not found:
         talk.say("no exploration in this session yet")
+    else:
+        for one in found:
+            states = ", ".join(f"{lane.number} {_state(lane)}" for lane in one.lanes)
+            output.print_lines([f"{one.run}  {one_line(session.entry(one.plan_id).timestamp)}  {states}"])
     for one in found:
-        states = ", ".join(f"{lane.number} {_state(lane)}" for lane in one.lanes)
-        output.print_lines([f"{one.run}  {one_line(session.entry(one.plan_id).timestamp)}  {states}"])
+        say_leftovers(session, one, options)
     return 0
 
 
@@ -148,6 +147,7 @@ def _described(lane: Lane) -> dict[str, Any]:
 
 
 def _about(session: Session, options: Options) -> int:
+    from sessiontree.cli.leftovers import say_leftovers
     from sessiontree.exploring import deciding
     from sessiontree.exploring.comparing import compare
 
@@ -155,7 +155,9 @@ def _about(session: Session, options: Options) -> int:
     copies = copies_of(session, options)
     keeps = options.keep_worktrees
     if options.compare is not None:
-        return print_results(session, told, compare(told, copies), options)
+        print_results(session, told, compare(told, copies), options)
+        say_leftovers(session, told, options)
+        return 0
     if options.diff is not None:
         return _print_diff(session, told, copies, options)
     if options.keep is not None:
@@ -169,7 +171,7 @@ def _about(session: Session, options: Options) -> int:
     session.close()
     remember_work(session.location, session.cwd, options)
     _print_decided(session, told, decided, options)
-    return 0
+    return talk.FAILED if decided.failed else 0
 
 
 def _print_diff(session: Session, told: Told, copies: Copies, options: Options) -> int:
@@ -178,14 +180,14 @@ def _print_diff(session: Session, told: Told, copies: Copies, options: Options) 
     lane = told.lane(options.diff)
     if lane.copy is None:
         raise UsageError(f"lane {lane.number} had no working copy of its own, so no files of it can be told apart")
-    text = copies.diff(lane.copy)
     if options.json:
+        text = copies.diff(lane.copy)
         files = [plain(one) for one in copies.files(lane.copy)]
         output.print_json({"session": session.id, "run": told.run, "lane": lane.number, "files": files, "diff": text})
     elif sys.stdout.isatty():
-        output.print_lines(clean(text).splitlines())
-    else:  # as git gives it
-        output.print_bytes([text.encode()])
+        output.print_lines(clean(copies.diff(lane.copy)).splitlines())
+    else:
+        output.print_bytes([copies.patch(lane.copy)])
     return 0
 
 

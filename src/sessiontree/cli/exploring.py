@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from sessiontree.agent.hand import in_background
+from sessiontree.agent.hand import in_background, uncancelled
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.chat.lane_plans import parse_bounds, parse_prompts, plan_lanes
 from sessiontree.chat.lane_questions import Questions
@@ -20,15 +20,19 @@ from sessiontree.chat.models import find_lane_model, no_model
 from sessiontree.chat.screen import Screen
 from sessiontree.chat.system import system_text
 from sessiontree.cli import output, talk
+from sessiontree.cli.lane_options import APPROVAL, MAX_DEPTH, MAX_LANES, PARALLEL
 from sessiontree.cli.lanes import copies_of, home_of, plain, print_results, told_of
+from sessiontree.cli.leftovers import say_tidied, take_away
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import remember_work
 from sessiontree.cli.summaries import ask_about_branch, settings_for, summarizer_of
-from sessiontree.errors import NotFoundError, SessionTreeError, UsageError
+from sessiontree.errors import NotFoundError, SessionTreeError, UsageError, WriteError
 from sessiontree.exploring import deciding, explore, resume
 from sessiontree.exploring.comparing import compare
 from sessiontree.exploring.deciding import Decided
-from sessiontree.exploring.lanes import ENDED
+from sessiontree.exploring.events import LaneEvent
+from sessiontree.exploring.lanes import Lane
+from sessiontree.exploring.leftovers import has_died, is_worked_on
 from sessiontree.exploring.records import Bounds, Rule
 from sessiontree.exploring.rules import Rules, trusted
 from sessiontree.exploring.run import Exploration
@@ -43,60 +47,112 @@ from sessiontree.views.text import one_line
 
 
 async def explore_lanes(session: Session, options: Options) -> int:
-    """Begin or resume, watch to the end, tell what came of it, and let it be decided."""
+    """Begin or resume, watch to the end, tell what came of it, and let it be decided.
+
+    However it ends, short of being killed, the folders of lanes that have ended go.
+    """
+    if options.resume is not None:
+        told = told_of(session, options.resume or options.which)
+        if not _can_go_on(session, told, options):
+            return _only_tidy(session, told, options)
     screen = Screen(sys.stderr)
     can_ask = not options.json and screen.is_terminal and sys.stdin is not None and sys.stdin.isatty()
     questions = Questions(screen, sys.stdin) if can_ask else None
     watching = Watching(screen, questions)
     exploration, models = _prepare(session, options, watching)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        _end_on(number)
+    was_stopped, is_tidy = None, True
     try:
         was_stopped = await _watch(exploration, watching, questions, options)
+        if was_stopped is None:
+            talk.say_error(f"ended before all lanes had come to their end; {_again(session, exploration)}")
+            code = talk.INTERRUPTED
+        else:
+            code = await _tell(session, exploration, questions, screen, options)
+    except asyncio.CancelledError:  # told to end while it told what came of the lanes: all of that is in the file
+        code = talk.INTERRUPTED
     finally:
-        for model in models:
-            await model.close()
-    again = f"`sessiontree explore {session.id[:8]} --resume {exploration.run}` goes on with them"
-    if was_stopped is None:
+        with contextlib.suppress(asyncio.CancelledError):
+            is_tidy = await uncancelled(_tidy(session, exploration, models, options, has_ended=was_stopped is not None))
         session.close()
-        talk.say_error(f"ended before all lanes had come to their end; {again}")
+    if was_stopped:
         return talk.INTERRUPTED
+    return code if is_tidy else code or talk.FAILED
+
+
+def _again(session: Session, exploration: Exploration) -> str:
+    return f"`sessiontree explore {session.id[:8]} --resume {exploration.run}` goes on with them"
+
+
+async def _tell(
+    session: Session, exploration: Exploration, questions: Questions | None, screen: Screen, options: Options
+) -> int:
+    """Tell what came of the lanes, and let it be decided; the exit code."""
     remember_work(session.location, session.cwd, options)
     results = await in_background(compare, exploration, exploration.copies)
     print_results(session, exploration, results, options)
+    sys.stdout.flush()
     if any(lane.state == "lost" for lane in exploration.lanes):
-        talk.say(f"some lanes have no end: {again}")
+        talk.say(f"some lanes have no end: {_again(session, exploration)}")
     if any(lane.state == "limit" for lane in exploration.lanes):
         more = f"`sessiontree explore {session.id[:8]} --resume {exploration.run} --budget N`"
         talk.say(f"lanes that reached a limit go on with {more}, N being more than before")
-    ended = [lane for lane in exploration.lanes if lane.state in ENDED]
     decided = None
     if questions is not None:
         decided = await _choose(session, exploration, questions, screen, options)
-    if not options.keep_worktrees:
-        for note in await in_background(deciding.tidy, ended, exploration.copies):
-            talk.say(note)
-    session.close()
     if decided is None and not options.json and any(lane.verdict is None for lane in exploration.lanes):
         talk.say(f"decide with `sessiontree explore {session.id[:8]}` and --keep, --merge, --drop or --diff LANE")
-    if was_stopped:
-        return talk.INTERRUPTED
     return 0 if any(lane.state == "done" for lane in exploration.lanes) else talk.FAILED
+
+
+async def _tidy(
+    session: Session, exploration: Exploration, models: Sequence[Model], options: Options, *, has_ended: bool
+) -> bool:
+    """Let models go, and the folders of lanes that have ended; whether all could be tidied up.
+
+    When it was left before its end, rules may not have looked at those folders yet: then they are for who resumes it.
+    """
+    for model in models:
+        await model.close()
+    if options.keep_worktrees or (exploration.plan.rules and not has_ended):
+        return True
+    lanes = deciding.closed(exploration.lanes)
+    if exploration.maker is None and exploration.plan_id and is_worked_on(session, exploration):
+        lanes = [lane for lane in lanes if lane.lease is not None]  # another process may look at the others
+    tidied = await in_background(deciding.tidy, lanes, exploration.copies)
+    with contextlib.suppress(OSError):  # nobody is there to hear it
+        say_tidied(tidied)
+    return not tidied.failed
+
+
+def _end_on(number: signal.Signals) -> None:
+    """Let a signal end what this task does, so that it can tidy up."""
+    this = asyncio.current_task()
+    assert this is not None
+    asyncio.get_running_loop().add_signal_handler(number, this.cancel)
+
+
+def _only_tidy(session: Session, told: Told, options: Options) -> int:
+    """There is nothing to go on with: take away what a process that died has left."""
+    _say_untrusted(told, options)
+    is_tidy = take_away(session, told, options)
+    print_results(session, told, compare(told, copies_of(session, options)), options)
+    session.close()
+    return 0 if is_tidy else talk.FAILED
 
 
 async def _watch(
     exploration: Exploration, watching: Watching, questions: Questions | None, options: Options
 ) -> bool | None:
     """Go through all that happens; whether a person stopped it, None when the program was told to end."""
-    loop, this = asyncio.get_running_loop(), asyncio.current_task()
-    assert this is not None
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, this.cancel)
+    loop = asyncio.get_running_loop()
     try:
         async with exploration:
             if options.json:
                 loop.add_signal_handler(signal.SIGINT, exploration.stop)
                 async for event in exploration:
-                    output.print_json({"type": "event", **plain(event)})
-                    sys.stdout.flush()
+                    _print_event(exploration, event)
                 return all(lane.state == "stopped" for lane in exploration.lanes)
             loop.add_signal_handler(signal.SIGINT, _interrupt, watching, questions)
             with questions.quiet() if questions is not None else contextlib.nullcontext():
@@ -105,7 +161,19 @@ async def _watch(
     except asyncio.CancelledError:
         return None
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
+        _end_on(signal.SIGINT)
+
+
+def _print_event(exploration: Exploration, event: LaneEvent) -> None:
+    """Tell who reads along. If nobody does any more, or the disk is full, nobody wants lanes to go on unseen."""
+    try:
+        output.print_json({"type": "event", **plain(event)})
+        sys.stdout.flush()
+    except OSError as error:
+        raise WriteError(
+            f"standard output: {error.strerror}; ended before all lanes had come to their end; "
+            f"{_again(exploration.session, exploration)}"
+        ) from error
 
 
 def _interrupt(watching: Watching, questions: Questions | None) -> None:
@@ -125,6 +193,8 @@ async def _choose(
         return await choosing.choose()
     except asyncio.CancelledError:  # the terminal is gone, or the program is told to end: it is decided later
         return None
+    finally:
+        _end_on(signal.SIGINT)
 
 
 def _prepare(session: Session, options: Options, watching: Watching) -> tuple[Exploration, Sequence[Model]]:
@@ -141,17 +211,15 @@ def _prepare(session: Session, options: Options, watching: Watching) -> tuple[Ex
     tools.add(TaskTool(find_model=find_model, home=home_of(options)))
     shared: dict[str, Any] = {
         "tools": tools,
-        "approver_for": watching.approver_for(options.approval, tools),
+        "approver_for": watching.approver_for(options.approval or APPROVAL, tools),
         "settings": settings,
         "system": system_text,
         "copies": copies_of(session, options),
         "summarizer": summarizer_of(settings),
     }
     if options.resume is not None or options.again:
-        _check_unused(options, "--again" if options.again else "--resume", "prompt", "prompts", "n", "at")
         told = told_of(session, options.resume or options.which)
         bounds = _bounds_from_now(told, options)
-        _check_open(told, options)
         _say_untrusted(told, options)
         again = trusted(told.plan.rules, [options.fork_on] if options.fork_on else [])
         hooks = (Talking(), Rules(again, find_model=find_model, settings=settings))
@@ -166,8 +234,8 @@ def _prepare(session: Session, options: Options, watching: Watching) -> tuple[Ex
         models=plans.models,
         names=plans.names,
         at=HERE if options.at is None else session.find_entry(options.at),
-        parallel=options.parallel,
-        bounds=parse_bounds(options.budget, options.max_lanes, options.max_depth),
+        parallel=PARALLEL if options.parallel is None else options.parallel,
+        bounds=_bounds(options),
         rules=rules,
         check=options.check,
         worktrees=not options.no_worktrees,
@@ -181,21 +249,41 @@ def _bounds_from_now(told: Told, options: Options) -> Bounds | None:
     """What all lanes may use, when a budget is given; what it does not name stays as it was."""
     if not options.budget:
         return None
-    given, before = parse_bounds(options.budget, options.max_lanes, options.max_depth), told.plan.bounds
+    given, before = _bounds(options), told.plan.bounds
     changed = {name: getattr(given, name) for name in ("tokens", "cost", "seconds") if getattr(given, name) is not None}
     return msgspec.structs.replace(before, **changed)
 
 
-def _check_open(told: Told, options: Options) -> None:
+def _can_go_on(session: Session, told: Told, options: Options) -> bool:
+    """Whether lanes were left open, were not made yet, or a rule was not asked about them."""
     at_limit = [lane for lane in told.lanes if lane.state == "limit" and lane.verdict is None]
+    if told.open_lanes or (at_limit and options.budget):
+        return True
+    if is_worked_on(session, told):
+        return False
     is_all_made = len(told.lanes) >= len(told.plan.wanted)
-    if options.again or told.open_lanes or not is_all_made or (at_limit and options.budget):
-        return
-    step = "; lanes that reached a limit go on with a larger --budget" if at_limit else ""
-    raise UsageError(
-        f"exploration {told.run}: there is nothing to go on with, no lane of it was left open{step}; --again LANE goes "
-        "on with one that failed or was stopped"
-    )
+    rules = trusted(told.plan.rules, [options.fork_on] if options.fork_on else [])
+    died = has_died(session, told)
+    return not is_all_made or any(_is_unasked(rule, lane, told, died=died) for rule in rules for lane in told.lanes)
+
+
+def _is_unasked(rule: Rule, lane: Lane, told: Told, *, died: bool) -> bool:
+    """Whether a rule may still have something to say of a lane, as its process ended before that was done.
+
+    What a judge said is not written down, and judges are not asked twice.
+    """
+    if lane.state not in ("done", "limit", "failed") or lane.verdict is not None or rule.kind == "judge":
+        return False
+    if any(one.record.origin == lane.number and one.record.rule == rule.kind for one in told.lanes):
+        return False
+    if rule.kind == "check" and (lane.check is None or lane.check.command != rule.command):
+        return True
+    return died and (rule.kind != "check" or (lane.check is not None and lane.check.passed is False))
+
+
+def _bounds(options: Options) -> Bounds:
+    lanes = MAX_LANES if options.max_lanes is None else options.max_lanes
+    return parse_bounds(options.budget, lanes, MAX_DEPTH if options.max_depth is None else options.max_depth)
 
 
 def _usual_model(session: Session, settings: Settings) -> str:
@@ -223,9 +311,9 @@ def _prompts(options: Options) -> list[str]:
         return [options.prompt]
     try:
         if options.prompts == "-":
-            text = sys.stdin.read()
+            text = sys.stdin.read().removeprefix("\ufeff")
         else:
-            with open(options.prompts, encoding="utf-8") as file:
+            with open(options.prompts, encoding="utf-8-sig") as file:
                 text = file.read()
     except FileNotFoundError:
         raise NotFoundError(f"{options.prompts}: there is no such file") from None
@@ -261,12 +349,6 @@ def _check_approval(session: Session, options: Options) -> None:
             f"{session.location}: the session itself lets everything pass without asking; say --approval yolo if you "
             "want that, or take it back with `/mode default` in `sessiontree chat`"
         )
-
-
-def _check_unused(options: Options, what: str, *names: str) -> None:
-    given = [name for name in names if getattr(options, name) not in (None, [])]
-    if given:
-        raise UsageError(f"explore: {what} goes on with what was begun; leave out {', '.join(given)}")
 
 
 def _say_untrusted(told: Told, options: Options) -> None:

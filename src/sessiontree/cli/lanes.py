@@ -50,7 +50,8 @@ def print_results(session: Session, told: HasLanes, results: Sequence[Result], o
     if options.json:
         output.print_json({"type": "results", **_results(session, told, results)})
     else:
-        output.print_lines(draw_results(results, output.width()))
+        look = {"bold": output.bold, "dim": output.dim}
+        output.print_lines(draw_results(results, output.width(), session=session.id[:8], **look))
     return 0
 
 

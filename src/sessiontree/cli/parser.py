@@ -81,7 +81,7 @@ ENTRY is an entry's id, the beginning of it, or a label.
 
 
 # argparse looks for translations of its words, which Python does not have: in vain, in the file system, each time anew.
-argparse._ = str  # type: ignore[attr-defined]
+argparse._ = lambda text: text  # type: ignore[attr-defined]
 
 
 class Options(argparse.Namespace):
@@ -181,7 +181,8 @@ def build(names: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
             allow_abbrev=False,
         )
         module.add_arguments(command)
-        command.add_argument("--json", action="store_true", help="print one JSON object")
+        told = getattr(module, "JSON", "print one JSON object")
+        command.add_argument("--json", action="store_true", help=told)
         command.add_argument("--home", metavar="DIR", help="home folder of sessions (default: $SESSIONTREE_HOME)")
         command.set_defaults(run=module.run)
     return parser, parsers

@@ -156,6 +156,11 @@ class Lines(Protocol):
         ...
 
     @property
+    def own_customs(self) -> Sequence[int]:
+        """The `custom` entries, in file order, that may be of our own making (`customType` begins with our name)."""
+        ...
+
+    @property
     def location(self) -> str: ...
 
     def entries(self, nodes: Sequence[int]) -> list[Entry]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sessiontree.context import Rules
 from sessiontree.dialects import native_discovery
-from sessiontree.dialects.base import CERTAIN, Lines, Reading, SessionFile
+from sessiontree.dialects.base import CERTAIN, Lines, SessionFile
 from sessiontree.dialects.heads import head_records
 from sessiontree.dialects.pi import PiShape
 from sessiontree.dialects.pi.places import expanded, home_of, resolved
@@ -42,15 +42,14 @@ class Native(PiShape):
             return CERTAIN
         return 1 if is_torn_start(head) else 0
 
-    def find_leaf(self, lines: Lines, reading: Reading) -> int | None:
+    def iter_moves(self, lines: Lines) -> Iterator[tuple[int, int | None]]:
         types, tree = lines.types, lines.tree
         for node in range(len(types) - 1, -1, -1):
             if types[node] == "leaf":
                 if not tree.is_orphan(node):  # a move to an entry that is lost says nothing
-                    return tree.parent(node)
+                    yield node, tree.parent(node)
             elif types[node] not in BOOKKEEPING:
-                return node
-        return None
+                yield node, node
 
     def scribe(self, start: Start, lines: Lines | None = None) -> ShapeScribe:
         return NativeScribe(self, start, lines)

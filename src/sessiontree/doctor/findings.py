@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 
 from sessiontree.dialects.base import AS_THE_OWNER, Reading
+from sessiontree.dialects.sides import Sides
 from sessiontree.doctor.rules import RULES, Rule, Severity
 from sessiontree.entries import Compaction, Entry, MessageEntry
 from sessiontree.journal import Journal
@@ -156,10 +157,13 @@ def _bound_findings(journal: Journal, bounds: list[tuple[int, Compaction]]) -> I
 
 def stale_leaf(journal: Journal) -> Iterator[Finding]:
     """The last line leads to another branch than the last message does."""
-    owner_path = journal.dialect.find_path(journal, _leaf(journal), AS_THE_OWNER)
+    leaf = _leaf(journal)
+    owner_path = journal.dialect.find_path(journal, leaf, AS_THE_OWNER)
     if journal.dialect.bookkeeping or not len(journal):
         return  # a dialect that knows bookkeeping is not led astray by it
-    newest = next((node for node in range(len(journal) - 1, -1, -1) if journal.types[node] == "message"), None)
+    sides = Sides(journal)
+    messages = (node for node in range(len(journal) - 1, -1, -1) if journal.types[node] == "message")
+    newest = next((node for node in messages if not sides.is_beside(node, leaf)), None)
     last = len(journal) - 1
     if newest is None or newest == last or newest in owner_path or journal.types[last] not in _QUIET:
         return

@@ -22,7 +22,8 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -34,6 +35,8 @@ from sessiontree.ids import is_session_id
 from sessiontree.stores.durable import make_folder, write_beside
 from sessiontree.tidying import git
 from sessiontree.values import Value, render_json
+
+T = TypeVar("T")
 
 REFS = "refs/sessiontree/explore"
 _RUN = re.compile(r"[0-9a-f]{8}\Z")
@@ -188,6 +191,8 @@ class Copies:
 
     def _clear(self, copy: Copy) -> None:
         """Take away what is at the place of a copy, and what git remembers of it."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_mark(copy.path))  # first: whoever dies in the midst leaves a folder that is not whole any more
         self._forget(copy)
         for _ in range(_TRIES):
             if not os.path.lexists(copy.path):
@@ -195,8 +200,6 @@ class Copies:
             shutil.rmtree(copy.path, ignore_errors=True)
             time.sleep(0.05 if os.path.lexists(copy.path) else 0)
         self._forget(copy)  # of one that was half made, only now that its folder is gone
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(_mark(copy.path))
 
     def _forget(self, copy: Copy) -> None:
         if copy.path in _registered(copy.repository):
@@ -215,9 +218,16 @@ class Copies:
         """Whether its folder is there, and whole."""
         return self._made(copy.path) is not None
 
+    def is_left(self, copy: Copy) -> bool:
+        """Whether anything of it is at a place of ours that `remove` would take away."""
+        is_ours = copy.path.startswith(self._root + os.sep)
+        return is_ours and (os.path.lexists(copy.path) or os.path.lexists(_mark(copy.path)))
+
     def folder(self, copy: Copy) -> str:
         """The folder in a copy that stands for the project's."""
         self.check(copy)
+        if not self.is_there(copy):
+            raise NotFoundError(f"{copy.path}: this working copy is not there any more; its work is in {copy.ref}")
         top = os.path.realpath(git.ask(self._folder, "rev-parse", "--show-toplevel"))
         inside = os.path.normpath(os.path.join(copy.path, os.path.relpath(self._folder, top)))
         os.makedirs(inside, exist_ok=True)  # it may have held nothing but ignored files
@@ -247,10 +257,13 @@ class Copies:
     def save(self, copy: Copy) -> str | None:
         """Make a commit of the files of a copy, held by its ref; None when they are as in the beginning."""
         self.check(copy)
-        tree, saved = self._now(copy), self._saved_tree(copy)
-        if tree != (saved or copy.base):
-            self._commit(copy, tree)
+        tree = self._now(copy)
+        self._hold(copy, tree)
         return None if tree == copy.base else trees.find_object(copy.repository, copy.ref)
+
+    def _hold(self, copy: Copy, tree: str) -> None:
+        if tree != (self._saved_tree(copy) or copy.base):
+            self._commit(copy, tree)
 
     def _commit(self, copy: Copy, tree: str) -> None:
         """Let the ref of a copy hold a tree. Behind it is what it held before, and what was committed in the folder."""
@@ -267,14 +280,28 @@ class Copies:
         """The files of a copy as a tree: in its folder, else as saved, else as they began."""
         if self._made(copy.path) is None:
             return self._saved_tree(copy) or copy.base
-        return trees.tree_of(copy.path, copy.base, self._forgotten(copy))
+        return self._looked_at(copy, trees.tree_of)
 
     def _inner(self, copy: Copy) -> list[str]:
-        return trees.inner_repositories(copy.path, copy.base, self._forgotten(copy))
+        return self._looked_at(copy, trees.inner_repositories)
+
+    def _looked_at(self, copy: Copy, look: Callable[[str, str, str | None], T]) -> T:
+        """What there is to see in the folder of a copy."""
+        try:
+            try:
+                return look(copy.path, copy.base, self._forgotten(copy))
+            except StoreError:  # what git keeps of the worktree may be damaged; its files need none of that
+                return look(copy.path, copy.base, copy.repository)
+        except (StoreError, OSError) as error:
+            raise StoreError(
+                f"{copy.path}: git cannot read this working copy; take out what you need and remove the folder, then "
+                f"the lane is as it was saved last ({' '.join(str(error).split())})"
+            ) from error
 
     def _forgotten(self, copy: Copy) -> str | None:
-        """The repository, if it has to be named because git has forgotten that the folder is its worktree."""
-        return None if copy.path in _registered(copy.repository) else copy.repository
+        """The repository, if it has to be named because git, or the folder, has forgotten that it is its worktree."""
+        is_known = copy.path in _registered(copy.repository) and _common(copy.path) == copy.repository
+        return None if is_known else copy.repository
 
     def _saved_tree(self, copy: Copy) -> str | None:
         return trees.find_object(copy.repository, f"{copy.ref}^{{tree}}")
@@ -283,11 +310,20 @@ class Copies:
         """Save a copy, and take its folder away. Why it stayed, if it did."""
         self.check(copy)
         if self._made(copy.path) is not None:
-            self.save(copy)
+            tree = self._now(copy)
             inner = self._inner(copy)
+            try:
+                self._hold(copy, tree)
+            except StoreError as error:
+                raise StoreError(
+                    f"{copy.path}: the folder stays, as its work cannot be saved; when that is mended, --resume takes "
+                    f"it away ({' '.join(str(error).split())})"
+                ) from error
             if inner:
                 return f"{copy.path} stays: {', '.join(inner)} in it is a repository of its own"
         self._clear(copy)
+        if os.path.lexists(copy.path):
+            raise StoreError(f"{copy.path}: its work is saved, but the folder cannot be removed; remove it by hand")
         for folder in (os.path.dirname(copy.path), self._root):
             with contextlib.suppress(OSError):  # others are in it
                 os.rmdir(folder)
@@ -297,6 +333,12 @@ class Copies:
         """The difference between the beginning and now, as git tells it."""
         self.check(copy)
         return trees.diff_text(copy.repository, copy.base, self._now(copy), only_counts=stat)
+
+    def patch(self, copy: Copy) -> bytes:
+        """The same as git's own bytes, so that `git apply` makes the one out of the other, whatever files have."""
+        self.check(copy)
+        options = ("-r", "-M", "--patch", "--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv")
+        return trees.in_repository(copy.repository, "diff-tree", *options, copy.base, self._now(copy))
 
     def files(self, copy: Copy) -> list[FileChange]:
         """The files that are not as in the beginning."""

@@ -7,14 +7,14 @@ folders of lanes go at the end, when their work is safe in git (see `copies`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sessiontree.branching.merge import merge as merge_branch
 from sessiontree.branching.summing import Ask
-from sessiontree.errors import ConflictError, UsageError
+from sessiontree.errors import ConflictError, SessionTreeError, StoreError, UsageError
 from sessiontree.exploring.comparing import HasLanes
 from sessiontree.exploring.copies import Copies
-from sessiontree.exploring.lanes import Lane, find_lane
+from sessiontree.exploring.lanes import ENDED, Lane, find_lane
 from sessiontree.exploring.records import Copy, Judged, Verdict, write
 from sessiontree.exploring.trees import FileChange, FileClash
 from sessiontree.session import Session
@@ -36,6 +36,19 @@ class Decided(Value, frozen=True, omit_defaults=False):
     """The entries that bring lanes in."""
     notes: tuple[str, ...] = ()
     """What a person should look at. Untrusted text."""
+    failed: tuple[str, ...] = ()
+    """Those of them that tell of folders that could not be tidied up."""
+
+
+class Tidied(Value, frozen=True, omit_defaults=False):
+    """What became of the folders of lanes."""
+
+    lanes: tuple[int, ...] = ()
+    """Those whose folders are gone now."""
+    stayed: tuple[str, ...] = ()
+    """Which were left there, and why."""
+    failed: tuple[str, ...] = ()
+    """Which could not be tidied up, why, and what to do. Untrusted text, as above."""
 
 
 def keep(
@@ -59,8 +72,9 @@ def keep(
     is_there = stands is not None and chosen.leaf in session.path_ids(stands)
     session.move(stands if is_there else chosen.leaf)  # who has gone on behind it stays there
     session.flush()
-    notes = () if keep_copies else tidy(exploration.lanes, copies)
-    return Decided("kept", (chosen.number,), session.leaf, files, notes=notes)
+    tidied = Tidied() if keep_copies else tidy(exploration.lanes, copies)
+    notes = (*tidied.stayed, *tidied.failed)
+    return Decided("kept", (chosen.number,), session.leaf, files, notes=notes, failed=tidied.failed)
 
 
 def merge(
@@ -110,8 +124,10 @@ def merge(
         _judge(lane, "merged", verdict, copies)
     session.move(into)
     session.flush()
-    notes += () if keep_copies else tidy(chosen, copies)
-    return Decided("merged", tuple(lane.number for lane in chosen), session.leaf, files, tuple(joins), tuple(notes))
+    tidied = Tidied() if keep_copies else tidy(chosen, copies)
+    notes += (*tidied.stayed, *tidied.failed)
+    numbers = tuple(lane.number for lane in chosen)
+    return Decided("merged", numbers, session.leaf, files, tuple(joins), tuple(notes), tidied.failed)
 
 
 def drop(
@@ -144,20 +160,54 @@ def _set_aside(
         _judge(lane, verdict, why, copies)
     session.move(stands)  # what was written on lanes moves nobody
     session.flush()
-    notes = () if keep_copies else tidy(lanes, copies)
-    return Decided(verdict, tuple(lane.number for lane in lanes), session.leaf, notes=notes)
+    tidied = Tidied() if keep_copies else tidy(lanes, copies)
+    notes = (*tidied.stayed, *tidied.failed)
+    return Decided(verdict, tuple(lane.number for lane in lanes), session.leaf, notes=notes, failed=tidied.failed)
 
 
-def tidy(lanes: Sequence[Lane], copies: Copies | None) -> tuple[str, ...]:
-    """Take the folders of lanes away whose work is saved. What stayed, and why."""
+def closed(lanes: Iterable[Lane]) -> list[Lane]:
+    """The lanes that nobody works on and that nobody is to go on with: they need no folder."""
+    return [
+        lane
+        for lane in lanes
+        if lane.state in ENDED or (lane.verdict is not None and lane.state not in ("running", "waiting"))
+    ]
+
+
+def leftovers(lanes: Iterable[Lane], copies: Copies | None) -> list[Lane]:
+    """The lanes that need no folder and have one: it was wished, or a process died before it could tidy up."""
     if copies is None:
-        return ()
-    stayed = [copies.remove(lane.copy) for lane in lanes if lane.copy is not None]
-    return tuple(one for one in stayed if one is not None)
+        return []
+    return [lane for lane in closed(lanes) if lane.copy is not None and copies.is_left(lane.copy)]
+
+
+def tidy(lanes: Iterable[Lane], copies: Copies | None) -> Tidied:
+    """Take the folders of lanes away when their work is saved, each by itself."""
+    if copies is None:
+        return Tidied()
+    gone: list[int] = []
+    stayed: list[str] = []
+    failed: list[str] = []
+    for lane in lanes:
+        if lane.copy is None:
+            continue
+        try:
+            why = copies.remove(lane.copy)
+        except (SessionTreeError, OSError) as error:
+            failed.append(f"lane {lane.number}: {error}")
+        else:
+            stayed += [why] if why is not None else []
+            gone += [lane.number] if why is None else []
+    return Tidied(tuple(gone), tuple(stayed), tuple(failed))
 
 
 def _judge(lane: Lane, verdict: Verdict, why: str, copies: Copies | None) -> None:
-    commit = copies.save(lane.copy) if copies is not None and lane.copy is not None else None
+    commit = None
+    if copies is not None and lane.copy is not None:
+        try:
+            commit = copies.save(lane.copy)
+        except StoreError:  # a damaged folder, which stays: `tidy` tells of it
+            commit = lane.saved
     judged = Judged(verdict, why, commit)
     if lane.verdict != judged:
         write(lane.branch, judged)

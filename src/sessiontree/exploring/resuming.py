@@ -25,6 +25,7 @@ from sessiontree.exploring.interrupted import find_under_way, spent_on
 from sessiontree.exploring.lanes import ENDED, Job, Lane, LaneState
 from sessiontree.exploring.leases import GOOD_FOR, forget, is_free, take
 from sessiontree.exploring.records import Again, Bounded, Bounds, Lease, write
+from sessiontree.exploring.rules import Rules
 from sessiontree.exploring.run import Exploration
 from sessiontree.exploring.starting import check_can_explore, check_prices
 from sessiontree.exploring.tasks import TaskTool
@@ -94,7 +95,8 @@ def resume(
         if again or bounds is not None:
             now = await uncancelled(in_thread(find_exploration, session, told.run, exploration.book))
             reopened = _to_reopen(now, again, bounds)
-        if not reopened and await in_thread(_is_over, exploration):
+        looks_back = any(isinstance(hook, Rules) and hook.looks_back for hook in hooks)
+        if not reopened and not looks_back and await in_thread(_is_over, exploration):
             for lane in told.lanes:
                 exploration.adopt(lane)
             return
@@ -135,6 +137,9 @@ def resume(
             taken += await _make_missing(exploration, find_model)
         for lane in taken:
             exploration.start(lane, await in_thread(_what_to_say, session, lane))
+        ended = next((lane for lane in now.lanes if lane.state in ENDED and lane.verdict is None), None)
+        if looks_back and not taken and ended is not None and exploration.maker is not None:
+            exploration.follow(ended)
 
     plan = msgspec.structs.replace(told.plan, check=check, bounds=told.plan.bounds if bounds is None else bounds)
     return Exploration(session, plan, work, begin, plan_id=told.plan_id, seconds_before=told.seconds)

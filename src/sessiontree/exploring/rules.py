@@ -109,6 +109,11 @@ class Rules:
         self._has_looked_back = False
         self._places: asyncio.Semaphore | None = None
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether lanes from before have to be looked at, of which a process that died may not have asked."""
+        return any(rule.kind != "judge" for rule in self._rules)
+
     def tools(self, exploration: Exploration, lane: Lane) -> Sequence[Tool]:  # noqa: ARG002 - of a hook
         return ()
 
@@ -132,11 +137,11 @@ class Rules:
             exploration.stop(lane.number, _repeated(streak))
 
     async def ended(self, exploration: Exploration, lane: Lane) -> Sequence[Job]:
-        jobs = await self._jobs(exploration, lane, self._rules)
+        jobs = await self._jobs(exploration, lane, self._rules) if lane.model is not None else []
         if not self._has_looked_back:  # lanes whose process died before it came to this; judges are not asked twice
             self._has_looked_back = True
             again = [rule for rule in self._rules if rule.kind != "judge"]
-            for one in [one for one in exploration.lanes if one.model is None]:
+            for one in [one for one in exploration.lanes if one.model is None and one.verdict is None]:
                 jobs += await self._jobs(exploration, one, again)
         return jobs
 
@@ -274,6 +279,8 @@ def _has_fired(exploration: Exploration, lane: Lane, rule: Rule) -> bool:
 def _folder(exploration: Exploration, lane: Lane) -> str | None:
     """Where a lane worked; None when that is no more, as of one from before whose copy was removed."""
     try:
+        if lane.model is None and lane.copy is not None and exploration.copies is not None:
+            exploration.copies.restore(lane.copy)  # it may have been tidied up since
         folder = exploration.folder(lane)
     except SessionTreeError:
         return None

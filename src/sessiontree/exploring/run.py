@@ -186,9 +186,7 @@ class Exploration:
         if self.maker is not None:
             await in_thread(self._make_no_more, self.maker)
         if self._stood is not None:
-            began, back = self._stood
-            now = self.session.leaf
-            await in_thread(self.session.move, back if now == began else now)
+            await in_thread(self._stand_again, *self._stood)
 
     def _make_no_more(self, maker: Lease) -> None:
         self.book.look()
@@ -196,6 +194,20 @@ class Exploration:
         gone = release(maker)
         if noted is not None and noted.lease == maker:
             write(Branch(self.session, noted.leaf), gone)
+
+    def _stand_again(self, began: str | None, back: str | None) -> None:
+        """Say where the session stands: programs that know nothing of lanes take the last entry for that.
+
+        What others said meanwhile, where it stood, stays said.
+        """
+        session = self.session
+        if session.leaf != began:
+            session.move(session.leaf)
+            return
+        session.refresh()
+        node = session.dialect.find_leaf(session.journal, session.reading)
+        now = None if node is None else session.journal.tree.ids[node]
+        session.move(back if self.book.is_ours(now) else now)
 
     def stands(self, back: str | None) -> None:
         """Where the session is to stand when all is over, unless someone moves it meanwhile."""
@@ -350,6 +362,21 @@ class Exploration:
         """Let a lane begin with a prompt, or with None go on where it stands, as soon as there is a place for it."""
         self._going += 1
         self._tasks[lane.number] = asyncio.create_task(self._drive(lane, prompt))
+
+    def follow(self, lane: Lane) -> None:
+        """Ask the hooks what follows from the end of a lane whose process may have died before it did."""
+        self._going += 1
+        self._driven.add(lane.number)
+        self._tasks[lane.number] = asyncio.create_task(self._follow_late(lane))
+
+    async def _follow_late(self, lane: Lane) -> None:
+        try:
+            if not self._is_left:
+                await self._follow(lane)
+        except SessionTreeError as error:  # the store fails
+            self.tell(lane, LaneRefused(str(error), lane.number))
+        finally:
+            self._one_less()
 
     def _one_less(self) -> None:
         self._going -= 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from sessiontree.dialects.base import is_aside
+from sessiontree.dialects.sides import Sides
 from sessiontree.errors import UsageError
 from sessiontree.ids import new_entry_id, timestamp
 from sessiontree.reader import Reader
@@ -78,6 +79,10 @@ def _native_tail(session: Session, data: JsonObject, tail: int) -> Tail:
     kept = {node for at, node in enumerate(path) if at >= first or journal.types[node] in _STATE}
     kept |= {node for node, kind in enumerate(journal.types) if kind in _STATE or kind in journal.dialect.bookkeeping}
     kept |= {max((node for node, kind in enumerate(journal.types) if kind == "file_snapshot"), default=path[-1])}
+    if Sides(journal).start_of(path[-1]) is not None:  # then it stands there only because someone moved there
+        kept |= {
+            node for node, kind in enumerate(journal.types) if kind == "leaf" and journal.tree.parent(node) in kept
+        }
     removed = set(range(len(journal))) - kept
     pointer = new_entry_id(journal.tree.node_of)
     line = journal.dialect.render_entry("custom", pointer, None, timestamp(), {"customType": POINTER, "data": data})

@@ -39,6 +39,8 @@ _PLAIN = (
     (0x1F947, 0x1F9CB, 2), (0x1F9D0, 0x1F9FF, 2),
 )  # fmt: skip
 
+_WIDENS = "\ufe0f"
+"""Makes a picture of the character before it, two columns wide."""
 _TONES = "\U0001f3fb-\U0001f3ff"
 _piece = re.compile(f"[\U0001f300-\U0001f9ff][{_TONES}]|.", re.DOTALL)
 
@@ -97,9 +99,11 @@ def cut(text: str, width: int) -> str:
     if columns(text) <= width:
         return text
     kept = ""
-    used = 0
+    used = last = 0
     for character in text:
-        used += columns(character)
+        more = 2 - last if character == _WIDENS and last else columns(character)
+        last = last + more if character == _WIDENS else more or last
+        used += more
         if used > width - 1:
             break
         kept += character

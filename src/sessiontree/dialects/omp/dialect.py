@@ -8,8 +8,8 @@ What differs from Pi:
 * the context is what can be sent: calls without a result are taken out of it, and so are turns that failed. With
   `Reading.recovered` they stay.
 
-The leaf is the last line, whatever its type, as with Pi. Told in shared words, usage outside of turns and changes of
-the title have the native names.
+The leaf is the last line, whatever its type, as with Pi (see there). Told in shared words, usage outside of turns and
+changes of the title have the native names.
 """
 
 from __future__ import annotations
@@ -108,11 +108,8 @@ class OhMyPi(PiShape):
             return header
         return msgspec.structs.replace(header, title=slot or None)
 
-    def find_leaf(self, lines: Lines, reading: Reading) -> int | None:
-        for node in range(len(lines.types) - 1, -1, -1):
-            if not _is_aside(lines, node):
-                return node
-        return None
+    def iter_moves(self, lines: Lines) -> Iterator[tuple[int, int | None]]:
+        return (move for move in super().iter_moves(lines) if not _is_aside(lines, move[0]))
 
     def find_path(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
         return [node for node in super().find_path(lines, leaf, reading) if not _is_aside(lines, node)]

@@ -17,6 +17,7 @@ from msgspec import Struct
 from sessiontree.dialects.base import Dialect, Lines
 from sessiontree.dialects.riders import RIDER, rider
 from sessiontree.dialects.scribe import Item, Note, Start, Written
+from sessiontree.dialects.sides import is_start
 from sessiontree.entries import Config, Header
 from sessiontree.ids import new_entry_id, timestamp
 from sessiontree.values import tolerant
@@ -64,6 +65,7 @@ class ShapeScribe:
         self._names: dict[str, str] = {}
         """What entries are called here that are called otherwise where they come from."""
         self._last: str | None = None
+        self._has_sides = False
         self._time = start.timestamp
         self._name: str | None = None
         self._config = Config()
@@ -103,7 +105,7 @@ class ShapeScribe:
 
     def end(self, leaf: str | None) -> Sequence[bytes]:
         lines = [self._line(kind, self._made_id(kind), leaf, "", fields) for kind, fields in self._still_to_say()]
-        if not self.stands_at(leaf):
+        if self._has_sides or not self.stands_at(leaf):
             lines.append(self._line("leaf", self._made_id("leaf"), leaf, "", {"targetId": leaf}))
         return lines
 
@@ -146,6 +148,7 @@ class ShapeScribe:
         elif self._lines is not None:
             self._time = timestamp()
         self.wrote(kind, id, parent)
+        self._has_sides = self._has_sides or (kind == "custom" and is_start(fields.get("customType")))
         return self._dialect.render_entry(kind, id, parent, self._time, fields)
 
     def _is_taken(self, id: str) -> bool:

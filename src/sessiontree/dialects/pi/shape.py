@@ -1,7 +1,7 @@
 """Pi's sessions, versions 1 to 3, and the shape that the native form and oh-my-pi share with them.
 
 Pi takes the last line of the file for the leaf, whatever its type, and lets the model of the latest assistant message
-outrank an earlier model change.
+outrank an earlier model change. Here, a line in a side branch is the leaf only if the session stands there (`sides`).
 
 Told in shared words, old versions are current ones, and a model change names provider and id in two fields.
 """
@@ -32,6 +32,7 @@ from sessiontree.dialects.pi.places import find_destination
 from sessiontree.dialects.pi.scribe import ShapeScribe
 from sessiontree.dialects.pi.words import PiScribe, with_pair
 from sessiontree.dialects.scribe import Destination, Item, Start
+from sessiontree.dialects.sides import find_standing
 from sessiontree.entries import Compaction, Entry, Header, SessionInfo, decode_entry, parse_entry
 from sessiontree.values import parse_json, render_json, tolerant
 
@@ -104,7 +105,12 @@ class PiShape(DialectBase):
         return parse_entry(fields if isinstance(fields, dict) else {})
 
     def find_leaf(self, lines: Lines, reading: Reading) -> int | None:
-        return len(lines.types) - 1 if lines.types else None
+        return find_standing(lines, self.iter_moves(lines))
+
+    def iter_moves(self, lines: Lines) -> Iterator[tuple[int, int | None]]:
+        """The entries that move the leaf unless they are in a side branch, the last one first, and where to."""
+        for node in range(len(lines.types) - 1, -1, -1):
+            yield node, node
 
     def find_title(self, lines: Lines) -> str | None:
         """The last name in file order, whatever the branch."""

@@ -1,0 +1,76 @@
+"""Explorations that nobody works on any more: whether that is so, and what is left of them outside of the session."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sessiontree.errors import SessionTreeError
+from sessiontree.exploring.copies import REFS, Copies
+from sessiontree.exploring.deciding import tidy
+from sessiontree.exploring.lanes import Lane
+from sessiontree.exploring.leases import is_free
+from sessiontree.exploring.told import Book, Noted, explorations
+from sessiontree.reader import Reader
+from sessiontree.values import Value
+
+
+class HasPlan(Protocol):
+    """An exploration that goes on, or one that a file tells of."""
+
+    @property
+    def plan_id(self) -> str: ...
+
+    @property
+    def lanes(self) -> list[Lane]: ...
+
+
+class Left(Value, frozen=True, omit_defaults=False):
+    """What is left of the explorations of a session when their folders are gone."""
+
+    refs: tuple[str, ...] = ()
+    """Where the work of lanes is, and in which repository. Untrusted text, as below."""
+    failed: tuple[str, ...] = ()
+    """Why folders stay, or nothing was done."""
+
+
+def is_worked_on(session: Reader, told: HasPlan) -> bool:
+    """Whether some process makes lanes of an exploration, or works on one."""
+    plan = _noted(session, told)
+    is_held = not is_free(plan.lease, session.entry(plan.leaf).timestamp)
+    return is_held or any(lane.state == "running" for lane in told.lanes)
+
+
+def has_died(session: Reader, told: HasPlan) -> bool:
+    """Whether the process that made the lanes of an exploration went without saying so."""
+    lease = _noted(session, told).lease
+    return lease is not None and lease.good_for > 0 and not is_worked_on(session, told)
+
+
+def _noted(session: Reader, told: HasPlan) -> Noted:
+    book = Book(session)
+    book.look()
+    return book.noted[told.plan_id]
+
+
+def take_all_away(session: Reader, home: str) -> Left:
+    """Take away all folders of a session's lanes, before the session itself goes. Their work is saved, and stays."""
+    found = explorations(session)
+    if any(is_worked_on(session, told) for told in found):
+        return Left(failed=("its lanes are at work; stop them, or wait for their end",))
+    made = [lane for told in found for lane in told.lanes if lane.copy is not None]
+    if not made:
+        return Left()
+    try:
+        copies = Copies(home, session.id, session.cwd or "")
+        there = [lane for lane in made if lane.copy is not None and copies.is_left(lane.copy)]
+        tidied = tidy(there, copies)
+        known = [lane.copy for lane in made if lane.copy is not None]
+        if copies.orphans(known):
+            copies.clear_orphans(known)
+    except SessionTreeError as error:
+        return Left(failed=(str(error),))
+    refs = dict.fromkeys(
+        f"{REFS}/{lane.record.run} in {lane.copy.repository}" for lane in made if lane.copy is not None
+    )
+    stayed = (f"{why}; move or remove that folder first" for why in (*tidied.stayed, *tidied.failed))
+    return Left(tuple(refs), tuple(stayed))

@@ -1,0 +1,76 @@
+"""What is told of lanes while they grow: plain lines where nothing can be drawn anew, a table where it can."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sessiontree.views.text import columns
+from tests.chat.terminals import call, scripted, turn
+from tests.exploring.programs import Repository
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
+
+
+def test_each_call_of_an_answer_is_told_by_its_own_name(place: Repository) -> None:
+    both = turn(
+        "Both.",
+        call("write", path="w.txt", content="one\n"),
+        call("edit", path="w.txt", old_text="one", new_text="two"),
+        when="go",
+    )
+    told = place.explore("go", "--model", scripted(place, both, turn("Done.", repeat=True))).stderr
+    assert re.findall(r"^lane 1: (\w+) \{", told, re.MULTILINE) == ["write", "edit"]
+
+
+def test_a_fork_that_is_not_made_is_not_said_to_be(place: Repository) -> None:
+    model = scripted(place, turn("Done.", repeat=True))
+    told = place.explore("go", "--model", model, "--fork-on", "false", "--max-lanes", "1").stderr
+    wish, refusal = [line for line in told.splitlines() if line[:1] in "⑂✗"]
+    assert wish.startswith("⑂ lane 1: the rule check wants another lane: ")
+    assert refusal.startswith("✗ no lane is made for lane 1 by the rule check: ")
+    assert "is forked" not in told
+
+
+def test_a_fork_that_is_made_is_told_with_its_lane(place: Repository) -> None:
+    model = scripted(place, turn("Done.", repeat=True))
+    told = place.explore("go", "--model", model, "--fork-on", "false", "--max-depth", "1").stderr
+    assert told.index("⑂ lane 1: the rule check wants another lane") < told.index("lane 2: lane-2 ⑂1 · ")
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_table_is_drawn_in_place_without_a_line_that_runs_over_the_edge(place: Repository, width: int) -> None:
+    slow = [
+        turn("Writing.", call("write", path="w.txt", content="一\n"), when="go"),
+        turn(
+            "解析器は一度に一ブロックずつ読みます。구문 분석기가 빨라졌습니다。",
+            repeat=True,
+            first_delay=0.6,
+            delay=0.05,
+        ),
+    ]
+    models = [scripted(place, *slow, name=f"a-script-with-a-long-name-for-lane-{number}") for number in (1, 2)]
+    arguments = [part for model in models for part in ("--model", model)]
+    with place.terminal("go", *arguments, more={"COLUMNS": str(width), "LINES": "30"}) as terminal:
+        terminal.wait_for("keep N")
+        drawn = terminal.raw.partition("keep N")[0]
+        terminal.answer("show 1")
+        terminal.wait_for("구문 분석기가 빨라졌습니다")
+        terminal.wait_for("keep N")
+        terminal.answer("")
+        terminal.end()
+    tables = drawn.split("Ctrl-C: stop a lane")[:-1]
+    assert len(tables) > 3
+    for table in tables:
+        lines = [re.sub(r"\x1b\[[0-9;]*[A-Za-z]|\r", "", line) for line in table.split("\n")]
+        assert all(columns(line) < width for line in lines)
+        rows = [line for line in lines if re.match(r"[12] ", line)]
+        assert len(rows) == 2
+        assert all(re.search(r"waiting|running|done", row) for row in rows)
+    assert any('write {"path"' in table for table in tables)
+    assert len({table.count("\n") for table in tables[1:]}) == 1, "as many rows each time"
