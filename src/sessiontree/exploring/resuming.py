@@ -12,12 +12,14 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from sessiontree.agent.approval import Approver
+from sessiontree.agent.calls import result_message
 from sessiontree.agent.hand import in_background, in_thread, uncancelled
 from sessiontree.agent.loop import offered, size_around
-from sessiontree.agent.resuming import Decision
+from sessiontree.agent.resuming import Decision, PendingCall, open_calls, result_without_running
 from sessiontree.agent.spending import Spent
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.compacting import Summarizer
+from sessiontree.entries import MessageEntry
 from sessiontree.errors import UsageError
 from sessiontree.exploring.budget import Budget
 from sessiontree.exploring.copies import Copies
@@ -136,6 +138,8 @@ def resume(
                 await uncancelled(in_background(copies.clear_orphans, known, told.run))
             taken += await _make_missing(exploration, find_model)
         for lane in taken:
+            if pending is not None:
+                await uncancelled(in_thread(_answer_hidden_calls, session, lane))
             exploration.start(lane, await in_thread(_what_to_say, session, lane))
         ended = next((lane for lane in now.lanes if lane.state in ENDED and lane.verdict is None), None)
         if looks_back and not taken and ended is not None and exploration.maker is not None:
@@ -235,6 +239,18 @@ def _what_to_say(session: Session, lane: Lane) -> str | None:
     ids = session.path_ids(lane.leaf)
     own = [id for id in ids[ids.index(lane.start) :] if session.type_of(id) == "message"]
     return None if own else lane.record.prompt
+
+
+def _answer_hidden_calls(session: Session, lane: Lane) -> None:
+    """Answer calls without a result where contexts leave such calls out, as oh-my-pi's: the model would never hear of
+    them, and the lane seem to have ended. For a thread."""
+    ids = session.path_ids(lane.leaf)
+    own = session.entries([id for id in ids[ids.index(lane.start) :] if session.type_of(id) == "message"])
+    calls = open_calls([entry.message for entry in own if isinstance(entry, MessageEntry)])
+    if calls and not open_calls(lane.branch.context().messages):
+        for call in calls:
+            lost = result_without_running(PendingCall(call, had_begun=False), "skip")
+            lane.branch.append(result_message(call, lost))
 
 
 def _where_it_stood(exploration: Exploration) -> str | None:
