@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sessiontree.agent.events import TextDelta
-from sessiontree.agent.spending import Asked, Limits, Spent, Ticket
+from sessiontree.agent.spending import Asked, Limits, Ticket
 from sessiontree.compacting import Request as SummaryRequest
 from sessiontree.compacting import Summary
 from sessiontree.messages import Usage
@@ -15,38 +15,8 @@ from sessiontree.models.script import ScriptError
 from sessiontree.settings import Compaction as CompactionSettings
 from sessiontree.settings import Prune, Settings
 from tests.agent.building import Workplace
+from tests.agent.gates import Counting
 from tests.agent.loops import call, check_is_sound, collected, end_of, started, turn, went
-
-
-class Counting:
-    """Lets so many requests pass, and notes what they expect and what they leave behind."""
-
-    def __init__(self, most: int = 99) -> None:
-        self.most = most
-        self.expected: list[Spent] = []
-        self.left: list[Spent] = []
-        self.used: list[Spent] = []
-        self.asked: list[Asked] = []
-
-    counts_cost = False
-
-    async def before_turn(self) -> None:
-        pass
-
-    async def before_call(self) -> str | None:
-        return None
-
-    async def enter(self, asked: Asked) -> Ticket | str:
-        assert len(self.expected) == len(self.left), "one entered before the other had left"
-        if len(self.expected) == self.most:
-            return "nothing more is let through"
-        self.asked.append(asked)
-        self.expected.append((await asked.expected()).likely)
-        return Ticket()
-
-    def leave(self, ticket: Ticket, spent: Spent, used: Spent) -> None:
-        self.left.append(spent)
-        self.used.append(used)
 
 
 class Shortening:
@@ -68,7 +38,7 @@ def test_each_request_enters_and_leaves_with_what_the_run_has_used_so_far(place:
     turns = [turn("Look.", call("ls"), usage=used), turn("Seen.", usage=used)]
     assert end_of(went(place, "Go.", *turns, limits=Limits(gate=gate))).reason == "done"
     assert [spent.tokens for spent in gate.left] == [2_005, 4_010]
-    assert gate.expected[0].tokens < gate.expected[1].tokens
+    assert gate.entered[0].tokens < gate.entered[1].tokens
 
 
 def test_what_is_expected_has_room_for_the_longest_answer_and_its_price(place: Workplace) -> None:
@@ -76,7 +46,7 @@ def test_what_is_expected_has_room_for_the_longest_answer_and_its_price(place: W
     facts = Facts(200_000, 4_000, Prices(1_000_000, 2_000_000), source="test")
     model = ScriptedModel([turn("Yes.")], facts)
     went(place, "words " * 1_000, model=model, tools=(), system="Be short. " * 100, limits=Limits(gate=gate))
-    (expected,) = gate.expected
+    (expected,) = gate.entered
     assert expected.output == 4_000
     assert 1_000 < expected.input < 3_000
     assert expected.cost == expected.input + 8_000
@@ -104,7 +74,7 @@ def test_a_request_that_fails_or_is_interrupted_leaves_too(place: Workplace) -> 
         return run.end.reason
 
     assert asyncio.run(scene()) == "interrupted"
-    assert len(gate.left) == len(gate.expected) == 2
+    assert len(gate.left) == len(gate.entered) == 2
 
 
 def test_who_is_interrupted_while_waiting_at_the_gate_has_not_entered(place: Workplace) -> None:

@@ -32,9 +32,9 @@ from sessiontree.settings import Compaction, Prune, Settings
 from sessiontree.settings import Retry as RetrySettings
 from sessiontree.testing.model_server import ModelServer
 from tests.agent.building import Workplace
+from tests.agent.gates import Counting
 from tests.agent.loops import end_of, turn, went
 from tests.exploring.lanes import explored, new_session
-from tests.exploring.test_limits import Counting
 
 BROKEN = ScriptTurn(text="half of an answ", error=ScriptError("rate_limit", in_stream=True, retry_after=0.01))
 REFUSED = ScriptTurn(error=ScriptError("rate_limit", retry_after=0.01))

@@ -30,10 +30,10 @@ from sessiontree.session import Branch, Session
 from sessiontree.settings import Retry as RetrySettings
 from sessiontree.settings import Settings
 from tests.agent.building import Workplace
+from tests.agent.gates import Counting
 from tests.agent.loops import call, turn
 from tests.exploring.lanes import Note, Stepping, explored, new_session
 from tests.exploring.test_attempts import CHEAP, long_talk, room
-from tests.exploring.test_limits import Counting
 
 QUICK = Settings(retry=RetrySettings(attempts=5, first_delay=0.001, longest_delay=0.01))
 TWO_PRICES = Facts(200_000, 1_000, Prices(10_000, 10_000), source="test")

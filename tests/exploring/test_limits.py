@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sessiontree
-from sessiontree.agent.spending import Asked, Limits, Spent, Ticket
+from sessiontree.agent.spending import Limits, Spent
 from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.compacting import Request as SummaryRequest
 from sessiontree.compacting import Summary
@@ -30,6 +30,7 @@ from sessiontree.models.script import ScriptError
 from sessiontree.session import Branch, Session
 from sessiontree.settings import Compaction, Prune, Settings
 from tests.agent.building import Workplace, is_alive, pid_in
+from tests.agent.gates import Counting
 from tests.agent.loops import call, end_of, turn, went
 from tests.exploring.lanes import Note, Stepping, check_is_sound, explored, new_session, own_messages
 
@@ -213,34 +214,6 @@ def test_a_limit_holds_with_a_provider_that_never_tells_what_was_used(session: S
     exploration, _ = explored(session, "of lane-1.", models=[model], tools=tools, bounds=Bounds(tokens=3_000))
     assert exploration.lanes[0].state == "limit"
     assert 3_000 <= exploration.spent.tokens < 4_000
-
-
-class Counting:
-    """Lets so many requests pass, and notes what they leave behind."""
-
-    def __init__(self, most: int = 99) -> None:
-        self.most, self.entered, self.left = most, list[Spent](), list[Spent]()
-        self.used, self.asked = list[Spent](), list[Asked]()
-
-    counts_cost = False
-
-    async def before_turn(self) -> None:
-        pass
-
-    async def before_call(self) -> str | None:
-        return None
-
-    async def enter(self, asked: Asked) -> Ticket | str:
-        assert len(self.entered) == len(self.left), "one entered before the other had left"
-        if len(self.entered) == self.most:
-            return "nothing more is let through"
-        self.asked.append(asked)
-        self.entered.append((await asked.expected()).likely)
-        return Ticket()
-
-    def leave(self, ticket: Ticket, spent: Spent, used: Spent) -> None:
-        self.left.append(spent)
-        self.used.append(used)
 
 
 class Shortening:

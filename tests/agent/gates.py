@@ -1,0 +1,33 @@
+"""A gate for tests, which lets so many requests pass and looks at them."""
+
+from __future__ import annotations
+
+from sessiontree.agent.spending import Asked, Spent, Ticket
+
+
+class Counting:
+    """Lets so many requests pass, and notes what they leave behind."""
+
+    def __init__(self, most: int = 99) -> None:
+        self.most, self.entered, self.left = most, list[Spent](), list[Spent]()
+        self.used, self.asked = list[Spent](), list[Asked]()
+
+    counts_cost = False
+
+    async def before_turn(self) -> None:
+        pass
+
+    async def before_call(self) -> str | None:
+        return None
+
+    async def enter(self, asked: Asked) -> Ticket | str:
+        assert len(self.entered) == len(self.left), "one entered before the other had left"
+        if len(self.entered) == self.most:
+            return "nothing more is let through"
+        self.asked.append(asked)
+        self.entered.append((await asked.expected()).likely)
+        return Ticket()
+
+    def leave(self, ticket: Ticket, spent: Spent, used: Spent) -> None:
+        self.left.append(spent)
+        self.used.append(used)
