@@ -26,7 +26,7 @@ from sessiontree.context import Context
 from sessiontree.converting.installing import Request, carry_out, make_plan
 from sessiontree.exploring import Bounds, Exploration, explore
 from sessiontree.exploring.linked import started_of
-from sessiontree.exploring.tasks import MOST_TEXT, TaskTool, find_sub_agent, find_unfinished
+from sessiontree.exploring.tasks import MOST_TEXT, TaskTool, Unfinished, find_sub_agent, find_unfinished
 from sessiontree.messages import ToolResult, Usage, message_text
 from sessiontree.models import Facts, ScriptedModel, ScriptTurn
 from sessiontree.session import Session
@@ -374,7 +374,7 @@ def test_interrupting_the_caller_interrupts_and_settles_the_sub_agent(place: Wor
     pid = int((place.project / "pid").read_text())
     assert not Path(f"/proc/{pid}").exists()
     check_is_sound(session)
-    assert find_unfinished(sessiontree.open(session.location)) is None
+    assert find_unfinished(sessiontree.open(session.location)) == []
 
 
 def test_a_sub_agent_that_ended_can_be_gone_on_with_and_branched(place: Workplace) -> None:
@@ -512,7 +512,7 @@ def test_a_killed_sub_agent_can_be_switched_to_and_gone_on_with(killed: Session)
 def test_after_a_kill_the_session_stands_at_the_caller_which_has_its_call_open(killed: Session) -> None:
     assert texts(killed.context())[0] == LOOK
     assert [one.call.name for one in pending_calls(killed)] == ["task"]
-    assert find_unfinished(killed) is None
+    assert find_unfinished(killed) == [Unfinished("slow", end_of_sub_agent(killed))]
 
 
 def test_a_call_that_is_run_again_goes_on_where_its_sub_agent_stood(killed: Session) -> None:
@@ -531,9 +531,10 @@ def test_the_chat_opens_a_session_that_was_killed_at_the_caller(killed: Session,
     script.write_text('{"turns": [{"text": "never asked"}]}')
     told = chatted(killed, script, tmp_path, "s", f"/switch {stood}", "n", "/session", "/quit")
     assert 'task {"description":"slow"' in told, "the open call is asked about"
+    assert f"the sub-agent for 'slow' worked; /switch {stood} goes to it" in told
     session = sessiontree.open(killed.location)
     assert session.leaf == stood
-    assert find_unfinished(session) is None
+    assert find_unfinished(session) == []
 
 
 def chatted(session: Session, script: Path, home: Path, *lines: str) -> str:
@@ -565,7 +566,7 @@ def test_one_who_went_to_the_branch_by_choice_stays_there(killed: Session) -> No
     killed.move(stood)
     fresh = sessiontree.open(killed.location)
     assert fresh.leaf == stood
-    assert find_unfinished(fresh) is None
+    assert find_unfinished(fresh) == []
 
 
 def test_a_sub_agent_whose_result_alone_was_lost_is_not_asked_again(place: Workplace) -> None:
@@ -588,7 +589,7 @@ from pathlib import Path
 import sessiontree
 from sessiontree.agent.loop import run
 from sessiontree.agent.tools.registry import Tools
-from sessiontree.exploring.tasks import TaskTool, find_unfinished
+from sessiontree.exploring.tasks import TaskTool
 from sessiontree.messages import ToolCall
 from tests.exploring.lanes import Note, Stepping
 
@@ -609,9 +610,6 @@ class Parts(Stepping):
 
 async def main():
     print("go", flush=True)
-    unfinished = find_unfinished(session)
-    if unfinished is not None:
-        session.move(unfinished.caller)
     tools = Tools([Note(Path(notes), delay=0.004), TaskTool()])
     prompt = None if len(session.context().messages) else "begin"
     end = await run(session, prompt, model=Parts(0), tools=tools, pending="run").finish()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sessiontree.chat.asking import choose
 from sessiontree.chat.screen import DIM
-from sessiontree.chat.starting import return_to_caller
+from sessiontree.chat.starting import sub_agents_left
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.library import Library
 from sessiontree.library.threads import Threaded
@@ -63,7 +63,7 @@ async def go_on(talk: Conversation, _: str) -> None:
 
 
 async def _show_resumed(talk: Conversation) -> None:
-    notes = await return_to_caller(talk.controller)
+    notes = await sub_agents_left(talk.controller)
     talk.show_session()
     for note in notes:
         talk.screen.line(f"· {note}", DIM)

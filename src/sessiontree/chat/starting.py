@@ -91,7 +91,7 @@ async def _take_session(controller: Controller, wanted: Wanted) -> list[str]:
         await controller.resume(wanted.session)
         if wanted.is_fork:
             await controller.clone()
-        notes += await return_to_caller(controller)
+        notes += await sub_agents_left(controller)
         if wanted.name:
             await controller.rename(wanted.name)
     if controller.state.model is None:
@@ -104,11 +104,9 @@ async def _take_session(controller: Controller, wanted: Wanted) -> list[str]:
     return notes
 
 
-async def return_to_caller(controller: Controller) -> list[str]:
-    """Stand at the caller when the session was ended while a sub-agent worked, whose lines are the last; say so."""
-    unfinished = await in_thread(find_unfinished, controller.session)
-    if unfinished is None:
-        return []
-    await controller.switch(unfinished.caller)
-    said = f"ended while the sub-agent for {one_line(unfinished.description)!r} worked; here is its caller"
-    return [f"{said}, /switch {unfinished.leaf} goes to the sub-agent"]
+async def sub_agents_left(controller: Controller) -> list[str]:
+    """Which sub-agents were at work when the session was ended, and how to get to them."""
+    return [
+        f"ended while the sub-agent for {one_line(one.description)!r} worked; /switch {one.leaf} goes to it"
+        for one in await in_thread(find_unfinished, controller.session)
+    ]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -25,6 +25,7 @@ from sessiontree.agent.approval import Approvals, Approver, Question, Reply
 from sessiontree.agent.events import AgentEnd, ApprovalAsked, Event, Persisted, ToolEnd, ToolStart, ends_request
 from sessiontree.agent.hand import in_thread, uncancelled
 from sessiontree.agent.loop import Run, run
+from sessiontree.agent.resuming import open_calls
 from sessiontree.agent.spending import Asked, Limits, Spent, Ticket
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, short
 from sessiontree.agent.tools.registry import Tools
@@ -35,7 +36,7 @@ from sessiontree.exploring.gate import LaneGate
 from sessiontree.exploring.linked import Started, entry_of, find_linked, new_linked, started_at
 from sessiontree.exploring.records import TASK_TOOL, Bounds
 from sessiontree.exploring.talking import InboxTool, SendTool
-from sessiontree.messages import Assistant, Message, ToolCall, ToolResult, message_text, text_of, tool_calls
+from sessiontree.messages import Assistant, ToolCall, message_text, text_of, tool_calls
 from sessiontree.models import Model, open_model
 from sessiontree.session import Branch, Session
 from sessiontree.values import JsonObject
@@ -450,36 +451,19 @@ class Unfinished(Struct, frozen=True):
 
     description: str
     leaf: str
-    """Where it stands."""
-    caller: str
-    """Where its caller stands, with the call open."""
+    """Where it stands, on a branch of its caller's session."""
 
 
-def find_unfinished(session: Session) -> Unfinished | None:
-    """The sub-agent on whose branch a session stands only because its program ended there; else None.
-
-    Who goes on with the session wants the caller: it has the call open, and is asked what shall become of it. One who
-    went to the branch by choice, or whose call has its result, stays.
-    """
-    leaf = session.leaf
-    for id in session.path_ids() if leaf is not None else ():
-        record = started_at(session, id)
-        if record is None or record.answer is None or record.session is not None or record.answer not in session:
-            continue
-        caller = _last_behind(session, record.answer)
-        if record.call in _answered(session.context(caller).messages) or _was_moved_to(session, id):
-            continue
-        assert leaf is not None
-        return Unfinished(record.description, leaf, caller)
-    return None
+def find_unfinished(session: Session) -> list[Unfinished]:
+    """The sub-agents of the calls that are open where a session stands. Those in sessions of their own are left out."""
+    found = []
+    for call in open_calls(session.context().messages):
+        stood = _earlier(session, _answer_with(session, session.leaf, call.id), call.id) if _is_task(call) else None
+        record = started_at(session, stood.start) if stood is not None else None
+        if stood is not None and record is not None and stood.branch.leaf is not None:
+            found.append(Unfinished(record.description, stood.branch.leaf))
+    return found
 
 
-def _answered(messages: Sequence[Message]) -> set[str]:
-    return {message.tool_call_id for message in messages if isinstance(message, ToolResult)}
-
-
-def _was_moved_to(session: Session, start: str) -> bool:
-    """Whether someone went to the branch that begins at an entry."""
-    tree, types = session.journal.tree, session.journal.types
-    targets = [tree.parent(node) for node, kind in enumerate(types) if kind == "leaf"]
-    return any(target is not None and start in session.path_ids(tree.ids[target]) for target in targets)
+def _is_task(call: ToolCall) -> bool:
+    return call.name == TASK_TOOL
