@@ -83,8 +83,6 @@ class Plan(Value, frozen=True):
     worktrees: bool
     bounds: Bounds = Bounds()
     rules: tuple[Rule, ...] = ()
-    stood: str | None = None
-    """Where the session stood, if that was not `at`: it stands there again when all lanes have ended."""
     check: str | None = None
     """What is run at the end of each lane, to compare them."""
     wanted: tuple[Wanted, ...] = ()

@@ -125,7 +125,7 @@ def resume(
                     lane.take_over(lease, leaf)
                     taken.append(lane)
                     died += [lane] if before is not None and before.good_for > 0 else []
-        exploration.stands(_where_it_stood(exploration))
+        exploration.note_standing()
         for lane in taken:
             lane.model = find_model(lane.record.model)
             if lane.copy is not None and copies is not None:
@@ -251,12 +251,3 @@ def _answer_hidden_calls(session: Session, lane: Lane) -> None:
         for call in calls:
             lost = result_without_running(PendingCall(call, had_begun=False), "skip")
             lane.branch.append(result_message(call, lost))
-
-
-def _where_it_stood(exploration: Exploration) -> str | None:
-    """Where the session is to stand when all is over: where it does, unless that is only where the process died."""
-    leaf, plan, book = exploration.session.leaf, exploration.plan, exploration.book
-    lane = book.lane_of(leaf)
-    if not book.is_ours(leaf) or (lane is not None and lane.verdict is not None):
-        return leaf
-    return plan.at if plan.stood is None else plan.stood

@@ -56,7 +56,7 @@ from sessiontree.exploring.records import (
 from sessiontree.exploring.told import STATES, Book
 from sessiontree.exploring.working import Work
 from sessiontree.places import home
-from sessiontree.reader import Here
+from sessiontree.reader import HERE, Here
 from sessiontree.session import Branch, Session
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ class Exploration:
         self._is_stopping = self._is_left = self._is_over = False
         self._beats: asyncio.Task[None] | None = None
         self._outputs = Outputs()
-        self._stood: tuple[str | None, str | None] | None = None
+        self._stood: str | Here | None = HERE
+        """Where the session stood when it began; nowhere until then."""
         self.maker: Lease | None = None
         """The lease under which this process makes lanes, and keeps the limits of all: only one does at a time."""
         self._last_sign = time.time()
@@ -185,8 +186,8 @@ class Exploration:
         self._outputs.close()
         if self.maker is not None:
             await in_thread(self._make_no_more, self.maker)
-        if self._stood is not None:
-            await in_thread(self._stand_again, *self._stood)
+        if not isinstance(self._stood, Here):
+            await in_thread(self._stand_again, self._stood)
 
     def _make_no_more(self, maker: Lease) -> None:
         self.book.look()
@@ -195,7 +196,7 @@ class Exploration:
         if noted is not None and noted.lease == maker:
             write(Branch(self.session, noted.leaf), gone)
 
-    def _stand_again(self, began: str | None, back: str | None) -> None:
+    def _stand_again(self, began: str | None) -> None:
         """Say where the session stands: programs that know nothing of lanes take the last entry for that.
 
         What others said meanwhile, where it stood, stays said.
@@ -206,12 +207,11 @@ class Exploration:
             return
         session.refresh()
         node = session.dialect.find_leaf(session.journal, session.reading)
-        now = None if node is None else session.journal.tree.ids[node]
-        session.move(back if self.book.is_ours(now) else now)
+        session.move(None if node is None else session.journal.tree.ids[node])
 
-    def stands(self, back: str | None) -> None:
-        """Where the session is to stand when all is over, unless someone moves it meanwhile."""
-        self._stood = (self.session.leaf, back)
+    def note_standing(self) -> None:
+        """From now on lanes are written: when all is over, it is said again where the session stands."""
+        self._stood = self.session.leaf
 
     # For whoever looks
 

@@ -67,7 +67,6 @@ def explore(
     jobs = _jobs(prompts, models, names)
     _check_bounds(bounds, jobs, parallel)
     session.node_of(start)
-    stood = session.leaf
     plan = Plan(
         run=os.urandom(4).hex(),
         at=start,
@@ -75,7 +74,6 @@ def explore(
         worktrees=False,
         bounds=bounds,
         rules=tuple(rules),
-        stood=None if stood == start else stood,
         check=check,
         wanted=tuple(
             Wanted(job.name or f"lane-{number}", text_of_prompt(job.prompt), job.model.name)
@@ -98,7 +96,7 @@ def explore(
         exploration.plan, exploration.copies = await uncancelled(
             in_background(_with_copies, session, plan, work, worktrees)
         )
-        exploration.stands(stood)
+        exploration.note_standing()
         await uncancelled(in_thread(exploration.write_plan))
         made = [(await exploration.make(job), job) for job in jobs]
         for lane, job in made:
