@@ -61,6 +61,17 @@ def test_the_users_branches_index_stash_and_reflog_stay_as_they_are(project: Pat
     assert contents(project) == files
 
 
+def test_a_file_whose_name_git_distrusts_elsewhere_is_saved_and_comes_back(project: Path, copies: Copies) -> None:
+    (project / "GIT~1").write_text("of the project\n")
+    copy = copies.make(RUN, 1)
+    (Path(copy.path) / "git~1").write_text("of the lane\n")
+    copies.remove(copy)
+    copies.restore(copy)
+    there = contents(Path(copy.path))
+    assert (project / "GIT~1").read_text() == (Path(copy.path) / "GIT~1").read_text()
+    assert (Path(copy.path) / "git~1").read_text() == "of the lane\n", sorted(there)
+
+
 def test_all_copies_of_a_run_begin_with_the_same_files(project: Path, copies: Copies) -> None:
     first = copies.make(RUN, 1)
     (project / "a.txt").write_text("changed by the user meanwhile\n")

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sessiontree.errors import StoreError
 
-QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+QUIET: tuple[str, ...] = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+if os.name != "nt":  # else git passes over files whose names are harmless here, and says nothing
+    QUIET += ("-c", "core.protectNTFS=false")
 _SECONDS = 120
 _MISLEADING = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"})
 
