@@ -106,6 +106,14 @@ class BreakingOff:
         """It holds nothing."""
 
 
+def busy() -> BusyModelError:
+    return BusyModelError("broke off", None, 0.001)
+
+
+def broken() -> UnreachableError:
+    return UnreachableError("broke off", None, 0.001)
+
+
 def unconnected() -> UnreachableError:
     error = UnreachableError("nobody is there")
     error.was_sent = False
@@ -115,10 +123,10 @@ def unconnected() -> UnreachableError:
 @pytest.mark.parametrize(
     ("events", "error", "asked"),
     [
-        ([ToolCallStart(0, "1", "bash"), ToolCallDelta(0, '{"command": "l')], BusyModelError, 2),
-        ([UsageReport(Usage(1_200, 1))], BusyModelError, 2),
-        ([], UnreachableError, 2),
-        ([], BusyModelError, 6),
+        ([ToolCallStart(0, "1", "bash"), ToolCallDelta(0, '{"command": "l')], busy, 2),
+        ([UsageReport(Usage(1_200, 1))], busy, 2),
+        ([], broken, 2),
+        ([], busy, 6),
         ([], unconnected, 6),
     ],
     ids=["in a call", "usage reported", "connection broke", "refused", "never connected"],
@@ -126,7 +134,7 @@ def unconnected() -> UnreachableError:
 def test_what_broke_off_counts_unless_it_was_never_worked_on(
     session: Session, events: list[Event], error: Callable[[], ModelError], asked: int
 ) -> None:
-    model = BreakingOff(events, lambda: error() if error is unconnected else error("broke off", None, 0.001))  # type: ignore[call-arg]
+    model = BreakingOff(events, error)
     exploration, _ = explored(session, WORDS, models=[model], bounds=Bounds(tokens=2_000), settings=QUICK)
     assert model.asked == asked
     assert exploration.lanes[0].state == ("limit" if asked == 2 else "failed")
