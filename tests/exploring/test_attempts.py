@@ -252,7 +252,7 @@ def test_who_was_silent_for_long_looks_before_it_asks_again(tmp_path: Path) -> N
             async for one in exploration:
                 if isinstance(one.event, Retry):
                     break
-            exploration._last_sign -= 3_600  # the machine has slept
+            exploration.holding.last_sign -= 3_600  # the machine has slept
             other = sessiontree.open(session.location)
             leaf = find_leaf(exploration)
             write(Branch(other, leaf), take())  # another one believes that we are dead

@@ -118,7 +118,7 @@ async def _tidy(
     if options.keep_worktrees or (exploration.plan.rules and not has_ended):
         return True
     lanes = deciding.closed(exploration.lanes)
-    if exploration.maker is None and exploration.plan_id and is_worked_on(session, exploration):
+    if exploration.holding.maker is None and exploration.plan_id and is_worked_on(session, exploration):
         lanes = [lane for lane in lanes if lane.lease is not None]  # another process may look at the others
     tidied = await in_background(deciding.tidy, lanes, exploration.copies)
     with contextlib.suppress(OSError):  # nobody is there to hear it

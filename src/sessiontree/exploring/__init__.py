@@ -11,6 +11,8 @@ run        lanes that grow side by side            events     what they tell
 working    what lanes work with                    gate       what their requests pass
 told       what the file says of explorations      records    what is written
 leases     who works on a lane                     budget     what all of them may use together
+holding    whether this process still may work     fitting, showing       tables of any width
+leftovers  folders that a death has left
 copies     working copies, by trees of git         comparing, deciding    what becomes of lanes
 rules      forks by themselves                     talking, tasks         messages and sub-agents
 linked     sub-agents in sessions of their own     interrupted            what a dead process had asked for

@@ -35,13 +35,13 @@ class LaneGate:
     async def before_turn(self) -> None:
         exploration, lane = self._exploration, self._lane
         assert lane.run is not None
-        if await exploration.still_holds(lane):
+        if await exploration.holding.still_holds(lane):
             for hook in exploration.work.hooks:
                 await hook.before_request(exploration, lane, lane.run)
 
     async def enter(self, asked: Asked) -> Ticket | str:
         exploration, budget = self._exploration, self._exploration.budget
-        if not await exploration.still_holds(self._lane):
+        if not await exploration.holding.still_holds(self._lane):
             return TAKEN_OVER
         if not budget.is_counting:
             return budget.reached() or _Let(Ticket())
@@ -56,7 +56,7 @@ class LaneGate:
             raise
 
     async def before_call(self) -> str | None:
-        return None if await self._exploration.still_holds(self._lane) else TAKEN_OVER
+        return None if await self._exploration.holding.still_holds(self._lane) else TAKEN_OVER
 
     def leave(self, ticket: Ticket, spent: Spent, used: Spent) -> None:
         self._lane.spent = self._lane.spent_with(spent)

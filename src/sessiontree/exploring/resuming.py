@@ -104,8 +104,8 @@ def resume(
             return
         if bounds is not None and bounds.cost is not None:
             check_prices(bounds, [find_model(name) for name in sorted({lane.record.model for lane in told.lanes})])
-        exploration.maker, _ = await uncancelled(in_thread(take_over, exploration, told.plan_id))
-        if exploration.maker is None and (exploration.budget.is_limited or reopened or bounds is not None):
+        exploration.holding.maker, _ = await uncancelled(in_thread(take_over, exploration, told.plan_id))
+        if exploration.holding.maker is None and (exploration.budget.is_limited or reopened or bounds is not None):
             raise UsageError(
                 f"exploration {told.run}: another process works on it, and one alone keeps what all lanes may use; "
                 "go on when that has ended"
@@ -132,7 +132,7 @@ def resume(
                 await uncancelled(in_background(copies.restore, lane.copy))
         for lane in died if exploration.budget.is_counting else ():
             await _count_under_way(exploration, lane, find_model)
-        if exploration.maker is not None:
+        if exploration.holding.maker is not None:
             if copies is not None:  # of lanes that were about to be made
                 known = [lane.copy for lane in now.lanes if lane.copy is not None]
                 await uncancelled(in_background(copies.clear_orphans, known, told.run))
@@ -142,7 +142,7 @@ def resume(
                 await uncancelled(in_thread(_answer_hidden_calls, session, lane))
             exploration.start(lane, await in_thread(_what_to_say, session, lane))
         ended = next((lane for lane in now.lanes if lane.state in ENDED and lane.verdict is None), None)
-        if looks_back and not taken and ended is not None and exploration.maker is not None:
+        if looks_back and not taken and ended is not None and exploration.holding.maker is not None:
             exploration.follow(ended)
 
     plan = msgspec.structs.replace(told.plan, check=check, bounds=told.plan.bounds if bounds is None else bounds)

@@ -14,9 +14,7 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -38,16 +36,15 @@ from sessiontree.exploring.budget import Budget
 from sessiontree.exploring.checking import run_check
 from sessiontree.exploring.events import AnyEvent, LaneEnded, LaneEvent, LaneMade, LaneRefused
 from sessiontree.exploring.gate import TAKEN_OVER, LaneGate
+from sessiontree.exploring.holding import Holding
 from sessiontree.exploring.lanes import Job, Lane, LaneState, find_lane
 from sessiontree.exploring.leases import forget, release, take
 from sessiontree.exploring.records import (
     TASK_TOOL,
-    Beat,
     Check,
     Copy,
     End,
     LaneRecord,
-    Lease,
     Paid,
     Plan,
     Record,
@@ -67,8 +64,6 @@ STOPPED = "the user stopped it"
 LEFT = "the exploration was left before it had ended"
 _ROOM = 64
 """How many events may wait for the one who looks. Were it none, each lane would wait for all others at each event."""
-_LOST_TIME = 0.02
-"""The part of a limit of time by which the death of a process may be noted too early."""
 _UNTOLD = "requests that did not tell what they used"
 _CHECKED: frozenset[EndReason] = frozenset({"done", "limit", "error"})
 
@@ -111,9 +106,7 @@ class Exploration:
         self._outputs = Outputs()
         self._stood: str | Here | None = HERE
         """Where the session stood when it began; nowhere until then."""
-        self.maker: Lease | None = None
-        """The lease under which this process makes lanes, and keeps the limits of all: only one does at a time."""
-        self._last_sign = time.time()
+        self.holding = Holding(self)
 
     @property
     def run(self) -> str:
@@ -138,7 +131,7 @@ class Exploration:
         except BaseException:
             await self._leave()
             raise
-        self._beats = asyncio.create_task(self._beat())
+        self._beats = asyncio.create_task(self.holding.beat())
         self._one_less()
         return self
 
@@ -184,17 +177,9 @@ class Exploration:
             if lane.lease is not None:
                 forget(lane.lease)
         self._outputs.close()
-        if self.maker is not None:
-            await in_thread(self._make_no_more, self.maker)
+        await in_thread(self.holding.let_go)
         if not isinstance(self._stood, Here):
             await in_thread(self._stand_again, self._stood)
-
-    def _make_no_more(self, maker: Lease) -> None:
-        self.book.look()
-        noted = self.book.noted.get(self.plan_id)
-        gone = release(maker)
-        if noted is not None and noted.lease == maker:
-            write(Branch(self.session, noted.leaf), gone)
 
     def _stand_again(self, began: str | None) -> None:
         """Say where the session stands: programs that know nothing of lanes take the last entry for that.
@@ -251,7 +236,7 @@ class Exploration:
             return f"the limit of {bounds.depth} levels of forks is reached"
         if self._is_stopping or self._is_left or self._is_over:
             return "the exploration is being ended"
-        if self.maker is None:
+        if self.holding.maker is None:
             return "another process makes the lanes of this exploration"
         return self.budget.reached()
 
@@ -303,8 +288,8 @@ class Exploration:
     def write_plan(self) -> None:
         """Let the exploration exist. For a thread."""
         self.plan_id = write(Branch(self.session, self.plan.at), self.plan).id
-        self.maker = take(self.work.good_for)
-        write(Branch(self.session, self.plan_id), self.maker)
+        self.holding.maker = take(self.work.good_for)
+        write(Branch(self.session, self.plan_id), self.holding.maker)
 
     async def make(self, job: Job, number: int | None = None) -> Lane:
         """Write a lane's record and lease, with a working copy if it has one. Nothing is begun yet."""
@@ -413,7 +398,7 @@ class Exploration:
     async def _go(self, lane: Lane, prompt: str | None) -> None:
         if self._is_unwanted(lane):
             return await self._stopped(lane)
-        if not await self.still_holds(lane):
+        if not await self.holding.still_holds(lane):
             return await self._give_up(lane)
         why = self.budget.reached()
         if why is not None:
@@ -434,7 +419,7 @@ class Exploration:
         finally:
             lane.run = None
         assert run.end is not None
-        if not await self.still_holds(lane):
+        if not await self.holding.still_holds(lane):
             return await self._give_up(lane)
         await self._note_untold(lane, run, noted)
         if run.end.reason == "interrupted" and lane.number not in self._stops:
@@ -500,33 +485,6 @@ class Exploration:
             return self.copies.folder(lane.copy)
         return self.session.cwd or os.getcwd()
 
-    async def still_holds(self, lane: Lane) -> bool:
-        """Whether this process may still work on a lane, by what its last write has seen of the file.
-
-        Where there are limits, it has to be the one process that keeps them. Others may take it for dead when it was
-        silent for long, as after a sleep of the machine: then it looks first.
-        """
-        if self.budget.is_limited and self.maker is not None and self._silent_for > self.work.good_for / 2:
-            await uncancelled(in_thread(self._beat_plan, self.maker))
-        if lane.lease is not None and lane.silent_for > self.work.good_for / 2:
-            await self.write(lane, Beat(lane.lease.token))
-        if self.book.has_news:
-            await in_thread(self.book.look)
-        return self._has(lane) and (not self.budget.is_limited or self._is_held(self.plan_id, self.maker))
-
-    @property
-    def _silent_for(self) -> float:
-        """Seconds since this process gave a sign of life, by the clock that others know: a sleep counts."""
-        return time.time() - self._last_sign
-
-    def _has(self, lane: Lane) -> bool:
-        return self._is_held(lane.start, lane.lease)
-
-    def _is_held(self, start: str, lease: Lease | None) -> bool:
-        noted = self.book.noted.get(start)
-        held = noted.lease if noted is not None else None
-        return held is not None and lease is not None and held.token == lease.token
-
     async def _tell(self, lane: Lane, event: AnyEvent) -> None:
         await self._channel.send(LaneEvent(lane.number, event))
 
@@ -588,7 +546,7 @@ class Exploration:
 
     async def _give_up(self, lane: Lane) -> None:
         """Another process has taken over this lane, or the whole exploration."""
-        if self._has(lane):
+        if self.holding.has(lane):
             await self._let_go(lane, TAKEN_OVER)
         else:
             self._lost(lane, TAKEN_OVER)
@@ -627,32 +585,6 @@ class Exploration:
     async def write(self, lane: Lane, record: Record) -> None:
         """Append a record to a lane. A cancel waits until it is written."""
         await uncancelled(in_thread(write, lane.branch, record))
-
-    def _beat_plan(self, maker: Lease) -> None:
-        self.book.look()
-        noted = self.book.noted[self.plan_id]
-        if noted.lease == maker:
-            write(Branch(self.session, noted.leaf), Beat(maker.token))
-            self._last_sign = time.time()
-
-    @property
-    def _beats_every(self) -> float:
-        """Seconds between two signs of life on the plan: how long it was worked on is told by the last one."""
-        seconds, usual = self.plan.bounds.seconds, self.work.good_for / 3
-        return usual if seconds is None else min(usual, max(seconds * _LOST_TIME, 0.25))
-
-    async def _beat(self) -> None:
-        """Give a sign of life on each lane that has been silent for long."""
-        good_for = self.work.good_for
-        while True:
-            await asyncio.sleep(min(good_for / 6, self._beats_every / 2))
-            if self.maker is not None and self._silent_for > self._beats_every:
-                with contextlib.suppress(SessionTreeError):
-                    await uncancelled(in_thread(self._beat_plan, self.maker))
-            for lane in self.lanes:
-                if lane.state == "running" and lane.lease is not None and lane.silent_for > good_for / 3:
-                    with contextlib.suppress(SessionTreeError):  # the lane will hear of it when it has something to say
-                        await self.write(lane, Beat(lane.lease.token))
 
 
 def _is_answered(lane: Lane) -> bool:
