@@ -67,7 +67,7 @@ def is_alive(pid: int) -> bool:
     """Whether a process is there and not merely waiting to be buried."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before the file was opened, or before it was read
         return False
     return state not in ("Z", "X")
 

@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree.models.script import ScriptError, ScriptTurn
 from sessiontree.views.text import columns
-from tests.agent.building import wait_for
+from tests.agent.building import is_alive, pid_in, wait_for
 from tests.chat.terminals import Place, Terminal, call, said, scripted, texts, turn, wait_until
 
 WAITING = "echo $$ > pid; until test -e go; do sleep 0.02; done"
@@ -305,5 +305,4 @@ def test_a_program_that_is_told_to_end_in_a_command_of_the_user_keeps_it_and_end
         os.kill(terminal.process.pid, 15)
         assert terminal.end() == 128 + 15
     assert said(place)[-1].endswith("begun\n")
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((place.project / "pid").read_text()), 0)
+    wait_for(lambda: not is_alive(pid_in(place.project / "pid")))

@@ -357,7 +357,7 @@ def test_interrupting_the_caller_interrupts_and_settles_the_sub_agent(place: Wor
         async for event in going:
             heard.append(event)
             if isinstance(event, ToolUpdate) and "sleep" in event.text:
-                await asyncio.to_thread(wait_for, (place.project / "pid").exists)
+                await asyncio.to_thread(pid_in, place.project / "pid")
                 going.interrupt("enough")
         return going, heard
 
@@ -371,8 +371,7 @@ def test_interrupting_the_caller_interrupts_and_settles_the_sub_agent(place: Wor
     theirs = session.context(leaf).messages
     assert isinstance(theirs[-1], ToolResult)
     assert "was interrupted" in message_text(theirs[-1])
-    pid = int((place.project / "pid").read_text())
-    assert not Path(f"/proc/{pid}").exists()
+    assert not is_alive(pid_in(place.project / "pid"))
     check_is_sound(session)
     assert find_unfinished(sessiontree.open(session.location)) == []
 
