@@ -13,6 +13,7 @@ from sessiontree.branching.summing import Ask
 from sessiontree.chat.asking import choose
 from sessiontree.chat.screen import DIM, RED
 from sessiontree.errors import UsageError
+from sessiontree.exploring.marks import find_branch_marks, find_marks
 from sessiontree.models.completing import summarizer_for
 from sessiontree.views.branches import draw_branches
 from sessiontree.views.diff import draw_diff
@@ -54,8 +55,8 @@ async def _choose_summary(talk: Conversation) -> bool | str:
 
 
 async def _choose_node(talk: Conversation) -> str | None:
-    screen = talk.screen
-    nodes = await asyncio.to_thread(build_graph, talk.controller.session)
+    screen, session = talk.screen, talk.controller.session
+    nodes = await asyncio.to_thread(lambda: build_graph(session, marks=find_marks(session)))
     if not nodes:
         raise UsageError("nothing was said yet")
     # One row for each node, and empty ones between trees.
@@ -81,7 +82,8 @@ def _show_branches(talk: Conversation) -> list[str]:
     session = talk.controller.session
     branches = list_branches(session)
     sayings = [gist(entry) for entry in session.entries([branch.leaf for branch in branches])]
-    talk.screen.lines(draw_branches(branches, sayings, talk.screen.width, time.time()))
+    marks = find_branch_marks(session, branches)
+    talk.screen.lines(draw_branches(branches, sayings, talk.screen.width, time.time(), marks))
     return [branch.leaf for branch in branches]
 
 
@@ -92,8 +94,9 @@ async def _choose_branch(talk: Conversation, question: str) -> str | None:
     if not others:
         raise UsageError("there is no other branch; /tree goes back to any message, and what is said there begins one")
     entries = session.entries([one.leaf for one in others])
+    marks = {leaf: mark.texts[0] for leaf, mark in find_branch_marks(session, others).items()}
     rows = [
-        f"{clean(one.leaf)[:8]}  {one_line(one.name or '')}  {gist(entry)}"
+        f"{clean(one.leaf)[:8]}  {one_line(one.name or '') or marks.get(one.leaf, '')}  {gist(entry)}"
         for one, entry in zip(others, entries, strict=True)
     ]
     chosen = await choose(talk.screen, talk.reader, rows, question)

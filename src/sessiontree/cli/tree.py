@@ -20,11 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
+    from sessiontree.exploring.marks import find_marks
     from sessiontree.views.described import describe_problem
     from sessiontree.views.graph import build_graph, describe_node, draw
 
     session = open_for_reading(options)
-    nodes = build_graph(session, everything=options.all or options.json)
+    nodes = build_graph(session, everything=options.all or options.json, marks=find_marks(session))
     if options.json:
         output.print_json(
             {

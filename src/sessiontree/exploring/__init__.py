@@ -12,7 +12,7 @@ working    what lanes work with                    gate       what their request
 told       what the file says of explorations      records    what is written
 leases     who works on a lane                     budget     what all of them may use together
 holding    whether this process still may work     fitting, showing       tables of any width
-leftovers  folders that a death has left
+leftovers  folders that a death has left           marks, marking         what trees of branches say
 copies     working copies, by trees of git         comparing, deciding    what becomes of lanes
 rules      forks by themselves                     talking, tasks         messages and sub-agents
 linked     sub-agents in sessions of their own     interrupted            what a dead process had asked for

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sessiontree.branching.branches import BranchFacts, Distance
 from sessiontree.branching.writers import Writer
 from sessiontree.context import milliseconds
 from sessiontree.views.listing import age, amount
+from sessiontree.views.marks import Mark, describe_mark
 from sessiontree.views.text import columns, cut, one_line, pad
 
 _HEADINGS = ("", "BRANCH", "NAME", "AHEAD", "BEHIND", "TOKENS", "AGE")
 _LONGEST_NAME = 32
+_LONGEST_MARKS = (_LONGEST_NAME, 22, 16, 0)
+"""Columns for the mark of a branch: fewer, if its last words have no room else."""
 _SHORTEST_SAYING = 12
 
 
-def draw_branches(branches: Sequence[BranchFacts], sayings: Sequence[str], width: int, now: float) -> Iterator[str]:
-    """One row for each branch: where it ends, what it is called, how far it is, what it says last."""
-    rows = [_cells(branch, now) for branch in branches]
-    widths = [max(map(columns, column)) for column in zip(_HEADINGS, *rows, strict=True)]
-    room = width - sum(widths) - 2 * len(widths)
+def draw_branches(
+    branches: Sequence[BranchFacts],
+    sayings: Sequence[str],
+    width: int,
+    now: float,
+    marks: Mapping[str, Mark] | None = None,
+) -> Iterator[str]:
+    """One row for each branch: where it ends, what it is called, how far it is, what it says last.
+
+    `marks`, by the ends of branches, stand for names where there are none.
+    """
+    rows, widths, room = _table(branches, marks or {}, width, now)
     for cells, saying in zip([_HEADINGS, *rows], ["LAST WORDS", *sayings], strict=True):
         filled = [
             pad(cell, size) if at < 3 else " " * (size - columns(cell)) + cell
@@ -30,19 +40,39 @@ def draw_branches(branches: Sequence[BranchFacts], sayings: Sequence[str], width
         yield cut("  ".join([*filled, last]).rstrip(), width)
 
 
-def _cells(branch: BranchFacts, now: float) -> tuple[str, ...]:
-    name = one_line(branch.name or "")
-    if branch.merged_into:
-        name = f"{name} ⇢ {one_line(branch.merged_into[-1])[:8]}".lstrip()
+def _table(
+    branches: Sequence[BranchFacts], marks: Mapping[str, Mark], width: int, now: float
+) -> tuple[list[tuple[str, ...]], list[int], int]:
+    """The cells, how wide each column is, and what is left for last words: with marks as long as leave room for them,
+    or for all columns if nothing does."""
+    tables = []
+    for longest in _LONGEST_MARKS if marks else _LONGEST_MARKS[:1]:
+        rows = [_cells(branch, marks.get(branch.leaf), longest, now) for branch in branches]
+        widths = [max(map(columns, column)) for column in zip(_HEADINGS, *rows, strict=True)]
+        tables.append((rows, widths, width - sum(widths) - 2 * len(widths)))
+    fitting = (table for least in (_SHORTEST_SAYING, -2) for table in tables if table[2] >= least)
+    return next(fitting, tables[-1])
+
+
+def _cells(branch: BranchFacts, mark: Mark | None, longest: int, now: float) -> tuple[str, ...]:
     return (
         "●" if branch.is_active else "○",
         one_line(branch.leaf)[:8],
-        cut(name, _LONGEST_NAME),
+        cut(_called(branch, mark, longest), _LONGEST_NAME),
         "" if branch.is_active else _far(branch.ahead),
         "" if branch.is_active else _far(branch.behind),
         amount(branch.tokens),
         age(milliseconds(branch.last_time), now),
     )
+
+
+def _called(branch: BranchFacts, mark: Mark | None, longest: int) -> str:
+    """The name of a branch, or else its mark, and where it was merged."""
+    merged = f" ⇢ {one_line(branch.merged_into[-1])[:8]}" if branch.merged_into else ""
+    name = one_line(branch.name or "")
+    if not name and mark is not None:
+        name = mark.fitting(longest - columns(merged)) or mark.texts[-1]
+    return f"{name}{merged}".lstrip()
 
 
 def _far(distance: Distance) -> str:
@@ -61,7 +91,7 @@ def draw_writers(writers: Sequence[Writer] | None) -> str:
     return f"open for writing in: {who}"
 
 
-def describe_branch(branch: BranchFacts) -> dict[str, Any]:
+def describe_branch(branch: BranchFacts, mark: Mark | None = None) -> dict[str, Any]:
     return {
         "leaf": branch.leaf,
         "name": branch.name,
@@ -72,6 +102,7 @@ def describe_branch(branch: BranchFacts) -> dict[str, Any]:
         "time": branch.last_time,
         "tokens": branch.tokens,
         "mergedInto": list(branch.merged_into),
+        **describe_mark(mark),
     }
 
 

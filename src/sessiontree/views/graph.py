@@ -28,6 +28,7 @@ from sessiontree.entries import (
 from sessiontree.messages import ToolResult, message_text, text_of, tool_calls
 from sessiontree.session import Session
 from sessiontree.tree import Tree
+from sessiontree.views.marks import Mark, describe_mark
 from sessiontree.views.text import columns, cut, fitted, one_line
 
 SPEAKING = frozenset({"message", "custom_message", "compaction", "branch_summary", "reset_boundary", "merge"})
@@ -53,10 +54,12 @@ class Node(Struct, frozen=True):
     """For an entry that brought another branch in: where from."""
     merged_into: tuple[str, ...] = ()
     """The joins that brought the branch that ends here into others."""
+    mark: Mark | None = None
+    """For the first entry that is shown of a lane's branch, or of a sub-agent's."""
 
 
-def build_graph(session: Session, *, everything: bool = False) -> list[Node]:
-    """The tree's nodes in drawing order.
+def build_graph(session: Session, *, everything: bool = False, marks: Mapping[str, Mark] | None = None) -> list[Node]:
+    """The tree's nodes in drawing order. `marks` are of the branches that begin with certain entries.
 
     What is said on the active path is one line, in the order in which it is said, also where a format hangs the results
     of parallel calls beside each other. Elsewhere such results stand in line, too: they are no branches.
@@ -81,6 +84,7 @@ def build_graph(session: Session, *, everything: bool = False) -> list[Node]:
     for id, join in joins.items():
         if join.session is None and join.entry in session:
             merged_into.setdefault(_nearest_shown(tree, node_of[join.entry], entries), []).append(id)
+    marked = _first_shown(tree, entries, marks) if marks else {}
     return [
         Node(
             entries[id],
@@ -93,6 +97,7 @@ def build_graph(session: Session, *, everything: bool = False) -> list[Node]:
             labels.get(id),
             joins.get(id),
             tuple(merged_into[id]) if id in merged_into else (),
+            marked.get(id),
         )
         for id, depth, column, starts in _order(children, active, _Results(session, entries, children))
     ]
@@ -106,6 +111,18 @@ def _nearest_shown(tree: Tree, node: int | None, entries: Mapping[str, Entry]) -
             return id
         node = tree.parent(node)
     return None
+
+
+def _first_shown(tree: Tree, entries: Mapping[str, Entry], marks: Mapping[str, Mark]) -> dict[str, Mark]:
+    """Marks by the first entries that are shown of their branches."""
+    found = {}
+    for id in entries:
+        at, node = id, tree.parent(tree.node_of[id])
+        while at not in marks and node is not None and tree.ids[node] not in entries:
+            at, node = tree.ids[node], tree.parent(node)
+        if at in marks:
+            found[id] = marks[at]
+    return found
 
 
 def _order(
@@ -183,19 +200,33 @@ def draw(nodes: list[Node], width: int, now: datetime | None = None) -> Iterator
         short = _short(entry.id)
         rail = "│ " * (node.column - node.starts_branch) + "├─" * node.starts_branch if node.column else ""
         right = f"  {_clock(entry.timestamp, moment)}"
-        if node.is_leaf or node.label or node.merged_into:
+        whose = ""
+        if node.is_leaf or node.label or node.merged_into or node.mark:
             merged = "".join(f"  ⇢ {_short(id)}" for id in node.merged_into)
-            right = f"{merged}{f'  [{one_line(node.label)}]' if node.label else ''}{'  ◀ here' * node.is_leaf}{right}"
-        free = width - 2 * node.column - columns(short) - name_width - columns(right) - 6  # the mark and blanks
-        room = free if free > _LEAST else _LEAST
+            called = f"{merged}{f'  [{one_line(node.label)}]' if node.label else ''}"
+            right = f"{'  ◀ here' * node.is_leaf}{right}"
+            if node.mark is not None:  # it has what all others leave
+                taken = 2 * node.column + columns(short) + name_width + columns(called) + columns(right) + 6
+                whose = _fitted_mark(node.mark, width - taken)
+            right = f"{called}{whose}{right}"
+        free = width - 2 * node.column - columns(short) - name_width - columns(right) - 6  # the dot and blanks
+        least = 1 if whose else _LEAST
+        room = free if free > least else least
         said = gist(entry, room)
         if node.join is not None:
             said = _came_from(node.join) + said
-        row = f"{rail}{_mark(node)} {short}  {fitting[name]}  {fitted(said, room)}{right}".rstrip()
-        yield row if free >= _LEAST else cut(row, width)
+        row = f"{rail}{_dot(node)} {short}  {fitting[name]}  {fitted(said, room)}{right}".rstrip()
+        yield row if free >= least else cut(row, width)
 
 
-def _mark(node: Node) -> str:
+def _fitted_mark(mark: Mark, room: int) -> str:
+    """A mark with as many words as leave room for what is said; with the fewest, a single column of that has to do."""
+    room -= len("  []")
+    text = mark.fitting(room - _LEAST) or mark.texts[-1]
+    return f"  [{text}]" if columns(text) < room else ""
+
+
+def _dot(node: Node) -> str:
     if node.join is not None:
         return "◆" if node.active else "◇"
     return "●" if node.active else "○"
@@ -285,4 +316,5 @@ def describe_node(node: Node) -> dict[str, Any]:
         "text": gist(entry),
         "mergedFrom": None if node.join is None else node.join.fields(),
         "mergedInto": list(node.merged_into),
+        **describe_mark(node.mark),
     }
