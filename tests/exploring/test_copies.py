@@ -451,3 +451,115 @@ def test_a_file_on_one_side_and_a_folder_on_the_other_are_at_odds(project: Path,
 def test_a_copy_is_a_value_that_goes_through_a_session() -> None:
     copy = Copy("/p", "/r", "b", "h", "f")
     assert msgspec.convert(msgspec.to_builtins(copy), Copy) == copy
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "echo x > sub/new.txt",
+        "git init -q lib && cd lib && echo x > x && git add x && {git} commit -q -m x && cd .. && git add lib",
+        "git init -q src && cd src && git add . && {git} commit -q -m x",
+    ],
+    ids=["in a submodule", "added", "below files of the project"],
+)
+def test_what_no_tree_can_hold_keeps_its_folder(project: Path, copies: Copies, work: str) -> None:
+    git(project, "init", "-q", "sub")
+    git(project / "sub", "commit", "-q", "--allow-empty", "-m", "x")
+    git(project, "-c", "advice.addEmbeddedRepo=false", "add", "sub")
+    git(project, "commit", "-q", "-m", "with a repository in it")
+    copy = copies.make(RUN, 1)
+    ours = "git -c user.name=Ada -c user.email=ada@example.org"
+    subprocess.run(["sh", "-c", work.replace("{git}", ours)], cwd=copy.path, check=True, capture_output=True)
+    stayed = copies.remove(copy)
+    assert stayed is not None
+    assert "a repository of its own" in stayed
+    assert os.path.isdir(copy.path)
+
+
+def test_an_inner_repository_is_not_told_as_written_into_the_project(project: Path, copies: Copies) -> None:
+    copy = copies.make(RUN, 1)
+    git(Path(copy.path), "init", "-q", "lib")
+    git(Path(copy.path) / "lib", "commit", "-q", "--allow-empty", "-m", "x")
+    git(Path(copy.path), "-c", "advice.addEmbeddedRepo=false", "add", "lib")
+    (Path(copy.path) / "made.txt").write_text("made\n")
+    assert [one.path for one in copies.files(copy)] == ["lib", "made.txt"]
+    assert [one.path for one in copies.apply(copy).files] == ["made.txt"]
+    assert not (project / "lib").exists()
+
+
+@pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
+def test_files_that_git_was_told_not_to_look_at_are_looked_at(project: Path, copies: Copies, flag: str) -> None:
+    git(project, "update-index", flag, "a.txt")
+    (project / "a.txt").write_text("mine\n")
+    copy = copies.make(RUN, 1)
+    assert (Path(copy.path) / "a.txt").read_text() == "mine\n"
+    git(Path(copy.path), "update-index", flag, "b.txt")
+    (Path(copy.path) / "a.txt").write_text("of the lane\n")
+    (Path(copy.path) / "b.txt").write_text("of the lane\n")
+    assert [one.path for one in copies.files(copy)] == ["a.txt", "b.txt"]
+    (project / "a.txt").write_text("mine, changed since\n")
+    assert [clash.path for clash in copies.apply(copy).clashes] == ["a.txt"]
+    assert (project / "a.txt").read_text() == "mine, changed since\n"
+    assert git(project, "ls-files", "-v", "a.txt")[0] in "hS", "the user's own index is as it was"
+
+
+KILLED = """
+import os, sys
+from sessiontree.exploring import trees
+from sessiontree.exploring.copies import Copies
+from sessiontree.exploring.records import Copy
+import msgspec
+
+at, put = int(sys.argv[1]), trees._put
+def killed(path, to):
+    global at
+    at -= 1
+    if at < 0:
+        os.kill(os.getpid(), 9)
+    put(path, to)
+trees._put = killed
+Copies(*sys.argv[2:5]).apply(msgspec.json.decode(sys.argv[5], type=Copy))
+"""
+
+
+def test_whoever_is_killed_while_files_come_into_the_project_does_it_again(
+    tmp_path: Path, project: Path, copies: Copies
+) -> None:
+    copy = copies.make(RUN, 1)
+    lines = (project / "a.txt").read_text().splitlines()
+    (Path(copy.path) / "a.txt").write_text("\n".join([*lines[:-1], "NINE"]) + "\n")
+    (Path(copy.path) / "b.txt").unlink()
+    for name in ("c.txt", "d.txt"):
+        (Path(copy.path) / name).write_text("new\n")
+    (project / "a.txt").write_text("\n".join(["ONE", *lines[1:]]) + "\n")
+    whole = "\n".join(["ONE", *lines[1:-1], "NINE"]) + "\n"
+    for at in (0, 1, 1, 9):
+        arguments = [str(at), str(tmp_path / "home"), "session-1", str(project), msgspec.json.encode(copy).decode()]
+        ran = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False)
+        assert ran.returncode == (0 if at == 9 else -signal.SIGKILL)
+        assert (project / "a.txt").read_text() in (whole, "\n".join(["ONE", *lines[1:]]) + "\n")
+    assert (project / "a.txt").read_text() == whole
+    assert not (project / "b.txt").exists()
+    assert (project / "d.txt").read_text() == "new\n"
+    assert "ONE" in git(project, "show", f"refs/sessiontree/explore/{RUN}/before:a.txt"), "as it was before"
+
+
+def test_work_that_moves_the_folder_of_the_project_can_be_decided_about(tmp_path: Path, project: Path) -> None:
+    copies = Copies(str(tmp_path / "home"), "session-1", str(project / "src"))
+    first, second = copies.make(RUN, 1), copies.make(RUN, 2)
+    git(Path(first.path), "mv", "src", "lib")
+    assert not copies.apply(first).clashes
+    assert (project / "lib" / "main.py").exists()
+    assert not (project / "src").exists()
+    assert copies.save(first) is not None
+    assert copies.remove(first) is None
+    assert copies.remove(second) is None
+
+
+def test_a_copy_in_which_the_folder_of_the_project_is_a_file_says_so(tmp_path: Path, project: Path) -> None:
+    copies = Copies(str(tmp_path / "home"), "session-1", str(project / "src"))
+    copy = copies.make(RUN, 1)
+    shutil.rmtree(Path(copy.path) / "src")
+    (Path(copy.path) / "src").write_text("a file\n")
+    with pytest.raises(StoreError, match="is none in this working copy"):
+        copies.folder(copy)

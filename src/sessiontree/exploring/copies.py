@@ -2,8 +2,10 @@
 
     <home>/explore/<session>/<run>/<number>         the folder of a lane
     <home>/explore/<session>/<run>/<number>.json    what it is; written when it is whole
+    <home>/explore/<session>/<run>/<number>.check   its work, while a check is run in it
     refs/sessiontree/explore/<run>/base             the project as it was when the run began
     refs/sessiontree/explore/<run>/<number>         the work of a lane, from the moment it is saved
+    refs/sessiontree/explore/<run>/before           the project as it was when work of lanes was last brought into it
 
 Rules of this file:
 
@@ -11,6 +13,7 @@ Rules of this file:
   alone.
 * What a record in a session says of a copy is believed only where it is what this session's copies would be: nothing is
   run or removed in a folder because a file from someone else names it.
+* A check judges the work of a lane and is no part of it: what it leaves in the folder is put back.
 * Ignored files, submodules and repositories within the repository are not in a copy.
 """
 
@@ -53,6 +56,8 @@ class Applied(Value, frozen=True, omit_defaults=False):
     files: tuple[FileChange, ...] = ()
     clashes: tuple[FileClash, ...] = ()
     """Nothing was written if there are any."""
+    stay: tuple[Copy, ...] = ()
+    """Those whose work should have gone, and did not."""
 
 
 class _Project(msgspec.Struct, frozen=True):
@@ -86,9 +91,20 @@ class Copies:
         return None
 
     def _look(self) -> _Project:
-        folder = self._folder
-        if not os.path.isdir(folder):
-            raise NotFoundError(f"{folder}: there is no such folder")
+        if not os.path.isdir(self._folder):
+            raise NotFoundError(f"{self._folder}: there is no such folder")
+        return self._look_around()
+
+    @property
+    def _place(self) -> str:
+        """The folder of the project, or what is left above it: the work of a lane may have moved or removed it."""
+        place = self._folder
+        while not os.path.isdir(place):
+            place = os.path.dirname(place)
+        return place
+
+    def _look_around(self) -> _Project:
+        folder = self._place
         top = git.ask(folder, "rev-parse", "--show-toplevel")
         if not top:
             raise UsageError(
@@ -102,13 +118,19 @@ class Copies:
                 "`git commit --allow-empty -m start` makes it, --no-worktrees lets all lanes work in the same folder"
             )
         top = os.path.realpath(top)
-        prefix = os.path.relpath(folder, top)
+        prefix = os.path.relpath(self._folder, top)
         if prefix != os.curdir and git.ask(top, "check-ignore", "--", prefix):
             raise UsageError(
                 f"{folder}: the repository {top} ignores this folder, so a working copy would be empty; "
                 "`git init` makes it a repository of its own, --no-worktrees lets all lanes work in the same folder"
             )
         return _Project(top, prefix, _common(folder), head)
+
+    def begin(self, run: str) -> None:
+        """Hold the project as it is; refuse it if it is too large for copies."""
+        project = self._look()
+        with self._lock:
+            self._base(run, project)
 
     def check(self, copy: Copy) -> None:
         """Raise unless a copy is one that this object could have made."""
@@ -126,7 +148,7 @@ class Copies:
                 f"{copy.path}: the session names this as a working copy, and it is none of this session's here; "
                 "nothing was done with it"
             )
-        here = _common(self._folder)
+        here = _common(self._place)
         if copy.repository != here:
             raise UsageError(
                 f"{copy.path}: was made from the repository {copy.repository}, and the project {self._folder} is in "
@@ -193,6 +215,8 @@ class Copies:
         """Take away what is at the place of a copy, and what git remembers of it."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_mark(copy.path))  # first: whoever dies in the midst leaves a folder that is not whole any more
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_check_mark(copy.path))
         self._forget(copy)
         for _ in range(_TRIES):
             if not os.path.lexists(copy.path):
@@ -228,9 +252,12 @@ class Copies:
         self.check(copy)
         if not self.is_there(copy):
             raise NotFoundError(f"{copy.path}: this working copy is not there any more; its work is in {copy.ref}")
-        top = os.path.realpath(git.ask(self._folder, "rev-parse", "--show-toplevel"))
+        top = os.path.realpath(git.ask(self._place, "rev-parse", "--show-toplevel"))
         inside = os.path.normpath(os.path.join(copy.path, os.path.relpath(self._folder, top)))
-        os.makedirs(inside, exist_ok=True)  # it may have held nothing but ignored files
+        try:
+            os.makedirs(inside, exist_ok=True)  # it may have held nothing but ignored files
+        except OSError as error:
+            raise StoreError(f"{inside}: the folder of the project is none in this working copy: {error}") from error
         return inside
 
     def restore(self, copy: Copy) -> None:
@@ -241,6 +268,7 @@ class Copies:
                 lock = git.ask(copy.path, "rev-parse", "--path-format=absolute", "--git-path", "index.lock")
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(lock)  # of a git that was killed with its lane
+                self.end_check(copy)
                 return
             self.save(copy)  # the folder is there, and git has forgotten it
             inner = self._inner(copy)
@@ -276,10 +304,41 @@ class Copies:
         commit = trees.commit(copy.repository, tree, parents, f"The files of lane {number} of exploration {run}")
         trees.in_repository(copy.repository, "update-ref", copy.ref, commit)
 
+    def begin_check(self, copy: Copy) -> None:
+        """From now on until `end_check`, its work is what it is now, whatever becomes of its folder."""
+        self.save(copy)
+        mark = _check_mark(copy.path)
+        os.replace(write_beside(mark, [self._now(copy).encode()]), mark)
+
+    def end_check(self, copy: Copy) -> None:
+        """Put the folder back as it was before a check, if there was one. Its ref holds behind that what it left."""
+        self.check(copy)
+        work = self._checked(copy)
+        if work is None:
+            return
+        left = self._in_folder(copy)
+        if left != work:
+            self._hold(copy, left)
+            trees.put_tree(copy.path, copy.repository, left, work)
+            self._hold(copy, work)
+        os.unlink(_check_mark(copy.path))
+
+    def _checked(self, copy: Copy) -> str | None:
+        """The work of a copy in which a check is run, or was when a process died."""
+        try:
+            with open(_check_mark(copy.path), encoding="ascii") as file:
+                work = file.read()
+        except (OSError, UnicodeDecodeError):
+            return None
+        return trees.find_object(copy.repository, f"{work}^{{tree}}") if _OBJECT.match(work) else None
+
     def _now(self, copy: Copy) -> str:
-        """The files of a copy as a tree: in its folder, else as saved, else as they began."""
+        """The work in a copy as a tree: what is in its folder, else as saved, else as it began."""
         if self._made(copy.path) is None:
             return self._saved_tree(copy) or copy.base
+        return self._checked(copy) or self._in_folder(copy)
+
+    def _in_folder(self, copy: Copy) -> str:
         return self._looked_at(copy, trees.tree_of)
 
     def _inner(self, copy: Copy) -> list[str]:
@@ -310,10 +369,11 @@ class Copies:
         """Save a copy, and take its folder away. Why it stayed, if it did."""
         self.check(copy)
         if self._made(copy.path) is not None:
-            tree = self._now(copy)
+            there = self._in_folder(copy)
             inner = self._inner(copy)
             try:
-                self._hold(copy, tree)
+                self._hold(copy, there)
+                self._hold(copy, self._checked(copy) or there)
             except StoreError as error:
                 raise StoreError(
                     f"{copy.path}: the folder stays, as its work cannot be saved; when that is mended, --resume takes "
@@ -351,13 +411,30 @@ class Copies:
         """Bring the work of a copy into the project; nothing is written if it is at odds with what the user did."""
         return self.apply_all([copy], onto)
 
-    def apply_all(self, copies: Sequence[Copy], onto: str | None = None, *, dry_run: bool = False) -> Applied:
-        """Bring the work of several copies into the project, one behind the other, or nothing at all."""
-        for copy in copies:
+    def apply_all(
+        self,
+        copies: Sequence[Copy],
+        onto: str | None = None,
+        *,
+        instead_of: Sequence[Copy] = (),
+        dry_run: bool = False,
+    ) -> Applied:
+        """Bring the work of several copies into the project, one behind the other, or nothing at all.
+
+        The work of others that was brought there before goes first, as far as it is there as it was, and uncommitted.
+        """
+        for copy in (*copies, *instead_of):
             self.check(copy)
-        project = self._look()
+        project = self._look_around()
         top = os.path.realpath(git.ask(onto, "rev-parse", "--show-toplevel")) if onto is not None else project.top
         ours = tree = trees.tree_of(top, project.head)
+        stay = []
+        for copy in instead_of:
+            without, at_odds = trees.merge_trees(copy.repository, self._now(copy), tree, copy.base)
+            if at_odds or copy.head != project.head:
+                stay.append(copy)
+            else:
+                tree = without
         for copy in copies:
             tree, clashes = trees.merge_trees(copy.repository, copy.base, tree, self._now(copy))
             if clashes:
@@ -366,8 +443,19 @@ class Copies:
         if clashes:
             return Applied(clashes=tuple(clashes))
         if not dry_run and tree != ours:
+            self._hold_project(copies[0], ours, project)
             trees.put_tree(top, project.repository, ours, tree)
-        return Applied(tuple(trees.changed_files(project.repository, ours, tree)))
+        files = trees.changed_files(project.repository, ours, tree)
+        return Applied(tuple(one for one in files if not one.is_repository), stay=tuple(stay))
+
+    def _hold_project(self, copy: Copy, tree: str, project: _Project) -> None:
+        """Let a ref hold the files of the project before they are changed, whatever happens while they are."""
+        run, _ = copy.ref.split("/")[-2:]
+        ref = f"{REFS}/{run}/before"
+        last = trees.find_object(project.repository, ref)
+        parents = [project.head, *([last] if last is not None else [])]
+        commit = trees.commit(project.repository, tree, parents, f"The project before lanes of exploration {run} came")
+        trees.in_repository(project.repository, "update-ref", ref, commit)
 
     # What nobody knows
 
@@ -385,7 +473,7 @@ class Copies:
 
     def clear_orphans(self, known: Iterable[Copy], only: str | None = None) -> list[str]:
         """Take those folders away, or only those of a run; what was changed in them is saved first. Which ones."""
-        project = self._look()
+        project = self._look_around()
         gone = []
         for path in self.orphans(known):
             run, number = path.split(os.sep)[-2:]
@@ -410,6 +498,10 @@ def _common(folder: str) -> str:
 
 def _mark(path: str) -> str:
     return f"{path}.json"
+
+
+def _check_mark(path: str) -> str:
+    return f"{path}.check"
 
 
 def _registered(repository: str) -> set[str]:

@@ -20,7 +20,7 @@ from sessiontree.errors import StoreError, UsageError
 from sessiontree.tidying import git
 from sessiontree.values import Value
 
-Kind: TypeAlias = Literal["added", "changed", "removed", "mode"]
+Kind: TypeAlias = Literal["added", "changed", "removed", "mode", "renamed"]
 
 _PROGRAM = "100755"
 _FILES = frozenset({"100644", _PROGRAM})
@@ -43,6 +43,10 @@ class FileChange(Value, frozen=True, omit_defaults=False):
     """Lines; None for a file that has no lines."""
     removed: int | None
     kind: Kind
+    is_repository: bool = False
+    """Only which commit it stands at is told; its files are not."""
+    was: str | None = None
+    """Its path before, if it was renamed."""
 
 
 class FileClash(Value, frozen=True, omit_defaults=False):
@@ -104,10 +108,29 @@ def _check_size(top: str, paths: Sequence[bytes], most: int) -> None:
 
 
 def inner_repositories(top: str, like: str, repository: str | None = None) -> list[str]:
-    """Folders of a worktree that are repositories of their own, which no tree of it can hold."""
+    """Folders of a worktree that are repositories of their own, with something in them: no tree of it can hold that."""
     with _looking(top, like, repository) as look:
-        told = look(*_UNTRACKED)
-    return [os.fsdecode(path.rstrip(b"/")) for path in told.split(b"\0") if path.endswith(b"/")]
+        untracked = look(*_UNTRACKED).split(b"\0")
+        staged = look("ls-files", "--stage", "-z").split(b"\0")
+        begun = look("ls-tree", "-r", "-z", like).split(b"\0")
+    found = {path.rstrip(b"/") for path in untracked if path.endswith(b"/")}
+    tracked: set[bytes] = set()
+    for line in (*staged, *begun):
+        about, _, path = line.partition(b"\t")
+        if about.startswith(_SUBMODULE.encode()):
+            found.add(path)
+        else:
+            tracked.update(_above(path))
+    found.update(path for path in tracked if os.path.lexists(os.path.join(os.fsencode(top), path, b".git")))
+    return sorted(os.fsdecode(path) for path in found if _has_content(os.path.join(os.fsencode(top), path)))
+
+
+def _has_content(folder: bytes) -> bool:
+    try:
+        with os.scandir(folder) as inside:
+            return next(inside, None) is not None
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
@@ -120,7 +143,23 @@ def _looking(top: str, like: str, repository: str | None) -> Iterator[_Look]:
             shutil.copy2(theirs, index)  # with its time, by which git knows what may have changed since
         else:
             git.do(top, *where, "read-tree", like, index=index)
-        yield lambda *arguments, data=b"": git.do(top, *where, *arguments, data=data, index=index)
+
+        def look(*arguments: str, data: bytes = b"") -> bytes:
+            return git.do(top, *where, *arguments, data=data, index=index)
+
+        _unhide(top, look)
+        yield look
+
+
+def _unhide(top: str, look: _Look) -> None:
+    """Let git look at files again that the user told it not to look at; they may have changed like any other.
+
+    Those that are not there at all are meant to be absent, as in a sparse checkout.
+    """
+    hidden = [line[2:] for line in look("ls-files", "-v", "-z").split(b"\0") if line[:1].islower() or line[:1] == b"S"]
+    there = [path for path in hidden if os.path.lexists(os.path.join(os.fsencode(top), path))]
+    for flag in ("--no-assume-unchanged", "--no-skip-worktree") if there else ():
+        look("update-index", flag, "-z", "--stdin", data=_listed(there))
 
 
 def commit(repository: str, tree: str, parents: Sequence[str], message: str) -> str:
@@ -163,17 +202,36 @@ def diff_text(repository: str, old: str, new: str, *, only_counts: bool = False)
 
 
 def changed_files(repository: str, old: str, new: str) -> list[FileChange]:
-    """The files that differ, by path."""
-    options = ("-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv")
+    """The files that differ, by path. One that was renamed is one file, with the lines that differ in it."""
+    counts, renamed = _counted(repository, old, new)
+    gone = set(renamed.values())
+    found = []
+    for one in iter_differing(repository, old, new):
+        if one.path in gone and one.kind == "removed":
+            continue
+        was = renamed.get(one.path)
+        kind: Kind = one.kind if was is None else "renamed"
+        lines = counts.get(one.path, (0, 0))
+        found.append(FileChange(_name(one.path), *lines, kind, one.is_submodule, None if was is None else _name(was)))
+    return found
+
+
+def _counted(
+    repository: str, old: str, new: str
+) -> tuple[dict[bytes, tuple[int | None, int | None]], dict[bytes, bytes]]:
+    """The lines that were added to and removed from each file, and the former paths of those that were renamed."""
+    options = ("--numstat", "-r", "-z", "-M", "--no-ext-diff", "--no-textconv")
     counts: dict[bytes, tuple[int | None, int | None]] = {}
-    for line in in_repository(repository, "diff-tree", "--numstat", *options, old, new).split(b"\0"):
-        if line:
-            added, removed, path = line.split(b"\t", 2)
+    renamed: dict[bytes, bytes] = {}
+    parts = iter(in_repository(repository, "diff-tree", *options, old, new).split(b"\0"))
+    for part in parts:
+        if part:
+            added, removed, path = part.split(b"\t", 2)
+            if not path:
+                was, path = next(parts), next(parts)
+                renamed[path] = was
             counts[path] = (None, None) if added == b"-" else (int(added), int(removed))
-    return [
-        FileChange(_name(one.path), *counts.get(one.path, (0, 0)), one.kind)
-        for one in iter_differing(repository, old, new)
-    ]
+    return counts, renamed
 
 
 class Differing:
@@ -324,21 +382,53 @@ def put_tree(top: str, repository: str, old: str, new: str) -> None:
 
 
 def _write(top: str, repository: str, old: str, new: str) -> None:
+    """Whoever is killed in the midst leaves each file as it was or as it is to be, so that it can be done again."""
     differing = [one for one in iter_differing(repository, old, new) if not one.is_submodule]
-    for one in differing:
-        if one.kind == "removed":
-            _remove(top, os.fsdecode(one.path))
     written = [one for one in differing if one.kind != "removed"]
-    before = {one.path: _permissions(top, one.path) for one in written}
-    with own_index() as index:
-        in_repository(repository, "read-tree", new, index=index)
-        names = _listed(one.path for one in written)
-        git.do(top, "checkout-index", "-f", "-q", "-z", "--stdin", data=names, index=index)
-    for one in written:
-        had = before[one.path]
-        if had is not None and one.new_mode in _FILES:  # git makes a file anew, readable for all
-            may_run = (had & 0o444) >> 2 if one.new_mode == _PROGRAM else 0
-            os.chmod(os.path.join(os.fsencode(top), one.path), (had & 0o666) | may_run)
+    with _beside(top) as folder:
+        with own_index() as index:
+            in_repository(repository, "read-tree", new, index=index)
+            names = _listed(one.path for one in written)
+            prefix = f"--prefix={folder}{os.sep}"
+            git.do(top, "checkout-index", "-f", "-q", prefix, "-z", "--stdin", data=names, index=index)
+        for one in written:
+            _finish(os.path.join(os.fsencode(folder), one.path), one, _permissions(top, one.path))
+        for one in differing:
+            if one.kind == "removed":
+                _remove(top, os.fsdecode(one.path))
+        for one in written:
+            _put(os.path.join(os.fsencode(folder), one.path), os.path.join(os.fsencode(top), one.path))
+
+
+@contextlib.contextmanager
+def _beside(top: str) -> Iterator[str]:
+    """A folder from which files can be moved into another one: among what git keeps of it, if that is on one disk."""
+    kept = git.ask(top, "rev-parse", "--path-format=absolute", "--git-dir")
+    is_near = bool(kept) and os.stat(kept).st_dev == os.stat(top).st_dev
+    with tempfile.TemporaryDirectory(prefix=".sessiontree-", dir=kept if is_near else top) as folder:
+        yield folder
+
+
+def _finish(path: bytes, one: Differing, had: int | None) -> None:
+    """Give a new file the permissions of the one it replaces, and see that it is on the disk."""
+    if one.new_mode not in _FILES:
+        return
+    if had is not None:  # git makes a file anew, readable for all
+        may_run = (had & 0o444) >> 2 if one.new_mode == _PROGRAM else 0
+        os.chmod(path, (had & 0o666) | may_run)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _put(path: bytes, at: bytes) -> None:
+    """Move a file to its place. What stands in its way has nothing in it that anyone wants."""
+    os.makedirs(os.path.dirname(at), exist_ok=True)
+    if os.path.isdir(at) and not os.path.islink(at):
+        shutil.rmtree(at)
+    os.replace(path, at)
 
 
 def _permissions(top: str, path: bytes) -> int | None:
