@@ -49,6 +49,7 @@ class Explored:
             names=list(writes),
             copies=self.copies,
             check=check,
+            keep_worktrees=True,
         ) as exploration:
             await exploration.finish()
         self.exploration = exploration

@@ -12,6 +12,7 @@ import sessiontree
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.errors import ModelError, UsageError
 from sessiontree.exploring import Bounds, Lane, explore, resume
+from sessiontree.exploring.deciding import drop
 from sessiontree.exploring.records import Judged, write
 from sessiontree.exploring.told import find_exploration
 from sessiontree.models import Facts
@@ -156,3 +157,17 @@ def test_of_two_that_want_a_lane_again_one_goes_on(session: Session, tmp_path: P
 
     assert asyncio.run(main()).state == "done"
     assert len((tmp_path / "notes").read_text().splitlines()) == 6
+
+
+def test_a_lane_that_was_set_aside_before_its_end_goes_on_when_that_is_wanted(session: Session) -> None:
+    async def main() -> None:
+        slow = Stepping(0, delay=60)
+        async with explore(session, prompts=PROMPTS[:2], models=[slow], tools=Tools()):
+            pass  # left at once
+
+    asyncio.run(main())
+    drop(session, find_exploration(session), [2], None)
+    lanes = went_on(session, steps=0)
+    assert [lane.state for lane in lanes] == ["done", "lost"]
+    lanes = went_on(session, steps=0, again=[2])
+    assert [(lane.state, lane.text) for lane in lanes] == [("done", f"of lane-{n}. step 0") for n in (1, 2)]

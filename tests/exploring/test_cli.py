@@ -36,26 +36,26 @@ def server() -> Iterator[ModelServer]:
 TREE = """
 ● user What shall we do?
 ● assistant Try several ways.
-├─○ user Write gamma.
+├─○ user Write gamma. [lane 3 · claude-sonnet-5 · dropped]
 │ ○ assistant I write gamma. → write
 │ ○ toolResult created gamma.txt (1 lines, 6 bytes)
 │ ○ assistant I look. → read
 │ ○ toolResult gamma
 │ ○ assistant There is gamma now.
-├─○ user Write beta.
+├─○ user Write beta. [lane 2 · gpt-5 · merged]
 │ ○ assistant I write beta. → write
 │ ○ toolResult created beta.txt (1 lines, 5 bytes)
 │ ○ assistant I look. → read
 │ ○ toolResult beta
 │ ○ assistant There is beta now. ⇢ merge
-├─○ user Write alpha.
+├─○ user Write alpha. [lane 1 · claude-opus-5 · merged]
 │ ○ assistant I write alpha. → write
 │ ○ toolResult created alpha.txt (1 lines, 6 bytes)
 │ ○ assistant I look. → read
 │ ○ toolResult alpha
 │ ○ assistant There is alpha now.
 │ ◇ merge ⇠ Another branch of this conversation was merged here
-● user Write delta.
+● user Write delta. [lane 4 · gpt-5-mini · kept]
 ● assistant I write delta. → write
 ● toolResult created delta.txt (1 lines, 6 bytes)
 ● assistant I look. → read
@@ -223,6 +223,11 @@ def test_blocks_of_a_file_are_prompts_of_several_lines(place: Repository) -> Non
         (["x", "--budget", "1k", "--budget", "2k"], 2, "two budgets of tokens"),
         (["x", "--n", "0"], 2, "say at least 1"),
         (["x", "--n", "20"], 2, "the limit is 16"),
+        (["x", "--n", "1", "--model", "a:one"], 2, "2 models for 1 lane: demo would get none; say --n 2"),
+        (["--prompts", "../two.txt", "--model", "a:one", "--model", "a:two"], 2, "demo would get none; give a prompt"),
+        (["x", "--check", ""], 2, "the command of --check is empty"),
+        (["x", "--fork-on", " "], 2, "the command of --fork-on is empty"),
+        (["--resume", "--check", ""], 2, "the command of --check is empty"),
         (["x", "--at", "nowhere"], 1, "nowhere"),
         (["x", "--fork-on-repeats", "1"], 2, "from the second time on"),
         (["x", "--fork-below", "7"], 2, "from 0 to 1"),
@@ -237,6 +242,7 @@ def test_blocks_of_a_file_are_prompts_of_several_lines(place: Repository) -> Non
 def test_what_makes_no_sense_is_refused_in_one_line_and_nothing_is_written(
     place: Repository, arguments: list[str], code: int, words: str
 ) -> None:
+    (place.project.parent / "two.txt").write_text("one\ntwo\n")
     before = Path(place.location).read_bytes()
     is_new = not {"--resume", "--keep", "--compare"} & set(arguments)
     done = place.explore(*arguments, *(["--model", "demo"] if is_new else []))
@@ -297,6 +303,19 @@ def test_the_mark_at_the_beginning_of_a_file_of_prompts_is_no_part_of_the_first(
     file.write_bytes("\ufefffirst\nsecond\n".encode())
     place.told("--prompts", str(file), "--model", "demo")
     assert [lane.record.prompt for lane in find_exploration(place.opened()).lanes] == ["first", "second"]
+
+
+def test_prompts_of_a_standard_input_that_is_closed_are_refused(place: Repository) -> None:
+    command = [sys.executable, "-m", "sessiontree", "explore", place.location, "--prompts", "-", "--model", "demo"]
+    closed = ["sh", "-c", 'exec "$@" <&-', "sh", *command]
+    done = subprocess.run(closed, capture_output=True, text=True, env=place.environment, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "there is no standard input" in done.stderr
+
+
+def test_a_lane_that_is_named_twice_is_dropped_once(place: Repository) -> None:
+    place.told("count", "--model", "demo", "--n", "2")
+    assert place.told("--drop", "2", "--drop", "2", "--drop", "lane-2")["lanes"] == [2]
 
 
 def test_a_project_without_a_repository_or_a_commit_gets_a_next_step(place: Repository, tmp_path: Path) -> None:

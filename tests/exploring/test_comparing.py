@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from sessiontree.exploring.comparing import compare
+from sessiontree.exploring.deciding import merge
 from sessiontree.exploring.showing import cost, draw_files, draw_progress, draw_results, duration
 from sessiontree.exploring.trees import FileChange
 from sessiontree.views.text import columns
@@ -123,3 +124,59 @@ def test_costs_below_a_cent_are_still_seen() -> None:
 
 def test_a_binary_file_has_no_lines() -> None:
     assert list(draw_files([FileChange("x.bin", None, None, "added")], 80)) == ["  A    binary  x.bin"]
+
+
+LEAVING = "mkdir -p __pycache__; echo j > __pycache__/x.pyc; echo $$ > report.txt; rm b.txt; echo more >> a.txt"
+
+
+def test_what_a_check_leaves_is_no_work_of_a_lane(tmp_path: Path) -> None:
+    explored = Explored(tmp_path, {"one": {"one.txt": "1\n"}, "two": {"two.txt": "2\n"}}, check=LEAVING)
+    one, two = compare(explored.told, explored.copies)
+    assert (one.check, two.check) == (True, True)
+    assert one.files == (FileChange("one.txt", 1, 0, "added"),)
+    assert two.files == (FileChange("two.txt", 1, 0, "added"),)
+    copy = explored.told.lane(1).copy
+    assert copy is not None
+    assert sorted(path.name for path in Path(copy.path).iterdir() if path.name != ".git") == [
+        ".gitignore", "a.txt", "b.txt", "one.txt", "run.sh", "src",
+    ]  # fmt: skip
+    merge(explored.session, explored.told, [1, 2], explored.copies)
+    assert not (explored.project / "report.txt").exists()
+    assert (explored.project / "two.txt").exists()
+
+
+def test_while_a_check_runs_and_after_it_was_killed_the_work_is_what_it_was(tmp_path: Path) -> None:
+    explored = Explored(tmp_path, {"one": {"one.txt": "1\n"}})
+    copies, copy = explored.copies, explored.told.lane(1).copy
+    assert copy is not None
+    copies.begin_check(copy)
+    Path(copy.path, "report.txt").write_text("by the check\n")
+    Path(copy.path, "one.txt").unlink()
+    mine = [FileChange("one.txt", 1, 0, "added")]
+    assert copies.files(copy) == mine
+    copies.restore(copy)  # whoever takes the lane over
+    assert not Path(copy.path, "report.txt").exists()
+    assert Path(copy.path, "one.txt").read_text() == "1\n"
+    copies.begin_check(copy)
+    Path(copy.path, "report.txt").write_text("by the check\n")
+    copies.remove(copy)
+    assert copies.files(copy) == mine
+    left = git(explored.project, "log", "--all", "--full-history", "--format=%H", "--", "report.txt")
+    assert left, "not even what a check left is lost"
+
+
+def test_a_file_that_was_renamed_is_one_file_with_the_lines_that_differ(tmp_path: Path) -> None:
+    explored = Explored(tmp_path, {"one": {"one.txt": "1\n"}})
+    copy = explored.told.lane(1).copy
+    assert copy is not None
+    git(Path(copy.path), "mv", "a.txt", "moved.txt")
+    (Path(copy.path) / "moved.txt").write_text((Path(copy.path) / "moved.txt").read_text() + "ten\n")
+    (result,) = compare(explored.told, explored.copies)
+    assert result.files == (
+        FileChange("moved.txt", 1, 0, "renamed", was="a.txt"),
+        FileChange("one.txt", 1, 0, "added"),
+    )
+    explored.copies.remove(copy)
+    base = f"refs/sessiontree/explore/{explored.told.run}/base"
+    assert git(explored.project, "diff", "--shortstat", base, copy.ref).strip() == "2 files changed, 2 insertions(+)"
+    assert any("a.txt → moved.txt" in line for line in draw_files(result.files, 80))

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,20 +20,20 @@ from sessiontree.agent.tools.registry import Tools
 from sessiontree.compacting import Request as SummaryRequest
 from sessiontree.compacting import Summary
 from sessiontree.errors import BusyModelError, ModelError, UnreachableError
-from sessiontree.exploring import Bounds, explore, resume
+from sessiontree.exploring import Bounds, Exploration, explore, resume
 from sessiontree.exploring.deciding import drop
 from sessiontree.exploring.records import Lease, Paid, iter_records, write
 from sessiontree.exploring.told import find_exploration
 from sessiontree.messages import Assistant, Text, Usage
 from sessiontree.models import Event, Facts, Prices, Request, ScriptedModel, Stop, ToolCallStart, UsageReport
-from sessiontree.models.base import ToolCallDelta
+from sessiontree.models.base import TextDelta, ToolCallDelta
 from sessiontree.session import Branch, Session
 from sessiontree.settings import Retry as RetrySettings
 from sessiontree.settings import Settings
 from tests.agent.building import Workplace
 from tests.agent.gates import Counting
 from tests.agent.loops import call, turn
-from tests.exploring.lanes import Note, Stepping, explored, new_session
+from tests.exploring.lanes import Note, Stepping, explored, new_session, own_messages
 from tests.exploring.test_attempts import CHEAP, long_talk, room
 
 QUICK = Settings(retry=RetrySettings(attempts=5, first_delay=0.001, longest_delay=0.01))
@@ -62,7 +63,7 @@ def place(tmp_path: Path) -> Workplace:
     ids=["nothing", "no number", "negative", "endless", "huge"],
 )
 def test_usage_that_says_nothing_counts_as_what_was_sent(session: Session, tmp_path: Path, usage: Usage) -> None:
-    model = Stepping(500, usage=lambda prompt, step: usage)
+    model = Stepping(500, usage=lambda prompt, step: usage, facts=Facts(200_000, 2_000, source="test"))
     tools = Tools([Note(tmp_path / "notes")])
     exploration, _ = explored(session, WORDS, models=[model], tools=tools, bounds=Bounds(tokens=10_000))
     assert exploration.lanes[0].state == "limit"
@@ -203,7 +204,7 @@ import asyncio, sys
 import sessiontree
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.errors import NotFoundError
-from sessiontree.exploring import Bounds, explore, resume
+from sessiontree.exploring import Bounds, Exploration, explore, resume
 from sessiontree.exploring.told import find_exploration
 from tests.exploring.lanes import Stepping
 
@@ -335,3 +336,29 @@ def test_a_summary_that_is_under_way_when_a_process_dies_is_in_the_file(session:
     expected = {id for id, record in paid.items() if record.is_expected}
     assert len(expected) == 2, "the summary has two parts"
     assert {id for record in paid.values() for id in record.settles} == expected
+
+
+class Endless:
+    """A model that speaks on and on, whatever length it was told."""
+
+    name, facts = "test:endless", Facts(200_000, 100, source="test")
+
+    async def stream(self, request: Request, /) -> AsyncGenerator[Any, None]:
+        while True:
+            await asyncio.sleep(0.001)
+            yield TextDelta(0, "word " * 10)
+
+    async def close(self) -> None:
+        """It holds nothing."""
+
+
+def test_an_answer_that_does_not_end_is_ended_where_there_is_a_limit(session: Session) -> None:
+    exploration, _ = explored(session, "x", "y", models=[Endless()], hooks=[], bounds=Bounds(tokens=3_000))
+    assert [lane.state for lane in exploration.lanes] == ["done", "done"]
+    assert exploration.spent.tokens < 3_000
+    assert [message.stop_reason for message in own_answers(session, exploration)] == ["length", "length"]
+
+
+def own_answers(session: Session, exploration: Exploration) -> list[Assistant]:
+    found = [own_messages(session, lane)[-1] for lane in exploration.lanes]
+    return [message for message in found if isinstance(message, Assistant)]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import sessiontree
 from sessiontree.doctor import examine
 from sessiontree.errors import ConflictError, UsageError
 from sessiontree.exploring.deciding import drop, keep, leave, merge
@@ -14,6 +15,8 @@ from sessiontree.exploring.records import Judged, iter_records
 from sessiontree.exploring.told import find_exploration
 from sessiontree.messages import message_text
 from tests.exploring.deciding import Explored
+from tests.exploring.lanes import explored as run_lanes
+from tests.exploring.lanes import new_session
 from tests.exploring.repos import git, seen_by_user
 
 WRITES = {
@@ -164,3 +167,72 @@ def test_nothing_is_decided_about_lanes_that_grow(explored: Explored) -> None:
     ):
         with pytest.raises(UsageError, match="still under way: 2"):
             decide()
+
+
+def test_who_has_gone_on_behind_a_lane_stays_there_when_it_is_kept(explored: Explored) -> None:
+    session = explored.session
+    leaf = explored.told.lane("two").leaf
+    session.move(leaf)
+    session.append("user", "go on")
+    last = session.append("assistant", [{"type": "text", "text": "Gladly."}], stopReason="stop")
+    decided = keep(session, explored.told, "two", explored.copies)
+    assert decided.leaf == last.id
+    assert message_text(explored.reopened().context().messages[-1]) == "Gladly."
+
+
+def test_keeping_a_lane_of_a_merge_stays_on_the_merge(explored: Explored) -> None:
+    merged = merge(explored.session, explored.told, ["one", "two"], explored.copies)
+    decided = keep(explored.session, explored.told, "one", explored.copies)
+    assert decided.leaf == merged.leaf
+    assert (explored.project / "two.txt").exists()
+
+
+def test_another_lane_is_kept_instead_and_the_files_of_the_first_go_again(explored: Explored) -> None:
+    keep(explored.session, explored.told, "one", explored.copies)
+    (explored.project / "mine.txt").write_text("mine\n")
+    decided = keep(explored.session, explored.told, "four", explored.copies)
+    assert {one.path: one.kind for one in decided.files} == {"four.txt": "added", "one.txt": "changed"}
+    assert (explored.project / "one.txt").read_text() == "by four\n"
+    assert (explored.project / "mine.txt").read_text() == "mine\n"
+    assert decided.notes == ()
+    assert verdicts(explored) == ["left", "left", "left", "kept"]
+    decided = keep(explored.session, explored.told, "two", explored.copies)
+    assert not (explored.project / "one.txt").exists()
+    assert (explored.project / "two.txt").exists()
+
+
+@pytest.mark.parametrize("how", ["changed", "committed"])
+def test_files_of_a_lane_that_were_worked_on_stay_when_another_is_kept(explored: Explored, how: str) -> None:
+    keep(explored.session, explored.told, "one", explored.copies)
+    if how == "changed":
+        (explored.project / "one.txt").write_text("1 and more\n")
+    else:
+        git(explored.project, "add", "one.txt")
+        git(explored.project, "commit", "-q", "-m", "one")
+    kept = (explored.project / "one.txt").read_text()
+    decided = keep(explored.session, explored.told, "two", explored.copies)
+    assert (explored.project / "one.txt").read_text() == kept
+    assert (explored.project / "two.txt").exists()
+    assert any("lane 1 was kept before" in note for note in decided.notes)
+
+
+def test_a_lane_that_is_dropped_while_the_session_stands_on_it_is_told(explored: Explored) -> None:
+    stands = keep(explored.session, explored.told, "one", explored.copies).leaf
+    decided = drop(explored.session, explored.told, ["one", "1"], explored.copies)
+    assert decided.lanes == (1,)
+    assert explored.session.context(stands).messages == explored.session.context().messages
+    assert any("still stands on lane 1" in note for note in decided.notes)
+
+
+@pytest.mark.parametrize("dialect", ["native", "pi", "omp"])
+def test_in_every_format_lanes_are_merged_on_the_first_of_them(tmp_path: Path, dialect: str) -> None:
+    session = new_session(tmp_path, dialect=dialect)
+    run_lanes(session, "of lane-1.", "of lane-2.")
+    session = sessiontree.open(session.location)
+    told = find_exploration(session)
+    with pytest.raises(UsageError, match="nothing to bring together"):
+        merge(session, told, [1], None)
+    merge(session, told, [1, 2], None)
+    path = session.path_ids(session.leaf)
+    assert told.lane(1).start in path
+    assert told.lane(2).start not in path

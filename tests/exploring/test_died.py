@@ -27,7 +27,7 @@ from tests.exploring.lanes import new_session, own_messages
 
 KILLS = int(os.environ.get("SESSIONTREE_KILLS", "12"))
 WORDS = "words " * 1_000
-PRICED = Facts(200_000, 100, Prices(1_000_000, 1), source="test")
+PRICED = Facts(200_000, 2_000, Prices(1_000_000, 1), source="test")
 CHILD = """
 import asyncio, sys
 import sessiontree
@@ -93,7 +93,7 @@ def resumed(tmp_path: Path, session: Session) -> Exploration:
 
     async def main() -> Exploration:
         tools = Tools([TaskTool(home=str(tmp_path / "home"))])
-        async with resume(session, find_model=lambda _: model, tools=tools) as exploration:
+        async with resume(session, find_model=lambda _: model, tools=tools, hooks=[]) as exploration:
             await exploration.finish()
         return exploration
 
@@ -163,7 +163,7 @@ from sessiontree.exploring import Bounds, explore, resume
 from sessiontree.exploring.told import find_exploration
 from sessiontree.messages import ToolResult, Usage, message_text
 from tests.exploring.lanes import Note, Stepping
-from tests.exploring.test_died import WORDS
+from tests.exploring.test_died import PRICED, WORDS
 
 location, bill, notes, limit = sys.argv[1:]
 
@@ -178,7 +178,7 @@ class Billed(Stepping):
         self._usage = lambda prompt, step: Usage(size, 0)
         return super().stream(request)
 
-model = Billed(10**6, delay=0.1)
+model = Billed(10**6, delay=0.1, facts=PRICED)
 tools = Tools([Note(Path(notes))])
 
 async def main():

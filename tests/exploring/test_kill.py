@@ -48,7 +48,7 @@ async def main():
     print("go", flush=True)
     try:
         find_exploration(session)
-        begun = resume(session, find_model=lambda name: model, tools=tools)
+        begun = resume(session, find_model=lambda name: model, tools=tools, keep_worktrees=True)
     except NotFoundError:
         prompts = [f"of lane-{number}." for number in range(1, int(lanes) + 1)]
         begun = explore(

@@ -15,6 +15,7 @@ from sessiontree.chat.lane_plans import parse_bounds, parse_prompts, plan_lanes
 from sessiontree.chat.lanes import LaneApprover
 from sessiontree.entries import ApprovalMode
 from sessiontree.errors import UsageError
+from sessiontree.exploring import explore
 from sessiontree.exploring.lanes import Lane
 from sessiontree.exploring.records import Copy, LaneRecord
 from sessiontree.models import Model, ScriptedModel
@@ -51,6 +52,18 @@ def test_a_number_that_makes_no_sense_is_refused(prompts: list[str], count: int)
         plan_lanes(prompts, ["a:one"], count, model)
 
 
+@pytest.mark.parametrize(("prompts", "count"), [(["p", "q"], None), (["p"], 2)])
+def test_a_model_that_would_get_no_lane_is_named_and_nothing_is_begun(prompts: list[str], count: int | None) -> None:
+    with pytest.raises(UsageError, match="3 models for 2 lanes: a:three would get none"):
+        plan_lanes(prompts, ["a:one", "a:two", "a:three"], count, model)
+
+
+def test_from_python_too_a_model_that_would_do_nothing_is_refused(tmp_path: Path) -> None:
+    session = sessiontree.create(tmp_path, home=tmp_path / "home")
+    with pytest.raises(UsageError, match="3 models were given for 2 prompts"):
+        explore(session, prompts=["p", "q"], models=[model("m", number) for number in range(3)])
+
+
 @pytest.mark.parametrize(
     ("text", "prompts"),
     [
@@ -59,6 +72,9 @@ def test_a_number_that_makes_no_sense_is_refused(prompts: list[str], count: int)
         ("a -- b\n--\n", ["a -- b", "--"]),
         ("", []),
         ("---\n", []),
+        ("one\r\ntwo\rthree", ["one", "two", "three"]),
+        ("one\r\nstill one\r\n---\r\ntwo\r\n", ["one\nstill one", "two"]),
+        ("a\u2028b\u2029c\x0bd\x0ce\x85f\x1cg\n", ["a\u2028b\u2029c\x0bd\x0ce\x85f\x1cg"]),
     ],
 )
 def test_prompts_are_lines_or_blocks(text: str, prompts: list[str]) -> None:

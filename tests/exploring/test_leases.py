@@ -8,21 +8,27 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
 import sessiontree
-from sessiontree.agent.tools.registry import Tools
-from sessiontree.exploring import explorations, explore, resume
+from sessiontree.agent.events import ToolStart
+from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.errors import ConflictError
+from sessiontree.exploring import Lane, deciding, explorations, explore, resume
+from sessiontree.exploring.copies import Copies
+from sessiontree.exploring.deciding import drop, keep, merge
 from sessiontree.exploring.leases import is_free, release, take
-from sessiontree.exploring.records import Beat, Lease, iter_records, write
+from sessiontree.exploring.records import Beat, Copy, Lease, iter_records, write
 from sessiontree.exploring.resuming import take_over
 from sessiontree.exploring.told import Book, find_exploration
 from sessiontree.ids import timestamp
 from sessiontree.session import Branch, Session
 from tests.exploring.lanes import Note, Stepping, check_is_sound, explored, new_session
+from tests.exploring.repos import make_repository
 
 PROMPTS = [f"of lane-{n}." for n in (1, 2, 3)]
 LONG_AGO = "2020-01-01T00:00:00.000Z"
@@ -153,7 +159,7 @@ CHILD = """
 import asyncio, sys
 from pathlib import Path
 import sessiontree
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.exploring import resume
 from tests.exploring.lanes import Note, Stepping
 
@@ -253,3 +259,139 @@ def test_a_sign_of_life_in_the_middle_of_calls_breaks_no_branch(session: Session
     (told,) = explorations(sessiontree.open(session.location))
     assert [lane.state for lane in told.lanes] == ["done"] * 3
     assert [len(messages) for messages in check_is_sound(session)] == [18] * 3
+
+
+LOOK = """
+import sys, sessiontree
+from sessiontree.exploring.leftovers import is_worked_on
+from sessiontree.exploring.told import find_exploration
+told = find_exploration(session := sessiontree.open(sys.argv[1]))
+print(*[lane.state for lane in told.lanes], is_worked_on(session, told))
+"""
+
+
+def seen_elsewhere(session: Session) -> str:
+    """What another process sees of the lanes, and whether someone works on the exploration."""
+    return subprocess.run(
+        [sys.executable, "-c", LOOK, session.location], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_a_lane_that_waits_for_its_place_gives_signs_of_life(session: Session, tmp_path: Path) -> None:
+    slow = Tools([Note(tmp_path / "notes", delay=20.0)])
+    seen: list[str] = []
+
+    async def main() -> None:
+        async with explore(
+            session, prompts=PROMPTS[:2], models=[Stepping(1)], tools=slow, parallel=1, good_for=1.5
+        ) as exploration:
+            async for one in exploration:
+                if one.lane == 1 and isinstance(one.event, ToolStart):
+                    await asyncio.sleep(2.5)
+                    seen.append(await asyncio.to_thread(seen_elsewhere, session))
+                    exploration.stop()
+
+    asyncio.run(main())
+    assert seen == ["running running True"]
+
+
+class Slow(Copies):
+    """Copies that take long to be made."""
+
+    def make(self, run: str, number: int, like: Copy | None = None) -> Copy:
+        self.before(number)
+        return super().make(run, number, like)
+
+    def before(self, number: int) -> None:
+        time.sleep(1.0)
+
+
+def test_who_makes_copies_for_long_is_not_taken_for_dead(tmp_path: Path) -> None:
+    make_repository(tmp_path / "project")
+    session = new_session(tmp_path)
+    seen: list[str] = []
+
+    class Seen(Slow):
+        def before(self, number: int) -> None:
+            super().before(number)
+            if number == 3:
+                seen.append(seen_elsewhere(session))
+
+    copies = Seen(str(tmp_path / "home"), session.id, str(tmp_path / "project"))
+    exploration, _ = explored(session, *PROMPTS, models=[Stepping(0)], tools=load_tools(), good_for=1.5, copies=copies)
+    assert seen == ["running running True"]
+    assert [lane.state for lane in exploration.lanes] == ["done"] * 3
+
+
+def test_who_finds_another_process_making_the_lanes_makes_no_more(tmp_path: Path) -> None:
+    make_repository(tmp_path / "project")
+    session = new_session(tmp_path)
+
+    class Taken(Slow):
+        def before(self, number: int) -> None:
+            if number == 1:
+                other = sessiontree.open(session.location)
+                plan = find_exploration(other).plan_id
+                book = Book(other)
+                book.look()
+                write(Branch(other, book.noted[plan].leaf), msgspec.structs.replace(take(), token="other"))
+
+    copies = Taken(str(tmp_path / "home"), session.id, str(tmp_path / "project"))
+    with pytest.raises(ConflictError, match="another process works on it"):
+        explored(session, *PROMPTS, models=[Stepping(0)], tools=load_tools(), copies=copies)
+    assert [lane.state for lane in find_exploration(session).lanes] == ["lost"]
+
+
+def test_nothing_is_decided_about_a_lane_that_grew_since_it_was_looked_at(session: Session) -> None:
+    left(session)
+    elsewhere = sessiontree.open(session.location)
+    looked_at = find_exploration(elsewhere)
+
+    async def go_on() -> None:
+        async with resume(session, find_model=lambda _: Stepping(0), tools=Tools()) as exploration:
+            await exploration.finish()
+
+    asyncio.run(go_on())
+    before = session.ids
+    for decide in (
+        lambda: keep(elsewhere, looked_at, 1, None),
+        lambda: drop(elsewhere, looked_at, [1], None),
+        lambda: merge(elsewhere, looked_at, [1, 2], None),
+    ):
+        with pytest.raises(ConflictError, match="have grown since"):
+            decide()
+    assert sessiontree.open(session.location).ids == before
+    keep(elsewhere, find_exploration(elsewhere), 1, None)
+
+
+def test_a_lane_that_was_decided_about_is_not_taken_over(session: Session) -> None:
+    left(session)
+    told = find_exploration(session)
+    drop(session, told, [1], None)
+
+    async def go_on() -> list[Lane]:
+        async with resume(session, find_model=lambda _: Stepping(0), tools=Tools()) as exploration:
+            assert take_over(exploration, told.lanes[0].start) == (None, "")
+            return await exploration.finish()
+
+    assert [lane.state for lane in asyncio.run(go_on())] == ["lost", "done", "done"]
+
+
+def test_a_verdict_that_came_too_late_is_told(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    left(session)
+    other = sessiontree.open(session.location)
+    told = find_exploration(other)
+    book = Book(session)
+    book.look()
+    leaf = book.noted[told.lanes[0].start].leaf
+
+    def judged(lane: Lane, *more: object) -> None:
+        if lane.number == 1:  # in this moment somebody takes it over
+            write(Branch(session, leaf), msgspec.structs.replace(take(), token="other"))
+        judge(lane, *more)  # type: ignore[arg-type]
+
+    judge = deciding._judge
+    monkeypatch.setattr(deciding, "_judge", judged)
+    with pytest.raises(ConflictError, match="went on with lanes 1 in this moment"):
+        drop(other, told, [1], None)
+    assert find_exploration(sessiontree.open(session.location)).lanes[0].verdict is None

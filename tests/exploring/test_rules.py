@@ -15,6 +15,7 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.errors import UsageError
 from sessiontree.exploring import Bounds, Exploration, Lane, LaneEvent, Rule, explore, resume
 from sessiontree.exploring.copies import Copies
 from sessiontree.exploring.events import ForkedByRule, LaneEnded, LaneMade, LaneRefused
@@ -42,7 +43,7 @@ def ran(
 
     async def main() -> tuple[Exploration, list[LaneEvent]]:
         async with explore(
-            session, prompts=["mend it"], models=[model], rules=rules, hooks=[hook or Rules(rules)], **more
+            session, prompts=["mend it"], models=[model], rules=rules, hooks=[hook] if hook else None, **more
         ) as exploration:
             events = [event async for event in exploration]
         return exploration, events
@@ -220,12 +221,10 @@ def test_errors_of_calls_side_by_side_count_once_each(tmp_path: Path) -> None:
 def test_one_who_stops_a_lane_wants_no_fork_of_it(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     model = ScriptedModel([turn("slow", first_delay=30)])
-    rules = [failing(session), Rule("repeats", count=1), Rule("denied"), Rule("judge")]
+    rules = [failing(session), Rule("repeats", count=2), Rule("denied"), Rule("judge")]
 
     async def main() -> Exploration:
-        async with explore(
-            session, prompts=["x"], models=[model], tools=Tools(), rules=rules, hooks=[Rules(rules)]
-        ) as exploration:
+        async with explore(session, prompts=["x"], models=[model], tools=Tools(), rules=rules) as exploration:
             async for one in exploration:
                 if one.event.__struct_config__.tag == "turn_start":
                     exploration.stop()
@@ -242,7 +241,7 @@ def test_leaving_does_not_wait_for_a_check(tmp_path: Path) -> None:
 
     async def main() -> Exploration:
         async with explore(
-            session, prompts=["x"], models=[ScriptedModel([ALWAYS])], tools=Tools(), rules=rules, hooks=[Rules(rules)]
+            session, prompts=["x"], models=[ScriptedModel([ALWAYS])], tools=Tools(), rules=rules
         ) as exploration:
             async for one in exploration:
                 if isinstance(one.event, LaneEnded):
@@ -372,7 +371,7 @@ def test_lanes_that_ended_just_before_a_crash_are_looked_at_when_the_others_are_
 
     async def begin() -> None:
         async with explore(
-            session, prompts=["a", "b"], models=[quick, slow], tools=Tools(), rules=rules
+            session, prompts=["a", "b"], models=[quick, slow], tools=Tools(), rules=rules, hooks=[Rules([])]
         ) as exploration:
             async for one in exploration:
                 if isinstance(one.event, LaneEnded):
@@ -453,3 +452,22 @@ def test_what_fired_before_a_kill_does_not_fire_again_and_what_was_counted_goes_
         (1, "check", 1),
         (2, "check", 2),
     ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (Rule("check"), "needs the command"),
+        (Rule("repeats", count=1), "from the second time on"),
+        (Rule("judge", threshold=7), "from 0 to 1"),
+        (Rule("jugde"), "no kind of rule"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_rule_that_could_never_do_what_it_says_is_refused_before_anything_is_written(
+    tmp_path: Path, rule: Rule, said: str
+) -> None:
+    session = new_session(tmp_path)
+    before = session.ids
+    with pytest.raises(UsageError, match=said):
+        explore(session, prompts=["x"], models=[ScriptedModel([ALWAYS])], rules=[rule])
+    assert session.ids == before

@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 
 import sessiontree
-from sessiontree.agent.events import AgentEnd, Persisted
+from sessiontree.agent.events import AgentEnd, Persisted, TextDelta
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.errors import NotFoundError, UsageError
-from sessiontree.exploring import Bounds, Job, Lane, explorations, explore
+from sessiontree.exploring import Bounds, Exploration, Job, Lane, explorations, explore
 from sessiontree.exploring.events import LaneEnded, LaneMade, LaneRefused
 from sessiontree.exploring.records import End, LaneRecord, Lease, Plan, record_of
 from sessiontree.messages import message_text
+from sessiontree.models import ScriptedModel
 from sessiontree.session import Session
+from tests.agent.loops import call, turn
 from tests.exploring.lanes import Note, Stepping, check_is_sound, explored, new_session, own_messages
+from tests.exploring.repos import git, make_repository
 
 PROMPTS = ["of lane-1.", "of lane-2.", "of lane-3."]
 
@@ -260,3 +263,64 @@ def test_a_prompt_with_an_image_is_whole_in_the_lane(session: Session) -> None:
     (lane,) = exploration.lanes
     assert lane.record.prompt == "of lane-1."
     assert len(own_messages(session, lane)[0].content) == 2
+
+
+def test_a_lane_that_is_stopped_in_an_answer_has_used_what_was_sent_and_came(session: Session) -> None:
+    model = ScriptedModel([turn("A long answer. " * 50, delay=0.02)])
+
+    async def main() -> list[Lane]:
+        async with explore(session, prompts=["x " * 2_000], models=[model], tools=Tools(), hooks=[]) as exploration:
+            await _until(exploration, lambda one: isinstance(one.event, TextDelta))
+            exploration.stop()
+            return await exploration.finish()
+
+    (lane,) = asyncio.run(main())
+    assert lane.state == "stopped"
+    assert lane.spent.tokens > 1_000
+    (told,) = explorations(sessiontree.open(session.location))
+    assert told.lanes[0].spent.tokens == lane.spent.tokens
+
+
+def test_an_exploration_is_begun_once(session: Session) -> None:
+    exploration = explore(session, prompts=["of lane-1."], models=[Stepping(0)], tools=Tools())
+
+    async def main() -> None:
+        async with exploration:
+            await exploration.finish()
+        async with exploration:
+            raise AssertionError("it was begun twice")
+
+    with pytest.raises(UsageError, match="begun once"):
+        asyncio.run(main())
+    assert len(explorations(session)) == 1
+
+
+def test_lanes_do_not_begin_behind_calls_that_have_no_result(session: Session) -> None:
+    call = {"type": "toolCall", "id": "c1", "name": "write", "arguments": {}}
+    asking = session.append("assistant", [call], stopReason="toolUse")
+    before = session.ids
+    with pytest.raises(UsageError, match=r"1 calls have no result there \(write\)"):
+        explored(session, *PROMPTS, at=asking.id)
+    assert session.ids == before
+
+
+def test_working_copies_go_at_the_end_and_what_was_done_can_still_be_had(tmp_path: Path) -> None:
+    project = make_repository(tmp_path / "project")
+    session = new_session(tmp_path)
+
+    async def main(**more: Any) -> Exploration:
+        model = ScriptedModel([turn("I write.", call("write", path="x.txt", content="1\n")), turn("Written.")])
+        async with explore(session, prompts=["write"], models=[model], **more) as exploration:
+            await exploration.finish()
+        return exploration
+
+    exploration = asyncio.run(main())
+    assert len(git(project, "worktree", "list").splitlines()) == 1
+    assert exploration.tidied is not None
+    assert exploration.tidied.lanes == (1,)
+    (result,) = exploration.results
+    assert [file.path for file in result.files or ()] == ["x.txt"]
+    asyncio.run(exploration.keep(1))
+    assert (project / "x.txt").read_text() == "1\n"
+    asyncio.run(main(keep_worktrees=True))
+    assert len(git(project, "worktree", "list").splitlines()) == 2

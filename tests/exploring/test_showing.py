@@ -144,13 +144,25 @@ def test_of_a_long_answer_six_lines_are_shown_and_a_command_for_the_others(width
     quoted = [line for line in lines if line.startswith("  │ ")]
     assert quoted == [f"  │ Line {number}." for number in range(1, 7)]
     told = " ".join(" ".join(lines).split())
-    assert "… 14 more lines: sessiontree show 019c2f3a --leaf leaf0001" in told
-    assert fits(lines, width)
+    command = "sessiontree show 019c2f3a --leaf leaf0001"
+    assert f"… 14 more lines: {command}" in told
+    assert any(line.endswith(command) for line in lines), "in one piece, for who copies it"
+    assert fits([line for line in lines if not line.endswith(f"  {command}")], width)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_costs_below_a_dollar_are_told_apart_in_every_table(width: int, tmp_path: Path) -> None:
+    session, costs = new_session(tmp_path), {1: 0.0134, 2: 0.0150, 3: 0.00002}
+    grown = [lane(session, number, spent=Spent(turns=1, cost=cost)) for number, cost in costs.items()]
+    compared = [result(number, cost=cost) for number, cost in costs.items()]
+    for lines in (draw_progress(grown, width), list(draw_results(compared, width))):
+        assert all(text in "\n".join(lines) for text in ("$0.0134", "$0.0150", "<$0.0001"))
+        assert fits(lines, width)
 
 
 def test_the_command_for_the_others_can_be_run_whatever_a_file_says() -> None:
     evil = result(1, answer="a\n" * 20, leaf="x; rm -rf ~ \x1b[2J")
-    (line,) = [line for line in draw_results([evil], 140, session="my session") if "more lines" in line]
+    (line,) = [line for line in draw_results([evil], 140, session="'my session'") if "more lines" in line]
     assert line.endswith("sessiontree show 'my session' --leaf 'x; rm -rf ~ ␛[2J'")
 
 
@@ -274,7 +286,7 @@ def test_the_command_that_shows_the_rest_of_an_answer_shows_it(tmp_path: Path) -
     script.write_text('{"turns": [{"text": "' + "".join(f"Line {number}.\\n" for number in range(20)) + '"}]}')
     place.told("go", "--model", f"scripted:{script}")
     told = place.explore("--compare").stdout
-    command = re.search(r"more lines: sessiontree (show) \S+ (--leaf) (\S+)", told)
+    command = re.search(r"more lines:\s+sessiontree (show) \S+ (--leaf) (\S+)", told)
     assert command is not None, told
     shown = place.sessiontree(command[1], place.location, command[2], command[3])
     assert "Line 7." not in told

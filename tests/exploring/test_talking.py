@@ -21,7 +21,7 @@ from sessiontree.entries import CustomMessage
 from sessiontree.exploring import Exploration, LaneEvent, explore, resume
 from sessiontree.exploring.events import Delivered
 from sessiontree.exploring.records import INBOX, Send, iter_records
-from sessiontree.exploring.talking import MOST_SENDS, MOST_TEXT, Talking
+from sessiontree.exploring.talking import MOST_SENDS, MOST_TEXT
 from sessiontree.exploring.tasks import TaskTool
 from sessiontree.messages import CustomText, message_text
 from sessiontree.models import ScriptedModel, ScriptTurn
@@ -39,7 +39,7 @@ def talked(session: Session, *scripts: list[ScriptTurn], **more: Any) -> tuple[E
 
     async def main() -> tuple[Exploration, list[LaneEvent]]:
         prompts = [f"work of {number}" for number in range(1, len(scripts) + 1)]
-        async with explore(session, prompts=prompts, models=models, hooks=[Talking()], **more) as exploration:
+        async with explore(session, prompts=prompts, models=models, **more) as exploration:
             events = [event async for event in exploration]
         return exploration, events
 
@@ -267,7 +267,7 @@ def test_what_was_sent_and_not_delivered_when_all_was_killed_is_delivered_once(t
 
         async def main() -> tuple[Exploration, list[LaneEvent]]:
             events = []
-            async with resume(again, find_model=lambda _: model, tools=Tools(), hooks=[Talking()]) as exploration:
+            async with resume(again, find_model=lambda _: model, tools=Tools()) as exploration:
                 async for event in exploration:
                     events.append(event)
                     if isinstance(event.event, ToolEnd):

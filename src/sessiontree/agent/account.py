@@ -1,9 +1,9 @@
 """What one run uses, and how its requests pass the gate: room is reserved before each, and what it used counts after.
 
 Every attempt of every request of a run goes through `turn`, `aside` or `alone`. One that a gate has reserved room for
-is held to it: its answer may be no longer than was expected. And it counts even if nobody tells what it used, as when
-it is dropped on its way or the provider does not say: then it counts as what was sent and what is known to have come.
-Only what was refused before anything came counts as nothing.
+is held to it: its answer may be no longer than was expected, and is ended if a model does not keep to that. It counts
+even if nobody tells what it used, as when it is dropped on its way or the provider does not say: then it counts as what
+was sent and what is known to have come. Only what was refused before anything came counts as nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.hand import in_thread
+from sessiontree.agent.hand import in_thread, uncancelled
 from sessiontree.agent.spending import Asked, Expected, Limits, Spent, Ticket
 from sessiontree.compacting import Summary
 from sessiontree.compacting.estimate import MEASURED, Size, measured_tokens
-from sessiontree.errors import ModelError, UnreachableError
+from sessiontree.errors import ModelError, SessionTreeError, UnreachableError
 from sessiontree.messages import Assistant, Usage, message_text
 from sessiontree.models import Facts, Model, Request
 from sessiontree.models.facts import likely_cost
@@ -187,17 +187,18 @@ class Account:
         passage = Passage(model, request)
         if likely is not None:
             passage.request = msgspec.structs.replace(request, max_tokens=int(likely.output))
+            passage.hold_to(_MARGIN * likely.output, measured_tokens)
         used: Usage | None = None
         try:
             yield passage
         except ModelError as error:
             was_sent = isinstance(error, UnreachableError) and error.was_sent
             if passage.was_made and (passage.came.has_begun or error.partial is not None or was_sent):
-                used = _used(passage, likely, model.facts, error.partial)
+                used = _used(passage, likely or await _guess(expected), model.facts, error.partial)
             raise
         except BaseException:  # dropped on its way
             if passage.was_made:
-                used = likely if what else _used(passage, likely, model.facts)
+                used = likely if what else _used(passage, likely or await _guess(expected), model.facts)
             raise
         else:
             used = _used(passage, likely, model.facts, is_whole=True)
@@ -225,6 +226,13 @@ class Account:
 
     def _count(self, usage: Usage | None) -> None:
         self._used, self.untold = self._used.plus(usage), self.untold.plus(usage)
+
+
+async def _guess(expected: Callable[[], Awaitable[Expected]]) -> Usage | None:
+    """What a request that broke off may have used, of which nobody wanted to know before."""
+    with contextlib.suppress(SessionTreeError):  # the session cannot be read; the request's own end is what matters
+        return (await uncancelled(expected())).likely.usage
+    return None
 
 
 def _raise(why: str | None) -> None:

@@ -15,7 +15,9 @@ from sessiontree.errors import ConflictError, SessionTreeError, StoreError, Usag
 from sessiontree.exploring.comparing import HasLanes
 from sessiontree.exploring.copies import Copies
 from sessiontree.exploring.lanes import ENDED, Lane, find_lane
+from sessiontree.exploring.leases import is_free
 from sessiontree.exploring.records import Copy, Judged, Verdict, write
+from sessiontree.exploring.told import Book
 from sessiontree.exploring.trees import FileChange, FileClash
 from sessiontree.session import Session
 from sessiontree.values import Value
@@ -60,21 +62,35 @@ def keep(
     apply: bool = True,
     keep_copies: bool = False,
 ) -> Decided:
-    """Stand on a lane for good, with its files in the project. Lanes that nothing was decided about are left."""
+    """Stand on a lane for good, with its files in the project. Lanes that nothing was decided about are left.
+
+    One that was kept before is left, too: its files go from the project again, unless they were changed or committed.
+    """
     chosen = find_lane(exploration.lanes, lane)
-    _check_quiet(exploration.lanes)
-    files = _apply([chosen], copies) if apply else ()
-    _judge(chosen, "kept", "", copies)
-    for other in exploration.lanes:
-        if other is not chosen and other.verdict is None:
-            _judge(other, "left", f"lane {chosen.number} was kept", copies)
+    _check_quiet(session, exploration.lanes)
     stands = session.leaf
     is_there = stands is not None and chosen.leaf in session.path_ids(stands)
+    former = [] if is_there else [one for one in exploration.lanes if one is not chosen and _is(one, "kept")]
+    files, stay = _apply([chosen], copies, instead_of=former) if apply else ((), former)
+    _check_quiet(session, exploration.lanes)
+    _judge(chosen, "kept", "", copies)
+    for other in exploration.lanes:
+        if other in former or (other is not chosen and other.verdict is None):
+            _judge(other, "left", f"lane {chosen.number} was kept", copies)
+    _check_counted(session, exploration.lanes)
     session.move(stands if is_there else chosen.leaf)  # who has gone on behind it stays there
     session.flush()
     tidied = Tidied() if keep_copies else tidy(exploration.lanes, copies)
-    notes = (*tidied.stayed, *tidied.failed)
+    notes = (*(_still_there(one) for one in stay if one.copy is not None), *tidied.stayed, *tidied.failed)
     return Decided("kept", (chosen.number,), session.leaf, files, notes=notes, failed=tidied.failed)
+
+
+def _is(lane: Lane, verdict: Verdict) -> bool:
+    return lane.verdict is not None and lane.verdict.verdict == verdict
+
+
+def _still_there(lane: Lane) -> str:
+    return f"lane {lane.number} was kept before: what it changed may still be in the project"
 
 
 def merge(
@@ -90,12 +106,12 @@ def merge(
 
     What each did is summarised there, and the files of all come into the project, or none do.
     """
-    chosen = list({lane.start: lane for lane in (find_lane(exploration.lanes, one) for one in lanes)}.values())
+    chosen = _named(exploration, lanes)
     if not chosen:
         raise UsageError("which lanes to merge has to be said")
-    _check_quiet(chosen)
+    _check_quiet(session, chosen)
     _apply(chosen, copies, dry_run=True)
-    into = session.leaf
+    into = _last_said(session, session.leaf)
     first, *_ = chosen
     assert first.leaf is not None
     before = session.path_ids(first.leaf)
@@ -119,15 +135,28 @@ def merge(
         joins += [merged.entry] if merged.entry is not None else []
         notes += [f"lane {lane.number}: {merged.nothing}"] if merged.nothing is not None else []
         notes += [conflict.text for conflict in merged.conflicts]
-    files = _apply(chosen, copies)
+    files, _ = _apply(chosen, copies)
     for lane in chosen:
         _judge(lane, "merged", verdict, copies)
+    _check_counted(session, chosen)
     session.move(into)
     session.flush()
     tidied = Tidied() if keep_copies else tidy(chosen, copies)
     notes += (*tidied.stayed, *tidied.failed)
     numbers = tuple(lane.number for lane in chosen)
     return Decided("merged", numbers, session.leaf, files, tuple(joins), tuple(notes), tidied.failed)
+
+
+def _named(exploration: HasLanes, names: Sequence[int | str]) -> list[Lane]:
+    """Lanes, each once however often and by whatever name it is named."""
+    return list({lane.start: lane for lane in (find_lane(exploration.lanes, one) for one in names)}.values())
+
+
+def _last_said(session: Session, leaf: str | None) -> str | None:
+    """Where a session stands, and not the entry that says so, as the formats of others have it."""
+    while leaf is not None and session.type_of(leaf) == "leaf":
+        leaf = session.parent(leaf)
+    return leaf
 
 
 def drop(
@@ -140,15 +169,15 @@ def drop(
     keep_copies: bool = False,
 ) -> Decided:
     """Say of lanes that they lead nowhere. Nothing of them is lost: they stay in the tree, and their work in git."""
-    chosen = [find_lane(exploration.lanes, one) for one in lanes]
-    _check_quiet(chosen)
+    chosen = _named(exploration, lanes)
+    _check_quiet(session, chosen)
     return _set_aside(session, chosen, "dropped", why, copies, keep_copies=keep_copies)
 
 
 def leave(session: Session, exploration: HasLanes, copies: Copies | None, *, keep_copies: bool = False) -> Decided:
     """Leave all lanes that nothing was decided about as they are. They can be taken up again."""
     chosen = [lane for lane in exploration.lanes if lane.verdict is None]
-    _check_quiet(chosen)
+    _check_quiet(session, chosen)
     return _set_aside(session, chosen, "left", "", copies, keep_copies=keep_copies)
 
 
@@ -158,10 +187,13 @@ def _set_aside(
     stands = session.leaf
     for lane in lanes:
         _judge(lane, verdict, why, copies)
+    _check_counted(session, lanes)
     session.move(stands)  # what was written on lanes moves nobody
     session.flush()
     tidied = Tidied() if keep_copies else tidy(lanes, copies)
-    notes = (*tidied.stayed, *tidied.failed)
+    path = session.path_ids(stands) if stands is not None else []
+    there = [lane for lane in lanes if lane.start in path]
+    notes = (*(f"the session still stands on lane {lane.number}" for lane in there), *tidied.stayed, *tidied.failed)
     return Decided(verdict, tuple(lane.number for lane in lanes), session.leaf, notes=notes, failed=tidied.failed)
 
 
@@ -214,14 +246,18 @@ def _judge(lane: Lane, verdict: Verdict, why: str, copies: Copies | None) -> Non
         lane.verdict = judged
 
 
-def _apply(lanes: Sequence[Lane], copies: Copies | None, *, dry_run: bool = False) -> tuple[FileChange, ...]:
+def _apply(
+    lanes: Sequence[Lane], copies: Copies | None, *, instead_of: Sequence[Lane] = (), dry_run: bool = False
+) -> tuple[tuple[FileChange, ...], list[Lane]]:
+    """Bring the files of lanes into the project; what changed there, and those of the others whose files stay."""
     made: list[Copy] = [lane.copy for lane in lanes if lane.copy is not None]
     if copies is None or not made:
-        return ()
-    applied = copies.apply_all(made, dry_run=dry_run)
+        return (), [*instead_of]
+    former = [lane.copy for lane in instead_of if lane.copy is not None]
+    applied = copies.apply_all(made, instead_of=former, dry_run=dry_run)
     if applied.clashes:
         raise ConflictError(_told(applied.clashes, lanes))
-    return applied.files
+    return applied.files, [lane for lane in instead_of if lane.copy in applied.stay]
 
 
 def _told(clashes: Sequence[FileClash], lanes: Sequence[Lane]) -> str:
@@ -240,8 +276,37 @@ def _numbers(lanes: Sequence[Lane]) -> str:
     return ", ".join(str(lane.number) for lane in lanes)
 
 
-def _check_quiet(lanes: Sequence[Lane]) -> None:
-    """Nothing is decided about lanes that still grow."""
-    growing = [lane for lane in lanes if lane.state in ("running", "waiting")]
+def _check_quiet(session: Session, lanes: Sequence[Lane]) -> None:
+    """Nothing is decided about lanes that grow, or have grown since they were looked at."""
+    session.refresh()
+    book = Book(session)
+    book.look()
+    growing = [lane for lane in lanes if lane.state in ("running", "waiting") or _is_held(session, book, lane)]
     if growing:
-        raise UsageError(f"lanes that are still under way: {_numbers(growing)}; stop them, or wait for their end")
+        raise UsageError(
+            f"lanes that are still under way: {_numbers(growing)}; wait for their end, or stop them in the terminal "
+            "where they are"
+        )
+    changed = [lane for lane in lanes if book.noted[lane.start].leaf != lane.leaf]
+    if changed:
+        raise ConflictError(
+            f"lanes that have grown since they were looked at: {_numbers(changed)}; nothing was decided, look at them "
+            "again first"
+        )
+
+
+def _check_counted(session: Session, lanes: Sequence[Lane]) -> None:
+    """Another process may have taken a lane over in the very moment in which it was decided about."""
+    book = Book(session)
+    book.look()
+    late = [lane for lane in lanes if book.noted[lane.start].verdict != lane.verdict]
+    if late:
+        raise ConflictError(
+            f"another process went on with lanes {_numbers(late)} in this moment, so what was decided about them does "
+            "not count; their files may be in the project. Wait for their end, and decide again"
+        )
+
+
+def _is_held(session: Session, book: Book, lane: Lane) -> bool:
+    noted = book.noted[lane.start]
+    return noted.end is None and not is_free(noted.lease, session.entry(noted.leaf).timestamp)

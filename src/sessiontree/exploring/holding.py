@@ -48,6 +48,13 @@ class Holding:
             await in_thread(exploration.book.look)
         return self.has(lane) and (not is_limited or self._is_held(exploration.plan_id, self.maker))
 
+    async def still_makes(self) -> bool:
+        """Whether this process is the one that makes lanes; one that was silent for long gives a sign of life first."""
+        if self.maker is not None and self._silent_for > self._good_for / 2:
+            await uncancelled(in_thread(self._beat_plan, self.maker))
+        await in_thread(self._exploration.book.look)
+        return self._is_held(self._exploration.plan_id, self.maker)
+
     def has(self, lane: Lane) -> bool:
         """Whether the lease on a lane is that of this process, by what was read so far."""
         return self._is_held(lane.start, lane.lease)
@@ -88,8 +95,9 @@ class Holding:
             if self.maker is not None and self._silent_for > self._beats_every:
                 with contextlib.suppress(SessionTreeError):
                     await uncancelled(in_thread(self._beat_plan, self.maker))
-            for lane in exploration.lanes:
-                if lane.state == "running" and lane.lease is not None and lane.silent_for > good_for / 3:
+            for lane in list(exploration.lanes):
+                is_under_way = lane.state in ("running", "waiting")  # for its place, too, a lane may wait for long
+                if is_under_way and lane.lease is not None and lane.silent_for > good_for / 3:
                     with contextlib.suppress(SessionTreeError):  # the lane will hear of it when it has something to say
                         await exploration.write(lane, Beat(lane.lease.token))
 

@@ -132,6 +132,8 @@ class Lane:
     def take_over(self, lease: Lease, leaf: str) -> None:
         """This process goes on with it, from the entry of its lease."""
         self.lease, self._leaf, self.state = lease, leaf, "waiting"
+        self._branch = None
+        self.branch  # noqa: B018 - it is there from now on: by it is known when the lane last had a sign of life
 
     def begin(self, run: Run) -> None:
         """A run goes on with it; what it used before stays counted."""

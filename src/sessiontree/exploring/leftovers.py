@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Protocol
 
 from sessiontree.errors import SessionTreeError
@@ -56,21 +57,31 @@ def take_all_away(session: Reader, home: str) -> Left:
     """Take away all folders of a session's lanes, before the session itself goes. Their work is saved, and stays."""
     found = explorations(session)
     if any(is_worked_on(session, told) for told in found):
-        return Left(failed=("its lanes are at work; stop them, or wait for their end",))
-    made = [lane for told in found for lane in told.lanes if lane.copy is not None]
-    if not made:
+        return Left(failed=("its lanes are at work; stop them where they are, or wait for their end",))
+    if not any(told.plan.worktrees for told in found):
         return Left()
+    made = [lane for told in found for lane in told.lanes if lane.copy is not None]
+    known = [lane.copy for lane in made if lane.copy is not None]
     try:
         copies = Copies(home, session.id, session.cwd or "")
-        there = [lane for lane in made if lane.copy is not None and copies.is_left(lane.copy)]
-        tidied = tidy(there, copies)
-        known = [lane.copy for lane in made if lane.copy is not None]
+        tidied = tidy([lane for lane in made if lane.copy is not None and copies.is_left(lane.copy)], copies)
         if copies.orphans(known):
             copies.clear_orphans(known)
     except SessionTreeError as error:
         return Left(failed=(str(error),))
-    refs = dict.fromkeys(
-        f"{REFS}/{lane.record.run} in {lane.copy.repository}" for lane in made if lane.copy is not None
-    )
-    stayed = (f"{why}; move or remove that folder first" for why in (*tidied.stayed, *tidied.failed))
-    return Left(tuple(refs), tuple(stayed))
+    refs = dict.fromkeys(f"{REFS}/{copy.ref.split('/')[-2]} in {copy.repository}" for copy in known)
+    stayed = [*tidied.stayed, *tidied.failed, *(f"{path} is there" for path in copies.orphans(known))]
+    return Left(tuple(refs), tuple(f"{why}; move or remove that folder first" for why in stayed))
+
+
+def unmade(told: HasPlan, run: str, copies: Copies | None) -> list[str]:
+    """The folders of lanes that a process was making when it died."""
+    known = [lane.copy for lane in told.lanes if lane.copy is not None]
+    return [] if copies is None else [path for path in copies.orphans(known) if path.split(os.sep)[-2] == run]
+
+
+def clear_unmade(session: Reader, told: HasPlan, run: str, copies: Copies | None) -> list[str]:
+    """Take those away, if nobody works on it; what was changed in them is saved first. Which ones."""
+    if copies is None or not unmade(told, run, copies) or is_worked_on(session, told):
+        return []
+    return copies.clear_orphans([lane.copy for lane in told.lanes if lane.copy is not None], run)

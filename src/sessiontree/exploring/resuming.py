@@ -20,16 +20,17 @@ from sessiontree.agent.spending import Spent
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.compacting import Summarizer
 from sessiontree.entries import MessageEntry
-from sessiontree.errors import UsageError
+from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.exploring.budget import Budget
 from sessiontree.exploring.copies import Copies
 from sessiontree.exploring.interrupted import find_under_way, spent_on
 from sessiontree.exploring.lanes import ENDED, Job, Lane, LaneState
 from sessiontree.exploring.leases import GOOD_FOR, forget, is_free, take
+from sessiontree.exploring.leftovers import clear_unmade
 from sessiontree.exploring.records import Again, Bounded, Bounds, Lease, write
-from sessiontree.exploring.rules import Rules
+from sessiontree.exploring.rules import Rules, trusted
 from sessiontree.exploring.run import Exploration
-from sessiontree.exploring.starting import check_can_explore, check_prices
+from sessiontree.exploring.starting import check_can_explore, check_prices, hooks_with
 from sessiontree.exploring.tasks import TaskTool
 from sessiontree.exploring.told import Told, find_exploration
 from sessiontree.exploring.working import LaneHook, SystemFor, ToolsFor, Work
@@ -39,6 +40,7 @@ from sessiontree.session import Branch, Session
 from sessiontree.settings import Settings
 
 _UNFINISHED: frozenset[LaneState] = frozenset({"failed", "limit", "stopped"})
+"""The lanes that go on again when that is said, and those that were set aside before they had an end."""
 _UNDER_WAY = "requests that may have been under way when a process died"
 _TRIES = 3
 """How often a lane is wanted anew when others write to it meanwhile."""
@@ -59,8 +61,9 @@ def resume(
     system: SystemFor = None,
     thinking: ThinkingLevel | None = None,
     copies: Copies | None = None,
-    hooks: Sequence[LaneHook] = (),
+    hooks: Sequence[LaneHook] | None = None,
     summarizer: Summarizer | None = None,
+    keep_worktrees: bool = False,
     good_for: float = GOOD_FOR,
 ) -> Exploration:
     """Go on with an exploration, by default the last one: every lane without an end that nobody works on.
@@ -72,7 +75,8 @@ def resume(
     `skip` (they are answered with what is known, and sub-agents go on where they stood), `run`, or answers by hand;
     with None such lanes end as `pending`. Without `tools`, lanes have the built-in ones.
     What was used before counts for the limits. `check` is run at the end of each lane: the one that the file names is
-    a command out of a file, and is not run unless it is said again.
+    a command out of a file, and is not run unless it is said again. So are those of rules: give `Rules` among `hooks`
+    for them to be run; without, the other rules of the file are kept. `hooks` are else as in `explore`.
     """
     check_can_explore(session)
     told = find_exploration(session, run)
@@ -85,9 +89,10 @@ def resume(
         system,
         thinking,
         copies,
-        tuple(hooks),
+        hooks_with(hooks, Rules(trusted(told.plan.rules), find_model=find_model, settings=settings)),
         summarizer=summarizer,
         pending=pending,
+        keep_worktrees=keep_worktrees,
         good_for=good_for,
     )
 
@@ -97,41 +102,22 @@ def resume(
         if again or bounds is not None:
             now = await uncancelled(in_thread(find_exploration, session, told.run, exploration.book))
             reopened = _to_reopen(now, again, bounds)
-        looks_back = any(isinstance(hook, Rules) and hook.looks_back for hook in hooks)
+        looks_back = any(isinstance(hook, Rules) and hook.looks_back for hook in work.hooks)
         if not reopened and not looks_back and await in_thread(_is_over, exploration):
+            await uncancelled(in_background(clear_unmade, session, told, told.run, copies))
             for lane in told.lanes:
                 exploration.adopt(lane)
             return
         if bounds is not None and bounds.cost is not None:
             check_prices(bounds, [find_model(name) for name in sorted({lane.record.model for lane in told.lanes})])
-        exploration.holding.maker, _ = await uncancelled(in_thread(take_over, exploration, told.plan_id))
-        if exploration.holding.maker is None and (exploration.budget.is_limited or reopened or bounds is not None):
-            raise UsageError(
-                f"exploration {told.run}: another process works on it, and one alone keeps what all lanes may use; "
-                "go on when that has ended"
-            )
+        await _take_plan(exploration, must_be_alone=bool(reopened) or bounds is not None)
         if reopened or bounds is not None:
             await uncancelled(in_thread(_reopen, exploration, [lane.start for lane in reopened], bounds))
         # Only now: others may have written until they knew that this process goes on.
         now = await uncancelled(in_thread(find_exploration, session, told.run, exploration.book))
         for lane in now.lanes:
             exploration.adopt(lane)
-        taken, died = [], []
-        for lane in now.lanes:
-            if lane.state not in ENDED and lane.verdict is None:
-                before = exploration.book.noted[lane.start].lease
-                lease, leaf = await uncancelled(in_thread(take_over, exploration, lane.start))
-                if lease is not None:
-                    lane.take_over(lease, leaf)
-                    taken.append(lane)
-                    died += [lane] if before is not None and before.good_for > 0 else []
-        exploration.note_standing()
-        for lane in taken:
-            lane.model = find_model(lane.record.model)
-            if lane.copy is not None and copies is not None:
-                await uncancelled(in_background(copies.restore, lane.copy))
-        for lane in died if exploration.budget.is_counting else ():
-            await _count_under_way(exploration, lane, find_model)
+        taken = await _take_lanes(exploration, find_model)
         if exploration.holding.maker is not None:
             if copies is not None:  # of lanes that were about to be made
                 known = [lane.copy for lane in now.lanes if lane.copy is not None]
@@ -155,7 +141,8 @@ def take_over(exploration: Exploration, start: str) -> tuple[Lease | None, str]:
     for _ in range(_TRIES):
         book.look()
         noted = book.noted[start]
-        if noted.end is not None or not is_free(noted.lease, session.entry(noted.leaf).timestamp):
+        is_over = noted.end is not None or noted.verdict is not None
+        if is_over or not is_free(noted.lease, session.entry(noted.leaf).timestamp):
             break
         lease = take(exploration.work.good_for)
         entry = write(Branch(session, noted.leaf), lease)
@@ -164,6 +151,50 @@ def take_over(exploration: Exploration, start: str) -> tuple[Lease | None, str]:
             return lease, entry.id
         forget(lease)
     return None, ""
+
+
+async def _take_plan(exploration: Exploration, *, must_be_alone: bool) -> None:
+    """Become the process that makes lanes, if nobody else is; where lanes share a limit there can be no other one."""
+    exploration.holding.maker, _ = await uncancelled(in_thread(take_over, exploration, exploration.plan_id))
+    if exploration.holding.maker is None and (must_be_alone or exploration.budget.is_limited):
+        raise UsageError(
+            f"exploration {exploration.run}: another process works on it, and one alone keeps what all lanes may use; "
+            "go on when that has ended"
+        )
+
+
+async def _take_lanes(exploration: Exploration, find_model: Callable[[str], Model]) -> list[Lane]:
+    """The lanes without an end that nobody works on, now held by this process, with their models and folders."""
+    taken, died = [], []
+    for lane in exploration.lanes:
+        if lane.state in ENDED or lane.verdict is not None:
+            continue
+        before = exploration.book.noted[lane.start].lease
+        lease, leaf = await uncancelled(in_thread(take_over, exploration, lane.start))
+        if lease is not None:
+            lane.take_over(lease, leaf)
+            taken.append(lane)
+            died += [lane] if before is not None and before.good_for > 0 else []
+    exploration.note_standing()
+    ready: list[Lane] = []
+    failed: list[tuple[Lane, SessionTreeError]] = []
+    for lane in taken:
+        try:
+            lane.model = find_model(lane.record.model)
+            if lane.copy is not None and exploration.copies is not None:
+                await uncancelled(in_background(exploration.copies.restore, lane.copy))
+        except SessionTreeError as error:
+            failed.append((lane, error))
+        else:
+            ready.append(lane)
+    for lane, why in failed:  # what stands in the way of one stops none of the others
+        await exploration.let_go(lane, str(why))
+    if failed and not ready:
+        raise failed[0][1]
+    for lane in ready:
+        if exploration.budget.is_counting and lane in died:
+            await _count_under_way(exploration, lane, find_model)
+    return ready
 
 
 async def _count_under_way(exploration: Exploration, lane: Lane, find_model: Callable[[str], Model]) -> None:
@@ -198,9 +229,10 @@ def _to_reopen(told: Told, again: Collection[int | str], bounds: Bounds | None) 
     """The lanes that go on although they have ended."""
     chosen = {lane.number: lane for lane in map(told.lane, again)}
     for lane in chosen.values():
-        if lane.state not in _UNFINISHED:
+        if lane.state not in _UNFINISHED and (lane.state != "lost" or lane.verdict is None):
             raise UsageError(
-                f"lane {lane.number} is {lane.state}: a lane goes on again that failed, was stopped or reached a limit"
+                f"lane {lane.number} is {lane.state}: a lane goes on again that failed, was stopped, reached a limit, "
+                "or was set aside before its end"
             )
     if bounds is not None:
         chosen |= {lane.number: lane for lane in told.lanes if lane.state == "limit" and lane.verdict is None}

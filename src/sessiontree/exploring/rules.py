@@ -30,8 +30,8 @@ from sessiontree.agent.loop import Run
 from sessiontree.agent.spending import Limits
 from sessiontree.agent.tools.base import Tool, short
 from sessiontree.entries import Entry, MessageEntry
-from sessiontree.errors import SessionTreeError
-from sessiontree.exploring.checking import SECONDS, run_check
+from sessiontree.errors import SessionTreeError, UsageError
+from sessiontree.exploring.checking import SECONDS
 from sessiontree.exploring.events import ForkedByRule, LaneRefused
 from sessiontree.exploring.gate import AsideGate
 from sessiontree.exploring.lanes import Job, Lane, LaneState
@@ -62,6 +62,21 @@ _JUDGE = (
 def trusted(rules: Iterable[Rule], commands: Collection[str] = ()) -> tuple[Rule, ...]:
     """Rules out of a file, as when an exploration is resumed: checks only if the user names the same command now."""
     return tuple(rule for rule in rules if rule.kind != "check" or rule.command in commands)
+
+
+def check_rule(rule: Rule) -> None:
+    """Refuse a rule that could never do what it says."""
+    match rule.kind:
+        case "check" if not rule.command:
+            raise UsageError("a rule of the kind check needs the command that has to pass")
+        case "repeats" if rule.count < 2:
+            raise UsageError(f"{rule.count} repeats of an error: it repeats from the second time on")
+        case "judge" if not 0 < rule.threshold <= 1:
+            raise UsageError(f"a confidence of {rule.threshold}: it is a number from 0 to 1")
+        case "check" | "denied" | "repeats" | "judge":
+            return
+        case _:
+            raise UsageError(f"{rule.kind!r} is no kind of rule; there are check, denied, repeats and judge")
 
 
 class Streak(Struct, frozen=True):
@@ -204,8 +219,7 @@ class Rules:
             folder = await in_thread(_folder, exploration, lane)
             if folder is None:
                 return None
-            left = exploration.budget.seconds_left
-            check = await run_check(rule.command, folder, seconds=self._seconds, left=left)
+            check = await exploration.check(lane, rule.command, self._seconds)
             await exploration.write(lane, check)
             lane.check = lane.check or check
         if check.passed is not False:

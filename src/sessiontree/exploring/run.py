@@ -14,6 +14,7 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
@@ -31,9 +32,9 @@ from sessiontree.agent.resuming import Decision, open_calls
 from sessiontree.agent.spending import Limits, Spent
 from sessiontree.agent.tools.base import ToolContext
 from sessiontree.agent.tools.registry import Tools
-from sessiontree.errors import SessionTreeError, UsageError
+from sessiontree.errors import ConflictError, SessionTreeError, UsageError
 from sessiontree.exploring.budget import Budget
-from sessiontree.exploring.checking import run_check
+from sessiontree.exploring.checking import SECONDS, run_check
 from sessiontree.exploring.events import AnyEvent, LaneEnded, LaneEvent, LaneMade, LaneRefused
 from sessiontree.exploring.gate import TAKEN_OVER, LaneGate
 from sessiontree.exploring.holding import Holding
@@ -58,7 +59,7 @@ from sessiontree.session import Branch, Session
 
 if TYPE_CHECKING:
     from sessiontree.exploring.comparing import Result
-    from sessiontree.exploring.deciding import Decided
+    from sessiontree.exploring.deciding import Decided, Tidied
 
 STOPPED = "the user stopped it"
 LEFT = "the exploration was left before it had ended"
@@ -101,12 +102,14 @@ class Exploration:
         self._ending: set[int] = set()
         """The lanes whose runs are over, and which are being checked, or of which hooks are asked what follows."""
         self._going = 0
-        self._is_stopping = self._is_left = self._is_over = False
+        self._has_begun = self._is_stopping = self._is_left = self._is_over = False
         self._beats: asyncio.Task[None] | None = None
         self._outputs = Outputs()
         self._stood: str | Here | None = HERE
         """Where the session stood when it began; nowhere until then."""
         self.holding = Holding(self)
+        self.tidied: Tidied | None = None
+        """What became of the folders of lanes at the end."""
 
     @property
     def run(self) -> str:
@@ -125,13 +128,16 @@ class Exploration:
     # From the beginning to the end
 
     async def __aenter__(self) -> Exploration:
+        if self._has_begun:
+            raise UsageError("an exploration is begun once; `explore` makes another, `resume` goes on with this one")
+        self._has_begun = True
         self._going = 1  # whoever begins is one of those who are waited for
+        self._beats = asyncio.create_task(self.holding.beat())
         try:
             await self._begin(self)
         except BaseException:
             await self._leave()
             raise
-        self._beats = asyncio.create_task(self.holding.beat())
         self._one_less()
         return self
 
@@ -158,13 +164,24 @@ class Exploration:
 
     async def _leave(self) -> None:
         """End what is under way, so that it can be gone on with; then tidy up."""
-        self._is_left = True
+        was_over, self._is_left = self._is_over, True
         self._channel.loosen()
         for lane in self.lanes:
             self._interrupt(lane, LEFT)
         while under_way := [task for task in self._tasks.values() if not task.done()]:
             await uncancelled(asyncio.wait(under_way))
         await uncancelled(self._over())
+        if not self.work.keep_worktrees and (was_over or not self.plan.rules):  # a rule may still want to look at them
+            await uncancelled(in_background(self._tidy))
+
+    def _tidy(self) -> None:
+        """Take away the folders of lanes that have ended; their work is in git."""
+        from sessiontree.exploring.deciding import closed, tidy
+
+        lanes = closed(self.lanes)
+        if self.holding.maker is None:  # another process may look at the others
+            lanes = [lane for lane in lanes if lane.lease is not None]
+        self.tidied = tidy(lanes, self.copies)
 
     async def _over(self) -> None:
         """All lanes have ended: the session stands where it stood, and nothing of ours goes on."""
@@ -295,6 +312,8 @@ class Exploration:
         """Write a lane's record and lease, with a working copy if it has one. Nothing is begun yet."""
         number = self._numbers + 1 if number is None else number
         self._numbers = max(self._numbers, number)
+        if not await self.holding.still_makes():
+            raise ConflictError(f"exploration {self.run}: {TAKEN_OVER}, so this one makes no more lanes")
         copy = None
         if self.plan.worktrees:
             assert self.copies is not None
@@ -423,10 +442,11 @@ class Exploration:
             return await self._give_up(lane)
         await self._note_untold(lane, run, noted)
         if run.end.reason == "interrupted" and lane.number not in self._stops:
-            return await self._let_go(lane, LEFT)
+            return await self.let_go(lane, LEFT)
         if run.end.reason == "pending":  # whoever resumes it may say what becomes of the calls
-            return await self._let_go(lane, run.end.why, "pending")
-        return await self._end(lane, run.end.reason, run.end.why)
+            return await self.let_go(lane, run.end.why, "pending")
+        why = self.budget.reached() if run.end.reason == "limit" else None  # of the limit of all, not what was left
+        return await self._end(lane, run.end.reason, why or run.end.why)
 
     async def _note_untold(self, lane: Lane, run: Run, noted: Spent) -> Spent:
         """Write down what a run has used, and no entry tells; how much that is by now."""
@@ -501,9 +521,13 @@ class Exploration:
             try:
                 lane.saved = await uncancelled(in_background(self.copies.save, lane.copy))
             except SessionTreeError as error:
-                lane.why = "; ".join(filter(None, (why, f"its folder could not be saved: {error}")))
+                lane.why = _and(why, f"its folder could not be saved: {error}")
         if self.plan.check is not None and reason in _CHECKED and not self._is_left:
-            lane.check = await self._check(lane, self.plan.check)
+            self._ending.add(lane.number)
+            try:
+                lane.check = await self.check(lane, self.plan.check)
+            finally:
+                self._ending.discard(lane.number)
             await self.write(lane, lane.check)
         end = End(reason, lane.why, lane.spent, lane.text, lane.saved)
         await self.write(lane, end)
@@ -511,13 +535,33 @@ class Exploration:
         lane.state = STATES[reason]
         self._told_end(lane)
 
-    async def _check(self, lane: Lane, command: str) -> Check:
-        folder = await in_thread(self.folder, lane)
-        self._ending.add(lane.number)
+    async def check(self, lane: Lane, command: str, seconds: float = SECONDS) -> Check:
+        """Run a command in the folder of a lane. What it leaves there is no work of the lane's, and is taken away."""
         try:
-            return await run_check(command, folder, left=self.budget.seconds_left)
+            folder = await in_thread(self.folder, lane)
+        except SessionTreeError as error:
+            return Check(command, None, None, "", 0.0, f"not run: {error}")
+        async with self._checked(lane):
+            return await run_check(command, folder, seconds=seconds, left=self.budget.seconds_left)
+
+    @contextlib.asynccontextmanager
+    async def _checked(self, lane: Lane) -> AsyncIterator[None]:
+        copy, copies = lane.copy, self.copies
+        if copy is None or copies is None:
+            yield
+            return
+        try:
+            await uncancelled(in_background(copies.begin_check, copy))
+        except (SessionTreeError, OSError):  # what cannot be saved cannot be put back; `_end` has told of it
+            yield
+            return
+        try:
+            yield
         finally:
-            self._ending.discard(lane.number)
+            try:
+                await uncancelled(in_background(copies.end_check, copy))
+            except (SessionTreeError, OSError) as error:
+                lane.why = _and(lane.why, f"what a check left in its folder could not be taken away: {error}")
 
     async def expect(self, lane: Lane, what: str, spent: Spent) -> str:
         """Write down what a request may use of which no entry shows that it is under way; that entry."""
@@ -542,16 +586,16 @@ class Exploration:
         if lane.number in self._stops:
             await self._end(lane, "interrupted", self._stops[lane.number])
         else:
-            await self._let_go(lane, LEFT)
+            await self.let_go(lane, LEFT)
 
     async def _give_up(self, lane: Lane) -> None:
         """Another process has taken over this lane, or the whole exploration."""
         if self.holding.has(lane):
-            await self._let_go(lane, TAKEN_OVER)
+            await self.let_go(lane, TAKEN_OVER)
         else:
             self._lost(lane, TAKEN_OVER)
 
-    async def _let_go(self, lane: Lane, why: str, state: LaneState = "lost") -> None:
+    async def let_go(self, lane: Lane, why: str, state: LaneState = "lost") -> None:
         """Say that nobody works on it any more; it can be resumed."""
         assert lane.lease is not None
         await self.write(lane, release(lane.lease))
@@ -591,6 +635,10 @@ def _is_answered(lane: Lane) -> bool:
     """Whether nothing is left to do on a lane: its process died between the last answer and its end. For a thread."""
     messages = live_of(lane.branch).look()
     return bool(messages) and is_answered(messages) and not open_calls(messages)
+
+
+def _and(why: str, more: str) -> str:
+    return "; ".join(filter(None, (why, more)))
 
 
 def text_of_prompt(prompt: Prompt) -> str:

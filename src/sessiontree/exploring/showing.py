@@ -33,8 +33,8 @@ from sessiontree.views.diff import wrap
 from sessiontree.views.listing import amount
 from sessiontree.views.text import clean, columns, cut, one_line
 
-Manner: TypeAlias = Literal["plain", "heading", "quiet", "bad"]
-"""How a line is meant, for who has colours."""
+Manner: TypeAlias = Literal["plain", "heading", "quiet", "bad", "command"]
+"""How a line is meant, for who has colours. A command is one line however long it is: someone copies it."""
 _Line: TypeAlias = tuple[str, Manner]
 Paint: TypeAlias = Callable[[str], str]
 
@@ -45,7 +45,8 @@ _MOST_OF_ANSWER, _MOST_OF_CHECK, _MOST_OF_REASON = 6, 5, 3
 """Lines."""
 _QUOTE = "  │ "
 _MINUTE, _HOUR = 60, 3600
-_SIGNS = {"added": "A", "changed": "M", "removed": "D", "mode": "m"}
+_LEAST_COST = 0.0001
+_SIGNS = {"added": "A", "changed": "M", "removed": "D", "mode": "m", "renamed": "R"}
 
 
 def draw_progress(
@@ -131,12 +132,12 @@ def draw_results(
 ) -> Iterator[str]:
     """The lanes side by side; then of each its answer, what a check said that did not pass, and its files.
 
-    `session` is how the session is called in a command that shows more.
+    `session` are the words, clean and fit for a shell, that name the session in a command that shows more.
     """
-    paints: dict[Manner, Paint] = {"plain": str, "heading": bold, "quiet": dim, "bad": bold}
+    paints: dict[Manner, Paint] = {"plain": str, "heading": bold, "quiet": dim, "bad": bold, "command": dim}
 
     def more(one: Result) -> str:
-        return f"sessiontree show {shlex.quote(one_line(session))} --leaf {shlex.quote(one_line(one.leaf or ''))}"
+        return f"sessiontree show {session} --leaf {shlex.quote(one_line(one.leaf or ''))}"
 
     for text, manner in result_lines(results, width, more):
         yield paints[manner](text) if text else ""
@@ -163,7 +164,7 @@ def result_lines(results: Sequence[Result], width: int, more: Callable[[Result],
         else:
             yield from _block(one, who, width, with_model=model is None)
         for text, manner in _below(one, width, more):
-            yield cut(text, width), manner
+            yield text if manner == "command" else cut(text, width), manner
 
 
 def _results_table(results: Sequence[Result], whos: Sequence[Who], width: int) -> list[str] | None:
@@ -227,8 +228,12 @@ def _answer(one: Result, width: int, more: Callable[[Result], str]) -> Iterator[
     shown = lines[:_MOST_OF_ANSWER] if is_long else lines
     yield from ((f"{_QUOTE}{line}".rstrip(), "plain") for line in shown)
     if is_long:
-        said = wrap(f"… {len(lines) - len(shown)} more lines: {more(one)}", width - 2)
-        yield from ((f"  {line}", "quiet") for line in said)
+        said, command = f"  … {len(lines) - len(shown)} more lines:", more(one)
+        if columns(f"{said} {command}") <= width:
+            yield f"{said} {command}", "quiet"
+        else:
+            yield said, "quiet"
+            yield f"  {command}", "command"
 
 
 def _said_by_check(one: Result, width: int) -> Iterator[_Line]:
@@ -245,11 +250,21 @@ def _said_by_check(one: Result, width: int) -> Iterator[_Line]:
 
 
 def draw_files(files: Sequence[FileChange], width: int) -> Iterator[str]:
-    """What became of files: added, changed, removed, made to be run; with their lines."""
+    """What became of files: added, changed, removed, renamed, made to be run; with their lines."""
     for one in files:
         lines = "binary" if one.added is None else f"+{one.added} -{one.removed}"
         before = f"  {_SIGNS[one.kind]} {lines:>9}  "
-        yield cut(before + cut_middle(one_line(one.path), max(width - len(before), 4)), width)
+        path = one_line(one.path if one.was is None else f"{one.was} → {one.path}")
+        yield cut(before + cut_middle(path, max(width - len(before), 4)), width)
+
+
+def shell_words(session: str, home: str | None) -> str:
+    """The words for a shell that name a session in a command, and the home it is in, if that has to be said."""
+    return _quoted(session) if home is None else f"{_quoted(session)} --home {_quoted(home)}"
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(clean(text).replace("\n", " "))
 
 
 def duration(seconds: float) -> str:
@@ -262,10 +277,10 @@ def duration(seconds: float) -> str:
 
 
 def cost(dollars: float) -> str:
-    """Dollars; nothing where nothing is known to have been paid."""
+    """Dollars, below one with enough digits to tell lanes apart; nothing where nothing is known to have been paid."""
     if not dollars:
         return ""
-    return f"${dollars:.2f}" if dollars >= 0.01 else f"${dollars:.4f}"
+    return f"${dollars:.2f}" if dollars >= 1 else f"${dollars:.4f}" if dollars >= _LEAST_COST else f"<${_LEAST_COST}"
 
 
 def _state(one: Result) -> str:

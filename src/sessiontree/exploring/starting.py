@@ -15,6 +15,7 @@ import msgspec
 from sessiontree.agent.approval import Approver
 from sessiontree.agent.hand import in_background, in_thread, uncancelled
 from sessiontree.agent.loop import Prompt
+from sessiontree.agent.resuming import open_calls
 from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.compacting import Summarizer
 from sessiontree.errors import UsageError
@@ -22,7 +23,9 @@ from sessiontree.exploring.copies import Copies
 from sessiontree.exploring.lanes import Job, Lane
 from sessiontree.exploring.leases import GOOD_FOR
 from sessiontree.exploring.records import Bounds, Plan, Rule, Wanted
+from sessiontree.exploring.rules import Rules, check_rule
 from sessiontree.exploring.run import Exploration, text_of_prompt
+from sessiontree.exploring.talking import Talking
 from sessiontree.exploring.working import LaneHook, SystemFor, ToolsFor, Work
 from sessiontree.models import Model, ThinkingLevel
 from sessiontree.places import home
@@ -49,8 +52,9 @@ def explore(
     system: SystemFor = None,
     thinking: ThinkingLevel | None = None,
     copies: Copies | None = None,
-    hooks: Sequence[LaneHook] = (),
+    hooks: Sequence[LaneHook] | None = None,
     summarizer: Summarizer | None = None,
+    keep_worktrees: bool = False,
     good_for: float = GOOD_FOR,
 ) -> Exploration:
     """Let several lanes grow from one entry of a session: where the branch stands, or `at`.
@@ -58,14 +62,17 @@ def explore(
     One prompt and several models make a lane for each model; several prompts make a lane each, and models take turns.
     At most `parallel` work at the same time. `check` is a command that is run at the end of each lane. A lane works in
     a copy of the project of its own when the project is in a git repository and its tools may change files, or as
-    `worktrees` says. Without `approver_for`, whatever has to be asked is denied; without `tools`, lanes have the
-    built-in ones.
+    `worktrees` says; it goes at the end, and the work stays in git, unless `keep_worktrees`. Without `approver_for`,
+    whatever has to be asked is denied; without `tools`, lanes have the built-in ones. `rules` say when lanes fork by
+    themselves; without `hooks`, lanes can send each other messages.
     """
     session = branch if isinstance(branch, Session) else branch.session
     start = branch.leaf if isinstance(at, Here) else at
     check_can_explore(session)
     jobs = _jobs(prompts, models, names)
     _check_bounds(bounds, jobs, parallel)
+    for rule in rules:
+        check_rule(rule)
     session.node_of(start)
     plan = Plan(
         run=os.urandom(4).hex(),
@@ -87,15 +94,19 @@ def explore(
         system,
         thinking,
         copies,
-        tuple(hooks),
+        hooks_with(hooks, Rules(rules, settings=settings)),
         summarizer=summarizer,
+        keep_worktrees=keep_worktrees,
         good_for=good_for,
     )
 
     async def begin(exploration: Exploration) -> None:
+        await uncancelled(in_thread(_check_nothing_is_open, session, start))
         exploration.plan, exploration.copies = await uncancelled(
             in_background(_with_copies, session, plan, work, worktrees)
         )
+        if exploration.plan.worktrees and exploration.copies is not None:  # refuses what cannot be copied
+            await uncancelled(in_background(exploration.copies.begin, exploration.run))
         exploration.note_standing()
         await uncancelled(in_thread(exploration.write_plan))
         made = [(await exploration.make(job), job) for job in jobs]
@@ -103,6 +114,12 @@ def explore(
             exploration.start(lane, job.prompt if isinstance(job.prompt, str) else None)
 
     return Exploration(session, plan, work, begin)
+
+
+def hooks_with(given: Sequence[LaneHook] | None, rules: Rules) -> tuple[LaneHook, ...]:
+    """Who takes part in lanes: whoever was given, or else messages between them; and rules, unless others are given."""
+    hooks: tuple[LaneHook, ...] = (Talking(),) if given is None else tuple(given)
+    return hooks if any(isinstance(hook, Rules) for hook in hooks) else (*hooks, rules)
 
 
 def check_can_explore(session: Session) -> None:
@@ -120,6 +137,11 @@ def _jobs(prompts: Sequence[Prompt], models: Sequence[Model], names: Sequence[st
     count = len(models) if len(prompts) == 1 else len(prompts)
     if len(set(names)) < len(names) or len(names) > count:
         raise UsageError(f"{len(names)} names were given for {count} lanes; each lane has one name of its own")
+    if len(models) > count:
+        raise UsageError(
+            f"{len(models)} models were given for {count} prompts, so some would do nothing; give a prompt for each, "
+            "or fewer models"
+        )
     given = [*names, *[""] * (count - len(names))]
     return [Job(prompts[at % len(prompts)], models[at % len(models)], given[at]) for at in range(count)]
 
@@ -128,7 +150,10 @@ def _check_bounds(bounds: Bounds, jobs: Sequence[Job], parallel: int) -> None:
     if parallel < 1:
         raise UsageError(f"{parallel} lanes at the same time are none; say at least 1")
     if len(jobs) > bounds.lanes:
-        raise UsageError(f"{len(jobs)} lanes are wanted, and the limit is {bounds.lanes}; raise it or ask for fewer")
+        raise UsageError(
+            f"{len(jobs)} lanes are wanted, and the limit is {bounds.lanes}; raise it (--max-lanes, or the bounds of "
+            "`explore`), or ask for fewer"
+        )
     check_prices(bounds, [job.model for job in jobs])
 
 
@@ -141,6 +166,17 @@ def check_prices(bounds: Bounds, models: Iterable[Model]) -> None:
                 f"the prices of {', '.join(unknown)} are not known, so a limit of cost cannot be kept; limit tokens, "
                 "or say the prices in the file of the setting `models`"
             )
+
+
+def _check_nothing_is_open(session: Session, start: str | None) -> None:
+    """Refuse to begin behind calls that have no result: no model could be asked there. For a thread."""
+    calls = open_calls(session.branch(start).context().messages)
+    if calls:
+        names = ", ".join(dict.fromkeys(call.name for call in calls))
+        raise UsageError(
+            f"entry {start}: {len(calls)} calls have no result there ({names}); begin behind their results, or before "
+            "the answer that made them. Calls that a program left open when it ended are settled in `sessiontree chat`"
+        )
 
 
 def _with_copies(session: Session, plan: Plan, work: Work, wanted: bool | None) -> tuple[Plan, Copies | None]:

@@ -317,7 +317,8 @@ def _counted(spent: Spent) -> Spent:
 
 def _entries(session: Reader, noted: Noted) -> list[Entry]:
     ids = session.path_ids(noted.leaf)
-    return session.entries(ids[ids.index(noted.start) :])
+    start = ids.index(noted.start) if noted.start in ids else 0  # a damaged file may have rings
+    return session.entries(ids[start:])
 
 
 def _spans(session: Reader, noted: Noted) -> Iterator[tuple[float, float]]:

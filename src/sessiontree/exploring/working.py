@@ -65,5 +65,7 @@ class Work(Struct, frozen=True):
     summarizer: Summarizer | None = None
     pending: Decision | None = None
     """What becomes of calls that an earlier run left without a result."""
+    keep_worktrees: bool = False
+    """Whether the folders of lanes stay when they have ended."""
     good_for: float = GOOD_FOR
     """Seconds without a sign of life after which others may take a lane over."""

@@ -16,11 +16,13 @@ from msgspec import Struct
 
 from sessiontree.errors import BusyModelError, ModelError, UnreachableError
 from sessiontree.messages import Assistant
-from sessiontree.models.base import Event, Model, Request, Stop
+from sessiontree.models.base import Event, Model, Request, Stop, TextDelta, ThinkingDelta, ToolCallDelta
 from sessiontree.models.gathering import Gathering
 from sessiontree.settings import Retry
 
 Sleep = Callable[[float], Awaitable[object]]
+_MEASURED_AT_ONCE = 1_000
+"""Characters of an answer that are measured together: single pieces of it are too short for that."""
 
 
 class Retrying(Struct, frozen=True):
@@ -42,6 +44,30 @@ class Passage:
         provider, _, name = model.name.partition(":")
         self.came = Gathering(provider, name)
         """What has come of the answer."""
+        self._longest: float | None = None
+        self._measure: Callable[[str], int] = len
+        self._tokens = 0
+        self._pieces: list[str] = []
+        self._size = 0
+
+    def hold_to(self, tokens: float, measure: Callable[[str], int]) -> None:
+        """End the answer when it is longer than this, whatever its model was told and keeps to."""
+        self._longest, self._measure = tokens, measure
+
+    def is_too_long(self, event: Event) -> bool:
+        """Whether what came with this event is more than the answer may be."""
+        if self._longest is None:
+            return False
+        match event:
+            case TextDelta(text=piece) | ThinkingDelta(text=piece) | ToolCallDelta(arguments=piece):
+                self._pieces.append(piece)
+                self._size += len(piece)
+            case _:
+                return False
+        if self._size >= _MEASURED_AT_ONCE:
+            self._tokens += self._measure("".join(self._pieces))
+            self._pieces, self._size = [], 0
+        return self._tokens > self._longest
 
 
 Door: TypeAlias = Callable[[Model, Request], contextlib.AbstractAsyncContextManager[Passage]]
@@ -83,6 +109,9 @@ async def with_retries(
                             end = event
                             break
                         yield event
+                        if passage.is_too_long(event):
+                            end = _cut(model, passage)
+                            break
             if end is not None:
                 yield end
             return
@@ -94,6 +123,13 @@ async def with_retries(
             notice = Retrying(error, failed, delay)
         yield notice
         await sleep(notice.delay)
+
+
+def _cut(model: Model, passage: Passage) -> Stop:
+    came = passage.came.message("length")
+    if came is None:
+        raise ModelError(f"{model.name}: the answer was far longer than it may be, and was ended")
+    return Stop(came)
 
 
 async def ask(model: Model, request: Request, retry: Retry | None = None, *, door: Door = open_door) -> Assistant:
