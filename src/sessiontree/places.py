@@ -110,3 +110,12 @@ def short_id(root: str, id: str) -> str:
     while length < len(id) and (id[length - 1] == "-" or any(other.startswith(id[:length]) for other in others)):
         length += 1
     return id[:length]
+
+
+def name_of(root: str, id: str, path: str) -> str:
+    """What means the session in this file and no other: the beginning of its id if that leads there, else the path."""
+    short = short_id(root, id)
+    try:
+        return short if os.path.samefile(find_session_file(root, short), path) else path
+    except (NotFoundError, AmbiguousError, OSError):  # it lies elsewhere, or a second file has its id
+        return path

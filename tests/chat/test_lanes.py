@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import itertools
+import os
+import pty
 import re
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -74,3 +82,48 @@ def test_the_table_is_drawn_in_place_without_a_line_that_runs_over_the_edge(plac
         assert all(re.search(r"waiting|running|done", row) for row in rows)
     assert any('write {"path"' in table for table in tables)
     assert len({table.count("\n") for table in tables[1:]}) == 1, "as many rows each time"
+
+
+def test_a_table_that_a_narrower_terminal_has_folded_is_taken_away_whole(place: Repository) -> None:
+    writes = call("write", path="w.txt", content="a long text that fills its row of the table to the very end " * 3)
+    slow = [turn("Writing.", writes, when="go"), turn("Slowly.", repeat=True, first_delay=60.0)]
+    narrow = 60
+    with place.terminal("go", "--n", "3", "--model", scripted(place, *slow)) as terminal:
+        terminal.wait_for("write {")
+        terminal.wait_for("stop all")
+        fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", 50, narrow, 0, 0))
+        while not any(widest(lines) < narrow for _, lines in drawings(terminal.raw)):
+            terminal.wait_for("stop all")
+        terminal.kill()
+    before, after = next(
+        (lines, up)
+        for (_, lines), (up, anew) in itertools.pairwise(drawings(terminal.raw))
+        if widest(anew) < narrow <= widest(lines)
+    )
+    folded = sum(-(-columns(line) // narrow) for line in before)
+    assert after == folded > len(before)
+
+
+def test_the_table_fits_the_terminal_it_is_on_when_the_comparison_goes_into_a_file() -> None:
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 44, 0, 0))
+    code = (
+        "import sys; from sessiontree.chat.screen import Screen; one = Screen(sys.stderr); print(one.width, one.height)"
+    )
+    environment = {"PATH": os.environ["PATH"], "TERM": "xterm"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=slave, env=environment, check=True
+    )
+    os.close(master)
+    os.close(slave)
+    assert done.stdout.split() == [b"44", b"50"]
+
+
+def drawings(raw: str) -> list[tuple[int, list[str]]]:
+    """How many rows up each table was drawn, and its lines."""
+    found = re.findall(r"(?:\x1b\[(\d+)A)?((?:\x1b\[2K[^\n]*\n)+)\x1b\[J", raw)
+    return [(int(up or 0), re.sub(r"\x1b\[2K|\r", "", lines).splitlines()) for up, lines in found]
+
+
+def widest(lines: list[str]) -> int:
+    return max(map(columns, lines))

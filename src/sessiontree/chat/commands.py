@@ -86,7 +86,7 @@ COMMANDS = {
         Command("switch", "[ENTRY]", "go to the end of another branch", in_tree.switch),
         Command("merge", "[ENTRY]", "bring a summary of another branch in", in_tree.merge_in),
         Command("diff", "[ENTRY [ENTRY]]", "compare this branch with another", in_tree.compare),
-        Command("explore", 'N "TEXT"', "try N ways at once, then choose", exploring.explore_ways),
+        Command("explore", '[N "TEXT"]', "try N ways at once, then choose; choose later", exploring.explore_ways),
         Command("label", "[TEXT [@ENTRY]]", "name this message or another; list names", in_tree.label),
         Command("name", "[TEXT]", "name the session", in_tree.name),
         Command("compact", "[FOCUS]", "let a summary stand for the older part", in_tree.compact_older),

@@ -1,4 +1,4 @@
-"""/explore: several ways at once from where the conversation stands, and the choice between them."""
+"""/explore: several ways at once from where the conversation stands, and the choice between them, at once or later."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sessiontree import places
 from sessiontree.agent.hand import in_background, in_thread, uncancelled
 from sessiontree.branching.summing import Ask
 from sessiontree.chat.lane_plans import plan_lanes
-from sessiontree.chat.lanes import Choosing, show_results
+from sessiontree.chat.lanes import Choosing, is_left_open, show_results
 from sessiontree.chat.models import find_lane_model, no_model
-from sessiontree.chat.screen import RED
+from sessiontree.chat.screen import DIM, RED
 from sessiontree.chat.system import system_text
 from sessiontree.entries import ApprovalMode
 from sessiontree.errors import UsageError
 from sessiontree.exploring import deciding, explore
-from sessiontree.exploring.comparing import compare
+from sessiontree.exploring.comparing import HasLanes, compare
 from sessiontree.exploring.copies import Copies
+from sessiontree.exploring.leftovers import is_worked_on
+from sessiontree.exploring.records import Bounds
 from sessiontree.exploring.run import Exploration
+from sessiontree.exploring.showing import shell_words
 from sessiontree.exploring.talking import Talking
+from sessiontree.exploring.told import explorations
 from sessiontree.models import Model
 from sessiontree.models.completing import summarizer_for
 from sessiontree.views.text import one_line
@@ -29,17 +34,26 @@ if TYPE_CHECKING:
     from sessiontree.chat.lanes import Watching
     from sessiontree.chat.talking import Conversation
 
-_USAGE = 'expected /explore N "what to do in N different ways"'
+_USAGE = 'expected /explore N "what to do in N different ways", or /explore alone to decide about the last ones'
+_MOST = Bounds().lanes
 
 
 async def explore_ways(talk: Conversation, rest: str) -> None:
     """Let lanes grow, show them, compare them, and stand where the person wants to."""
+    if not rest:
+        await _decide_later(talk)
+        return
     number, _, prompt = rest.partition(" ")
     prompt = prompt.strip()
     if len(prompt) > 1 and prompt[0] == prompt[-1] and prompt[0] in "\"'":
         prompt = prompt[1:-1].strip()
     if not number.isdecimal() or not prompt:
         raise UsageError(_USAGE)
+    if len(number) > len(str(_MOST)) or int(number) > _MOST:
+        raise UsageError(
+            f"{number} lanes are wanted, and here there are {_MOST} at most; ask for fewer, or let "
+            f"`sessiontree explore SESSION TEXT --n {number} --max-lanes {number}` make them"
+        )
     controller, models = talk.controller, list[Model]()
     watching = talk.watching()
     copies = Copies(controller.home, controller.session.id, controller.cwd)
@@ -50,7 +64,7 @@ async def explore_ways(talk: Conversation, rest: str) -> None:
     async with controller.occupied("an exploration"):
         try:
             await talk.watch(exploration, watching)
-            await _decide(talk, exploration)
+            await _decide(talk, exploration, exploration.copies)
         finally:  # also when the program is told to end, or the terminal is gone
             await uncancelled(_tidy(talk, exploration, models))
 
@@ -84,15 +98,42 @@ def _prepare(
         copies=copies,
         hooks=(Talking(),),
         summarizer=summarizer_for(settings),
+        keep_worktrees=True,  # until everything is told: see `_tidy`
     )
 
 
-async def _decide(talk: Conversation, exploration: Exploration) -> None:
+async def _decide_later(talk: Conversation) -> None:
+    """Show the last exploration of the session again, and ask what becomes of its lanes."""
+    controller = talk.controller
+    await controller.refresh()  # it may have been decided elsewhere meanwhile
+    session = controller.session
+    found = await in_thread(explorations, session)
+    if not found:
+        talk.screen.line('· no exploration in this session yet; /explore N "TEXT" begins one', DIM)
+        return
+    last = found[-1]
+    if await in_thread(is_worked_on, session, last):
+        raise UsageError(
+            f"exploration {last.run}: another process works on it; stop it in its own terminal with Ctrl-C, or wait "
+            "for its end, then decide here with /explore"
+        )
+    if last.open_lanes and not talk.is_in_memory:
+        name = await in_thread(places.name_of, controller.home, session.id, session.location)
+        words = shell_words(name, None if controller.home == places.home() else controller.home)
+        talk.screen.line(f"· lanes without an end go on with `sessiontree explore {words} --resume {last.run}`", DIM)
+    async with controller.occupied("a choice between lanes"):
+        await _decide(talk, last, Copies(controller.home, session.id, session.cwd or controller.cwd))
+
+
+async def _decide(talk: Conversation, exploration: HasLanes, copies: Copies | None) -> None:
     """Compare the lanes and ask what becomes of them."""
-    controller, copies = talk.controller, exploration.copies
+    controller = talk.controller
     show_results(talk.screen, await in_background(compare, exploration, copies))
     summary = Ask(controller.settings.branch_summary.instructions, summarizer=summarizer_for(controller.settings))
-    await Choosing(talk.screen, talk.reader, controller.session, exploration, copies, summary=summary).choose()
+    choosing = Choosing(talk.screen, talk.reader, controller.session, exploration, copies, summary=summary)
+    decided = await choosing.choose()
+    if is_left_open(exploration.lanes, decided):
+        talk.screen.line("· decide later with /explore", DIM)
 
 
 async def _tidy(talk: Conversation, exploration: Exploration, models: Sequence[Model]) -> None:

@@ -13,6 +13,8 @@ from sessiontree.exploring.records import Bounds
 from sessiontree.models import Model
 
 _RULER = re.compile(r"^-{3,}[ \t]*$", re.MULTILINE)
+_LINE_END = re.compile(r"\r\n?")
+"""Beside the line feed. What else counts as one in places may stand in the middle of a prompt."""
 _BUDGET = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d+)?)(?P<unit>k|M|s|m|min|h)?\Z", re.ASCII)
 _TOKENS = {None: 1, "k": 1_000, "M": 1_000_000}
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600}
@@ -42,6 +44,12 @@ def plan_lanes(
     wanted = count if count is not None else len(prompts) if len(prompts) > 1 else len(names)
     if wanted < 1:
         raise UsageError(f"{wanted} lanes are none; say at least 1")
+    if len(names) > wanted:
+        lanes = f"{wanted} lane{'' if wanted == 1 else 's'}"
+        step = f"say --n {len(names)}" if count is not None else "give a prompt to each"
+        raise UsageError(
+            f"{len(names)} models for {lanes}: {', '.join(names[wanted:])} would get none; {step}, or leave models out"
+        )
     chosen = [(prompts[at % len(prompts)], names[at % len(names)]) for at in range(wanted)]
     repeated, seen = Counter(chosen), Counter[tuple[str, str]]()
     said = []
@@ -62,7 +70,8 @@ def _names(models: Sequence[str]) -> list[str]:
 
 def parse_prompts(text: str) -> list[str]:
     """The prompts of a file: blocks between lines of three hyphens, or if there is none, one on each line."""
-    parts = _RULER.split(text) if _RULER.search(text) else text.splitlines()
+    lines = _LINE_END.sub("\n", text)
+    parts = _RULER.split(lines) if _RULER.search(lines) else lines.split("\n")
     return [part.strip() for part in parts if part.strip()]
 
 

@@ -7,7 +7,6 @@ Ctrl-C asks which lane to stop, while all of them go on; once more, and all are 
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -41,7 +40,7 @@ from sessiontree.views.text import clean, one_line
 _BETWEEN = 0.12
 """Seconds between two drawings."""
 _HINT = "Ctrl-C: stop a lane · twice: stop all"
-_STYLES: dict[Manner, str] = {"plain": "", "heading": BOLD, "quiet": DIM, "bad": RED}
+_STYLES: dict[Manner, str] = {"plain": "", "heading": BOLD, "quiet": DIM, "bad": RED, "command": DIM}
 _CHOICE = "keep N, merge N N, drop N, diff N, show N, leave, or nothing to decide later:"
 
 
@@ -165,7 +164,7 @@ class Watching:
     def _table(self) -> list[str]:
         assert self._exploration is not None
         # What is drawn anew must be on the screen, the hint below it included.
-        room = max(shutil.get_terminal_size((80, 24)).lines - 3, 2)
+        room = max(self._screen.height - 3, 2)
         return draw_progress(self._exploration.lanes, self._screen.width - 1, self._began, room)
 
     async def _hear(self, one: LaneEvent) -> None:
@@ -289,6 +288,11 @@ class Choosing:
             self._screen.line(f"· lane {lane.number} has no working copy of its own", DIM)
             return
         show_diff(self._screen, await in_background(self._copies.diff, lane.copy) or "(no file was changed)")
+
+
+def is_left_open(lanes: Sequence[Lane], decided: Decided | None) -> bool:
+    """Whether it is for later: lanes were dropped at most, and there are some of which nothing was said."""
+    return (decided is None or decided.verdict == "dropped") and any(lane.verdict is None for lane in lanes)
 
 
 def tell_decided(screen: Screen, decided: Decided) -> None:

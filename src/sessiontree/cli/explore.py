@@ -123,7 +123,7 @@ def _list(session: Session, options: Options) -> int:
         talk.say("no exploration in this session yet")
     else:
         for one in found:
-            states = ", ".join(f"{lane.number} {_state(lane)}" for lane in one.lanes)
+            states = ", ".join(f"{lane.number} {_state(lane)}" for lane in one.lanes) or "no lane was made"
             output.print_lines([f"{one.run}  {one_line(session.entry(one.plan_id).timestamp)}  {states}"])
     for one in found:
         say_leftovers(session, one, options)

@@ -15,20 +15,21 @@ from sessiontree.agent.hand import in_background, uncancelled
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.chat.lane_plans import parse_bounds, parse_prompts, plan_lanes
 from sessiontree.chat.lane_questions import Questions
-from sessiontree.chat.lanes import Choosing, Watching
+from sessiontree.chat.lanes import Choosing, Watching, is_left_open
 from sessiontree.chat.models import find_lane_model, no_model
 from sessiontree.chat.screen import Screen
 from sessiontree.chat.system import system_text
 from sessiontree.cli import output, talk
 from sessiontree.cli.lane_options import APPROVAL, MAX_DEPTH, MAX_LANES, PARALLEL
-from sessiontree.cli.lanes import copies_of, home_of, plain, print_results, told_of
+from sessiontree.cli.lanes import copies_of, home_of, plain, print_results, session_words, told_of
 from sessiontree.cli.leftovers import say_tidied, take_away
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import remember_work
 from sessiontree.cli.summaries import ask_about_branch, settings_for, summarizer_of
 from sessiontree.errors import NotFoundError, SessionTreeError, UsageError, WriteError
 from sessiontree.exploring import deciding, explore, resume
-from sessiontree.exploring.comparing import compare
+from sessiontree.exploring.comparing import HasLanes, compare
+from sessiontree.exploring.copies import Copies
 from sessiontree.exploring.deciding import Decided
 from sessiontree.exploring.events import LaneEvent
 from sessiontree.exploring.lanes import Lane
@@ -38,7 +39,7 @@ from sessiontree.exploring.rules import Rules, trusted
 from sessiontree.exploring.run import Exploration
 from sessiontree.exploring.talking import Talking
 from sessiontree.exploring.tasks import TaskTool
-from sessiontree.exploring.told import Told
+from sessiontree.exploring.told import Told, find_exploration
 from sessiontree.models import Model
 from sessiontree.reader import HERE
 from sessiontree.session import Session
@@ -66,7 +67,7 @@ async def explore_lanes(session: Session, options: Options) -> int:
     try:
         was_stopped = await _watch(exploration, watching, questions, options)
         if was_stopped is None:
-            talk.say_error(f"ended before all lanes had come to their end; {_again(session, exploration)}")
+            talk.say_error(f"ended before all lanes had come to their end; {_again(exploration, options)}")
             code = talk.INTERRUPTED
         else:
             code = await _tell(session, exploration, questions, screen, options)
@@ -81,8 +82,12 @@ async def explore_lanes(session: Session, options: Options) -> int:
     return code if is_tidy else code or talk.FAILED
 
 
-def _again(session: Session, exploration: Exploration) -> str:
-    return f"`sessiontree explore {session.id[:8]} --resume {exploration.run}` goes on with them"
+def _resume(exploration: Exploration, options: Options) -> str:
+    return f"sessiontree explore {session_words(exploration.session, options)} --resume {exploration.run}"
+
+
+def _again(exploration: Exploration, options: Options) -> str:
+    return f"`{_resume(exploration, options)}` goes on with them"
 
 
 async def _tell(
@@ -90,20 +95,25 @@ async def _tell(
 ) -> int:
     """Tell what came of the lanes, and let it be decided; the exit code."""
     remember_work(session.location, session.cwd, options)
-    results = await in_background(compare, exploration, exploration.copies)
-    print_results(session, exploration, results, options)
+    told: HasLanes = exploration
+    if exploration.holding.maker is None:  # other processes worked on some of the lanes: the file knows more
+        await in_background(session.refresh)
+        told = await in_background(find_exploration, session, exploration.run)
+    results = await in_background(compare, told, exploration.copies)
+    print_results(session, told, results, options)
     sys.stdout.flush()
-    if any(lane.state == "lost" for lane in exploration.lanes):
-        talk.say(f"some lanes have no end: {_again(session, exploration)}")
-    if any(lane.state == "limit" for lane in exploration.lanes):
-        more = f"`sessiontree explore {session.id[:8]} --resume {exploration.run} --budget N`"
-        talk.say(f"lanes that reached a limit go on with {more}, N being more than before")
+    if any(lane.state == "lost" for lane in told.lanes):
+        talk.say(f"some lanes have no end: {_again(exploration, options)}")
+    if any(lane.state == "limit" for lane in told.lanes):
+        more = f"{_resume(exploration, options)} --budget N"
+        talk.say(f"lanes that reached a limit go on with `{more}`, N being more than before")
     decided = None
     if questions is not None:
-        decided = await _choose(session, exploration, questions, screen, options)
-    if decided is None and not options.json and any(lane.verdict is None for lane in exploration.lanes):
-        talk.say(f"decide with `sessiontree explore {session.id[:8]}` and --keep, --merge, --drop or --diff LANE")
-    return 0 if any(lane.state == "done" for lane in exploration.lanes) else talk.FAILED
+        decided = await _choose(session, told, exploration.copies, questions, screen, options)
+    if not options.json and is_left_open(told.lanes, decided):
+        words = session_words(session, options)
+        talk.say(f"decide with `sessiontree explore {words}` and --keep, --merge, --drop or --diff LANE")
+    return 0 if any(lane.state == "done" for lane in told.lanes) else talk.FAILED
 
 
 async def _tidy(
@@ -152,7 +162,7 @@ async def _watch(
             if options.json:
                 loop.add_signal_handler(signal.SIGINT, exploration.stop)
                 async for event in exploration:
-                    _print_event(exploration, event)
+                    _print_event(exploration, event, options)
                 return all(lane.state == "stopped" for lane in exploration.lanes)
             loop.add_signal_handler(signal.SIGINT, _interrupt, watching, questions)
             with questions.quiet() if questions is not None else contextlib.nullcontext():
@@ -164,7 +174,7 @@ async def _watch(
         _end_on(signal.SIGINT)
 
 
-def _print_event(exploration: Exploration, event: LaneEvent) -> None:
+def _print_event(exploration: Exploration, event: LaneEvent, options: Options) -> None:
     """Tell who reads along. If nobody does any more, or the disk is full, nobody wants lanes to go on unseen."""
     try:
         output.print_json({"type": "event", **plain(event)})
@@ -172,7 +182,7 @@ def _print_event(exploration: Exploration, event: LaneEvent) -> None:
     except OSError as error:
         raise WriteError(
             f"standard output: {error.strerror}; ended before all lanes had come to their end; "
-            f"{_again(exploration.session, exploration)}"
+            f"{_again(exploration, options)}"
         ) from error
 
 
@@ -183,12 +193,17 @@ def _interrupt(watching: Watching, questions: Questions | None) -> None:
 
 
 async def _choose(
-    session: Session, exploration: Exploration, questions: Questions, screen: Screen, options: Options
+    session: Session,
+    told: HasLanes,
+    copies: Copies | None,
+    questions: Questions,
+    screen: Screen,
+    options: Options,
 ) -> Decided | None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, questions.interrupt)
     summary = ask_about_branch(session, options)
     keeps = options.keep_worktrees
-    choosing = Choosing(screen, questions, session, exploration, exploration.copies, summary=summary, keep_copies=keeps)
+    choosing = Choosing(screen, questions, session, told, copies, summary=summary, keep_copies=keeps)
     try:
         return await choosing.choose()
     except asyncio.CancelledError:  # the terminal is gone, or the program is told to end: it is decided later
@@ -216,6 +231,7 @@ def _prepare(session: Session, options: Options, watching: Watching) -> tuple[Ex
         "system": system_text,
         "copies": copies_of(session, options),
         "summarizer": summarizer_of(settings),
+        "keep_worktrees": True,  # until everything is told: see `_tidy`
     }
     if options.resume is not None or options.again:
         told = told_of(session, options.resume or options.which)
@@ -309,6 +325,8 @@ def _prompts(options: Options) -> list[str]:
         if not options.prompt.strip():
             raise UsageError("explore: the TEXT is empty")
         return [options.prompt]
+    if options.prompts == "-" and sys.stdin is None:
+        raise UsageError("--prompts -: there is no standard input to read them from; name a file")
     try:
         if options.prompts == "-":
             text = sys.stdin.read().removeprefix("\ufeff")
@@ -328,16 +346,11 @@ def _prompts(options: Options) -> list[str]:
 
 
 def _rules(options: Options) -> list[Rule]:
-
     rules = [Rule("check", command=options.fork_on)] if options.fork_on else []
     rules += [Rule("denied")] if options.fork_on_denied else []
     if options.fork_on_repeats is not None:
-        if options.fork_on_repeats < 2:
-            raise UsageError(f"--fork-on-repeats {options.fork_on_repeats}: an error repeats from the second time on")
         rules.append(Rule("repeats", count=options.fork_on_repeats))
     if options.fork_below is not None:
-        if not 0 < options.fork_below <= 1:
-            raise UsageError(f"--fork-below {options.fork_below}: a confidence is a number from 0 to 1")
         rules.append(Rule("judge", threshold=options.fork_below))
     return rules
 

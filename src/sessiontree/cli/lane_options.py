@@ -50,6 +50,7 @@ _BEGIN = frozenset(
 )
 _ALL = tuple(sorted(_BEGIN | _GO_ON | {"no_files"}))
 _NAMES = {"prompt": "TEXT", "lists": "--list", "which": "--run"}
+_COMMANDS = "check", "fork_on"
 _ONCE = "resume", "compare"
 """The actions that may be given the exploration themselves."""
 
@@ -70,7 +71,10 @@ class Once(argparse.Action):
 
 
 def check_options(options: Options) -> None:
-    """Raise if something is said that has no meaning beside the rest."""
+    """Raise if something is said that has no meaning, by itself or beside the rest."""
+    for name in _COMMANDS:
+        if _is_given(options, name) and not getattr(options, name).strip():
+            raise UsageError(f"explore: the command of {_name(name)} is empty; name one, or leave it out")
     action = next((name for name in _ACTIONS if _is_given(options, name)), None)
     fitting = _BEGIN if action is None else _ACTIONS[action]
     if action in _ONCE and getattr(options, action):

@@ -38,6 +38,23 @@ def copies_of(session: Session, options: Options) -> Copies:
     return Copies(home_of(options), session.id, session.cwd or os.getcwd())
 
 
+def session_words(session: Session, options: Options) -> str:
+    """The words with which this user can name the session again in a command, fit for a shell.
+
+    The path that was typed; else the beginning of the id that means this session alone. And the home, if one was said.
+    """
+    from sessiontree import places
+    from sessiontree.exploring.showing import shell_words
+    from sessiontree.opening import looks_like_path
+
+    typed: str = options.session
+    if looks_like_path(typed):
+        name = os.path.join(os.curdir, typed) if typed.startswith("-") else typed
+    else:
+        name = places.name_of(home_of(options), session.id, session.location)
+    return shell_words(name, options.home)
+
+
 def plain(value: Any) -> Any:
     import msgspec
 
@@ -51,7 +68,8 @@ def print_results(session: Session, told: HasLanes, results: Sequence[Result], o
         output.print_json({"type": "results", **_results(session, told, results)})
     else:
         look = {"bold": output.bold, "dim": output.dim}
-        output.print_lines(draw_results(results, output.width(), session=session.id[:8], **look))
+        words = session_words(session, options)
+        output.print_lines(draw_results(results, output.width(), session=words, **look))
     return 0
 
 

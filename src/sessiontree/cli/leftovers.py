@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sessiontree.cli import talk
-from sessiontree.cli.lanes import copies_of
+from sessiontree.cli.lanes import copies_of, session_words
 from sessiontree.cli.parser import Options
-from sessiontree.errors import UsageError
+from sessiontree.errors import SessionTreeError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sessiontree.exploring.copies import Copies
     from sessiontree.exploring.deciding import Tidied
     from sessiontree.exploring.lanes import Lane
     from sessiontree.exploring.told import Told
@@ -21,14 +22,43 @@ if TYPE_CHECKING:
 def say_leftovers(session: Session, told: Told, options: Options) -> None:
     """Tell of folders that nobody needs."""
     from sessiontree.exploring.deciding import leftovers
-    from sessiontree.exploring.leftovers import is_worked_on
+    from sessiontree.exploring.leftovers import is_worked_on, unmade
 
-    found = leftovers(told.lanes, copies_of(session, options))
-    if found and not is_worked_on(session, told):
+    copies = copies_of(session, options)
+    found, begun = leftovers(told.lanes, copies), unmade(told, told.run, copies)
+    if not (found or begun) or is_worked_on(session, told):
+        return
+    staying = [lane for lane in found if _stays(lane, copies)]
+    going = [lane for lane in found if lane not in staying]
+    resume = f"`sessiontree explore {session_words(session, options)} --resume {told.run}`"
+    if going:
         talk.say(
-            f"exploration {told.run}: folders of lanes that have ended are still there ({_numbers(found)}); "
-            f"`sessiontree explore {session.id[:8]} --resume {told.run}` takes them away, their work stays in git"
+            f"exploration {told.run}: folders of lanes that have ended are still there ({_numbers(going)}); "
+            f"{resume} takes them away, their work stays in git"
         )
+    if begun:
+        talk.say(
+            f"exploration {told.run}: a process ended while it made the folder of a lane, which is still there; "
+            f"{resume} goes on with the lane, or takes the folder away"
+        )
+    if staying:
+        talk.say(
+            f"exploration {told.run}: folders of lanes stay, as there are repositories of their own in them "
+            f"({_numbers(staying)}); when you have moved those elsewhere, {resume} takes the folders away"
+        )
+
+
+def _stays(lane: Lane, copies: Copies) -> bool:
+    """Whether nobody but a person takes the folder of a lane away: there is a repository of its own in it."""
+    from sessiontree.exploring.trees import inner_repositories
+
+    if lane.copy is None:
+        return False
+    try:
+        copies.check(lane.copy)
+        return bool(inner_repositories(lane.copy.path, lane.copy.base, lane.copy.repository))
+    except (SessionTreeError, OSError):  # what is wrong with it is told by who takes it away
+        return False
 
 
 def take_away(session: Session, told: Told, options: Options) -> bool:
@@ -37,15 +67,16 @@ def take_away(session: Session, told: Told, options: Options) -> bool:
     Whether all went well.
     """
     from sessiontree.exploring.deciding import leftovers, tidy
-    from sessiontree.exploring.leftovers import is_worked_on
+    from sessiontree.exploring.leftovers import clear_unmade, is_worked_on
 
     if is_worked_on(session, told):
         raise UsageError(
             f"exploration {told.run}: another process works on it; wait for its end, or end it, to go on here"
         )
     copies = copies_of(session, options)
-    found = leftovers(told.lanes, copies)
-    if not found or options.keep_worktrees:
+    cleared = clear_unmade(session, told, told.run, copies)
+    found = [] if options.keep_worktrees else leftovers(told.lanes, copies)
+    if not found and not cleared:
         at_limit = [lane for lane in told.lanes if lane.state == "limit" and lane.verdict is None]
         step = "; lanes that reached a limit go on with a larger --budget" if at_limit else ""
         raise UsageError(
@@ -53,6 +84,8 @@ def take_away(session: Session, told: Told, options: Options) -> bool:
             "goes on with one that failed or was stopped"
         )
     tidied = tidy(found, copies)
+    if cleared:
+        talk.say(f"exploration {told.run}: the folder of a lane that was not made to the end was taken away")
     if tidied.lanes:
         talk.say(
             f"exploration {told.run}: there is nothing to go on with; the folders that were left of lanes "

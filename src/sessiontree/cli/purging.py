@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from sessiontree.tidying.home import Home
     from sessiontree.tidying.index import Item
 
-_SIGN = b"refs/sessiontree/explore/"
-"""What the file of a session with working copies has in it. Most have none, and need not be read as a tree."""
+_SIGN = b"sessiontree.explore.plan"
+"""What the file of a session with explorations has in it. Most have none, and need not be read as a tree."""
 _STEP = 1 << 20
 
 
