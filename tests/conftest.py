@@ -1,10 +1,15 @@
-"""What is said at the end of a run: what this machine lacks, so that nothing goes untested in silence."""
+"""What holds for all tests, and what is said at their end: what this machine lacks goes untested in silence nowhere."""
 
 from __future__ import annotations
+
+import signal
 
 import pytest
 
 from tests.cli.shells import MISSING
+
+# A run that was started in the background has Ctrl-C ignored, and so would every program that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
