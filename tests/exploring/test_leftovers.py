@@ -303,3 +303,21 @@ def test_a_copy_for_a_lane_of_a_rule_that_was_being_made_is_told_of_and_goes(pla
     done = place.explore("--resume")
     assert done.returncode == 0, done.stderr
     assert worktrees(place) == 0
+
+
+def test_processes_that_share_the_lanes_tell_of_all_of_them(place: Repository) -> None:
+    script = scripted(place, turn("I wait.", call("bash", command="sleep 2")), turn("Done.", repeat=True))
+    child = start(place, "go", "--n", "2", "--model", script, "--approval", "yolo")
+    deadline = time.monotonic() + SECONDS
+    while Path(place.location).read_text().count('"toolCall"') < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.communicate()
+    both = [start(place, "--resume", "--approval", "yolo", stdout=subprocess.PIPE) for _ in range(2)]
+    for one in both:
+        out, err = (said.decode() for said in one.communicate(timeout=SECONDS * 2))
+        assert one.returncode == 0, err
+        assert "lost" not in out
+        assert "no end" not in err
+    assert [lane.state for lane in lanes(place)] == ["done", "done"]

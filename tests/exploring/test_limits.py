@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,14 @@ from sessiontree.exploring.showing import draw_results
 from sessiontree.exploring.tasks import TaskTool
 from sessiontree.exploring.told import find_exploration
 from sessiontree.messages import ToolCall, ToolResult, Usage, message_text
-from sessiontree.models import Facts, Prices, ScriptedModel, ScriptTurn
+from sessiontree.models import Event, Facts, Prices, Request, ScriptedModel, ScriptTurn, TextDelta
 from sessiontree.models.script import ScriptError
 from sessiontree.session import Branch, Session
 from sessiontree.settings import Compaction, Prune, Settings
 from tests.agent.building import Workplace, is_alive, pid_in
 from tests.agent.gates import Counting
 from tests.agent.loops import call, end_of, turn, went
-from tests.exploring.lanes import Note, Stepping, check_is_sound, explored, new_session, own_messages
+from tests.exploring.lanes import FACTS, Note, Stepping, check_is_sound, explored, new_session, own_messages
 
 USED = Usage(100, 10, total_tokens=110)
 
@@ -325,3 +326,28 @@ def test_records_of_what_was_used_cannot_make_room(session: Session) -> None:
     write(lane.branch, Paid("judge", Spent(input=-1_000_000, cost=-50.0)))
     (lane,) = find_exploration(session).lanes
     assert (lane.spent.tokens, lane.spent.cost) == (before, 0.0)
+
+
+class Stubborn:
+    """A model that does not let go when its request is dropped."""
+
+    name, facts = "test:stubborn", FACTS
+
+    async def stream(self, request: Request, /) -> AsyncGenerator[Event, None]:
+        yield TextDelta(0, "hm")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(60)
+            raise
+
+    async def close(self) -> None:
+        """It holds nothing."""
+
+
+def test_a_model_that_does_not_let_go_is_not_waited_for(session: Session) -> None:
+    began = time.monotonic()
+    exploration, _ = explored(session, "x", "y", models=[Stubborn()], bounds=Bounds(seconds=0.5))
+    assert time.monotonic() - began < 10
+    assert [lane.state for lane in exploration.lanes] == ["limit", "limit"]
+    assert [message_text(own_messages(session, lane)[-1]) for lane in exploration.lanes] == ["hm", "hm"]

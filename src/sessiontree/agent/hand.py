@@ -97,3 +97,28 @@ async def uncancelled(awaited: Awaitable[T]) -> T:
         inner.exception() if not inner.cancelled() else None
         raise cancelled
     return inner.result()
+
+
+_abandoned: set[asyncio.Future[Any]] = set()
+"""What goes on although nobody waits for it: without this, it could vanish in the midst."""
+
+
+async def with_patience(awaited: Awaitable[T], seconds: float) -> T:
+    """Wait for what others do, as a model: whoever is cancelled waits only so long until they have heard of it."""
+    inner = asyncio.ensure_future(awaited)
+    try:
+        return await asyncio.shield(inner)
+    except asyncio.CancelledError:
+        if not inner.done():
+            inner.cancel()
+            await asyncio.wait([inner], timeout=seconds)
+        if not inner.done():
+            _abandoned.add(inner)
+            inner.add_done_callback(_bury)
+        raise
+
+
+def _bury(inner: asyncio.Future[Any]) -> None:
+    _abandoned.discard(inner)
+    if not inner.cancelled():
+        inner.exception()

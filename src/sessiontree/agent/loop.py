@@ -46,7 +46,7 @@ from sessiontree.agent.events import (
     TurnStart,
     Used,
 )
-from sessiontree.agent.hand import Hand, in_thread, uncancelled
+from sessiontree.agent.hand import Hand, in_thread, uncancelled, with_patience
 from sessiontree.agent.live import LiveApprovals, live_of
 from sessiontree.agent.paths import Room
 from sessiontree.agent.relief import Relief
@@ -80,6 +80,10 @@ _CUT_SHORT = {
     "error": "the answer ended with an error",
     "aborted": "the answer was interrupted",
 }
+
+
+_PATIENCE = 2.0
+"""Seconds that a request which is dropped may take to end; one that does not goes on, and nobody listens."""
 
 
 class Setup(Struct, frozen=True):
@@ -421,7 +425,7 @@ class Run:
     async def _answer(self, turn: int) -> Assistant:
         """The model's answer, kept. One that failed is kept as such, with the reason."""
         try:
-            return await self._keep_answer(await self._ask(turn))
+            return await self._keep_answer(await with_patience(self._ask(turn), _PATIENCE))
         except ContextOverflowError as error:
             self._gathering = None
             overflow = error
@@ -432,7 +436,7 @@ class Run:
         except (ContextOverflowError, CompactionError) as error:
             return await self._keep_failure(error)
         try:
-            return await self._keep_answer(await self._ask_again())
+            return await self._keep_answer(await with_patience(self._ask_again(), _PATIENCE))
         except ModelError as error:
             return await self._keep_failure(error)
 

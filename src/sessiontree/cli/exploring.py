@@ -95,10 +95,7 @@ async def _tell(
 ) -> int:
     """Tell what came of the lanes, and let it be decided; the exit code."""
     remember_work(session.location, session.cwd, options)
-    told: HasLanes = exploration
-    if exploration.holding.maker is None:  # other processes worked on some of the lanes: the file knows more
-        await in_background(session.refresh)
-        told = await in_background(find_exploration, session, exploration.run)
+    told = await in_background(_as_it_stands, session, exploration)
     results = await in_background(compare, told, exploration.copies)
     print_results(session, told, results, options)
     sys.stdout.flush()
@@ -107,6 +104,10 @@ async def _tell(
     if any(lane.state == "limit" for lane in told.lanes):
         more = f"{_resume(exploration, options)} --budget N"
         talk.say(f"lanes that reached a limit go on with `{more}`, N being more than before")
+    if any(lane.state == "running" for lane in told.lanes):
+        words = session_words(session, options)
+        talk.say(f"another process works on some lanes; `sessiontree explore {words} --compare` shows how far they are")
+        return 0
     decided = None
     if questions is not None:
         decided = await _choose(session, told, exploration.copies, questions, screen, options)
@@ -114,6 +115,16 @@ async def _tell(
         words = session_words(session, options)
         talk.say(f"decide with `sessiontree explore {words}` and --keep, --merge, --drop or --diff LANE")
     return 0 if any(lane.state == "done" for lane in told.lanes) else talk.FAILED
+
+
+def _as_it_stands(session: Session, exploration: Exploration) -> HasLanes:
+    """The lanes of this process as it knows them, and those that others may have worked on as the file tells them."""
+    own = {lane.number: lane for lane in exploration.lanes if lane.lease is not None}
+    if len(own) == len(exploration.lanes):
+        return exploration
+    session.refresh()
+    told = find_exploration(session, exploration.run)
+    return msgspec.structs.replace(told, lanes=[own.get(lane.number, lane) for lane in told.lanes])
 
 
 async def _tidy(

@@ -68,7 +68,10 @@ class FileStore:
 
     def lock(self) -> int:
         if self._failure is not None:
-            raise WriteError(f"{self._failure} (an earlier write failed; call resolve() when the cause is gone)")
+            raise WriteError(
+                f"{self._failure} (an earlier write failed; when the cause is gone, open the session again, or call "
+                "resolve())"
+            )
         fd = self._writer
         if fd < 0 or self._writer_forks != _forks:
             fd = self._open_writer()
