@@ -10,7 +10,7 @@ demo: $(READY)
 	@$(BIN)/python examples/demo.py
 
 test: check
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 3
 
 check: $(READY)
 	$(BIN)/ruff format --check --quiet .

@@ -125,6 +125,10 @@ class Rules:
         self._places: asyncio.Semaphore | None = None
 
     @property
+    def has_any(self) -> bool:
+        return bool(self._rules)
+
+    @property
     def looks_back(self) -> bool:
         """Whether lanes from before have to be looked at, of which a process that died may not have asked."""
         return any(rule.kind != "judge" for rule in self._rules)

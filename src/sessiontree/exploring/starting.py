@@ -119,7 +119,7 @@ def explore(
 def hooks_with(given: Sequence[LaneHook] | None, rules: Rules) -> tuple[LaneHook, ...]:
     """Who takes part in lanes: whoever was given, or else messages between them; and rules, unless others are given."""
     hooks: tuple[LaneHook, ...] = (Talking(),) if given is None else tuple(given)
-    return hooks if any(isinstance(hook, Rules) for hook in hooks) else (*hooks, rules)
+    return (*hooks, rules) if rules.has_any and not any(isinstance(hook, Rules) for hook in hooks) else hooks
 
 
 def check_can_explore(session: Session) -> None:

@@ -39,6 +39,8 @@ MOST_SENDS = 200
 MOST_SECONDS = 300.0
 """How long one call may wait for a message."""
 _LISTED = 20
+_MESSAGES = ("custom", "custom_message")
+"""The types of entries that may be one, or say that one was delivered."""
 
 
 class SendArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,7 +75,7 @@ class Talking:
         self._delivered: dict[int, set[str]] = {}
         self._returned: set[str] = set()
         """What was not read by a lane that has ended, and whose sender knows."""
-        self._seen = 0
+        self._seen = self._glanced = 0
         self._lock = threading.Lock()
         self._news: dict[int, asyncio.Event] = {}
 
@@ -81,8 +83,19 @@ class Talking:
         return SendTool(self, exploration, lane), InboxTool(self, exploration, lane)
 
     async def before_request(self, exploration: Exploration, lane: Lane, run: Run) -> None:  # noqa: ARG002 - of a hook
+        if not self._letters and not self._has_news(exploration):
+            return
         for letter in await uncancelled(in_thread(self._deliver, exploration, lane)):
             exploration.tell(lane, Delivered(letter.name, letter.text))
+
+    def _has_news(self, exploration: Exploration) -> bool:
+        """Whether there is anything to look at that could be a message. Takes no time."""
+        types = exploration.session.journal.types
+        start, until = self._glanced, len(types)
+        if any(kind in types[start:until] for kind in _MESSAGES):
+            return True
+        self._glanced = until
+        return False
 
     async def heard(self, exploration: Exploration, lane: Lane, event: Event) -> None:
         """Nothing that happens on a lane is a message."""
@@ -177,7 +190,7 @@ class Talking:
             book.look()
             ids = session.journal.tree.ids
             for node in range(self._seen, until):
-                if session.journal.types[node] not in ("custom", "custom_message"):
+                if session.journal.types[node] not in _MESSAGES:
                     continue
                 lane = book.lane_of(ids[node])
                 if lane is None or lane.plan != exploration.plan_id:
@@ -189,7 +202,7 @@ class Talking:
                 elif isinstance(entry, Custom) and isinstance(sent := record_of(entry), Send):
                     record = lane.record
                     self._letters.append(Letter(entry.id, node, record.number, record.name, sent.to, sent.text))
-            self._seen = until
+            self._seen = self._glanced = until
 
 
 def _put(lane: Lane, text: str, details: JsonObject) -> None:
