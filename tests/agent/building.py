@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,6 +72,23 @@ def is_alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):  # gone before the file was opened, or before it was read
         return False
     return state not in ("Z", "X")
+
+
+def kill_all_of(session: int) -> None:
+    """End a process that leads a session, and everything in it, whatever groups they are in; and see them gone."""
+    while found := [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _session_of(pid) == session]:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        state, _, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state in ("Z", "X") else int(session)
 
 
 def wait_for(condition: Any, seconds: float = 10.0) -> Any:

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from sessiontree.exploring.told import find_exploration
 from sessiontree.views.text import columns
-from tests.chat.terminals import call, scripted, turn
+from tests.chat.terminals import Terminal, call, scripted, turn
 from tests.exploring.programs import Repository
+from tests.exploring.repos import git
 
 
 @pytest.fixture
@@ -127,3 +129,27 @@ def drawings(raw: str) -> list[tuple[int, list[str]]]:
 
 def widest(lines: list[str]) -> int:
     return max(map(columns, lines))
+
+
+@pytest.mark.parametrize("command", ["chat", "explore"])
+def test_working_copies_that_take_long_are_told_of_and_ctrl_c_makes_no_more(place: Repository, command: str) -> None:
+    (place.project / ".gitattributes").write_text("*.slow filter=slow\n")
+    (place.project / "x.slow").write_text("x\n")
+    git(place.project, "config", "filter.slow.smudge", "sleep 3; cat")
+    model = scripted(place, turn("Done.", repeat=True))
+    if command == "chat":
+        terminal = Terminal(place, ["--session", place.location, "--model", model])
+        terminal.enter('/explore 3 "go"')
+    else:
+        terminal = place.terminal("go", "--n", "3", "--model", model)
+    with terminal:
+        terminal.wait_for("making the working copies of lanes: 1 of 3")
+        terminal.interrupt()
+        terminal.wait_for("decide later:")
+        terminal.answer("leave")
+        if command == "chat":
+            terminal.enter("/quit")
+        assert terminal.end() == (0 if command == "chat" else 130)
+    lanes = find_exploration(place.opened()).lanes
+    assert [lane.state for lane in lanes] == ["stopped"]
+    assert len(git(place.project, "worktree", "list").splitlines()) == 1

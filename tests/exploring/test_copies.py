@@ -16,6 +16,7 @@ import pytest
 from sessiontree.errors import SessionTreeError, StoreError, UsageError
 from sessiontree.exploring.copies import Copies
 from sessiontree.exploring.records import Copy
+from tests.agent.building import kill_all_of
 from tests.exploring.repos import contents, git, make_repository, seen_by_user, work_in
 
 RUN = "0123abcd"
@@ -245,7 +246,7 @@ def test_a_copy_that_was_being_made_when_the_process_was_killed_is_made_again(
     while not list((tmp_path / "home").rglob(".git")) and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(seconds)
-    os.killpg(child.pid, signal.SIGKILL)
+    kill_all_of(child.pid)
     child.wait()
     git(project, "config", "filter.slow.smudge", "cat")
     assert len(copies.orphans([])) == 1

@@ -13,6 +13,7 @@ import pytest
 
 from sessiontree.exploring.lanes import Lane
 from sessiontree.exploring.told import find_exploration
+from tests.agent.building import kill_all_of
 from tests.chat.terminals import SECONDS, Terminal, call, scripted, turn, wait_until
 from tests.exploring.programs import Repository
 from tests.exploring.repos import git
@@ -280,7 +281,7 @@ def kill_while_copying(place: Repository, number: int, *arguments: str) -> None:
     while not list((place.home / "explore").glob(f"*/*/{number}/.git")):
         assert time.monotonic() < deadline, f"the copy of lane {number} is not made"
         time.sleep(0.02)
-    os.killpg(child.pid, signal.SIGKILL)
+    kill_all_of(child.pid)
     child.communicate()
     git(place.project, "config", "filter.slow.smudge", "cat")
 
@@ -312,7 +313,7 @@ def test_processes_that_share_the_lanes_tell_of_all_of_them(place: Repository) -
     while Path(place.location).read_text().count('"toolCall"') < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    os.killpg(child.pid, signal.SIGKILL)
+    kill_all_of(child.pid)
     child.communicate()
     both = [start(place, "--resume", "--approval", "yolo", stdout=subprocess.PIPE) for _ in range(2)]
     for one in both:

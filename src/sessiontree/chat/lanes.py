@@ -7,8 +7,9 @@ Ctrl-C asks which lane to stop, while all of them go on; once more, and all are 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -39,6 +40,8 @@ from sessiontree.views.text import clean, one_line
 
 _BETWEEN = 0.12
 """Seconds between two drawings."""
+_AT_ONCE = 0.5
+"""Seconds that nobody has to be told why they wait."""
 _HINT = "Ctrl-C: stop a lane · twice: stop all"
 _STYLES: dict[Manner, str] = {"plain": "", "heading": BOLD, "quiet": DIM, "bad": RED, "command": DIM}
 _CHOICE = "keep N, merge N N, drop N, diff N, show N, leave, or nothing to decide later:"
@@ -86,6 +89,7 @@ class Watching:
         """
         self._screen, self._asks, self._ahead = screen, asks, ahead
         self._asking = Asking(screen, asks, self.interrupt) if asking is None and asks is not None else asking
+        self._beginning: Exploration | None = None
         self._exploration: Exploration | None = None
         self._began: dict[int, float] = {}
         self._which: asyncio.Task[None] | None = None
@@ -97,6 +101,28 @@ class Watching:
         """Who says what each lane may do: the mode, and else the person who watches."""
         ask = None if self._asking is None else self._asking.ask
         return lambda lane: LaneApprover(lane, mode, tools, ask)
+
+    @contextlib.asynccontextmanager
+    async def begun(self, exploration: Exploration) -> AsyncIterator[None]:
+        """An exploration that is entered. How far it is with its working copies is shown; Ctrl-C makes no more."""
+        self._beginning = exploration
+        telling = asyncio.create_task(self._tell_beginning(exploration)) if self._screen.can_redraw else None
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(exploration)
+            finally:
+                self._beginning = None
+                if telling is not None:
+                    telling.cancel()
+                    await asyncio.wait([telling])
+            yield
+
+    async def _tell_beginning(self, exploration: Exploration) -> None:
+        await asyncio.sleep(_AT_ONCE)
+        while True:
+            made, wanted = len(exploration.lanes), len(exploration.plan.wanted)
+            self._screen.pass_by([f"· making the working copies of lanes: {min(made + 1, wanted)} of {wanted}"], DIM)
+            await asyncio.sleep(_BETWEEN)
 
     async def watch(self, exploration: Exploration) -> None:
         """Show what happens until all lanes have ended."""
@@ -114,6 +140,10 @@ class Watching:
 
     def interrupt(self) -> None:
         """Ctrl-C: ask which lane to stop; the second time, or where nobody can be asked, stop all."""
+        if self._beginning is not None:
+            self.was_stopped = True
+            self._beginning.stop()
+            return
         if self._exploration is None:
             return
         if self._which is not None or self._asks is None:

@@ -228,7 +228,7 @@ class Conversation:
         """Show lanes while they grow. Ctrl-C is about them meanwhile; what is typed waits."""
         self._interrupts = watching.interrupt
         try:
-            async with exploration, self._ahead.listening():
+            async with watching.begun(exploration), self._ahead.listening():
                 await watching.watch(exploration)
         finally:
             self._interrupts = None

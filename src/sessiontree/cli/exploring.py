@@ -7,6 +7,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -168,14 +169,16 @@ async def _watch(
 ) -> bool | None:
     """Go through all that happens; whether a person stopped it, None when the program was told to end."""
     loop = asyncio.get_running_loop()
+    interrupt = exploration.stop if options.json else partial(_interrupt, watching, questions)
+    if options.resume is None and not options.again:  # else lanes of before would be stopped that nobody has seen yet
+        loop.add_signal_handler(signal.SIGINT, interrupt)
     try:
-        async with exploration:
+        async with watching.begun(exploration):
+            loop.add_signal_handler(signal.SIGINT, interrupt)
             if options.json:
-                loop.add_signal_handler(signal.SIGINT, exploration.stop)
                 async for event in exploration:
                     _print_event(exploration, event, options)
                 return all(lane.state == "stopped" for lane in exploration.lanes)
-            loop.add_signal_handler(signal.SIGINT, _interrupt, watching, questions)
             with questions.quiet() if questions is not None else contextlib.nullcontext():
                 await watching.watch(exploration)
             return watching.was_stopped

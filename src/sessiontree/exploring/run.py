@@ -121,6 +121,11 @@ class Exploration:
         """All lanes together."""
         return self.budget.spent
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether all lanes were stopped."""
+        return self._is_stopping
+
     def lane(self, wanted: str | int) -> Lane:
         """A lane by its name or number."""
         return find_lane(self.lanes, wanted)
@@ -312,6 +317,9 @@ class Exploration:
         """Write a lane's record and lease, with a working copy if it has one. Nothing is begun yet."""
         number = self._numbers + 1 if number is None else number
         self._numbers = max(self._numbers, number)
+        return await uncancelled(self._make(job, number))  # to its end: a copy that no record names would be left
+
+    async def _make(self, job: Job, number: int) -> Lane:
         if not await self.holding.still_makes():
             raise ConflictError(f"exploration {self.run}: {TAKEN_OVER}, so this one makes no more lanes")
         copy = None
@@ -319,9 +327,11 @@ class Exploration:
             assert self.copies is not None
             begins_elsewhere = job.origin is not None and not isinstance(job.at, Here)
             like = self.lane(job.origin).copy if job.origin is not None and begins_elsewhere else None
-            copy = await uncancelled(in_background(self.copies.make, self.run, number, like))
-        lane = await uncancelled(in_thread(self._write_lane, number, job, copy))
+            copy = await in_background(self.copies.make, self.run, number, like)
+        lane = await in_thread(self._write_lane, number, job, copy)
         self.lanes.append(lane)
+        if self._is_stopping:  # while it was being made
+            self._stops.setdefault(number, STOPPED)
         self._channel.push(LaneEvent(number, LaneMade(lane.record, lane.start)))
         return lane
 

@@ -109,8 +109,10 @@ def explore(
             await uncancelled(in_background(exploration.copies.begin, exploration.run))
         exploration.note_standing()
         await uncancelled(in_thread(exploration.write_plan))
-        made = [(await exploration.make(job), job) for job in jobs]
-        for lane, job in made:
+        for job in jobs:
+            if not exploration.is_stopping:
+                await exploration.make(job)
+        for lane, job in zip(exploration.lanes, jobs, strict=False):
             exploration.start(lane, job.prompt if isinstance(job.prompt, str) else None)
 
     return Exploration(session, plan, work, begin)

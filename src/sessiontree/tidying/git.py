@@ -43,7 +43,13 @@ def run(command: Sequence[str], data: bytes = b"", index: str | None = None) -> 
         around["GIT_INDEX_FILE"] = index
     try:
         return subprocess.run(  # noqa: S603 - no shell, and always git
-            command, input=data, capture_output=True, env=around, timeout=_SECONDS, check=False
+            command,
+            input=data,
+            capture_output=True,
+            env=around,
+            timeout=_SECONDS,
+            check=False,
+            process_group=0 if os.name == "posix" else None,  # Ctrl-C is for us: it must not end git in the midst
         )
     except subprocess.TimeoutExpired:
         raise StoreError(f"{command[2]}: git took longer than {_SECONDS} s; it was stopped") from None
