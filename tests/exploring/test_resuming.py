@@ -11,7 +11,7 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.resuming import Answered
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.exploring import Bounds, Lane, explorations, explore, resume
 from sessiontree.exploring.leases import take
@@ -20,7 +20,7 @@ from sessiontree.exploring.told import find_exploration
 from sessiontree.messages import message_text
 from sessiontree.session import Branch, Session
 from tests.exploring.lanes import Note, Stepping, check_is_sound, explored, new_session, own_messages
-from tests.exploring.repos import make_repository
+from tests.exploring.repos import git, make_repository
 
 PROMPTS = ["of lane-1.", "of lane-2."]
 
@@ -263,3 +263,12 @@ def test_a_project_that_is_too_large_is_refused_and_nothing_is_written(
         explored(session, *PROMPTS, tools=None)
     assert session.ids == before
     assert explorations(session) == []
+
+
+def test_folders_that_were_left_of_lanes_that_have_ended_go_with_whoever_resumes(tmp_path: Path) -> None:
+    project = make_repository(tmp_path / "project")
+    session = new_session(tmp_path)
+    explored(session, *PROMPTS, tools=load_tools(), keep_worktrees=True)
+    assert len(git(project, "worktree", "list").splitlines()) == 3
+    assert [lane.state for lane in resumed(session, tools=None)] == ["done", "done"]
+    assert len(git(project, "worktree", "list").splitlines()) == 1

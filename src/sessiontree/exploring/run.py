@@ -182,9 +182,10 @@ class Exploration:
     def _tidy(self) -> None:
         """Take away the folders of lanes that have ended; their work is in git."""
         from sessiontree.exploring.deciding import closed, tidy
+        from sessiontree.exploring.leftovers import is_worked_on
 
         lanes = closed(self.lanes)
-        if self.holding.maker is None:  # another process may look at the others
+        if lanes and self.holding.maker is None and is_worked_on(self.session, self):  # others may look at theirs
             lanes = [lane for lane in lanes if lane.lease is not None]
         self.tidied = tidy(lanes, self.copies)
 
