@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 
 import pytest
 
 from tests.cli.shells import MISSING
+
+# Nothing that a test makes without saying where gets among the sessions of whoever runs the tests.
+_home = tempfile.TemporaryDirectory(prefix="sessiontree-tests-")
+os.environ["SESSIONTREE_HOME"] = _home.name
 
 # A run that was started in the background has Ctrl-C ignored, and so would every program that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
