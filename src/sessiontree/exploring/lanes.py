@@ -119,10 +119,13 @@ class Lane:
     def branch(self) -> Branch:
         """Where everything of the lane is written; threads may share it."""
         if self._branch is None:
-            if not isinstance(self._session, Session):
-                raise UsageError(f"{self._session.location}: was opened to be read only")
-            self._branch = LaneBranch(self._session, self._leaf)
+            self._branch = self._branch_at(self._leaf)
         return self._branch
+
+    def _branch_at(self, leaf: str) -> LaneBranch:
+        if not isinstance(self._session, Session):
+            raise UsageError(f"{self._session.location}: was opened to be read only")
+        return LaneBranch(self._session, leaf)
 
     @property
     def silent_for(self) -> float:
@@ -131,9 +134,8 @@ class Lane:
 
     def take_over(self, lease: Lease, leaf: str) -> None:
         """This process goes on with it, from the entry of its lease."""
-        self.lease, self._leaf, self.state = lease, leaf, "waiting"
-        self._branch = None
-        self.branch  # noqa: B018 - it is there from now on: by it is known when the lane last had a sign of life
+        self.lease, self.state = lease, "waiting"
+        self._branch = self._branch_at(leaf)
 
     def begin(self, run: Run) -> None:
         """A run goes on with it; what it used before stays counted."""
