@@ -81,7 +81,7 @@ def test_no_exploration_passes_its_limit_by_more_than_one_call(data: st.DataObje
     used: list[float] = []
 
     def usage(prompt: str, step: int) -> Usage:
-        tokens = draw.randint(0, 1_000)
+        tokens = draw.randint(1, 1_000)  # none at all would tell nothing, and be estimated
         used.append(tokens)
         return Usage(0, tokens, total_tokens=tokens, cost=Cost(total=tokens / 1_000))
 
