@@ -8,9 +8,8 @@ import msgspec
 
 from sessiontree.exploring.fitting import BETWEEN, cut_middle, short_models, who_is
 from sessiontree.exploring.lanes import LaneState
-from sessiontree.exploring.leases import is_free
 from sessiontree.exploring.linked import started_of
-from sessiontree.exploring.told import STATES, Book, NotedLane
+from sessiontree.exploring.told import Book, NotedLane, state_of
 from sessiontree.reader import Reader
 from sessiontree.views.marks import Mark
 from sessiontree.views.text import cut, one_line
@@ -44,7 +43,7 @@ def mark_lanes(session: Reader) -> dict[str, Mark]:
         models = [one_line(lane.record.model) for lane in lanes]
         short = short_models(models, _LONGEST_MODEL) or [cut_middle(model, _LONGEST_MODEL) for model in models]
         for lane, model in zip(lanes, short, strict=True):
-            found[lane.start] = _mark(lane, _state(session, lane), run, model)
+            found[lane.start] = _mark(lane, state_of(session, lane), run, model)
     return found
 
 
@@ -56,12 +55,6 @@ def _short_runs(book: Book) -> dict[str, str]:
     runs = {plan: one_line(book.plans[plan].run) for plan in plans}
     size = next((size for size in _RUN if len({run[:size] for run in runs.values()}) == len(runs)), _RUN[-1])
     return {plan: cut(run[:size], _RUN[-1]) for plan, run in runs.items()}
-
-
-def _state(session: Reader, lane: NotedLane) -> LaneState:
-    if lane.end is not None:
-        return STATES[lane.end.reason]
-    return "lost" if is_free(lane.lease, session.entry(lane.leaf).timestamp) else "running"
 
 
 def _mark(lane: NotedLane, state: LaneState, run: str, model: str) -> Mark:

@@ -277,19 +277,25 @@ def find_exploration(session: Reader, run: str | None = None, book: Book | None 
     return found[-1]
 
 
+def state_of(session: Reader, noted: NotedLane) -> LaneState:
+    """How a lane ended, or whether anyone works on it."""
+    if noted.end is not None:
+        return STATES[noted.end.reason]
+    return "lost" if is_free(noted.lease, session.entry(noted.leaf).timestamp) else "running"
+
+
 def _lane(session: Reader, noted: NotedLane) -> Lane:
     lane = Lane(session, noted.record, noted.start, noted.leaf)
     lane.check, lane.verdict = noted.check, noted.verdict
+    lane.state = state_of(session, noted)
     if noted.end is not None:
-        lane.state, lane.why, lane.text, lane.spent = (
-            STATES[noted.end.reason],
+        lane.why, lane.text, lane.spent = (
             noted.end.why,
             noted.end.text,
             _counted(noted.end.spent).and_of(noted.paid).and_of(noted.under_way),
         )
         lane.saved = noted.end.saved
         return lane
-    lane.state = "lost" if is_free(noted.lease, session.entry(noted.leaf).timestamp) else "running"
     spent = Spent()
     for entry in _entries(session, noted):
         match record_of(entry), entry:
