@@ -20,10 +20,10 @@ from acceptance.histories import NoHistoryError, check_resumes, claude_history, 
 from acceptance.programs import Name
 from acceptance.sources import Source
 from sessiontree import Session
-from sessiontree.converting.tools import map_call
-from sessiontree.messages import Assistant, Block, Message, ToolCall, blocks_of, parse_message
+from sessiontree.conversion.tools import map_call
+from sessiontree.core.messages import Assistant, Block, Message, ToolCall, blocks_of, parse_message
 from sessiontree.providers import render
-from sessiontree.views.described import describe_state
+from sessiontree.views.json import describe_state
 
 Status: TypeAlias = Literal["ok", "differs", "known"]
 BranchChoice: TypeAlias = Literal["active", "all"]

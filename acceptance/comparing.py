@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from sessiontree.messages import (
+from sessiontree.core.messages import (
     BashExecution,
     BranchSummaryText,
     CompactionSummary,
@@ -24,7 +24,7 @@ from sessiontree.messages import (
     OtherMessage,
 )
 from sessiontree.providers import render
-from sessiontree.providers.wording import NO_OUTPUT, NO_RESULT, NO_USER_BEFORE, NO_USER_BETWEEN
+from sessiontree.providers.templates import NO_OUTPUT, NO_RESULT, NO_USER_BEFORE, NO_USER_BETWEEN
 
 JsonObject: TypeAlias = dict[str, Any]
 Parts: TypeAlias = tuple[str, ...]

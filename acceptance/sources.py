@@ -11,8 +11,8 @@ import sessiontree
 from acceptance.chats import write_chats
 from acceptance.explorations import write_explorations
 from sessiontree import Session
-from sessiontree.branching.branches import list_branches
-from sessiontree.branching.merge import merge
+from sessiontree.branches.list import list_branches
+from sessiontree.branches.merge import merge
 
 Dialect: TypeAlias = Literal["claude", "pi", "omp", "neovate", "native"]
 

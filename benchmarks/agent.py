@@ -21,13 +21,13 @@ from benchmarks.generate import scratch_folder
 from benchmarks.results import Result, milliseconds
 from sessiontree import Session
 from sessiontree.agent.loop import run
-from sessiontree.agent.paths import Room
-from sessiontree.agent.secrets import Mask
 from sessiontree.agent.tools.base import Changes, Plan, ToolContext, ToolOutput
 from sessiontree.agent.tools.registry import Tools
-from sessiontree.messages import Assistant, Text, ToolCall, Usage
+from sessiontree.agent.workspace import Workspace
+from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.messages import Assistant, Text, ToolCall, Usage
 from sessiontree.models import Event, Facts, Request, Stop, TextDelta, UsageReport
-from sessiontree.values import JsonObject
+from sessiontree.secrets.environment import Mask
 
 _TURNS = 40
 _LONG = 50_000
@@ -95,7 +95,7 @@ def _result(name: str, seconds: float) -> Result:
 
 def _measure(session: Session, calls: int, rounds: int) -> float:
     """The processor seconds per turn in the best of several runs, after one that reads the session."""
-    context = ToolContext(Room(session.cwd), mask=Mask(os.environ))
+    context = ToolContext(Workspace(session.cwd), mask=Mask(os.environ))
     asyncio.run(_go(session, 1, context))
     return min(asyncio.run(_go(session, calls, context)) for _ in range(rounds))
 

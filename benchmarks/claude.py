@@ -14,7 +14,7 @@ from benchmarks import peers
 from benchmarks.results import Result, megabytes, milliseconds
 from benchmarks.timing import best_of, peak_memory
 from benchmarks.transcripts import WITH_BOUNDARY, TranscriptShape, transcript
-from sessiontree.context import Context
+from sessiontree.core.context import Context
 
 _OPEN = "import sys, sessiontree; context = sessiontree.open(sys.argv[1]).context(); context.messages[-1]"
 

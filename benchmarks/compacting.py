@@ -9,7 +9,7 @@ from benchmarks.generate import Shape, generated
 from benchmarks.results import Result, milliseconds
 from benchmarks.timing import best_of
 from benchmarks.transcripts import TranscriptShape, transcript
-from sessiontree.compacting import compact
+from sessiontree.compaction import compact
 
 
 def against_opening(rounds: int) -> list[Result]:

@@ -24,10 +24,10 @@ from benchmarks.generate import scratch_folder
 from benchmarks.results import Result, milliseconds
 from sessiontree import Session
 from sessiontree.agent.tools.registry import Tools, load_tools
-from sessiontree.exploring import explore
-from sessiontree.messages import Assistant, Text, ToolCall, Usage
+from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.messages import Assistant, Text, ToolCall, Usage
+from sessiontree.explore import explore
 from sessiontree.models import Event, Facts, Request, Stop, TextDelta
-from sessiontree.values import JsonObject
 
 LANES = 16
 _FLOOR = 12.0

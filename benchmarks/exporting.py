@@ -13,7 +13,7 @@ from benchmarks.transcripts import TranscriptShape, transcript
 _EXPORT = """
 import gc, sys, time
 import sessiontree
-from sessiontree.exporting import export
+from sessiontree.export import export
 gc.disable()
 for path in sys.argv[1:]:
     session = sessiontree.open(path)

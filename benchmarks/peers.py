@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import sessiontree
-from sessiontree.messages import message_text
+from sessiontree.core.messages import message_text
 
 Fields = dict[str, Any]
 

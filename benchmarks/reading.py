@@ -10,11 +10,11 @@ from benchmarks import peers
 from benchmarks.generate import LARGE, Shape, generated, scratch_folder
 from benchmarks.results import Result, megabytes, milliseconds
 from benchmarks.timing import best_of, peak_memory, run_python
-from sessiontree.context import Context
+from sessiontree.core.context import Context
 
 _OPEN = "import sys, sessiontree; session = sessiontree.open(sys.argv[1]); context = session.context()"
 _OPEN_TIMED = (
-    f"import time, sessiontree.opening; start = time.process_time(); {_OPEN}; print(time.process_time() - start)"
+    f"import time, sessiontree.session.open; start = time.process_time(); {_OPEN}; print(time.process_time() - start)"
 )
 
 

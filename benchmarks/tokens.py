@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from sessiontree.compacting.estimate import measured_tokens, utf16_length
+from sessiontree.compaction.token_estimate import measured_tokens, utf16_length
 
 ROOT = Path(__file__).parents[1]
 Count = Callable[[str], int]

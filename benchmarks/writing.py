@@ -27,8 +27,9 @@ from benchmarks.generate import Shape, generated, scratch_folder
 from benchmarks.results import Result, microseconds
 from benchmarks.timing import best_of, seconds
 from sessiontree import Session
-from sessiontree.entries import Entry
-from sessiontree.ids import new_entry_id, timestamp
+from sessiontree.core.entries import Entry
+from sessiontree.core.ids import new_entry_id, timestamp
+from sessiontree.session.entry_input import Durability
 
 Message = dict[str, Any]
 
@@ -169,7 +170,7 @@ def _messages() -> list[Message]:
 
 
 @contextmanager
-def _session(durability: sessiontree.writing.Durability) -> Iterator[Session]:
+def _session(durability: Durability) -> Iterator[Session]:
     with _folder() as folder:
         path = folder / "session.jsonl"
         sessiontree.create(cwd="/", path=path, appear="now").close()

@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Mapping
 
 import sessiontree
-from sessiontree.messages import message_text
-from sessiontree.places import short_id
+from sessiontree.core.messages import message_text
+from sessiontree.paths import short_id
 from sessiontree.views.graph import build_graph, draw
 from sessiontree.views.text import one_line
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.mutations import MUTATIONS, check_mutant
 
-from sessiontree.opening import detect
+from sessiontree.session.open import detect
 
 CORPUS = [
     path for path in sorted((Path(__file__).parents[1] / "tests" / "corpus").rglob("*.jsonl")) if path.stat().st_size

@@ -12,10 +12,10 @@ import atheris
 
 with atheris.instrument_imports(include=["sessiontree"]):
     from sessiontree import plugins
-    from sessiontree.dialects.base import AS_THE_OWNER
-    from sessiontree.journal import Journal
-    from sessiontree.lines import iter_lines, line_ends
-    from sessiontree.salvage import salvage
+    from sessiontree.core.lines import iter_lines, line_ends
+    from sessiontree.core.salvage import salvage
+    from sessiontree.dialects.contract import AS_CLIENT
+    from sessiontree.session.journal import Journal
     from sessiontree.stores.memory import MemoryStore
 
 DIALECTS = [plugins.load("dialects", name) for name in plugins.names("dialects")]
@@ -32,7 +32,7 @@ def one_input(data: bytes) -> None:
         journal = Journal(MemoryStore(data), dialect)
         journal.refresh()
         journal.problems()
-        dialect.build_context(journal, dialect.find_leaf(journal, AS_THE_OWNER), AS_THE_OWNER)
+        dialect.build_context(journal, dialect.find_leaf(journal, AS_CLIENT), AS_CLIENT)
 
 
 if __name__ == "__main__":

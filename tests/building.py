@@ -8,10 +8,10 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
-from sessiontree.context import Path
-from sessiontree.entries import Entry, Problem, type_of
-from sessiontree.opening import open_store
-from sessiontree.session import Session
+from sessiontree.core.context import Path
+from sessiontree.core.entries import Entry, Problem, type_of
+from sessiontree.session.open import open_store
+from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 
 TIME = "2026-02-16T10:00:01.000Z"

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from sessiontree.dialects.base import Dialect, Reading
-from sessiontree.journal import Journal
-from sessiontree.lines import iter_lines
+from sessiontree.core.lines import iter_lines
+from sessiontree.dialects.contract import Dialect, ReadOptions
+from sessiontree.session.journal import Journal
 from sessiontree.stores.memory import MemoryStore
 
 
@@ -99,7 +99,12 @@ def check_mutant(dialect: Dialect, original: bytes, mutant: Mutant) -> None:
         assert line.strip() in found, (mutant.name, line[:200])
     journal.entries(range(len(journal)))
     journal.problems()
-    for reading in (Reading(), Reading(recovered=True), Reading(as_of="timestamps"), Reading(snips=True)):
+    for reading in (
+        ReadOptions(),
+        ReadOptions(recovered=True),
+        ReadOptions(as_of="timestamps"),
+        ReadOptions(snips=True),
+    ):
         leaf = dialect.find_leaf(journal, reading)
         dialect.build_context(journal, leaf, reading)
     dialect.find_relinks(journal)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.context import Context, ModelRef, Rules, State, build_context, messages_on, milliseconds
-from sessiontree.entries import (
+from sessiontree.core.context import Context, ModelRef, Rules, State, build_context, messages_on, milliseconds
+from sessiontree.core.entries import (
     BranchSummary,
     Compaction,
     ContextEdit,
@@ -28,7 +28,7 @@ from sessiontree.entries import (
     ThinkingLevelChange,
     Unknown,
 )
-from sessiontree.messages import (
+from sessiontree.core.messages import (
     Assistant,
     BashExecution,
     BranchSummaryText,

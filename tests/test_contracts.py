@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sessiontree.dialects.native import NATIVE, Native
+from sessiontree.dialects.native.dialect import NATIVE, Native
 from sessiontree.dialects.pi import PI
 from sessiontree.stores.blobs import FileBlobs
-from sessiontree.stores.files import FileStore
+from sessiontree.stores.file import FileStore
 from sessiontree.stores.memory import MemoryBlobs, MemoryStore
 from sessiontree.testing import ContractError, check_blob_store, check_dialect, check_store
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import sessiontree
-from sessiontree.context import ModelRef
-from sessiontree.dialects.base import is_aside
-from sessiontree.lines import iter_lines
-from sessiontree.messages import Message, RedactedThinking, Text, Thinking, ToolCall, message_blocks, message_text
-from sessiontree.session import Session
+from sessiontree.core.context import ModelRef
+from sessiontree.core.lines import iter_lines
+from sessiontree.core.messages import Message, RedactedThinking, Text, Thinking, ToolCall, message_blocks, message_text
+from sessiontree.dialects.contract import is_aside
+from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from tests.building import grow, opened, places
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sessiontree.cli.parser import COMMANDS
-from sessiontree.entries import ENTRY_TYPES
-from sessiontree.messages import BLOCK_TYPES, MESSAGE_ROLES
-from sessiontree.tree import OddityKind
+from sessiontree.core.entries import ENTRY_TYPES
+from sessiontree.core.messages import BLOCK_TYPES, MESSAGE_ROLES
+from sessiontree.core.tree import OddityKind
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

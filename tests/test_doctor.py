@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import sessiontree
-from sessiontree.doctor import Finding, carry_out, examine, plan_repair
-from sessiontree.doctor.rules import RULES
+from sessiontree.core.messages import message_text
 from sessiontree.errors import ExistsError
-from sessiontree.messages import message_text
+from sessiontree.repair import Finding, carry_out, examine, plan_repair
+from sessiontree.repair.rules import RULES
 
 HEADER = '{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/"}'
 
@@ -80,11 +80,11 @@ def test_a_lost_line_is_found_counted_and_the_history_before_it_comes_back(tmp_p
 
 
 def test_recovered_reading_shows_the_same_without_touching_the_file(tmp_path: Path) -> None:
-    from sessiontree.dialects.base import Reading
+    from sessiontree.dialects.contract import ReadOptions
 
     path = written(tmp_path, CHAIN[0], CHAIN[1], message("4", "3", "four"))
     before = path.read_bytes()
-    session = sessiontree.open(path, reading=Reading(recovered=True))
+    session = sessiontree.open(path, reading=ReadOptions(recovered=True))
     assert [message_text(message) for message in session.context().messages] == ["one", "two", "four"]
     assert path.read_bytes() == before
 
@@ -217,7 +217,7 @@ def test_untouched_lines_keep_every_byte(tmp_path: Path) -> None:
 def test_every_kind_of_problem_has_a_rule() -> None:
     import re
 
-    from sessiontree.tree import OddityKind
+    from sessiontree.core.tree import OddityKind
 
     source = (Path(__file__).parents[1] / "src" / "sessiontree" / "journal.py").read_text()
     kinds = {*re.findall(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"', source), *OddityKind.__args__, "bom", "crlf", "undecodable"}

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.dialects.pi import PI
-from sessiontree.entries import (
+from sessiontree.core.entries import (
     ENTRY_TYPES,
     BranchSummary,
     Compaction,
@@ -40,7 +39,8 @@ from sessiontree.entries import (
     parse_entry,
     type_of,
 )
-from sessiontree.messages import (
+from sessiontree.core.jsonio import render_json
+from sessiontree.core.messages import (
     BLOCK_TYPES,
     MESSAGE_ROLES,
     Assistant,
@@ -67,7 +67,7 @@ from sessiontree.messages import (
     parse_message,
     tool_calls,
 )
-from sessiontree.values import render_json
+from sessiontree.dialects.pi import PI
 from tests.building import TIME, examples
 
 USAGE = Usage(10, 2, 3, 4, 19, Cost(0.1, 0.2, 0.3, 0.4, 1.0))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import sessiontree
-from sessiontree.doctor import examine, plan_repair
-from sessiontree.lines import iter_lines
+from sessiontree.core.lines import iter_lines
+from sessiontree.repair import examine, plan_repair
 
 CORPUS = [path for path in sorted((Path(__file__).parent / "corpus").rglob("*.jsonl")) if path.stat().st_size]
 FILES = [pytest.param(path, id=f"{path.parent.name}-{path.stem}") for path in CORPUS]

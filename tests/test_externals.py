@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
-from sessiontree.entries import Custom, MessageEntry
-from sessiontree.externals import (
+from sessiontree.core.entries import Custom, MessageEntry
+from sessiontree.core.messages import Image, Text, User
+from sessiontree.session.blob_refs import (
     IMAGE_CHARACTERS,
     PLACES,
     PREFIX,
@@ -25,8 +26,7 @@ from sessiontree.externals import (
     restore,
     truncate,
 )
-from sessiontree.messages import Image, Text, User
-from sessiontree.session import Session
+from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryBlobs
 from tests.building import entry, examples, header, json_line, opened, places, said
 

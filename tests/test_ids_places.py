@@ -15,10 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
-from sessiontree.entries import Header
+from sessiontree.core.entries import Header
+from sessiontree.core.ids import is_session_id, new_entry_id, new_session_id, timestamp
 from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
-from sessiontree.ids import is_session_id, new_entry_id, new_session_id, timestamp
-from sessiontree.places import find_session_file, home, iter_session_files, project_folder_name, session_path, short_id
+from sessiontree.paths import (
+    find_session_file,
+    home,
+    iter_session_files,
+    project_folder_name,
+    session_path,
+    short_id,
+)
 from tests.building import examples, header, said
 
 ONE = "019c0000-0000-7000-8000-00000000000a"

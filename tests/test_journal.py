@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
-from sessiontree.entries import Compaction, Entry, MessageEntry, Unknown
+from sessiontree.core.entries import Compaction, Entry, MessageEntry, Unknown
+from sessiontree.core.lines import BLOCK_SIZE
+from sessiontree.core.messages import CustomText, message_text
 from sessiontree.errors import NotASessionError, ReadOnlyError, ReplacedError
-from sessiontree.lines import BLOCK_SIZE
-from sessiontree.messages import CustomText, message_text
-from sessiontree.session import Session
+from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from tests.building import HEADER, TIME, chain, entry, examples, grow, header, json_line, opened, places, said
 

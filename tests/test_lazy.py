@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.lazy import LazyMessages
-from sessiontree.messages import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User
+from sessiontree.core.lazy_messages import LazyMessages
+from sessiontree.core.messages import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User
 
 SIZE = 150
 ALL = tuple(User(content=str(at)) for at in range(SIZE))

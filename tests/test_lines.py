@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.lines import BLOCK_SIZE, ReadInto, iter_blocks, iter_lines, line_ends
+from sessiontree.core.lines import BLOCK_SIZE, ReadInto, iter_blocks, iter_lines, line_ends
 from tests.building import examples
 
 lines_of_bytes = st.lists(

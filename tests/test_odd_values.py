@@ -17,13 +17,13 @@ import pytest
 
 import sessiontree
 from sessiontree import Session, SessionTreeError
-from sessiontree.branching.branches import list_branches
-from sessiontree.branching.merge import merge
-from sessiontree.compacting import compact
-from sessiontree.doctor import examine, plan_repair
-from sessiontree.exporting import export
-from sessiontree.library.reading import read_summary
+from sessiontree.branches.list import list_branches
+from sessiontree.branches.merge import merge
+from sessiontree.compaction import compact
+from sessiontree.export import export
+from sessiontree.library.summary_reader import read_summary
 from sessiontree.providers import render
+from sessiontree.repair import examine, plan_repair
 from sessiontree.views.graph import build_graph, draw
 
 CORPUS = [path for path in sorted((Path(__file__).parent / "corpus").rglob("*.jsonl")) if path.stat().st_size < 60_000]

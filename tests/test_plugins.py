@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from sessiontree import plugins
-from sessiontree.dialects.native import NATIVE
+from sessiontree.dialects.native.dialect import NATIVE
 from sessiontree.dialects.pi import PI
 from sessiontree.errors import NotFoundError
-from sessiontree.opening import detect
-from sessiontree.stores.files import FileStore
+from sessiontree.session.open import detect
+from sessiontree.stores.file import FileStore
 from sessiontree.stores.memory import MemoryStore
 
 
@@ -69,7 +69,7 @@ def test_loading_one_imports_only_that_one() -> None:
         "print(json.dumps(sorted(sys.modules)))"
     )
     assert "sessiontree.stores.memory" in loaded
-    assert "sessiontree.stores.files" not in loaded
+    assert "sessiontree.stores.file" not in loaded
     assert not [name for name in loaded if name.startswith("sessiontree.dialects")]
 
 
@@ -153,7 +153,7 @@ def test_a_path_that_is_no_folder_is_passed_over(tmp_path: Path, monkeypatch: py
 def test_a_dialect_of_someone_else_is_asked_before_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "[sessiontree.dialects]\nzoo = zoo_sessions:ZOO\n", package="zoo_sessions")
     (tmp_path / "zoo_sessions.py").write_text(
-        "from sessiontree.dialects.base import CERTAIN\n"
+        "from sessiontree.dialects.contract import CERTAIN\n"
         "from sessiontree.dialects.claude.dialect import ClaudeCode\n"
         "class Zoo(ClaudeCode):\n"
         "    name = 'zoo'\n"

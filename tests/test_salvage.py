@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sessiontree.salvage import Piece, salvage
+from sessiontree.core.salvage import Piece, salvage
 from tests.building import examples
 
 BLANK = b" \t\r\n"

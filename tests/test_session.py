@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import sessiontree
-from sessiontree.entries import Compaction, MessageEntry, Unknown
+from sessiontree.core.entries import Compaction, MessageEntry, Unknown
+from sessiontree.core.messages import Image, message_text
 from sessiontree.errors import ExistsError, InvalidEntryError, NotFoundError, ReadOnlyError
-from sessiontree.messages import Image, message_text
-from sessiontree.stores.files import FileStore
+from sessiontree.stores.file import FileStore
 
 
 @pytest.fixture

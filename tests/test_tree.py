@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.tree import Oddity, Tree
+from sessiontree.core.tree import Tree, TreeProblem
 from tests.building import examples
 
 Fed = list[tuple[str, str | None]]
@@ -314,4 +314,4 @@ def test_the_common_ancestor_is_the_last_step_two_paths_share(nodes: Fed, data: 
 
 
 def test_an_oddity_is_a_value() -> None:
-    assert Oddity(1, "cycle", "a") == Oddity(1, "cycle", "a")
+    assert TreeProblem(1, "cycle", "a") == TreeProblem(1, "cycle", "a")

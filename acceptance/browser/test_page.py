@@ -11,7 +11,7 @@ import pytest
 import sessiontree
 from acceptance.browser.chromium import NAMES, Browser, Page, find_browser
 from acceptance.browser.hostile import ATTACKS, session
-from sessiontree.exporting import export
+from sessiontree.export import export
 
 WIDTHS = (1280, 820, 420)
 

@@ -13,9 +13,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sessiontree.context import Context, State
-    from sessiontree.converting.conversion import Converted, convert
-    from sessiontree.entries import Config, Entry, Fragment, Header, Problem
+    from sessiontree.conversion.convert import Converted, convert
+    from sessiontree.conversion.fork import Forked, fork
+    from sessiontree.core.context import Context, State
+    from sessiontree.core.entries import Config, Entry, Fragment, Header, Problem
+    from sessiontree.core.messages import Message
+    from sessiontree.core.usage import UsageTotals
     from sessiontree.errors import (
         AmbiguousError,
         ConflictError,
@@ -32,48 +35,45 @@ if TYPE_CHECKING:
         UsageError,
         WriteError,
     )
-    from sessiontree.forking import Forked, fork
-    from sessiontree.messages import Message
-    from sessiontree.opening import create, open, open_store
-    from sessiontree.session import Branch, Session
-    from sessiontree.usage import UsageTotals
+    from sessiontree.session.open import create, open, open_store
+    from sessiontree.session.session import Branch, Session
 
 __version__ = "0.1.0"
 
 # Names are imported when first used, so that `import sessiontree` costs next to nothing.
 _HOME_OF = {
     "AmbiguousError": "errors",
-    "Branch": "session",
-    "Config": "entries",
+    "Branch": "session.session",
+    "Config": "core.entries",
     "ConflictError": "errors",
-    "Context": "context",
+    "Context": "core.context",
     "ConversionError": "errors",
-    "Converted": "converting.conversion",
+    "Converted": "conversion.convert",
     "DamagedError": "errors",
-    "Entry": "entries",
+    "Entry": "core.entries",
     "ExistsError": "errors",
-    "Forked": "forking",
-    "Fragment": "entries",
-    "Header": "entries",
+    "Forked": "conversion.fork",
+    "Fragment": "core.entries",
+    "Header": "core.entries",
     "InvalidEntryError": "errors",
-    "Message": "messages",
+    "Message": "core.messages",
     "NotASessionError": "errors",
     "NotFoundError": "errors",
-    "Problem": "entries",
+    "Problem": "core.entries",
     "ReadOnlyError": "errors",
     "ReplacedError": "errors",
-    "Session": "session",
+    "Session": "session.session",
     "SessionTreeError": "errors",
-    "State": "context",
+    "State": "core.context",
     "StoreError": "errors",
     "UsageError": "errors",
-    "UsageTotals": "usage",
+    "UsageTotals": "core.usage",
     "WriteError": "errors",
-    "convert": "converting.conversion",
-    "create": "opening",
-    "fork": "forking",
-    "open": "opening",
-    "open_store": "opening",
+    "convert": "conversion.convert",
+    "create": "session.open",
+    "fork": "conversion.fork",
+    "open": "session.open",
+    "open_store": "session.open",
 }
 
 __all__ = [

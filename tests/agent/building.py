@@ -13,13 +13,13 @@ from typing import Any
 
 import sessiontree
 from sessiontree.agent.approval import Approvals, Question, Reply
-from sessiontree.agent.calls import Calls
 from sessiontree.agent.checkpoints import Checkpoints
-from sessiontree.agent.paths import Room
+from sessiontree.agent.tool_calls import Calls
 from sessiontree.agent.tools.base import Tool, ToolContext, ToolOutput
 from sessiontree.agent.tools.registry import load_tools
-from sessiontree.messages import ToolCall
-from sessiontree.session import Session
+from sessiontree.agent.workspace import Workspace
+from sessiontree.core.messages import ToolCall
+from sessiontree.session.session import Session
 from sessiontree.stores.blobs import FileBlobs
 
 BARE = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LANG": "C.UTF-8"}
@@ -46,7 +46,7 @@ class Workplace:
         self.home = folder / "home"
         self.outputs = folder / "outputs"
         self.session: Session = sessiontree.create(self.project, home=self.home)
-        self.room = Room(self.project, added, guarded=(str(self.home),))
+        self.room = Workspace(self.project, added, guarded=(str(self.home),))
         self.context = ToolContext(self.room, environment, outputs=str(self.outputs))
         self.blobs = FileBlobs(self.home / "blobs")
         self.approvals = Approvals(self.session)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from sessiontree.agent.spending import Asked, Spent, Ticket
+from sessiontree.agent.limits import Asked, RunUsage, Ticket
 
 
 class Counting:
     """Lets so many requests pass, and notes what they leave behind."""
 
     def __init__(self, most: int = 99) -> None:
-        self.most, self.entered, self.left = most, list[Spent](), list[Spent]()
-        self.used, self.asked = list[Spent](), list[Asked]()
+        self.most, self.entered, self.left = most, list[RunUsage](), list[RunUsage]()
+        self.used, self.asked = list[RunUsage](), list[Asked]()
 
     counts_cost = False
 
@@ -28,6 +28,6 @@ class Counting:
         self.entered.append((await asked.expected()).likely)
         return Ticket()
 
-    def leave(self, ticket: Ticket, spent: Spent, used: Spent) -> None:
+    def leave(self, ticket: Ticket, spent: RunUsage, used: RunUsage) -> None:
         self.left.append(spent)
         self.used.append(used)

@@ -11,11 +11,11 @@ import sessiontree
 from sessiontree.agent.events import AgentEnd, Event
 from sessiontree.agent.loop import Run, run
 from sessiontree.agent.tools.registry import load_tools
-from sessiontree.doctor import examine
-from sessiontree.messages import Message, ToolResult, message_text, tool_calls
+from sessiontree.core.messages import Message, ToolResult, message_text, tool_calls
 from sessiontree.models import ScriptedModel, ScriptTurn
 from sessiontree.models.script import ScriptCall
-from sessiontree.session import Branch, Session
+from sessiontree.repair import examine
+from sessiontree.session.session import Branch, Session
 from tests.agent.building import Workplace
 
 MINOR = frozenset({"note"})

@@ -13,13 +13,13 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.approval import Allow, Approvals, Ask, Reply, decide
-from sessiontree.agent.calls import Calls
-from sessiontree.agent.judging import find_reading
-from sessiontree.agent.paths import Room
+from sessiontree.agent.read_only_commands import find_reading
+from sessiontree.agent.tool_calls import Calls
 from sessiontree.agent.tools.base import Plan, ToolOutput
 from sessiontree.agent.tools.registry import Tools, load_tools
-from sessiontree.entries import ApprovalMode
-from sessiontree.messages import ToolCall
+from sessiontree.agent.workspace import Workspace
+from sessiontree.core.entries import ApprovalMode
+from sessiontree.core.messages import ToolCall
 from tests.agent.building import Workplace
 
 ROOT = Path(__file__).parents[1]
@@ -133,18 +133,18 @@ NOT_READING = [
 
 @pytest.mark.parametrize("command", READING)
 def test_commands_that_plainly_only_read_are_known(command: str, tmp_path: Path) -> None:
-    assert find_reading(command, Room(tmp_path)) is not None
+    assert find_reading(command, Workspace(tmp_path)) is not None
 
 
 @pytest.mark.parametrize("command", NOT_READING)
 def test_every_other_command_is_asked_about(command: str, tmp_path: Path) -> None:
-    assert find_reading(command, Room(tmp_path)) is None
+    assert find_reading(command, Workspace(tmp_path)) is None
 
 
 def test_a_reading_command_that_leads_outside_says_where(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "link").symlink_to("/etc/passwd")
-    room = Room(tmp_path / "project")
+    room = Workspace(tmp_path / "project")
     for command in ("cat ../x", "cat /etc/passwd", "cat link", "git log ../..", "ls .."):
         places = find_reading(command, room)
         assert places is not None
@@ -153,15 +153,15 @@ def test_a_reading_command_that_leads_outside_says_where(tmp_path: Path) -> None
 
 def test_git_is_asked_about_where_the_repository_makes_it_run_programs(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    assert find_reading("git status", Room(tmp_path)) is not None
+    assert find_reading("git status", Workspace(tmp_path)) is not None
     for setting in ("core.fsmonitor", "filter.x.clean", "diff.external", "include.path"):
         subprocess.run(["git", "-C", tmp_path, "config", setting, "evil"], check=True)
-        assert find_reading("git status", Room(tmp_path)) is None
+        assert find_reading("git status", Workspace(tmp_path)) is None
         subprocess.run(["git", "-C", tmp_path, "config", "--unset", setting], check=True)
 
 
 def test_outputs_of_commands_may_be_read_and_not_changed(place: Workplace, tmp_path: Path) -> None:
-    context = msgspec.structs.replace(place.context, room=Room(place.project, readable=(str(place.outputs),)))
+    context = msgspec.structs.replace(place.context, room=Workspace(place.project, readable=(str(place.outputs),)))
     path = str(place.outputs / "bash-1.txt")
     tools = load_tools()
     assert isinstance(decide("read", tools["read"].plan({"path": path}, context), "default"), Allow)

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
-from sessiontree.agent.running import HEAD, TAIL, run_command
-from sessiontree.agent.secrets import Mask, MaskedStream, handed_on, names_secret
-from sessiontree.agent.tools.shell import BASH
-from sessiontree.agent.user_commands import parse_user_command, run_user_command
-from sessiontree.messages import BashExecution, ToolCall
+from sessiontree.agent.process import HEAD, TAIL, run_command
+from sessiontree.agent.shell_commands import parse_user_command, run_user_command
+from sessiontree.agent.tools.bash import BASH
+from sessiontree.core.messages import BashExecution, ToolCall
+from sessiontree.secrets.environment import Mask, MaskedStream, handed_on, names_secret
 from tests.agent.building import BARE, Workplace, is_alive, pid_in, wait_for
 
 SECRET = "tok-9f8e7d6c5b4a"
@@ -291,7 +291,7 @@ def test_a_cancelled_command_of_the_user_is_kept_with_what_it_printed(place: Wor
 
 
 def test_a_result_is_persisted_without_secrets(tmp_path: Path) -> None:
-    from sessiontree.agent.calls import result_message
+    from sessiontree.agent.tool_calls import result_message
 
     place = Workplace(tmp_path, environment=WITH_SECRET)
     place.session.append("user", "hi")

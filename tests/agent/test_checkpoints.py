@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 import sessiontree
 from sessiontree.agent.checkpoints import Checkpoints
-from sessiontree.agent.paths import Room
-from sessiontree.doctor.findings import examine
+from sessiontree.agent.workspace import Workspace
+from sessiontree.archive.tags import Marks
+from sessiontree.core.messages import ToolCall
 from sessiontree.errors import NotFoundError
-from sessiontree.messages import ToolCall
+from sessiontree.git.worktree import save
+from sessiontree.repair.findings import examine
 from sessiontree.stores.blobs import FileBlobs
-from sessiontree.tidying.marks import Marks
-from sessiontree.tidying.worktrees import save
 from tests.agent.building import Workplace, tree, wait_for
 
 ROOT = Path(__file__).parents[1]
@@ -271,20 +271,20 @@ def test_snapshots_that_make_no_sense_do_no_harm(broken: dict[str, Any], yolo: W
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from sessiontree.agent.tools import writing
+from sessiontree.agent.tools import write_edit
 from tests.agent.building import Workplace
 
 place = Workplace(Path(sys.argv[1]))
 place.session.append("user", "go")
 place.approvals.set_mode("yolo")
-really = writing.write_file
+really = write_edit.write_file
 
 def and_die(*arguments):
     really(*arguments)
     print(place.session.location, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
-writing.write_file = and_die
+write_edit.write_file = and_die
 place.call("write", path="f", content="after")
 """
 
@@ -540,6 +540,6 @@ def test_the_room_of_another_machine_takes_relative_paths_along(yolo: Workplace,
     start = yolo.session.leaf
     yolo.call("write", path="a", content="1")
     yolo.project.rename(tmp_path / "moved")
-    moved = Checkpoints(yolo.session, Room(tmp_path / "moved"), FileBlobs(yolo.home / "blobs"))
+    moved = Checkpoints(yolo.session, Workspace(tmp_path / "moved"), FileBlobs(yolo.home / "blobs"))
     moved.rewind(moved.plan(start), "files")
     assert (tmp_path / "moved" / "a").read_text() == "0"

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.agent.tools import finding
-from sessiontree.agent.tools.finding import GLOB, GREP
-from sessiontree.agent.tools.ignoring import compile_glob, iter_files, parse_rules
+from sessiontree.agent.tools import grep_glob_ls
+from sessiontree.agent.tools.gitignore import compile_glob, iter_files, parse_rules
+from sessiontree.agent.tools.grep_glob_ls import GLOB, GREP
 from tests.agent.building import Workplace
 
 RIPGREP = shutil.which("rg")
@@ -84,7 +84,7 @@ def test_limits_are_said(either: Workplace) -> None:
 
 def test_a_pattern_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Workplace(tmp_path, environment={"PATH": ""})
-    monkeypatch.setattr(finding, "SECONDS", 1.0)
+    monkeypatch.setattr(grep_glob_ls, "SECONDS", 1.0)
     (place.project / "a").write_text("a" * 60 + "!\n")
     started = time.monotonic()
     output = place.run(GREP, pattern="(a+)+$")

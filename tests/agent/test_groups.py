@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.agent.groups import Groups
+from sessiontree.agent.process_groups import Groups
 from tests.agent.building import is_alive, pid_in, wait_for
 
 PROGRAM = """
 import asyncio, os, sys
-from sessiontree.agent.running import run_command
-from sessiontree.agent.secrets import Mask
+from sessiontree.agent.process import run_command
+from sessiontree.secrets.environment import Mask
 
 async def run(command):
     await run_command(command, cwd=sys.argv[1], environment={"PATH": os.defpath}, mask=Mask({}))

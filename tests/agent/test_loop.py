@@ -24,22 +24,22 @@ from sessiontree.agent.events import (
     ToolUpdate,
     TurnEnd,
 )
-from sessiontree.agent.live import live_of
+from sessiontree.agent.limits import Limits, RunUsage
+from sessiontree.agent.live_context import live_of
 from sessiontree.agent.loop import run
-from sessiontree.agent.spending import Limits, Spent
 from sessiontree.agent.tools.base import Plan, ToolContext, ToolOutput
 from sessiontree.agent.tools.registry import load_tools
-from sessiontree.compacting import Request as SummaryRequest
-from sessiontree.compacting import Summary
-from sessiontree.entries import Compaction, MessageEntry
-from sessiontree.messages import Assistant, Image, Text, ToolResult, Usage, User, message_text
+from sessiontree.compaction import Request as SummaryRequest
+from sessiontree.compaction import Summary
+from sessiontree.core.entries import Compaction, MessageEntry
+from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.messages import Assistant, Image, Text, ToolResult, Usage, User, message_text
 from sessiontree.models import Facts, ScriptedModel, ScriptTurn
 from sessiontree.models.script import ScriptError
 from sessiontree.providers import render
 from sessiontree.settings import Compaction as CompactionSettings
 from sessiontree.settings import Prune, Settings
 from sessiontree.settings import Retry as RetrySettings
-from sessiontree.values import JsonObject
 from tests.agent.building import Workplace
 from tests.agent.loops import call, check_is_sound, collected, end_of, names, results, said, started, turn, went
 
@@ -297,10 +297,10 @@ def test_a_limit_of_time_ends_what_is_under_way(place: Workplace) -> None:
 def test_several_runs_share_a_budget_on_branches_of_one_session(place: Workplace) -> None:
     place.session.append("user", "The question.")
     root = place.session.leaf
-    spent: dict[int, Spent] = {}
+    spent: dict[int, RunUsage] = {}
 
     def budget(number: int) -> Any:
-        def ask(now: Spent) -> str | None:
+        def ask(now: RunUsage) -> str | None:
             spent[number] = now
             return "all is used up" if sum(one.turns for one in spent.values()) >= 24 else None
 

@@ -12,11 +12,11 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.events import Failed
-from sessiontree.agent.resuming import Answered, pending_calls, resolve_pending
+from sessiontree.agent.pending import Answered, pending_calls, resolve_pending
+from sessiontree.core.messages import message_text
 from sessiontree.errors import UsageError
-from sessiontree.messages import message_text
 from sessiontree.models import ScriptedModel
-from sessiontree.session import Session
+from sessiontree.session.session import Session
 from tests.agent.building import Workplace, is_alive, pid_in, wait_for
 from tests.agent.loops import check_is_sound, end_of, results, said, turn, went
 

@@ -9,12 +9,12 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.events import Event, ToolUpdate
-from sessiontree.agent.live import live_of
-from sessiontree.converting.installing import Request, carry_out, make_plan
-from sessiontree.doctor import examine
-from sessiontree.messages import ToolResult, message_text
+from sessiontree.agent.live_context import live_of
+from sessiontree.conversion.install import Request, carry_out, make_plan
+from sessiontree.core.messages import ToolResult, message_text
 from sessiontree.models import ScriptedModel
-from sessiontree.session import Session
+from sessiontree.repair import examine
+from sessiontree.session.session import Session
 from tests.agent.building import Workplace
 from tests.agent.loops import call, collected, end_of, results, started, turn
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from sessiontree.agent.events import TextDelta
-from sessiontree.agent.spending import Asked, Limits, Ticket
-from sessiontree.compacting import Request as SummaryRequest
-from sessiontree.compacting import Summary
-from sessiontree.messages import Usage
+from sessiontree.agent.limits import Asked, Limits, Ticket
+from sessiontree.compaction import Request as SummaryRequest
+from sessiontree.compaction import Summary
+from sessiontree.core.messages import Usage
 from sessiontree.models import Facts, ScriptedModel
 from sessiontree.models.facts import Prices
 from sessiontree.models.script import ScriptError

@@ -11,7 +11,7 @@ import pytest
 from sessiontree.agent.approval import Question, Reply
 from sessiontree.agent.events import AgentEnd, Event, Persisted, TextDelta, ToolStart, ToolUpdate
 from sessiontree.agent.loop import Run
-from sessiontree.messages import Assistant, message_text
+from sessiontree.core.messages import Assistant, message_text
 from sessiontree.models import ScriptTurn
 from tests.agent.building import Workplace, is_alive, pid_in, wait_for
 from tests.agent.loops import call, check_is_sound, collected, end_of, results, started, turn, went
@@ -216,7 +216,7 @@ def test_interrupting_twice_is_interrupting_once(place: Workplace) -> None:
 def test_a_summary_that_comes_after_an_interrupt_is_not_written(place: Workplace) -> None:
     import threading
 
-    from sessiontree.compacting import Request, Summary
+    from sessiontree.compaction import Request, Summary
     from sessiontree.models import Facts, ScriptedModel
     from sessiontree.settings import Compaction, Prune, Settings
 

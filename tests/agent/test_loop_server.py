@@ -9,7 +9,7 @@ import pytest
 from sessiontree.agent.events import Event, Persisted, Retry, ToolEnd
 from sessiontree.agent.loop import run
 from sessiontree.agent.tools.registry import load_tools
-from sessiontree.messages import Assistant, message_text
+from sessiontree.core.messages import Assistant, message_text
 from sessiontree.models import ScriptTurn, open_model
 from sessiontree.models.script import ScriptError
 from sessiontree.settings import Retry as RetrySettings

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from sessiontree.agent.approval import Ask, Reply
-from sessiontree.agent.calls import Calls
-from sessiontree.agent.mcp_tools import McpServer, McpServers, McpTool, read_servers, running_servers
+from sessiontree.agent.mcp_client import McpServer, McpServers, McpTool, read_servers, running_servers
+from sessiontree.agent.tool_calls import Calls
 from sessiontree.agent.tools.base import Tool, ToolOutput
 from sessiontree.agent.tools.registry import Tools
+from sessiontree.core.messages import ToolCall
 from sessiontree.errors import DamagedError
-from sessiontree.messages import ToolCall
 from tests.agent.building import Workplace, is_alive, wait_for
 
 SMALL = McpServer(sys.executable, (str(Path(__file__).with_name("mcp_server.py")),), timeout=20)

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import sessiontree
-from sessiontree.agent.outputs import FOLDER
-from sessiontree.agent.user_commands import UserCommand
-from sessiontree.messages import BashExecution, ToolResult, message_text
-from sessiontree.session import Session
+from sessiontree.agent.shell_commands import UserCommand
+from sessiontree.agent.spill_files import FOLDER
+from sessiontree.core.messages import BashExecution, ToolResult, message_text
+from sessiontree.session.session import Session
 from tests.agent.building import BARE
 from tests.agent.loops import call, turn
 from tests.agent.test_state_controller import Desk, go

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.agent.paths import (
+from sessiontree.agent.tools.read import READ
+from sessiontree.agent.tools.write_edit import EDIT, WRITE
+from sessiontree.agent.workspace import (
     PathError,
-    Room,
+    Workspace,
     change_permissions,
     find_file,
     read_file,
@@ -19,8 +21,6 @@ from sessiontree.agent.paths import (
     write_file,
     write_link,
 )
-from sessiontree.agent.tools.reading import READ
-from sessiontree.agent.tools.writing import EDIT, WRITE
 from tests.agent.building import Workplace
 
 
@@ -28,7 +28,7 @@ from tests.agent.building import Workplace
     "text", ["a.txt", "./a.txt", "x/../a.txt", "-rf", "--help", "~x", "folder with spaces/日本.txt", "...", "a\nb"]
 )
 def test_a_path_in_the_project_is_inside(text: str, tmp_path: Path) -> None:
-    assert Room(tmp_path).place(text).is_inside
+    assert Workspace(tmp_path).place(text).is_inside
 
 
 @pytest.mark.parametrize(
@@ -36,19 +36,19 @@ def test_a_path_in_the_project_is_inside(text: str, tmp_path: Path) -> None:
 )
 def test_a_path_out_of_the_project_is_outside(text: str, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
-    assert not Room(tmp_path / "project").place(text).is_inside
+    assert not Workspace(tmp_path / "project").place(text).is_inside
 
 
 def test_a_folder_that_only_begins_alike_is_outside(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project-secret").mkdir()
-    assert not Room(tmp_path / "project").place("../project-secret/x").is_inside
+    assert not Workspace(tmp_path / "project").place("../project-secret/x").is_inside
 
 
 def test_an_added_folder_is_inside(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "lib").mkdir()
-    room = Room(tmp_path / "project", [tmp_path / "lib"])
+    room = Workspace(tmp_path / "project", [tmp_path / "lib"])
     assert room.place("../lib/x").is_inside
     assert not room.place("../x").is_inside
 
@@ -57,7 +57,7 @@ def test_a_link_to_the_outside_is_outside_and_its_target_is_told(tmp_path: Path)
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "door").symlink_to(tmp_path)
     (tmp_path / "project" / "file").symlink_to("/etc/passwd")
-    room = Room(tmp_path / "project")
+    room = Workspace(tmp_path / "project")
     assert room.place("door/x").path == str(tmp_path / "x")
     assert not room.place("door/x").is_inside
     assert not room.place("file").is_inside
@@ -66,24 +66,24 @@ def test_a_link_to_the_outside_is_outside_and_its_target_is_told(tmp_path: Path)
 def test_a_project_that_is_itself_behind_a_link_is_a_project(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    assert Room(tmp_path / "link").place("x").is_inside
+    assert Workspace(tmp_path / "link").place("x").is_inside
 
 
 @pytest.mark.parametrize("text", ["", "a\0b", "\ud800"])
 def test_what_is_no_path_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(PathError):
-        Room(tmp_path).place(text)
+        Workspace(tmp_path).place(text)
 
 
 @pytest.mark.parametrize("text", [".git/config", "x/.GIT/hooks/pre-commit", ".ssh/authorized_keys"])
 def test_files_that_make_programs_run_are_guarded(text: str, tmp_path: Path) -> None:
-    assert Room(tmp_path).place(text).is_guarded
+    assert Workspace(tmp_path).place(text).is_guarded
 
 
 def test_a_link_put_in_the_way_after_the_question_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "project" / "src").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
-    place = Room(tmp_path / "project").place("src/new.txt")
+    place = Workspace(tmp_path / "project").place("src/new.txt")
     assert place.is_inside
     (tmp_path / "project" / "src").rmdir()
     (tmp_path / "project" / "src").symlink_to(tmp_path / "outside")
@@ -97,7 +97,7 @@ def test_a_file_swapped_for_a_link_after_the_question_is_neither_read_nor_writte
     target = tmp_path / "project" / "a.txt"
     target.parent.mkdir()
     target.write_text("a")
-    place = Room(tmp_path / "project").place("a.txt")
+    place = Workspace(tmp_path / "project").place("a.txt")
     target.unlink()
     target.symlink_to(tmp_path / "secret")
     with pytest.raises(PathError, match="symbolic link"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.agent.live import Grown
+from sessiontree.agent.live_context import Grown
 from sessiontree.agent.state import State, Store
 
 

@@ -13,13 +13,13 @@ import pytest
 import sessiontree
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import AgentEnd, Event, TextDelta, ToolStart
+from sessiontree.agent.shell_commands import UserCommand
 from sessiontree.agent.state import State
-from sessiontree.agent.user_commands import UserCommand
-from sessiontree.entries import BranchSummary, ModeChange, ModelChange, ThinkingLevelChange
+from sessiontree.core.entries import BranchSummary, ModeChange, ModelChange, ThinkingLevelChange
+from sessiontree.core.messages import Image, User, message_text
 from sessiontree.errors import NotFoundError, UsageError
-from sessiontree.messages import Image, User, message_text
 from sessiontree.models import Model, ScriptedModel, ScriptTurn
-from sessiontree.search.spool import Typed
+from sessiontree.search.prompt_spool import Typed
 from tests.agent.building import BARE, Answers
 from tests.agent.loops import call, check_is_sound, said, turn
 

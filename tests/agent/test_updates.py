@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from sessiontree.agent.events import AgentEnd, Event, ToolEnd, ToolUpdate
-from sessiontree.agent.updates import EVERY, MOST, Updates
-from sessiontree.agent.user_commands import UserCommand
+from sessiontree.agent.output_throttle import EVERY, MOST, Updates
+from sessiontree.agent.shell_commands import UserCommand
 from tests.agent.loops import call, turn
 from tests.agent.test_state_controller import Desk, go
 

@@ -22,11 +22,11 @@ from typing import Self
 import msgspec
 
 import sessiontree
-from sessiontree.doctor import examine
-from sessiontree.messages import ToolResult, message_text, tool_calls
+from sessiontree.core.jsonio import render_json
+from sessiontree.core.messages import ToolResult, message_text, tool_calls
 from sessiontree.models.script import Script, ScriptCall, ScriptTurn
-from sessiontree.session import Session
-from sessiontree.values import render_json
+from sessiontree.repair import examine
+from sessiontree.session.session import Session
 
 SECONDS = 30.0
 """Longer than anything takes on a busy machine."""

@@ -10,8 +10,8 @@ import pytest
 
 import sessiontree
 from sessiontree.chat.commands import COMMANDS
-from sessiontree.entries import BranchSummary, Compaction, ModeChange, ModelChange, ThinkingLevelChange
-from sessiontree.messages import message_text
+from sessiontree.core.entries import BranchSummary, Compaction, ModeChange, ModelChange, ThinkingLevelChange
+from sessiontree.core.messages import message_text
 from tests.chat.terminals import Done, Place, Terminal, call, check_is_sound, said, scripted, texts, turn
 
 

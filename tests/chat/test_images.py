@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import sessiontree
-from sessiontree.messages import Image, blocks_of
-from sessiontree.session import Session
+from sessiontree.core.messages import Image, blocks_of
+from sessiontree.session.session import Session
 from tests.chat.serving import checked, newest
 from tests.chat.terminals import SECONDS, Place, Terminal, call, scripted, turn
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.exploring.told import find_exploration
+from sessiontree.explore.state import find_exploration
 from sessiontree.views.text import columns
 from tests.chat.terminals import Terminal, call, scripted, turn
-from tests.exploring.programs import Repository
-from tests.exploring.repos import git
+from tests.explore.programs import Repository
+from tests.explore.repos import git
 
 
 @pytest.fixture
@@ -109,9 +109,7 @@ def test_a_table_that_a_narrower_terminal_has_folded_is_taken_away_whole(place: 
 def test_the_table_fits_the_terminal_it_is_on_when_the_comparison_goes_into_a_file() -> None:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 44, 0, 0))
-    code = (
-        "import sys; from sessiontree.chat.screen import Screen; one = Screen(sys.stderr); print(one.width, one.height)"
-    )
+    code = "import sys; from sessiontree.chat.terminal import Screen; s = Screen(sys.stderr); print(s.width, s.height)"
     environment = {"PATH": os.environ["PATH"], "TERM": "xterm"}
     done = subprocess.run(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=slave, env=environment, check=True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.messages import message_text
+from sessiontree.core.messages import message_text
 from sessiontree.testing.model_server import ModelServer
 from tests.chat.terminals import Place, call, turn
 

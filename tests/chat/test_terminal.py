@@ -10,9 +10,9 @@ import pytest
 
 import sessiontree
 from sessiontree.cli import main
-from sessiontree.messages import Image, Text, User, message_text
+from sessiontree.core.jsonio import render_json
+from sessiontree.core.messages import Image, Text, User, message_text
 from sessiontree.testing.model_server import ModelServer
-from sessiontree.values import render_json
 from tests.agent.building import is_alive, pid_in, wait_for
 from tests.chat.terminals import Place, Terminal, call, said, scripted, turn, wait_until
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.cli.completing.answering import AGENT_ARGUMENTS, PLACES, answer
-from sessiontree.cli.completing.quoting import unquoted
+from sessiontree.cli.completion.protocol import AGENT_ARGUMENTS, PLACES, answer
+from sessiontree.cli.completion.quotes import unquoted
 from sessiontree.cli.parser import COMMANDS, build
 from tests.library.world import IDS, World
 
@@ -90,7 +90,7 @@ def test_every_value_of_a_command_is_completed_or_known_to_be_free(command: str)
             continue
         metavars = action.metavar if isinstance(action.metavar, tuple) else (action.metavar or action.dest.upper(),)
         parts = {part for metavar in metavars for part in ([metavar] if metavar in FREE else metavar.split("|"))}
-        assert parts <= known, f"{command}: say in completing/answering.py what fits for {parts - known}, or here: FREE"
+        assert parts <= known, f"{command}: say in completion/protocol.py what fits for {parts - known}, or here: FREE"
 
 
 def test_options_that_were_given_or_exclude_each_other_are_not_offered_again(complete: Complete) -> None:

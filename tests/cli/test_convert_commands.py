@@ -12,7 +12,7 @@ import pytest
 
 import sessiontree
 from tests.cli.conftest import Run
-from tests.convert.conversations import everything
+from tests.conversion.conversations import everything
 
 DIALECTS = ("claude", "neovate", "omp", "pi", "native")
 

@@ -7,34 +7,34 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sessiontree.dialects.base import AS_THE_OWNER, Dialect, is_aside
-from sessiontree.dialects.native import NATIVE
+from sessiontree.dialects.canonical import CanonicalEntry, LossNote, SessionMeta
+from sessiontree.dialects.contract import AS_CLIENT, Dialect, is_aside
+from sessiontree.dialects.native.dialect import NATIVE
 from sessiontree.dialects.omp import OMP
 from sessiontree.dialects.pi import PI
-from sessiontree.dialects.scribe import Item, Note, Start
-from sessiontree.doctor import examine
-from sessiontree.journal import Journal
-from sessiontree.opening import open_store
-from sessiontree.session import Session
+from sessiontree.repair import examine
+from sessiontree.session.journal import Journal
+from sessiontree.session.open import open_store
+from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from tests.building import NOWHERE, TIME
 
 DIALECTS: dict[str, Dialect] = {"pi": PI, "native": NATIVE, "omp": OMP}
-START = Start(id="019c0000-0000-7000-8000-00000000000b", timestamp="2026-02-16T10:00:00.000Z", cwd="/tmp")
+START = SessionMeta(id="019c0000-0000-7000-8000-00000000000b", timestamp="2026-02-16T10:00:00.000Z", cwd="/tmp")
 
-Told = tuple[Item, str | None]
+Told = tuple[CanonicalEntry, str | None]
 """An item and the id of its parent."""
 
 
-def item(kind: str, id: str, /, also: tuple[str, ...] = (), **fields: Any) -> Item:
-    return Item(kind, fields, id, TIME, also)
+def item(kind: str, id: str, /, also: tuple[str, ...] = (), **fields: Any) -> CanonicalEntry:
+    return CanonicalEntry(kind, fields, id, TIME, also)
 
 
-def message(id: str, role: str = "user", content: Any = "hello", **fields: Any) -> Item:
+def message(id: str, role: str = "user", content: Any = "hello", **fields: Any) -> CanonicalEntry:
     return item("message", id, message={"role": role, "content": content, **fields})
 
 
-def chained(*items: Item) -> list[Told]:
+def chained(*items: CanonicalEntry) -> list[Told]:
     """Items of which each follows the one before it."""
     return [(each, items[at - 1].id if at else None) for at, each in enumerate(items)]
 
@@ -43,13 +43,19 @@ class Writing:
     """What a scribe made of some items."""
 
     def __init__(
-        self, dialect: str, told: Sequence[Told], leaf: str | None = None, start: Start = START, *, stands: bool = True
+        self,
+        dialect: str,
+        told: Sequence[Told],
+        leaf: str | None = None,
+        start: SessionMeta = START,
+        *,
+        stands: bool = True,
     ) -> None:
         self.name, self.dialect = dialect, DIALECTS[dialect]
         scribe = self.dialect.scribe(start)
         self.lines = list(scribe.begin())
         self.head = len(self.lines)
-        self.notes: list[Note] = []
+        self.notes: list[LossNote] = []
         self.ids: dict[str | None, str | None] = {None: None}
         last: str | None = None
         for each, parent in told:
@@ -97,14 +103,14 @@ def told(journal: Journal) -> list[Told]:
 def context_at(journal: Journal, leaf: str | None) -> tuple[Any, Any]:
     """Messages and state at an entry."""
     node = None if leaf is None else journal.tree.node_of[leaf]
-    context = journal.dialect.build_context(journal, node, AS_THE_OWNER)
+    context = journal.dialect.build_context(journal, node, AS_CLIENT)
     return context.messages, context.state
 
 
 def context_of(journal: Journal) -> tuple[Any, Any]:
     """Messages and state where the owner finds the session."""
-    node = journal.dialect.find_leaf(journal, AS_THE_OWNER)
-    context = journal.dialect.build_context(journal, node, AS_THE_OWNER)
+    node = journal.dialect.find_leaf(journal, AS_CLIENT)
+    context = journal.dialect.build_context(journal, node, AS_CLIENT)
     return context.messages, context.state
 
 
@@ -147,7 +153,9 @@ def conversations(draw: st.DrawFn) -> tuple[list[Told], str | None]:
             id = f"{id}{len(parents)}"
         if kind == "leaf":
             fields["targetId"] = parent
-        made.append((Item(kind, fields, id, draw(st.sampled_from([TIME, "2026-02-16T10:00:02.000Z"]))), parent))
+        made.append(
+            (CanonicalEntry(kind, fields, id, draw(st.sampled_from([TIME, "2026-02-16T10:00:02.000Z"]))), parent)
+        )
         parents[id] = parent
         return id
 

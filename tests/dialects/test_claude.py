@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from sessiontree.dialects.base import Reading
-from sessiontree.messages import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User, message_text
-from sessiontree.opening import open_store
+from sessiontree.core.messages import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User, message_text
+from sessiontree.dialects.contract import ReadOptions
 from sessiontree.providers import render
-from sessiontree.session import Session
+from sessiontree.session.open import open_store
+from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from tests.building import json_line
 
 NIL = "00000000-0000-0000-0000-000000000000"
-RECOVERED = Reading(recovered=True)
-OLD = Reading(as_of="timestamps")
+RECOVERED = ReadOptions(recovered=True)
+OLD = ReadOptions(as_of="timestamps")
 
 
 def at(milliseconds: int) -> str:
@@ -84,20 +84,20 @@ def attachment(id: str, parent: str | None, about: dict[str, Any], time: int = 0
     return line("attachment", id, parent, time, attachment=about, **fields)
 
 
-def session_of(*lines: dict[str, Any], reading: Reading | None = None) -> Session:
+def session_of(*lines: dict[str, Any], reading: ReadOptions | None = None) -> Session:
     data = b"".join(map(json_line, lines))
-    return open_store(MemoryStore(data), dialect="claude", reading=reading or Reading())
+    return open_store(MemoryStore(data), dialect="claude", reading=reading or ReadOptions())
 
 
-def path_of(*lines: dict[str, Any], reading: Reading | None = None) -> list[str]:
+def path_of(*lines: dict[str, Any], reading: ReadOptions | None = None) -> list[str]:
     return session_of(*lines, reading=reading).path_ids()
 
 
-def leaf_of(*lines: dict[str, Any], reading: Reading | None = None) -> str | None:
+def leaf_of(*lines: dict[str, Any], reading: ReadOptions | None = None) -> str | None:
     return session_of(*lines, reading=reading).leaf
 
 
-def messages_of(*lines: dict[str, Any], reading: Reading | None = None) -> tuple[Message, ...]:
+def messages_of(*lines: dict[str, Any], reading: ReadOptions | None = None) -> tuple[Message, ...]:
     return session_of(*lines, reading=reading).context().messages
 
 
@@ -272,7 +272,7 @@ def test_snipped_lines_are_left_out_only_on_request() -> None:
         user("d", "x"),
     ]
     assert path_of(*lines) == ["a", "b", "c", "x", "d"]
-    assert path_of(*lines, reading=Reading(snips=True)) == ["a", "c", "x", "d"]
+    assert path_of(*lines, reading=ReadOptions(snips=True)) == ["a", "c", "x", "d"]
 
 
 # Parallel calls

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from sessiontree.dialects.claude.beside import (
+from sessiontree.dialects.claude.related_files import (
     agent_meta,
     agent_of,
     agent_transcripts,
@@ -15,7 +15,7 @@ from sessiontree.dialects.claude.beside import (
     project_key,
     spilled_outputs,
 )
-from sessiontree.opening import open_store
+from sessiontree.session.open import open_store
 from sessiontree.stores.memory import MemoryStore
 
 TRANSCRIPT = os.path.join("projects", "-x", "5a.jsonl")

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 import sessiontree
-from sessiontree import Session, reader
-from sessiontree.compacting import MEASURED, compact
-from sessiontree.compacting.estimate import estimated_size
+from sessiontree import Session
+from sessiontree.compaction import MEASURED, compact
+from sessiontree.compaction.token_estimate import estimated_size
+from sessiontree.core.jsonio import render_json
+from sessiontree.core.lazy_messages import LazyMessages, gist_of
+from sessiontree.core.messages import System, ToolResult
 from sessiontree.errors import CompactionError
-from sessiontree.lazy import LazyMessages, gist_of
-from sessiontree.messages import System, ToolResult
-from sessiontree.values import render_json
+from sessiontree.session import reader
 
 CORPUS = sorted(Path(__file__).parent.parent.joinpath("corpus", "claude").glob("*.jsonl"))
 BLOB = "blob:sha256:" + "0" * 64

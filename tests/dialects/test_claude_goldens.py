@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from sessiontree.core.messages import ToolResult
 from sessiontree.dialects.claude import CLAUDE
-from sessiontree.messages import ToolResult
-from sessiontree.opening import detect, open_store
 from sessiontree.providers import render
-from sessiontree.session import Session
+from sessiontree.session.open import detect, open_store
+from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.testing.dialects import check_dialect
 

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from sessiontree.dialects.base import CERTAIN
-from sessiontree.dialects.claude import CLAUDE
-from sessiontree.entries import Compaction, Entry, ForkOrigin, MessageEntry, Unknown, type_of
-from sessiontree.messages import (
+from sessiontree.core.entries import Compaction, Entry, ForkOrigin, MessageEntry, Unknown, type_of
+from sessiontree.core.messages import (
     Assistant,
     Image,
     OtherBlock,
@@ -22,8 +20,10 @@ from sessiontree.messages import (
     Usage,
     User,
 )
-from sessiontree.opening import open_store
-from sessiontree.session import Session
+from sessiontree.dialects.claude import CLAUDE
+from sessiontree.dialects.contract import CERTAIN
+from sessiontree.session.open import open_store
+from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from tests.building import json_line
 
@@ -257,7 +257,7 @@ def test_the_fast_way_and_the_thorough_way_give_the_same_entry_for_every_line_of
     from pathlib import Path
 
     from sessiontree.dialects.claude.ordinary import parse_ordinary
-    from sessiontree.dialects.claude.wire import parse_any
+    from sessiontree.dialects.claude.records import parse_any
 
     ordinary = 0
     for path in sorted((Path(__file__).parents[1] / "corpus" / "claude").glob("*.jsonl")):

@@ -12,23 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.dialects.base import AS_THE_OWNER
+from sessiontree.core.entries import Config, ForkOrigin
+from sessiontree.core.messages import Assistant, Message, Text, ToolResult, User, blocks_of, message_text, tool_calls
+from sessiontree.dialects.canonical import CanonicalEntry, LossNote, SessionMeta
 from sessiontree.dialects.claude import CLAUDE
 from sessiontree.dialects.claude import plain as ordinary
 from sessiontree.dialects.claude.places import made_uuid, session_uuid
-from sessiontree.dialects.scribe import Item, Note, Start
-from sessiontree.doctor.findings import examine
-from sessiontree.entries import Config, ForkOrigin
-from sessiontree.journal import Journal
-from sessiontree.messages import Assistant, Message, Text, ToolResult, User, blocks_of, message_text, tool_calls
-from sessiontree.opening import open_store
-from sessiontree.stores.base import read_bytes
+from sessiontree.dialects.contract import AS_CLIENT
+from sessiontree.repair.findings import examine
+from sessiontree.session.journal import Journal
+from sessiontree.session.open import open_store
+from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.memory import MemoryStore
 from tests.building import examples
 
 SESSION = "5e551011-0000-4000-8000-000000000001"
 NIL = "00000000-0000-0000-0000-000000000000"
-START = Start(SESSION, "2026-02-16T10:00:00.000Z", "/home/user/proj")
+START = SessionMeta(SESSION, "2026-02-16T10:00:00.000Z", "/home/user/proj")
 MS = 1771236001000
 TIME = "2026-02-16T10:00:01.000Z"
 CORPUS = Path(__file__).parent.parent / "corpus" / "claude"
@@ -39,19 +39,19 @@ USAGE = {"input": 5, "output": 7, "cacheRead": 1, "cacheWrite": 2, "totalTokens"
 class Transcript:
     """What a scribe wrote for some items, each behind the one before it unless told otherwise."""
 
-    def __init__(self, start: Start = START, lines: Journal | None = None) -> None:
+    def __init__(self, start: SessionMeta = START, lines: Journal | None = None) -> None:
         self.scribe = CLAUDE.scribe(start, lines)
         self.raw: list[bytes] = list(self.scribe.begin())
         self.ids: dict[str, str | None] = {}
-        self.notes: list[Note] = []
+        self.notes: list[LossNote] = []
         self.at: str | None = None
 
-    def add(self, *items: Item) -> Transcript:
+    def add(self, *items: CanonicalEntry) -> Transcript:
         for item in items:
             self.add_at(item, self.at)
         return self
 
-    def add_at(self, item: Item, parent: str | None) -> str | None:
+    def add_at(self, item: CanonicalEntry, parent: str | None) -> str | None:
         written = self.scribe.add(item, parent)
         self.raw += written.lines
         self.notes += written.notes
@@ -78,13 +78,13 @@ class Transcript:
     def journal(self) -> Journal:
         return journal_of(self.data)
 
-    def told(self, leaf: str | None = None) -> list[Item]:
+    def told(self, leaf: str | None = None) -> list[CanonicalEntry]:
         return told(self.journal, leaf)
 
     def messages(self, leaf: str | None = None) -> tuple[Message, ...]:
         journal = self.journal
-        node = CLAUDE.find_leaf(journal, AS_THE_OWNER) if leaf is None else journal.tree.node_of[leaf]
-        return CLAUDE.build_context(journal, node, AS_THE_OWNER).messages
+        node = CLAUDE.find_leaf(journal, AS_CLIENT) if leaf is None else journal.tree.node_of[leaf]
+        return CLAUDE.build_context(journal, node, AS_CLIENT).messages
 
     def texts(self) -> list[str]:
         return [message_text(message) for message in self.messages()]
@@ -96,28 +96,28 @@ def journal_of(data: bytes) -> Journal:
     return journal
 
 
-def told(journal: Journal, leaf: str | None = None) -> list[Item]:
-    node = CLAUDE.find_leaf(journal, AS_THE_OWNER) if leaf is None else journal.tree.node_of[leaf]
-    return list(CLAUDE.tell(journal, CLAUDE.find_history(journal, node, AS_THE_OWNER)))
+def told(journal: Journal, leaf: str | None = None) -> list[CanonicalEntry]:
+    node = CLAUDE.find_leaf(journal, AS_CLIENT) if leaf is None else journal.tree.node_of[leaf]
+    return list(CLAUDE.tell(journal, CLAUDE.find_history(journal, node, AS_CLIENT)))
 
 
-def plain(items: Sequence[Item]) -> list[tuple[str, dict[str, Any], str]]:
+def plain(items: Sequence[CanonicalEntry]) -> list[tuple[str, dict[str, Any], str]]:
     return [(item.kind, item.fields, item.id) for item in items]
 
 
-def written(*items: Item, start: Start = START) -> Transcript:
+def written(*items: CanonicalEntry, start: SessionMeta = START) -> Transcript:
     return Transcript(start).add(*items).end()
 
 
-def item(kind: str, id: str, **fields: Any) -> Item:
-    return Item(kind, fields, id, TIME)
+def item(kind: str, id: str, **fields: Any) -> CanonicalEntry:
+    return CanonicalEntry(kind, fields, id, TIME)
 
 
-def said(role: str, id: str, **fields: Any) -> Item:
+def said(role: str, id: str, **fields: Any) -> CanonicalEntry:
     return item("message", id, message={"role": role, **fields, "timestamp": MS})
 
 
-def user(id: str, content: Any = "hello") -> Item:
+def user(id: str, content: Any = "hello") -> CanonicalEntry:
     return said("user", id, content=content)
 
 
@@ -129,13 +129,13 @@ def call(id: str, name: str = "Read", **arguments: Any) -> dict[str, Any]:
     return {"type": "toolCall", "id": id, "name": name, "arguments": arguments}
 
 
-def answer(id: str, *blocks: dict[str, Any], **fields: Any) -> Item:
+def answer(id: str, *blocks: dict[str, Any], **fields: Any) -> CanonicalEntry:
     common = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-x", "usage": USAGE}
     reason = "toolUse" if any(block["type"] == "toolCall" for block in blocks) else "stop"
     return said("assistant", id, content=list(blocks), **{**common, "stopReason": reason, **fields})
 
 
-def result(id: str, call_id: str, *blocks: dict[str, Any], **fields: Any) -> Item:
+def result(id: str, call_id: str, *blocks: dict[str, Any], **fields: Any) -> CanonicalEntry:
     content = list(blocks) or [text(f"result of {call_id}")]
     shape = {"toolCallId": call_id, "toolName": "Read", "content": content, "isError": False}
     return said("toolResult", id, **{**shape, **fields})
@@ -146,7 +146,7 @@ def thinking(words: str, signature: str | None = SIGNATURE) -> dict[str, Any]:
     return {"type": "thinking", "thinking": words, **signed}
 
 
-def check_comes_back(*items: Item) -> Transcript:
+def check_comes_back(*items: CanonicalEntry) -> Transcript:
     transcript = written(*items)
     assert plain(transcript.told()) == plain(items)
     return transcript
@@ -156,7 +156,7 @@ def check_comes_back(*items: Item) -> Transcript:
 
 
 def test_a_line_has_the_fields_the_client_writes_in_their_order_and_no_entrypoint() -> None:
-    (line,) = written(user("u1"), start=Start(SESSION, TIME, "/x", git_branch="main")).chain
+    (line,) = written(user("u1"), start=SessionMeta(SESSION, TIME, "/x", git_branch="main")).chain
     assert list(line) == [
         "parentUuid",
         "isSidechain",
@@ -183,7 +183,7 @@ def test_ids_that_are_uuids_stay_and_others_become_uuids_that_always_follow_from
     assert uuid.UUID(second["uuid"]).version == 5
     assert second["sessiontree"] == {"id": "u2"}
     assert written(user(kept), user("u2")).raw == written(user(kept), user("u2")).raw
-    other = written(user(kept), user("u2"), start=Start(str(uuid.uuid4()), TIME, "/x"))
+    other = written(user(kept), user("u2"), start=SessionMeta(str(uuid.uuid4()), TIME, "/x"))
     assert other.chain[1]["uuid"] != second["uuid"]
 
 
@@ -411,9 +411,9 @@ def test_lone_surrogates_survive() -> None:
 
 def test_times_are_iso_whatever_they_were() -> None:
     odd = [
-        Item("message", {"message": {"role": "user", "content": "x", "timestamp": MS}}, "u1", ""),
-        Item("message", {"message": {"role": "user", "content": "x"}}, "u2", "yesterday"),
-        Item("message", {"message": {"role": "user", "content": "x"}}, "u3", "20260216T100002"),
+        CanonicalEntry("message", {"message": {"role": "user", "content": "x", "timestamp": MS}}, "u1", ""),
+        CanonicalEntry("message", {"message": {"role": "user", "content": "x"}}, "u2", "yesterday"),
+        CanonicalEntry("message", {"message": {"role": "user", "content": "x"}}, "u3", "20260216T100002"),
     ]
     transcript = written(*odd)
     assert [line["timestamp"][:19] for line in transcript.chain][:2] == ["2026-02-16T10:00:01"] * 2
@@ -503,7 +503,7 @@ def test_asides_belong_to_the_branches_that_go_on_behind_them() -> None:
         assert [told.id for told in transcript.told(transcript.ids[leaf])] == ids
     journal = transcript.journal
     label = journal.types.index("label")
-    assert [told.id for told in CLAUDE.tell(journal, CLAUDE.find_history(journal, label, AS_THE_OWNER))] == ["u1", "l1"]
+    assert [told.id for told in CLAUDE.tell(journal, CLAUDE.find_history(journal, label, AS_CLIENT))] == ["u1", "l1"]
 
 
 def test_a_prompt_of_the_client_follows_the_asides_before_it() -> None:
@@ -550,7 +550,7 @@ def test_a_name_is_also_written_where_the_client_looks_for_it() -> None:
 
 
 def test_settings_of_the_session_are_found_and_are_no_part_of_its_history() -> None:
-    start = Start(SESSION, TIME, "/x", config=Config(approval_mode="yolo"), forked_from=ForkOrigin("other", "e1"))
+    start = SessionMeta(SESSION, TIME, "/x", config=Config(approval_mode="yolo"), forked_from=ForkOrigin("other", "e1"))
     transcript = written(user("u1"), start=start)
     assert CLAUDE.find_config(transcript.journal) == Config(approval_mode="yolo")
     assert plain(transcript.told()) == plain([user("u1")])
@@ -562,7 +562,7 @@ def test_settings_of_the_session_are_found_and_are_no_part_of_its_history() -> N
 # Compaction
 
 
-def compaction(id: str, first_kept: str | None, summary: str = "what happened", **fields: Any) -> Item:
+def compaction(id: str, first_kept: str | None, summary: str = "what happened", **fields: Any) -> CanonicalEntry:
     kept = {"firstKeptEntryId": first_kept} if first_kept else {}
     return item("compaction", id, summary=summary, **kept, tokensBefore=1000, **fields)
 
@@ -679,7 +679,9 @@ def test_a_call_may_have_another_result_on_another_branch() -> None:
 
 
 def test_the_last_lines_name_the_session_and_say_where_it_stands() -> None:
-    transcript = written(user("u1", "x" * 300), answer("a1", text("y")), start=Start(SESSION, TIME, "/x", title="T"))
+    transcript = written(
+        user("u1", "x" * 300), answer("a1", text("y")), start=SessionMeta(SESSION, TIME, "/x", title="T")
+    )
     title, pin = transcript.lines[-2:]
     assert title == {"type": "custom-title", "customTitle": "T", "sessionId": SESSION}
     assert pin == {"type": "last-prompt", "lastPrompt": "x" * 200, "leafUuid": transcript.at, "sessionId": SESSION}
@@ -691,7 +693,7 @@ def test_a_session_may_stand_at_an_answer_whose_results_are_on_another_branch() 
     assert [message.role for message in transcript.messages()] == ["user", "assistant"]
     first, last = transcript.told()
     assert (first.id, last.id) == ("u1", "a1")
-    leaf = CLAUDE.find_leaf(transcript.journal, AS_THE_OWNER)
+    leaf = CLAUDE.find_leaf(transcript.journal, AS_CLIENT)
     assert leaf is not None
     assert transcript.journal.tree.ids[leaf] in last.also
 
@@ -706,7 +708,7 @@ def test_a_leaf_that_is_not_the_end_of_the_newest_branch_is_pinned() -> None:
         again.add(user("u3")).end(again.ids[leaf])
         assert again.lines[-1]["explicit"] is True
         journal = again.journal
-        assert CLAUDE.find_leaf(journal, AS_THE_OWNER) == journal.tree.node_of[str(again.ids[leaf])]
+        assert CLAUDE.find_leaf(journal, AS_CLIENT) == journal.tree.node_of[str(again.ids[leaf])]
 
 
 def test_a_second_root_is_marked_as_a_rewind() -> None:
@@ -723,18 +725,18 @@ def test_a_second_root_is_marked_as_a_rewind() -> None:
 
 def continued(transcript: Transcript) -> Transcript:
     journal = transcript.journal
-    again = Transcript(Start("other", TIME, "/other"), journal)
+    again = Transcript(SessionMeta("other", TIME, "/other"), journal)
     again.raw = list(transcript.raw)
     again.at = transcript.at
     return again
 
 
-def new(item: Item) -> Item:
-    return Item(item.kind, item.fields, "", item.timestamp)
+def new(item: CanonicalEntry) -> CanonicalEntry:
+    return CanonicalEntry(item.kind, item.fields, "", item.timestamp)
 
 
 def test_a_file_is_continued_in_its_own_words() -> None:
-    start = Start(SESSION, TIME, "/x", git_branch="topic")
+    start = SessionMeta(SESSION, TIME, "/x", git_branch="topic")
     first = written(user("u1"), start=start)
     again = continued(first).add(new(answer("", text("more"))))
     line = again.chain[-1]
@@ -763,7 +765,7 @@ def test_moving_naming_and_labelling_in_a_continued_file() -> None:
     target = transcript.ids["a1"]
     moved = continued(transcript).add(new(item("leaf", "", targetId=target)))
     assert moved.lines[-1] == {"type": "last-prompt", "leafUuid": target, "explicit": True, "sessionId": SESSION}
-    assert CLAUDE.find_leaf(moved.journal, AS_THE_OWNER) == moved.journal.tree.node_of[str(target)]
+    assert CLAUDE.find_leaf(moved.journal, AS_CLIENT) == moved.journal.tree.node_of[str(target)]
     reset = continued(transcript).add(new(item("leaf", "", targetId=None)))
     assert reset.lines[-1]["leafUuid"] == NIL
     named = continued(transcript).add(new(item("session_info", "", name="New")))
@@ -802,7 +804,7 @@ def test_a_fork_is_a_copy_that_says_where_it_comes_from() -> None:
     transcript = written(user("u1"), answer("a1", text("x")), item("label", "l1", targetId="a1", label="L"), user("u2"))
     leaf = str(transcript.ids["a1"])
     journal = transcript.journal
-    start = Start("new", TIME, "/x", title="Fork", forked_from=ForkOrigin(SESSION, leaf))
+    start = SessionMeta("new", TIME, "/x", title="Fork", forked_from=ForkOrigin(SESSION, leaf))
     data = b"".join(line + b"\n" for line in CLAUDE.copied(journal, journal.tree.node_of[leaf], start))
     fork = open_store(MemoryStore(data), dialect="claude")
     assert (fork.id, fork.name, fork.leaf, fork.labels) == (session_uuid("new"), "Fork", leaf, {leaf: "L"})
@@ -823,9 +825,9 @@ def test_a_continued_file_can_be_compacted() -> None:
 @pytest.mark.parametrize("golden", sorted(CORPUS.glob("*.jsonl")), ids=lambda golden: golden.stem)
 def test_a_transcript_of_the_client_can_be_continued(golden: Path) -> None:
     journal = journal_of(golden.read_bytes())
-    leaf = CLAUDE.find_leaf(journal, AS_THE_OWNER)
+    leaf = CLAUDE.find_leaf(journal, AS_CLIENT)
     assert leaf is not None
-    before = CLAUDE.build_context(journal, leaf, AS_THE_OWNER).messages
+    before = CLAUDE.build_context(journal, leaf, AS_CLIENT).messages
     again = Transcript(START, journal)
     again.at = journal.tree.ids[leaf]
     again.add(new(user("", "and now")), new(answer("", text("this"))))
@@ -840,7 +842,7 @@ def test_a_transcript_of_the_client_can_be_continued(golden: Path) -> None:
 
 
 def test_a_session_goes_where_the_client_looks_for_it() -> None:
-    start = Start(SESSION, TIME, "/home/user/with space_under.dot")
+    start = SessionMeta(SESSION, TIME, "/home/user/with space_under.dot")
     found = CLAUDE.destination(start, {"HOME": "/home/user"})
     assert found.path == f"/home/user/.claude/projects/-home-user-with-space-under-dot/{SESSION}.jsonl"
     assert found.resume == ("claude", "--resume", SESSION)
@@ -850,14 +852,14 @@ def test_the_owners_variables_count_and_a_session_id_becomes_a_uuid() -> None:
     environment = {"HOME": "/h", "CLAUDE_CONFIG_DIR": "/c", "CLAUDE_CODE_PROJECT_DIR_NAME": "mine"}
     id = session_uuid("my-session")
     assert uuid.UUID(id)
-    assert CLAUDE.destination(Start("my-session", TIME, "/x"), environment).path == f"/c/projects/mine/{id}.jsonl"
-    assert written(user("u1"), start=Start("my-session", TIME, "/x")).chain[0]["sessionId"] == id
+    assert CLAUDE.destination(SessionMeta("my-session", TIME, "/x"), environment).path == f"/c/projects/mine/{id}.jsonl"
+    assert written(user("u1"), start=SessionMeta("my-session", TIME, "/x")).chain[0]["sessionId"] == id
 
 
 def test_long_folders_and_characters_beyond_the_basic_plane_are_counted_as_the_client_does() -> None:
-    path = CLAUDE.destination(Start(SESSION, TIME, "/emoji😀dir"), {"HOME": "/h"}).path
+    path = CLAUDE.destination(SessionMeta(SESSION, TIME, "/emoji😀dir"), {"HOME": "/h"}).path
     assert path.split("/")[-2] == "-emoji--dir"
-    key = CLAUDE.destination(Start(SESSION, TIME, "/" + "x" * 300), {"HOME": "/h"}).path.split("/")[-2]
+    key = CLAUDE.destination(SessionMeta(SESSION, TIME, "/" + "x" * 300), {"HOME": "/h"}).path.split("/")[-2]
     assert key.startswith("-" + "x" * 199 + "-")
 
 
@@ -908,7 +910,7 @@ bookkeeping = st.sampled_from(
 )
 
 
-def is_beside(item: Item) -> bool:
+def is_beside(item: CanonicalEntry) -> bool:
     """Whether an item gets no line in the chain; a branch from before it could not be told from one behind it."""
     role = item.fields.get("message", {}).get("role")
     excluded = item.fields.get("message", {}).get("excludeFromContext") is True
@@ -917,7 +919,7 @@ def is_beside(item: Item) -> bool:
     )
 
 
-def is_rooted(found: Sequence[tuple[Item, str | None]], id: str | None) -> bool:
+def is_rooted(found: Sequence[tuple[CanonicalEntry, str | None]], id: str | None) -> bool:
     """Whether a place is behind a line of the chain; before the first one, places cannot be told apart."""
     if id is None:
         return not any(parent is None and is_beside(item) for item, parent in found)
@@ -925,9 +927,9 @@ def is_rooted(found: Sequence[tuple[Item, str | None]], id: str | None) -> bool:
 
 
 @st.composite
-def conversations(draw: st.DrawFn) -> list[tuple[Item, str | None]]:
+def conversations(draw: st.DrawFn) -> list[tuple[CanonicalEntry, str | None]]:
     """Items with the ids of their parents: turns, bookkeeping, compactions, and now and then a branch."""
-    found: list[tuple[Item, str | None]] = []
+    found: list[tuple[CanonicalEntry, str | None]] = []
     ends: list[str | None] = [None]
     """Items behind which all calls are answered: where another branch may begin."""
     at: str | None = None
@@ -937,7 +939,7 @@ def conversations(draw: st.DrawFn) -> list[tuple[Item, str | None]]:
         nonlocal at
         id = f"e{len(found)}"
         paths[id] = [*paths[at], id]
-        found.append((Item(kind, fields, id, TIME), at))
+        found.append((CanonicalEntry(kind, fields, id, TIME), at))
         at = id
         return id
 
@@ -984,16 +986,16 @@ def conversations(draw: st.DrawFn) -> list[tuple[Item, str | None]]:
     return found
 
 
-def write_tree(found: Sequence[tuple[Item, str | None]]) -> Transcript:
+def write_tree(found: Sequence[tuple[CanonicalEntry, str | None]]) -> Transcript:
     transcript = Transcript()
     for each, parent in found:
         transcript.add_at(each, None if parent is None else transcript.ids[parent])
     return transcript.end()
 
 
-def path_to(found: Sequence[tuple[Item, str | None]], id: str | None) -> list[Item]:
+def path_to(found: Sequence[tuple[CanonicalEntry, str | None]], id: str | None) -> list[CanonicalEntry]:
     items = {item.id: (item, parent) for item, parent in found}
-    path: list[Item] = []
+    path: list[CanonicalEntry] = []
     while id is not None:
         item, id = items[id]
         path.append(item)
@@ -1002,7 +1004,7 @@ def path_to(found: Sequence[tuple[Item, str | None]], id: str | None) -> list[It
 
 @examples(300)
 @given(conversations())
-def test_any_conversation_comes_back_as_it_was(found: list[tuple[Item, str | None]]) -> None:
+def test_any_conversation_comes_back_as_it_was(found: list[tuple[CanonicalEntry, str | None]]) -> None:
     transcript = write_tree(found)
     if transcript.at is None:
         return  # before the first entry: the client knows no such place
@@ -1012,7 +1014,7 @@ def test_any_conversation_comes_back_as_it_was(found: list[tuple[Item, str | Non
 
 @examples(150)
 @given(conversations())
-def test_every_branch_comes_back_as_it_was(found: list[tuple[Item, str | None]]) -> None:
+def test_every_branch_comes_back_as_it_was(found: list[tuple[CanonicalEntry, str | None]]) -> None:
     transcript = write_tree(found)
     journal = transcript.journal
     stands = [transcript.ids[item.id] for item, _ in found]
@@ -1025,7 +1027,7 @@ def test_every_branch_comes_back_as_it_was(found: list[tuple[Item, str | None]])
 
 @examples(150)
 @given(conversations())
-def test_doctor_finds_nothing_wrong_in_what_was_written(found: list[tuple[Item, str | None]]) -> None:
+def test_doctor_finds_nothing_wrong_in_what_was_written(found: list[tuple[CanonicalEntry, str | None]]) -> None:
     session = open_store(MemoryStore(write_tree(found).data), dialect="claude")
     rules = {finding.rule.id for finding in examine(session)}
     # A branch may leave between a call and its result. So it was, and the rule does not look at branches.
@@ -1034,7 +1036,7 @@ def test_doctor_finds_nothing_wrong_in_what_was_written(found: list[tuple[Item, 
 
 @examples(150)
 @given(conversations())
-def test_the_model_is_told_the_same_texts_calls_and_results(found: list[tuple[Item, str | None]]) -> None:
+def test_the_model_is_told_the_same_texts_calls_and_results(found: list[tuple[CanonicalEntry, str | None]]) -> None:
     path = path_to(found, found[-1][0].id if found else None)
     transcript = write_tree(found)
     if transcript.at is None or any(item.kind == "compaction" for item in path):
@@ -1102,8 +1104,8 @@ answered = st.lists(st.one_of(with_more(texts), with_more(signed), with_more(cal
 
 
 @st.composite
-def messages_in_a_row(draw: st.DrawFn) -> list[Item]:
-    items: list[Item] = []
+def messages_in_a_row(draw: st.DrawFn) -> list[CanonicalEntry]:
+    items: list[CanonicalEntry] = []
     for number in range(draw(st.integers(1, 6))):
         fields = draw(fields_of_messages)
         match draw(st.sampled_from(["user", "assistant", "toolResult"])):
@@ -1115,11 +1117,11 @@ def messages_in_a_row(draw: st.DrawFn) -> list[Item]:
                 message = {"role": "toolResult", "toolCallId": draw(odd_ids), "content": draw(told_contents), **fields}
         id = draw(st.sampled_from([f"e{number}", str(uuid.UUID(int=number + 1)), ""]))
         time = draw(st.sampled_from([TIME, TIME, "2026-13-16T10:00:01.000Z", ""]))
-        items.append(Item("message", {"message": message, **draw(riders)}, id, time))
+        items.append(CanonicalEntry("message", {"message": message, **draw(riders)}, id, time))
     return items
 
 
-def written_exactly(*items: Item) -> Transcript:
+def written_exactly(*items: CanonicalEntry) -> Transcript:
     """The same items without the short way for ordinary messages: each line is told again and compared."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ordinary, "composed_spoken", lambda content: None)
@@ -1130,7 +1132,7 @@ def written_exactly(*items: Item) -> Transcript:
 
 @examples(400)
 @given(messages_in_a_row())
-def test_ordinary_messages_are_written_as_if_each_line_were_told_again(items: list[Item]) -> None:
+def test_ordinary_messages_are_written_as_if_each_line_were_told_again(items: list[CanonicalEntry]) -> None:
     short, exact = written(*items), written_exactly(*items)
     assert short.raw == exact.raw
     assert short.notes == exact.notes
@@ -1138,7 +1140,9 @@ def test_ordinary_messages_are_written_as_if_each_line_were_told_again(items: li
 
 @examples(100)
 @given(conversations())
-def test_any_conversation_is_written_as_if_each_line_were_told_again(found: list[tuple[Item, str | None]]) -> None:
+def test_any_conversation_is_written_as_if_each_line_were_told_again(
+    found: list[tuple[CanonicalEntry, str | None]],
+) -> None:
     items = [item for item, _ in found]
     assert written(*items).raw == written_exactly(*items).raw
 
@@ -1159,7 +1163,7 @@ def test_a_result_is_not_written_twice() -> None:
 @given(
     st.lists(
         st.builds(
-            Item,
+            CanonicalEntry,
             st.sampled_from(
                 ["message", "compaction", "custom_message", "label", "custom", "branch_summary", "leaf", ""]
             ),
@@ -1194,7 +1198,7 @@ def test_a_result_is_not_written_twice() -> None:
         max_size=4,
     )
 )
-def test_nothing_raises_whatever_an_item_holds(items: list[Item]) -> None:
+def test_nothing_raises_whatever_an_item_holds(items: list[CanonicalEntry]) -> None:
     transcript = written(*items)
     told(transcript.journal)
     assert all(isinstance(message, User | Assistant | ToolResult) for message in transcript.messages())

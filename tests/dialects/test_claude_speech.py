@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import sessiontree
+from sessiontree.core.messages import Assistant, ToolResult, message_text
 from sessiontree.dialects.claude import CLAUDE
-from sessiontree.dialects.claude.speech import Speech, is_blank, speech_of
-from sessiontree.dialects.claude.spoken import messages_of
+from sessiontree.dialects.claude.context_messages import messages_of
+from sessiontree.dialects.claude.line_summary import LineSummary, is_blank, speech_of
 from sessiontree.errors import ReplacedError
-from sessiontree.messages import Assistant, ToolResult, message_text
 from tests.building import json_line
 
 CORPUS = sorted(Path(__file__).parent.parent.joinpath("corpus", "claude").glob("*.jsonl"))
@@ -98,7 +98,7 @@ def check_note(raw: bytes) -> bool:
     note, entry = noted(raw), CLAUDE.parse(raw.strip())
     if note is None:
         return False
-    assert isinstance(note, Speech)
+    assert isinstance(note, LineSummary)
     assert note == speech_of(entry)
     messages = messages_of(entry)
     if note.answers:

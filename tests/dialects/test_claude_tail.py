@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
-from sessiontree import reader
+from sessiontree.session import reader
 from tests.building import examples
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "claude"

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from sessiontree.dialects.base import AS_THE_OWNER
+from sessiontree.core.entries import parse_entry
+from sessiontree.core.messages import Message, ToolResult, message_blocks, tool_calls
+from sessiontree.dialects.canonical import CanonicalEntry, SessionMeta
 from sessiontree.dialects.claude import CLAUDE
-from sessiontree.dialects.scribe import Item, Start
-from sessiontree.entries import parse_entry
-from sessiontree.journal import Journal
-from sessiontree.messages import Message, ToolResult, message_blocks, tool_calls
+from sessiontree.dialects.contract import AS_CLIENT
+from sessiontree.session.journal import Journal
 from sessiontree.stores.memory import MemoryStore
 from tests.building import json_line
 from tests.dialects.test_claude import (
@@ -46,14 +46,14 @@ def read(*lines: dict[str, Any]) -> Journal:
 
 
 def history(journal: Journal) -> list[int]:
-    return CLAUDE.find_history(journal, CLAUDE.find_leaf(journal, AS_THE_OWNER), AS_THE_OWNER)
+    return CLAUDE.find_history(journal, CLAUDE.find_leaf(journal, AS_CLIENT), AS_CLIENT)
 
 
-def told(*lines: dict[str, Any]) -> list[Item]:
+def told(*lines: dict[str, Any]) -> list[CanonicalEntry]:
     return told_of(read(*lines))
 
 
-def told_of(journal: Journal) -> list[Item]:
+def told_of(journal: Journal) -> list[CanonicalEntry]:
     return list(CLAUDE.tell(journal, history(journal)))
 
 
@@ -62,12 +62,12 @@ def history_ids(*lines: dict[str, Any]) -> list[str]:
     return [journal.tree.ids[node] for node in history(journal)]
 
 
-def only(*lines: dict[str, Any]) -> Item:
+def only(*lines: dict[str, Any]) -> CanonicalEntry:
     (item,) = told(*lines)
     return item
 
 
-def message_of(item: Item) -> dict[str, Any]:
+def message_of(item: CanonicalEntry) -> dict[str, Any]:
     found: dict[str, Any] = item.fields["message"]
     return found
 
@@ -129,7 +129,7 @@ def test_without_a_named_parent_a_boundary_follows_what_stood_before_it() -> Non
 
 def test_a_prompt_keeps_what_shared_words_have_no_place_for() -> None:
     item = only(user("a", None, 5, "hi", promptId="p", permissionMode="default", userType="external"))
-    assert item == Item(
+    assert item == CanonicalEntry(
         "message",
         {
             "message": {"role": "user", "content": "hi", "timestamp": 1772366400005},
@@ -403,14 +403,16 @@ def outline(messages: tuple[Message, ...]) -> list[tuple[Any, ...]]:
 
 
 def context_of(journal: Journal) -> list[tuple[Any, ...]]:
-    leaf = CLAUDE.find_leaf(journal, AS_THE_OWNER)
-    return outline(CLAUDE.build_context(journal, leaf, AS_THE_OWNER).messages)
+    leaf = CLAUDE.find_leaf(journal, AS_CLIENT)
+    return outline(CLAUDE.build_context(journal, leaf, AS_CLIENT).messages)
 
 
 def rewritten(journal: Journal) -> Journal:
     header = journal.header
     assert header is not None
-    scribe = CLAUDE.scribe(Start(header.id, header.timestamp, header.cwd, git_branch=CLAUDE.find_git_branch(journal)))
+    scribe = CLAUDE.scribe(
+        SessionMeta(header.id, header.timestamp, header.cwd, git_branch=CLAUDE.find_git_branch(journal))
+    )
     lines = list(scribe.begin())
     parent: str | None = None
     for item in told_of(journal):
@@ -450,7 +452,7 @@ def test_everything_told_is_an_entry_of_the_native_form(golden: Path) -> None:
 def test_the_history_of_every_line_can_be_told(golden: Path) -> None:
     journal = journal_of(golden.read_bytes())
     for node in range(len(journal)):
-        list(CLAUDE.tell(journal, CLAUDE.find_history(journal, node, AS_THE_OWNER)))
+        list(CLAUDE.tell(journal, CLAUDE.find_history(journal, node, AS_CLIENT)))
 
 
 def test_progress_between_lines_is_passed_over() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import sessiontree
-from sessiontree.forking import fork
-from sessiontree.messages import message_text
-from sessiontree.stores.files import FileStore
+from sessiontree.conversion.fork import fork
+from sessiontree.core.messages import message_text
+from sessiontree.stores.file import FileStore
 
 
 @pytest.mark.parametrize("dialect", ["native", "pi", "omp", "claude", "neovate"])

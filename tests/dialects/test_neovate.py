@@ -8,21 +8,9 @@ from typing import Any
 
 import pytest
 
-from sessiontree.context import ModelRef
-from sessiontree.dialects.base import AS_THE_OWNER, Reading
-from sessiontree.dialects.neovate import (
-    COMPACTION_MARK,
-    INTERRUPTION,
-    NEOVATE,
-    file_history_path,
-    project_folder_name,
-    tool_output_folder,
-)
-from sessiontree.dialects.omp import OMP
-from sessiontree.dialects.pi import PI
-from sessiontree.entries import Config, ConfigChange, FileSnapshot, ForkOrigin, SessionInfo, Unknown
-from sessiontree.errors import NotASessionError
-from sessiontree.messages import (
+from sessiontree.core.context import ModelRef
+from sessiontree.core.entries import Config, ConfigChange, FileSnapshot, ForkOrigin, SessionInfo, Unknown
+from sessiontree.core.messages import (
     Assistant,
     Image,
     Message,
@@ -38,8 +26,20 @@ from sessiontree.messages import (
     message_text,
     tool_calls,
 )
-from sessiontree.opening import detect, open_store
-from sessiontree.session import Session
+from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
+from sessiontree.dialects.neovate import (
+    COMPACTION_MARK,
+    INTERRUPTION,
+    NEOVATE,
+    file_history_path,
+    project_folder_name,
+    tool_output_folder,
+)
+from sessiontree.dialects.omp import OMP
+from sessiontree.dialects.pi import PI
+from sessiontree.errors import NotASessionError
+from sessiontree.session.open import detect, open_store
+from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.testing.dialects import check_dialect
 from tests.building import NOWHERE, header, json_line, said
@@ -52,7 +52,7 @@ REFUSED = [name for name in FILES if name not in LOADED_BY_014]
 LOSING_028 = [name for name in LOADED_BY_014 if EXPECTED[name]["0.28.2"] != EXPECTED[name]["0.14.0"]]
 
 TIME = "2026-01-01T00:00:00.000Z"
-RECOVERED = Reading(recovered=True)
+RECOVERED = ReadOptions(recovered=True)
 SNAPSHOT = json_line({"type": "snapshot", "messageId": "b", "timestamp": TIME, "trackedFileBackups": {}})
 
 
@@ -60,7 +60,7 @@ def read(name: str) -> bytes:
     return (FOLDER / f"{name}.jsonl").read_bytes()
 
 
-def opened(*lines: bytes, reading: Reading = AS_THE_OWNER, location: str = "/p/abcd1234.jsonl") -> Session:
+def opened(*lines: bytes, reading: ReadOptions = AS_CLIENT, location: str = "/p/abcd1234.jsonl") -> Session:
     store = MemoryStore(b"".join(lines), location=location)
     return open_store(store, root=NOWHERE, dialect="neovate", reading=reading)
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.converting.outline import iter_items
+from sessiontree.conversion.walk import iter_items
+from sessiontree.dialects.canonical import CanonicalEntry, LossNote
 from sessiontree.dialects.neovate import NEOVATE, drafts
+from sessiontree.dialects.neovate.content import Call
 from sessiontree.dialects.neovate.places import derived_uuid
 from sessiontree.dialects.neovate.plain import plain_draft
-from sessiontree.dialects.neovate.saying import Call
-from sessiontree.dialects.scribe import Item, Note
 from tests.building import TIME, examples, opened
-from tests.convert.conversations import everything
+from tests.conversion.conversations import everything
 from tests.dialects.scribing import START, Told, chained, conversations, texts
 
 CORPUS = sorted((Path(__file__).parents[1] / "corpus").glob("*/*.jsonl"))
@@ -27,7 +27,7 @@ NOW = 1771236001000
 TOKENS = {"input": 10, "output": 5, "cacheRead": 3, "cacheWrite": 0, "totalTokens": 15}
 
 
-def written(found: list[Told]) -> tuple[list[bytes], list[Note]]:
+def written(found: list[Told]) -> tuple[list[bytes], list[LossNote]]:
     """All lines of some items, and all notes about them."""
     scribe = NEOVATE.scribe(START)
     lines, notes = list(scribe.begin()), []
@@ -41,7 +41,7 @@ def written(found: list[Told]) -> tuple[list[bytes], list[Note]]:
     return [*lines, *scribe.end(last)], notes
 
 
-def written_exactly(found: list[Told]) -> tuple[list[bytes], list[Note]]:
+def written_exactly(found: list[Told]) -> tuple[list[bytes], list[LossNote]]:
     """The same without the short way: each line is said, heard again and compared."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drafts, "plain_draft", lambda *_: None)
@@ -51,12 +51,12 @@ def written_exactly(found: list[Told]) -> tuple[list[bytes], list[Note]]:
 # Which messages go the short way
 
 
-def of_role(role: str, content: Any, **fields: Any) -> Item:
+def of_role(role: str, content: Any, **fields: Any) -> CanonicalEntry:
     message = {"role": role, "content": content, "timestamp": 1, **fields}
-    return Item("message", {"message": message, "sessiontree": {"tools": {"agent": "pi"}}}, "e1", TIME)
+    return CanonicalEntry("message", {"message": message, "sessiontree": {"tools": {"agent": "pi"}}}, "e1", TIME)
 
 
-def is_plain(item: Item) -> bool:
+def is_plain(item: CanonicalEntry) -> bool:
     call = Call("read", {}) if item.fields["message"]["role"] == "toolResult" else None
     return plain_draft(item, "a line", TIME, {}, call) is not None
 
@@ -82,7 +82,7 @@ ABOUT = {"provider": "anvil", "model": "swift", "usage": TOKENS, "stopReason": "
         of_role("toolResult", [TEXT], toolCallId="c1", toolName="read", isError=True),
     ],
 )
-def test_ordinary_messages_go_the_short_way_to_the_same_lines(item: Item) -> None:
+def test_ordinary_messages_go_the_short_way_to_the_same_lines(item: CanonicalEntry) -> None:
     assert is_plain(item)
     called = msgspec.structs.replace(of_role("assistant", [CALL], **ABOUT), id="e0")  # or a result would stray
     assert written(chained(called, item)) == written_exactly(chained(called, item))
@@ -109,7 +109,7 @@ def test_ordinary_messages_go_the_short_way_to_the_same_lines(item: Item) -> Non
         of_role("system", "be brief"),
     ],
 )
-def test_what_may_be_heard_differently_does_not(item: Item) -> None:
+def test_what_may_be_heard_differently_does_not(item: CanonicalEntry) -> None:
     assert not is_plain(item)
 
 
@@ -187,7 +187,7 @@ around_messages = st.sampled_from(
 @st.composite
 def rows(draw: st.DrawFn) -> list[Told]:
     """Messages, one behind the other, that are ordinary but for a few things."""
-    items: list[Item] = []
+    items: list[CanonicalEntry] = []
     for number in range(draw(st.integers(1, 6))):
         role = draw(st.sampled_from(["user", "assistant", "assistant", "toolResult", "toolResult", "system"]))
         content = draw(answered if role == "assistant" else spoken)
@@ -196,7 +196,7 @@ def rows(draw: st.DrawFn) -> list[Told]:
         message = dict(draw(st.permutations(list(said.items()))))
         id = draw(st.sampled_from([f"e{number}", str(uuid.UUID(int=number + 1))]))
         time = draw(st.sampled_from([TIME, TIME, "2026-02-16T10:00:01Z", "2026-13-16T10:00:01.000Z", ""]))
-        items.append(Item("message", {"message": message, **draw(around_messages)}, id, time))
+        items.append(CanonicalEntry("message", {"message": message, **draw(around_messages)}, id, time))
     return chained(*items)
 
 

@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.converting.outline import iter_items
-from sessiontree.dialects.base import AS_THE_OWNER
+from sessiontree.conversion.walk import iter_items
+from sessiontree.core.entries import Config, ForkOrigin
+from sessiontree.core.messages import message_text
+from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
+from sessiontree.dialects.contract import AS_CLIENT
 from sessiontree.dialects.neovate import COMPACTION_MARK, INTERRUPTION, NEOVATE
-from sessiontree.dialects.neovate.asides import asides_in
+from sessiontree.dialects.neovate.metadata_lines import asides_in
 from sessiontree.dialects.neovate.places import session_id
-from sessiontree.dialects.scribe import Item, Note, Start, Written
-from sessiontree.doctor import examine
-from sessiontree.entries import Config, ForkOrigin
-from sessiontree.journal import Journal
-from sessiontree.messages import message_text
-from sessiontree.opening import open_store
-from sessiontree.session import Session
+from sessiontree.repair import examine
+from sessiontree.session.journal import Journal
+from sessiontree.session.open import open_store
+from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from tests.building import NOWHERE, examples
 
 TIME = "2026-02-16T10:00:01.000Z"
-START = Start(id="019c0000-0000-7000-8000-00000000000a", timestamp=TIME, cwd="/src/project")
+START = SessionMeta(id="019c0000-0000-7000-8000-00000000000a", timestamp=TIME, cwd="/src/project")
 SESSION = session_id(START.id)
 PIXEL = "iVBORw0KGgo="
 
@@ -83,12 +83,12 @@ def sent(line: dict[str, Any]) -> None:
 # Building
 
 
-def user(id: str, content: Any = "hello", **fields: Any) -> Item:
+def user(id: str, content: Any = "hello", **fields: Any) -> CanonicalEntry:
     return said(id, {"role": "user", "content": content, **fields})
 
 
-def said(id: str, message: dict[str, Any]) -> Item:
-    return Item("message", {"message": {"timestamp": 1771236001000, **message}}, id, TIME)
+def said(id: str, message: dict[str, Any]) -> CanonicalEntry:
+    return CanonicalEntry("message", {"message": {"timestamp": 1771236001000, **message}}, id, TIME)
 
 
 def text(words: str) -> dict[str, Any]:
@@ -99,33 +99,33 @@ def call(id: str, **arguments: Any) -> dict[str, Any]:
     return {"type": "toolCall", "id": id, "name": "read", "arguments": arguments}
 
 
-def answer(id: str, *blocks: Any, **fields: Any) -> Item:
+def answer(id: str, *blocks: Any, **fields: Any) -> CanonicalEntry:
     has_calls = any(isinstance(block, dict) and block.get("type") == "toolCall" for block in blocks)
     usage = {"input": 10, "output": 5, "cacheRead": 3, "cacheWrite": 0, "totalTokens": 18}
     about = {"provider": "anthropic", "model": "opus", "usage": usage, "stopReason": "toolUse" if has_calls else "stop"}
     return said(id, {"role": "assistant", "content": list(blocks), **about, **fields})
 
 
-def result(id: str, call: str, content: Any = None, **fields: Any) -> Item:
+def result(id: str, call: str, content: Any = None, **fields: Any) -> CanonicalEntry:
     given = [text("done")] if content is None else content
     about = {"toolCallId": call, "toolName": "read", "content": given, "isError": False}
     return said(id, {"role": "toolResult", **about, **fields})
 
 
-def entry(kind: str, id: str, /, **fields: Any) -> Item:
-    return Item(kind, fields, id, TIME)
+def entry(kind: str, id: str, /, **fields: Any) -> CanonicalEntry:
+    return CanonicalEntry(kind, fields, id, TIME)
 
 
 class Pen:
     """A scribe at work, driven as a conversion drives it: parents by the ids items come with."""
 
-    def __init__(self, start: Start = START, existing: bytes | None = None) -> None:
+    def __init__(self, start: SessionMeta = START, existing: bytes | None = None) -> None:
         self.data = b"" if existing is None else existing
         self.start = start
         self.is_new = existing is None
         self.scribe = NEOVATE.scribe(start)
         self.ids: dict[str, str | None] = {}
-        self.notes: list[Note] = []
+        self.notes: list[LossNote] = []
         if self.is_new:
             self._put(self.scribe.begin())
 
@@ -133,7 +133,7 @@ class Pen:
         assert not any(b"\n" in line for line in lines)
         self.data += b"".join(line + b"\n" for line in lines)
 
-    def add(self, item: Item, parent: str | None) -> Written:
+    def add(self, item: CanonicalEntry, parent: str | None) -> Encoded:
         if not self.is_new:
             self.scribe = NEOVATE.scribe(self.start, journal(self.data))
         written = self.scribe.add(item, self.ids.get(parent, parent) if parent is not None else None)
@@ -145,7 +145,7 @@ class Pen:
         self.notes += written.notes
         return written
 
-    def chain(self, *items: Item, parent: str | None = None) -> Pen:
+    def chain(self, *items: CanonicalEntry, parent: str | None = None) -> Pen:
         for item in items:
             self.add(item, parent)
             parent = item.id
@@ -167,14 +167,14 @@ class Pen:
     def messages(self) -> list[dict[str, Any]]:
         return [line for line in self.lines if line["type"] == "message"]
 
-    def told(self, id: str | None = None) -> list[Item]:
+    def told(self, id: str | None = None) -> list[CanonicalEntry]:
         """The history of where the session stands, or of an entry, in shared words."""
         found = journal(self.data)
-        leaf = NEOVATE.find_leaf(found, AS_THE_OWNER)
+        leaf = NEOVATE.find_leaf(found, AS_CLIENT)
         if id is not None:
             aside = asides_in(found).by_id.get(id)
             leaf = aside.node if aside is not None else found.tree.node_of[str(self.ids[id])]
-        return list(NEOVATE.tell(found, NEOVATE.find_history(found, leaf, AS_THE_OWNER)))
+        return list(NEOVATE.tell(found, NEOVATE.find_history(found, leaf, AS_CLIENT)))
 
 
 def journal(data: bytes) -> Journal:
@@ -183,12 +183,12 @@ def journal(data: bytes) -> Journal:
     return found
 
 
-def written(*items: Item) -> Pen:
+def written(*items: CanonicalEntry) -> Pen:
     pen = Pen().chain(*items)
     return pen.end(items[-1].id)
 
 
-def plain(items: Sequence[Item]) -> list[tuple[str, str, dict[str, Any]]]:
+def plain(items: Sequence[CanonicalEntry]) -> list[tuple[str, str, dict[str, Any]]]:
     return [(item.kind, item.id, item.fields) for item in items]
 
 
@@ -219,7 +219,7 @@ def test_two_entries_with_one_id_get_lines_of_their_own() -> None:
 
 
 def test_the_first_line_has_the_settings_and_the_title() -> None:
-    pen = Pen(Start(START.id, TIME, title="T", config=Config("yolo", ("bash",))))
+    pen = Pen(SessionMeta(START.id, TIME, title="T", config=Config("yolo", ("bash",))))
     (line,) = pen.lines
     assert line["type"] == "config"
     assert line["config"] == {
@@ -233,7 +233,7 @@ def test_the_first_line_has_the_settings_and_the_title() -> None:
 
 
 def test_a_title_that_differs_from_the_summary_is_said_too() -> None:
-    pen = Pen(Start(START.id, TIME, title="T", config=Config(summary="S"))).chain(user("a"))
+    pen = Pen(SessionMeta(START.id, TIME, title="T", config=Config(summary="S"))).chain(user("a"))
     assert pen.session.name == "T"
     assert pen.session.config.summary == "S"
 
@@ -250,7 +250,7 @@ def test_an_answer_has_its_parts_text_model_and_usage() -> None:
     ]
     assert (line["text"], line["model"]) == ("onetwo", "anthropic/opus")
     assert line["usage"] == {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 3}
-    assert Note("aside", "signatures of thinking", "Neovate has no place for them") in pen.notes
+    assert LossNote("aside", "signatures of thinking", "Neovate has no place for them") in pen.notes
 
 
 def test_blocks_are_put_in_the_owners_order_and_told_in_their_own() -> None:
@@ -443,7 +443,7 @@ ASIDES = [
 
 
 @pytest.mark.parametrize("item", ASIDES, ids=lambda item: item.id)
-def test_what_the_owner_has_no_place_for_is_never_a_parent_and_comes_back(item: Item) -> None:
+def test_what_the_owner_has_no_place_for_is_never_a_parent_and_comes_back(item: CanonicalEntry) -> None:
     items = [user("a"), item, answer("b", text("ok"))]
     pen = written(*items)
     first, last = pen.messages
@@ -498,7 +498,7 @@ def test_a_line_of_ours_that_says_nothing_is_kept_as_it_is(entry: Any) -> None:
     line = json.dumps({"type": "sessiontree", "entry": entry}).encode() + b"\n"
     found = journal(written(user("a")).data + line)
     assert found.types[-1] == "sessiontree"
-    assert NEOVATE.find_history(found, len(found) - 1, AS_THE_OWNER) == []
+    assert NEOVATE.find_history(found, len(found) - 1, AS_CLIENT) == []
 
 
 # Compactions
@@ -574,7 +574,7 @@ def test_a_second_root_behind_an_aside_is_no_false_root() -> None:
 
 
 def test_messages_from_the_origin_of_a_fork_carry_its_mark() -> None:
-    pen = Pen(Start(START.id, TIME, forked_from=ForkOrigin("deadbeef", "b")))
+    pen = Pen(SessionMeta(START.id, TIME, forked_from=ForkOrigin("deadbeef", "b")))
     pen.chain(user("a"), answer("b", text("ok")), user("c")).end("c")
     marks = [line.get("forkedFrom") for line in pen.messages]
     assert marks == [
@@ -594,7 +594,7 @@ def test_messages_from_the_origin_of_a_fork_carry_its_mark() -> None:
     ],
 )
 def test_a_session_goes_where_the_owner_looks_for_it(id: str, cwd: str, path: str) -> None:
-    found = NEOVATE.destination(Start(id, TIME, cwd), {"HOME": "/home/me"})
+    found = NEOVATE.destination(SessionMeta(id, TIME, cwd), {"HOME": "/home/me"})
     assert found.path == path
     assert found.resume == ("neovate", "--resume", path[-14:-6])
 
@@ -627,7 +627,7 @@ def test_open_calls_are_answered_before_the_conversation_goes_on() -> None:
 
 
 def test_the_session_id_of_the_file_is_kept() -> None:
-    pen = Pen(Start("whatever", TIME), EXISTING.data)
+    pen = Pen(SessionMeta("whatever", TIME), EXISTING.data)
     pen.add(user("x"), EXISTING.messages[-1]["uuid"])
     assert {line["sessionId"] for line in pen.messages} == {SESSION}
 
@@ -722,9 +722,9 @@ def test_a_message_behind_a_change_of_model_stands_behind_it_in_the_history() ->
 @pytest.mark.parametrize(
     "item",
     [
-        Item("message", {}, "x"),
-        Item("message", {"message": None}, "x"),
-        Item("message", {"message": {}}, "x"),
+        CanonicalEntry("message", {}, "x"),
+        CanonicalEntry("message", {"message": None}, "x"),
+        CanonicalEntry("message", {"message": {}}, "x"),
         user("x", None),
         user("x", {"no": "content"}),
         user("x", [None, 5, "text", {"type": None}]),
@@ -738,11 +738,11 @@ def test_a_message_behind_a_change_of_model_stands_behind_it_in_the_history() ->
         entry("config", "x", config=5),
         entry("leaf", "x", targetId=5),
         user("x", [{"type": "text", "text": "\ud83d"}], cost=float("nan")),
-        Item("custom", {"type": "other", "data": 10**30}, "x", "no time"),
+        CanonicalEntry("custom", {"type": "other", "data": 10**30}, "x", "no time"),
     ],
 )
 @pytest.mark.parametrize("is_new", [True, False])
-def test_nothing_that_an_item_holds_makes_a_scribe_fail(item: Item, is_new: bool) -> None:
+def test_nothing_that_an_item_holds_makes_a_scribe_fail(item: CanonicalEntry, is_new: bool) -> None:
     pen = Pen().chain(user("a"))
     if not is_new:
         pen = continued(pen)
@@ -779,7 +779,7 @@ odd_blocks = st.sampled_from(
 contents = words | st.lists(texts | images | odd_blocks, max_size=3)
 
 
-def between(id: str, asked: list[str]) -> st.SearchStrategy[Item]:
+def between(id: str, asked: list[str]) -> st.SearchStrategy[CanonicalEntry]:
     """What may come behind an answer: results in any order, missing or twice, and anything else among them."""
     results = st.builds(
         lambda call, content, failed: result(id, call, content, isError=failed),
@@ -801,13 +801,13 @@ def between(id: str, asked: list[str]) -> st.SearchStrategy[Item]:
 
 
 @st.composite
-def conversations(draw: st.DrawFn) -> list[tuple[Item, str | None]]:
+def conversations(draw: st.DrawFn) -> list[tuple[CanonicalEntry, str | None]]:
     """Items with their parents: parents before children, the last item on the active branch."""
-    made: list[tuple[Item, str | None]] = []
+    made: list[tuple[CanonicalEntry, str | None]] = []
     starts: list[str | None] = [None]
     number = 0
 
-    def put(item: Item, parent: str | None) -> str:
+    def put(item: CanonicalEntry, parent: str | None) -> str:
         made.append((item, parent))
         return item.id
 
@@ -857,16 +857,16 @@ def conversations(draw: st.DrawFn) -> list[tuple[Item, str | None]]:
     return made
 
 
-def path_to(made: list[tuple[Item, str | None]], id: str | None) -> list[Item]:
+def path_to(made: list[tuple[CanonicalEntry, str | None]], id: str | None) -> list[CanonicalEntry]:
     known = {item.id: (item, parent) for item, parent in made}
-    path: list[Item] = []
+    path: list[CanonicalEntry] = []
     while id is not None:
         item, id = known[id]
         path.append(item)
     return path[::-1]
 
 
-def ends(made: list[tuple[Item, str | None]]) -> list[str]:
+def ends(made: list[tuple[CanonicalEntry, str | None]]) -> list[str]:
     inner = {parent for _, parent in made}
     return [item.id for item, _ in made if item.id not in inner]
 
@@ -884,7 +884,7 @@ def parents(session: Session) -> dict[str, str | None]:
 @examples(150)
 @given(made=conversations())
 def test_any_conversation_is_told_as_it_was_written_and_the_owner_loads_all_of_it(
-    made: list[tuple[Item, str | None]],
+    made: list[tuple[CanonicalEntry, str | None]],
 ) -> None:
     pen = Pen()
     for item, parent in made:
@@ -905,7 +905,9 @@ def test_any_conversation_is_told_as_it_was_written_and_the_owner_loads_all_of_i
 
 @examples(60)
 @given(made=conversations())
-def test_any_conversation_can_be_appended_to_a_file_that_is_there(made: list[tuple[Item, str | None]]) -> None:
+def test_any_conversation_can_be_appended_to_a_file_that_is_there(
+    made: list[tuple[CanonicalEntry, str | None]],
+) -> None:
     pen = Pen(START, written(user("first")).data)
     root = pen.messages[0]["uuid"]
     for item, parent in made:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from sessiontree.dialects.base import AS_THE_OWNER, Reading
+from sessiontree.core.messages import Message, message_blocks
+from sessiontree.dialects.canonical import CanonicalEntry, SessionMeta
+from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.dialects.neovate import COMPACTION_MARK, NEOVATE
-from sessiontree.dialects.scribe import Item, Start
-from sessiontree.journal import Journal
-from sessiontree.messages import Message, message_blocks
-from sessiontree.opening import open_store
+from sessiontree.session.journal import Journal
+from sessiontree.session.open import open_store
 from sessiontree.stores.memory import MemoryStore
 from tests.building import NOWHERE, json_line
 from tests.dialects.test_neovate import SNAPSHOT, TIME, answer, call, compaction, config, message, outcome, title
@@ -33,13 +33,13 @@ def journal(*lines: bytes) -> Journal:
     return found
 
 
-def tell(*lines: bytes, reading: Reading = AS_THE_OWNER) -> list[Item]:
+def tell(*lines: bytes, reading: ReadOptions = AS_CLIENT) -> list[CanonicalEntry]:
     found = journal(*lines)
     return list(NEOVATE.tell(found, NEOVATE.find_history(found, NEOVATE.find_leaf(found, reading), reading)))
 
 
-def rewritten(items: list[Item]) -> bytes:
-    scribe = NEOVATE.scribe(Start("abcd1234", TIME))
+def rewritten(items: list[CanonicalEntry]) -> bytes:
+    scribe = NEOVATE.scribe(SessionMeta("abcd1234", TIME))
     lines = list(scribe.begin())
     parent = None
     for item in items:
@@ -59,7 +59,7 @@ def bodies(data: bytes) -> list[dict[str, Any]]:
     ]
 
 
-def messages(items: list[Item]) -> list[dict[str, Any]]:
+def messages(items: list[CanonicalEntry]) -> list[dict[str, Any]]:
     return [item.fields["message"] for item in items]
 
 
@@ -67,7 +67,9 @@ def test_a_prompt_and_an_answer_in_shared_words() -> None:
     parts = [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "ok"}, call("1")]
     usage = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 3}
     asked, answered = tell(message("a", None, "hi"), answer("b", "a", parts, usage=usage))
-    assert asked == Item("message", {"message": {"role": "user", "content": "hi", "timestamp": MS}}, "a", TIME)
+    assert asked == CanonicalEntry(
+        "message", {"message": {"role": "user", "content": "hi", "timestamp": MS}}, "a", TIME
+    )
     assert answered.fields["message"] == {
         "role": "assistant",
         "content": [
@@ -156,13 +158,13 @@ def test_asides_are_no_part_of_a_history() -> None:
     lines = [config(), message("a", None), SNAPSHOT, title("T"), json_line({"type": "new-kind"}), message("b", "a")]
     assert [item.id for item in tell(*lines)] == ["a", "b"]
     found = journal(*lines)
-    assert [NEOVATE.find_history(found, node, AS_THE_OWNER) for node in (0, 2, 3, 4)] == [[], [], [], []]
+    assert [NEOVATE.find_history(found, node, AS_CLIENT) for node in (0, 2, 3, 4)] == [[], [], [], []]
 
 
 def test_a_recovered_history_has_what_the_owner_loses() -> None:
     lines = [message("a", None), answer("b", "a"), SNAPSHOT, message("c", None)]
     assert [item.id for item in tell(*lines)] == ["c"]
-    assert [item.id for item in tell(*lines, reading=Reading(recovered=True))] == ["a", "b", "c"]
+    assert [item.id for item in tell(*lines, reading=ReadOptions(recovered=True))] == ["a", "b", "c"]
 
 
 def test_of_a_uuid_that_stands_twice_both_lines_are_told() -> None:
@@ -261,9 +263,9 @@ def _as_blocks(found: Message) -> Any:
 
 def test_lines_told_in_pieces_give_the_same_items() -> None:
     found = journal(*RICH)
-    nodes = NEOVATE.find_history(found, NEOVATE.find_leaf(found, AS_THE_OWNER), AS_THE_OWNER)
+    nodes = NEOVATE.find_history(found, NEOVATE.find_leaf(found, AS_CLIENT), AS_CLIENT)
     whole = list(NEOVATE.tell(found, nodes))
-    pieces: list[Item] = []
+    pieces: list[CanonicalEntry] = []
     start = 0
     for at in range(1, len(nodes) + 1):
         if at == len(nodes) or not NEOVATE.belong_together(found, nodes[at - 1], nodes[at]):
@@ -275,7 +277,7 @@ def test_lines_told_in_pieces_give_the_same_items() -> None:
 def test_a_fork_copies_lines_as_they_stand_but_for_the_session() -> None:
     lines = [config(summary="S"), message("a", None), SNAPSHOT, answer("b", "a"), message("c", "b"), message("x", "a")]
     found = journal(*lines)
-    start = Start("deadbeef", TIME, title="S", forked_from=None)
+    start = SessionMeta("deadbeef", TIME, title="S", forked_from=None)
     copied = [json.loads(line) for line in NEOVATE.copied(found, 4, start)]
     assert [line.get("uuid") for line in copied if line["type"] == "message"] == ["a", "b", "c"]
     assert {line["sessionId"] for line in copied if "sessionId" in line} == {"deadbeef"}

@@ -8,20 +8,9 @@ from typing import Any
 
 import pytest
 
-from sessiontree.context import Context, ModelRef
-from sessiontree.dialects.base import AS_THE_OWNER, Reading
-from sessiontree.dialects.omp import (
-    OMP,
-    RetriedTurn,
-    blob_folder,
-    bucket_name,
-    is_title_slot,
-    is_truncated,
-    parent_session_kind,
-)
-from sessiontree.dialects.pi import PI
-from sessiontree.entries import UsageRecord
-from sessiontree.messages import (
+from sessiontree.core.context import Context, ModelRef
+from sessiontree.core.entries import UsageRecord
+from sessiontree.core.messages import (
     Assistant,
     BashExecution,
     CustomText,
@@ -33,8 +22,19 @@ from sessiontree.messages import (
     message_text,
     tool_calls,
 )
-from sessiontree.opening import detect, open_store
-from sessiontree.session import Session
+from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
+from sessiontree.dialects.omp import (
+    OMP,
+    RetriedTurn,
+    blob_folder,
+    bucket_name,
+    is_title_slot,
+    is_truncated,
+    parent_session_kind,
+)
+from sessiontree.dialects.pi import PI
+from sessiontree.session.open import detect, open_store
+from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.testing.dialects import check_dialect
 from tests.building import NOWHERE, entry, header, json_line, said
@@ -56,7 +56,7 @@ OWN = {
 }
 """Files that only oh-my-pi can have written, and how sure that is."""
 
-RECOVERED = Reading(recovered=True)
+RECOVERED = ReadOptions(recovered=True)
 
 
 def read(name: str) -> bytes:
@@ -68,11 +68,11 @@ def expectation(name: str) -> dict[str, Any]:
     return found
 
 
-def opened(*lines: bytes, reading: Reading = AS_THE_OWNER) -> Session:
+def opened(*lines: bytes, reading: ReadOptions = AS_CLIENT) -> Session:
     return open_store(MemoryStore(b"".join(lines)), root=NOWHERE, dialect="omp", reading=reading)
 
 
-def context(*lines: bytes, reading: Reading = AS_THE_OWNER) -> Context:
+def context(*lines: bytes, reading: ReadOptions = AS_CLIENT) -> Context:
     return opened(header(), *lines, reading=reading).context()
 
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
+from sessiontree.dialects.canonical import CanonicalEntry, Encoded, SessionMeta
 from sessiontree.dialects.omp import OMP, is_title_slot
-from sessiontree.dialects.omp.marks import render_slot
+from sessiontree.dialects.omp.detect import render_slot
 from sessiontree.dialects.pi import PI
-from sessiontree.dialects.scribe import Item, Start, Written
-from sessiontree.journal import Journal
+from sessiontree.session.journal import Journal
 from sessiontree.stores.memory import MemoryStore
 from tests.building import TIME, entry, examples, header, said
 from tests.dialects.scribing import START, Writing, chained, context_of, item, message, told
@@ -36,8 +36,8 @@ def fields_of(writing: Writing) -> list[dict[str, Any]]:
     return [json.loads(line) for line in writing.lines[writing.head :]]
 
 
-def rename(data: bytes, name: str, parent: str | None = "a") -> Written:
-    return OMP.scribe(START, journal_of(data)).add(Item("session_info", {"name": name}, "", TIME), parent)
+def rename(data: bytes, name: str, parent: str | None = "a") -> Encoded:
+    return OMP.scribe(START, journal_of(data)).add(CanonicalEntry("session_info", {"name": name}, "", TIME), parent)
 
 
 def renamed(data: bytes, name: str) -> bytes:
@@ -295,7 +295,7 @@ def test_what_pi_wrote_for_oh_my_pis_roles_goes_back_as_it_was() -> None:
 
 
 def destination(cwd: str, environment: dict[str, str]) -> str:
-    return OMP.destination(Start("019c-s", "2026-02-16T10:20:30.000Z", cwd), environment).path
+    return OMP.destination(SessionMeta("019c-s", "2026-02-16T10:20:30.000Z", cwd), environment).path
 
 
 @pytest.mark.parametrize(
@@ -362,4 +362,4 @@ def test_a_folder_for_data_counts_if_oh_my_pi_was_moved_there(tmp_path: Path) ->
 
 
 def test_a_session_is_resumed_by_its_id() -> None:
-    assert OMP.destination(Start("019c-s", TIME, "/w"), {"HOME": "/h"}).resume == ("omp", "--resume", "019c-s")
+    assert OMP.destination(SessionMeta("019c-s", TIME, "/w"), {"HOME": "/h"}).resume == ("omp", "--resume", "019c-s")

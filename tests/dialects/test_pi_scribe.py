@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from sessiontree.dialects.base import AS_THE_OWNER
+from sessiontree.core.entries import Config, ForkOrigin
+from sessiontree.dialects.canonical import CanonicalEntry, SessionMeta
+from sessiontree.dialects.contract import AS_CLIENT
 from sessiontree.dialects.pi import PI
-from sessiontree.dialects.scribe import Item, Start
-from sessiontree.entries import Config, ForkOrigin
 from sessiontree.errors import UsageError
-from sessiontree.journal import Journal
-from sessiontree.opening import detect
+from sessiontree.session.journal import Journal
+from sessiontree.session.open import detect
 from sessiontree.stores.memory import MemoryStore
 from tests.building import TIME, entry, examples, header, json_line, said
 from tests.dialects.scribing import (
@@ -105,8 +105,8 @@ def test_a_file_written_again_in_its_own_dialect_gives_the_same_context_and_stat
     data = (FOLDER / f"{name}.jsonl").read_bytes()
     dialect = detect(data, name)
     journal = journal_of(data, dialect)
-    leaf = dialect.find_leaf(journal, AS_THE_OWNER)
-    start = Start(START.id, START.timestamp, "/tmp", title=dialect.find_given_title(journal))
+    leaf = dialect.find_leaf(journal, AS_CLIENT)
+    start = SessionMeta(START.id, START.timestamp, "/tmp", title=dialect.find_given_title(journal))
     writing = Writing(dialect.name, told(journal), None if leaf is None else journal.tree.ids[leaf], start)
     again = writing.journal()
     if name not in WITH_REDACTED_THINKING:
@@ -165,14 +165,14 @@ def test_a_file_that_is_continued_gets_lines_with_ids_it_does_not_have(dialect: 
 
 
 def test_an_item_without_a_time_gets_that_of_the_line_before_it() -> None:
-    writing = Writing("pi", chained(message("a"), Item("message", message("b").fields, "b")))
+    writing = Writing("pi", chained(message("a"), CanonicalEntry("message", message("b").fields, "b")))
     assert parsed(writing.lines)[-1]["timestamp"] == TIME
 
 
 # What owners need to find
 
 
-def needy(**message: Any) -> Item:
+def needy(**message: Any) -> CanonicalEntry:
     return item("message", "a", message={"role": "assistant", **message})
 
 
@@ -198,7 +198,7 @@ def test_hidden_thinking_is_in_pis_own_form_and_comes_back() -> None:
 
 
 def test_the_header_is_that_of_pi() -> None:
-    start = Start("s1", "2026-02-16T10:00:00.000Z", "/src", title="T", origin="/old/s.jsonl")
+    start = SessionMeta("s1", "2026-02-16T10:00:00.000Z", "/src", title="T", origin="/old/s.jsonl")
     head = Writing("pi", [], start=start).lines[0]
     assert head == (
         b'{"type":"session","version":3,"id":"s1","timestamp":"2026-02-16T10:00:00.000Z","cwd":"/src",'
@@ -207,7 +207,7 @@ def test_the_header_is_that_of_pi() -> None:
 
 
 def test_the_header_of_a_native_session_says_where_it_was_forked() -> None:
-    start = Start("s1", "t", "/src", forked_from=ForkOrigin("s0", "e"), origin="/old.jsonl")
+    start = SessionMeta("s1", "t", "/src", forked_from=ForkOrigin("s0", "e"), origin="/old.jsonl")
     fields = json.loads(Writing("native", [], start=start).lines[0])
     assert fields["forkedFrom"] == {"session": "s0", "entry": "e"}
     assert fields["parentSession"] == "/old.jsonl"
@@ -240,23 +240,23 @@ def test_what_rides_on_from_elsewhere_stays_on_the_line(dialect: str) -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        Item("message", {"message": None}, "x", TIME),
-        Item("message", {}, "x", TIME),
-        Item("message", {"message": {"role": ["user"], "content": {}}}, "x", TIME),
-        Item("custom_message", {"customType": {}, "content": 5}, "x", TIME),
-        Item("model_change", {"provider": [], "modelId": {}, "role": {}, "model": []}, "x", TIME),
-        Item("usage", {"kind": [], "provider": {}, "usage": 1}, "x", TIME),
-        Item("session_info", {"name": []}, "x", TIME),
-        Item("config", {"config": []}, "x", TIME),
-        Item("label", {"targetId": [], "label": {}}, "x", TIME),
-        Item("compaction", {"firstKeptEntryId": {}, "preserveData": []}, "x", TIME),
-        Item("session", {"version": 3}, "x", TIME),
-        Item("", {"a": 1}, "x", TIME),
-        Item("thing", {"type": "message", "id": "a", "parentId": "q", "other": 1}, "x", TIME),
-        Item("title", {"v": 1, "title": "T", "updatedAt": "", "pad": ""}, "x", TIME),
+        CanonicalEntry("message", {"message": None}, "x", TIME),
+        CanonicalEntry("message", {}, "x", TIME),
+        CanonicalEntry("message", {"message": {"role": ["user"], "content": {}}}, "x", TIME),
+        CanonicalEntry("custom_message", {"customType": {}, "content": 5}, "x", TIME),
+        CanonicalEntry("model_change", {"provider": [], "modelId": {}, "role": {}, "model": []}, "x", TIME),
+        CanonicalEntry("usage", {"kind": [], "provider": {}, "usage": 1}, "x", TIME),
+        CanonicalEntry("session_info", {"name": []}, "x", TIME),
+        CanonicalEntry("config", {"config": []}, "x", TIME),
+        CanonicalEntry("label", {"targetId": [], "label": {}}, "x", TIME),
+        CanonicalEntry("compaction", {"firstKeptEntryId": {}, "preserveData": []}, "x", TIME),
+        CanonicalEntry("session", {"version": 3}, "x", TIME),
+        CanonicalEntry("", {"a": 1}, "x", TIME),
+        CanonicalEntry("thing", {"type": "message", "id": "a", "parentId": "q", "other": 1}, "x", TIME),
+        CanonicalEntry("title", {"v": 1, "title": "T", "updatedAt": "", "pad": ""}, "x", TIME),
     ],
 )
-def test_an_item_that_would_be_taken_for_something_else_still_comes_back(dialect: str, odd: Item) -> None:
+def test_an_item_that_would_be_taken_for_something_else_still_comes_back(dialect: str, odd: CanonicalEntry) -> None:
     writing = Writing(dialect, chained(message("a"), odd))
     assert [each for each, _ in writing.told()][:2] == [message("a"), odd]
     assert writing.findings() == set()
@@ -354,7 +354,7 @@ def test_roles_of_oh_my_pi_are_messages_of_an_extension_to_pi() -> None:
         item("custom_message", "b", customType="prewalk-plan", content="plan"),
     ],
 )
-def test_what_oh_my_pi_never_sends_is_left_out_of_the_context(dialect: str, unsent: Item) -> None:
+def test_what_oh_my_pi_never_sends_is_left_out_of_the_context(dialect: str, unsent: CanonicalEntry) -> None:
     writing = Writing(dialect, [(message("a"), None), (unsent, "a"), (message("c", content="on"), "b")])
     journal = writing.journal()
     assert [found.content for found in context_of(journal)[0]] == ["hello", "on"]
@@ -497,7 +497,7 @@ def test_a_model_change_is_told_with_provider_and_id_in_two_fields(dialect: str)
     ],
 )
 def test_pi_finds_a_session_in_the_folder_of_its_working_folder(cwd: str, folder: str) -> None:
-    start = Start("019c-s", "2026-11-15T06:44:51.316Z", cwd)
+    start = SessionMeta("019c-s", "2026-11-15T06:44:51.316Z", cwd)
     found = PI.destination(start, {"HOME": "/h"})
     assert found.path == f"/h/.pi/agent/sessions/{folder}/2026-11-15T06-44-51-316Z_019c-s.jsonl"
     assert found.resume == ("pi", "--session", found.path)
@@ -513,20 +513,20 @@ def test_pi_finds_a_session_in_the_folder_of_its_working_folder(cwd: str, folder
     ],
 )
 def test_pi_takes_its_folders_from_the_environment(environment: dict[str, str], folder: str) -> None:
-    found = PI.destination(Start("s", "t", "/w"), {"HOME": "/h", **environment})
+    found = PI.destination(SessionMeta("s", "t", "/w"), {"HOME": "/h", **environment})
     assert found.path == f"{folder}/t_s.jsonl"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_nothing_in_a_session_leads_out_of_the_folder(dialect: str) -> None:
     with pytest.raises(UsageError):
-        DIALECTS[dialect].destination(Start("../x", "t", "/w"), {"HOME": "/h"})
-    odd = DIALECTS[dialect].destination(Start("s", "../../t", "/w"), {"HOME": "/h"})
+        DIALECTS[dialect].destination(SessionMeta("../x", "t", "/w"), {"HOME": "/h"})
+    odd = DIALECTS[dialect].destination(SessionMeta("s", "../../t", "/w"), {"HOME": "/h"})
     assert ".." not in odd.path.split("/")
 
 
 def test_a_native_session_goes_to_the_home_that_the_environment_names(tmp_path: Path) -> None:
-    start = Start("019c-s", "2026-11-15T06:44:51.316Z", str(tmp_path))
+    start = SessionMeta("019c-s", "2026-11-15T06:44:51.316Z", str(tmp_path))
     found = DIALECTS["native"].destination(start, {"SESSIONTREE_HOME": str(tmp_path / "home")})
     assert found.path.startswith(f"{tmp_path}/home/sessions/")
     assert found.path.endswith("/2026-11-15T06-44-51-316Z_019c-s.jsonl")

@@ -11,9 +11,9 @@ import pytest
 
 import sessiontree
 from sessiontree import Session
-from sessiontree.doctor import examine
-from sessiontree.messages import Image, ToolResult, User, blocks_of, message_text, tool_calls
-from tests.convert.conversations import assistant, call, result, text
+from sessiontree.core.messages import Image, ToolResult, User, blocks_of, message_text, tool_calls
+from sessiontree.repair import examine
+from tests.conversion.conversations import assistant, call, result, text
 
 DIALECTS = ("claude", "neovate", "omp", "pi", "native")
 

@@ -68,7 +68,7 @@ def migrate_forever(path: str, pristine: str) -> None:
 
 
 def install_forever(path: str, home: str, to: str) -> None:
-    from sessiontree.converting.installing import Request, carry_out, make_plan
+    from sessiontree.conversion.install import Request, carry_out, make_plan
 
     environment = {"HOME": home, "SESSIONTREE_HOME": os.path.join(home, "sessiontree")}
     session = sessiontree.open(path)

@@ -10,12 +10,12 @@ import pytest
 
 import sessiontree
 from sessiontree.errors import WriteError
-from sessiontree.opening import open_store
-from sessiontree.session import Session
+from sessiontree.session.entry_input import Durability
+from sessiontree.session.open import open_store
+from sessiontree.session.session import Session
 from sessiontree.stores.blobs import FileBlobs
-from sessiontree.stores.files import FileStore
+from sessiontree.stores.file import FileStore
 from sessiontree.testing.faults import FailingSystem, LosingSystem
-from sessiontree.writing import Durability
 
 
 def open_with(path: Path, system: FailingSystem | LosingSystem, durability: Durability = "system") -> Session:

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import sessiontree
-from sessiontree.converting.comparing import first_difference
+from sessiontree.conversion.verify import first_difference
 from sessiontree.stores.blobs import FileBlobs
-from tests.convert.conversations import everything
+from tests.conversion.conversations import everything
 
 ROUNDS = 30
 

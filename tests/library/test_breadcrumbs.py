@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.library import breadcrumbs
-from sessiontree.library.breadcrumbs import Breadcrumb, find_breadcrumb, leave_breadcrumb, terminal_id
+from sessiontree.library import last_session
+from sessiontree.library.last_session import Breadcrumb, find_breadcrumb, leave_breadcrumb, terminal_id
 
 
 @pytest.fixture(autouse=True)
 def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(breadcrumbs, "_device", lambda: None)
+    monkeypatch.setattr(last_session, "_device", lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_terminal_is_known_by_its_own_variable(variables: dict[str, str], name
 
 
 def test_the_device_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(breadcrumbs, "_device", lambda: "/dev/pts/3")
+    monkeypatch.setattr(last_session, "_device", lambda: "/dev/pts/3")
     assert terminal_id({"TMUX_PANE": "%3"}) == "pts-3"
 
 

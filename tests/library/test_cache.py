@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.library import Library, Summary, counting
+from sessiontree.library import Library, Summary, counts
 from sessiontree.library.cache import VERSION, Cache, cache_path
-from sessiontree.opening import open as open_session
+from sessiontree.session.open import open as open_session
 from tests.library.world import IDS, World, append, claude_lines, clock, json_lines, pi_lines, touch
 
 
@@ -107,7 +107,7 @@ def test_a_large_file_that_branches_far_away_is_only_estimated(world: World) -> 
     session = open_session(path)
     asked(world)
     with world.library() as library:
-        library.store_exact(str(path), path.stat().st_size, counting.count(session))
+        library.store_exact(str(path), path.stat().st_size, counts.count(session))
     exact = asked(world)[0][IDS[0]]
     assert (exact.exact, exact.messages, exact.branches) == (True, 400, 1)
     line = claude_lines(IDS[0], "/x", ["on"], minute=700)[0]
@@ -123,8 +123,8 @@ def test_exact_numbers_of_other_bytes_are_not_taken(world: World) -> None:
     path = world.claude(IDS[0], "/x", ["x" * 2000] * 200)
     asked(world)
     with world.library() as library:
-        library.store_exact(str(path), 5, counting.Counted(messages=1))
-        library.store_exact("/nowhere", 5, counting.Counted(messages=1))
+        library.store_exact(str(path), 5, counts.Counted(messages=1))
+        library.store_exact("/nowhere", 5, counts.Counted(messages=1))
     assert not asked(world)[0][IDS[0]].exact
 
 

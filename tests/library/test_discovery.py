@@ -11,8 +11,8 @@ import pytest
 
 from sessiontree.errors import UsageError
 from sessiontree.library.cache import Cache
-from sessiontree.library.finding import find_files
 from sessiontree.library.roots import find_roots, parse_roots
+from sessiontree.library.scan import find_files
 from tests.library.world import IDS, World, claude_lines, pi_lines
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sessiontree.git.repository import find_repository, normalised_remote
 from sessiontree.library.projects import Projects
-from sessiontree.library.repositories import find_repository, normalised_remote
 from tests.library.world import IDS, World, claude_lines, git, repository
 
 REMOTE = "git@example.com:ada/tides.git"

@@ -15,9 +15,9 @@ import pytest
 from wcwidth import wcswidth
 
 import sessiontree
-from sessiontree.converting.tools import find_file
-from sessiontree.library.facts import Numbers
-from sessiontree.library.stats import By, FileCount, Group, Statistics, add_up, selected
+from sessiontree.conversion.tools import find_file
+from sessiontree.library.aggregate import By, FileCount, Group, Statistics, add_up, selected
+from sessiontree.library.session_stats import Numbers
 from sessiontree.views.statistics import bar, csv_rows, draw_statistics
 from tests.library.test_commands import Ran, environment, on_terminal
 from tests.library.world import IDS, World, append, clock, json_lines, touch
@@ -38,20 +38,20 @@ def inside(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _use_zone(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
     """A process knows one zone; within a test it changes, so what was learned of days has to be forgotten."""
-    from sessiontree.library import facts
+    from sessiontree.library import session_stats
 
     monkeypatch.setenv("TZ", zone)
     time.tzset()
-    facts._days.clear()
+    session_stats._days.clear()
 
 
 @pytest.fixture(autouse=True)
 def zone_afterwards() -> Iterator[None]:
     yield
-    from sessiontree.library import facts
+    from sessiontree.library import session_stats
 
     time.tzset()
-    facts._days.clear()
+    session_stats._days.clear()
 
 
 def stats(world: World, by: By = "day", since: int | None = None, **asked: Any) -> Statistics:

@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 import sessiontree
-from sessiontree.branching.ends import find_ends
-from sessiontree.dialects.base import SessionFile
+from sessiontree.branches.tips import find_ends
+from sessiontree.dialects.contract import SessionFile
 from sessiontree.library import Summary
-from sessiontree.library.reading import WINDOW, look, look_further, read_summary
 from sessiontree.library.summary import cut_at_word, is_meaningful
-from sessiontree.views.described import describe_session
+from sessiontree.library.summary_reader import WINDOW, look, look_further, read_summary
+from sessiontree.views.json import describe_session
 from tests.library.world import IDS, World, claude_lines, clock, json_lines, pi_lines
 
 CORPUS = Path(__file__).parents[1] / "corpus"

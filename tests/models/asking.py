@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sessiontree.messages import Assistant, Message, User
+from sessiontree.core.messages import Assistant, Message, User
 from sessiontree.models import Event, Model, Request, Stop, Tool, open_model
 from sessiontree.testing.model_server import ModelServer
 

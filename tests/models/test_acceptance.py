@@ -11,10 +11,10 @@ from typing import Any
 
 from hypothesis import assume, given, settings
 
-from sessiontree.messages import Message
+from sessiontree.core.messages import Message
 from sessiontree.models import Request, ScriptTurn, answer, open_model
 from sessiontree.models.endpoints import find_endpoint
-from sessiontree.models.sending import to_library
+from sessiontree.models.to_provider import to_library
 from sessiontree.testing.model_server import ModelServer
 from tests.models.asking import MODELS
 from tests.providers.test_properties import (

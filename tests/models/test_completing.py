@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.compacting.extractive import EXTRACTIVE
-from sessiontree.compacting.summarizers import Request as Summarise
+from sessiontree.compaction.extractive import EXTRACTIVE
+from sessiontree.compaction.summarizers import Request as Summarise
+from sessiontree.core.messages import User
 from sessiontree.errors import NotFoundError, SummaryError
-from sessiontree.messages import User
 from sessiontree.models import ScriptedModel, ScriptTurn, open_model
-from sessiontree.models.completing import AskingSummarizer, complete_with, summarizer_for
+from sessiontree.models.model_summarizer import AskingSummarizer, complete_with, summarizer_for
 from sessiontree.models.script import ScriptCall, ScriptError
 from sessiontree.settings import Compaction, Retry, Settings
 from sessiontree.testing.model_server import ModelServer

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sessiontree.core.messages import Usage
 from sessiontree.errors import DamagedError, NotFoundError
-from sessiontree.messages import Usage
 from sessiontree.models import Facts, Prices, cost_of, find_facts, read_facts
 
 

@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree.errors import (
-    BusyModelError,
-    ContextOverflowError,
-    ModelAccessError,
-    ModelError,
-    RefusedRequestError,
-    UnreachableError,
-)
-from sessiontree.messages import (
+from sessiontree.core.messages import (
     Assistant,
     Image,
     Text,
@@ -27,6 +19,14 @@ from sessiontree.messages import (
     User,
     text_of,
     tool_calls,
+)
+from sessiontree.errors import (
+    BusyModelError,
+    ContextOverflowError,
+    ModelAccessError,
+    ModelError,
+    RefusedRequestError,
+    UnreachableError,
 )
 from sessiontree.models import (
     BlockEnd,
@@ -379,7 +379,7 @@ def test_an_overflow_that_a_server_only_says_in_words_is_recognised() -> None:
     from pydantic_ai.exceptions import ModelHTTPError, ModelRequestRejectedError
 
     from sessiontree.models.endpoints import find_endpoint
-    from sessiontree.models.failing import our_error
+    from sessiontree.models.error_mapping import our_error
 
     endpoint = find_endpoint("llamacpp:any", {})
     bodies: list[dict[str, Any]] = [

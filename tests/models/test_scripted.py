@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sessiontree.core.messages import Assistant, Text, ToolCall, User, text_of, tool_calls
 from sessiontree.errors import (
     BusyModelError,
     DamagedError,
@@ -15,7 +16,6 @@ from sessiontree.errors import (
     RefusedRequestError,
     UnreachableError,
 )
-from sessiontree.messages import Assistant, Text, ToolCall, User, text_of, tool_calls
 from sessiontree.models import (
     BlockEnd,
     Gathering,
@@ -29,7 +29,7 @@ from sessiontree.models import (
     open_model,
     with_retries,
 )
-from sessiontree.models.retrying import Retrying, next_delay
+from sessiontree.models.retry import Retrying, next_delay
 from sessiontree.models.script import ScriptCall, ScriptError
 from sessiontree.settings import Retry
 from tests.models.asking import HELLO, ask, message, request

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pydantic_ai.messages as library
 import pytest
 
-from sessiontree.messages import (
+from sessiontree.core.messages import (
     Assistant,
     BashExecution,
     CompactionSummary,
@@ -18,7 +18,7 @@ from sessiontree.messages import (
     User,
 )
 from sessiontree.models.endpoints import Endpoint, find_endpoint
-from sessiontree.models.sending import Sendable, to_library
+from sessiontree.models.to_provider import Sendable, to_library
 from sessiontree.testing.model_server import ModelServer
 
 NAMES = ("anthropic:claude-opus-5", "openai:gpt-5.6", "openai-compatible:x", "google:gemini-3.5-flash")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sessiontree.messages import text_of
+from sessiontree.core.messages import text_of
 from sessiontree.models import open_model
 from tests.models.asking import HELLO, ask, message
 from tests.test_public import modules_after
@@ -54,7 +54,7 @@ def test_a_wrong_script_is_said_in_one_line(tmp_path: Path) -> None:
 
 def test_nothing_of_a_provider_is_imported_before_a_model_is_asked() -> None:
     code = (
-        "import sessiontree.models as m, sessiontree.models.completing\n"
+        "import sessiontree.models as m, sessiontree.models.model_summarizer\n"
         "m.open_model('anthropic:x', environment={'ANTHROPIC_API_KEY': 'k'})"
     )
     assert not PROVIDERS_PACKAGES & {name.partition(".")[0] for name in modules_after(code)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from sessiontree.messages import (
+from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.messages import (
     Assistant,
     Image,
     Message,
@@ -17,7 +18,6 @@ from sessiontree.messages import (
     User,
 )
 from sessiontree.providers import Rendered, render
-from sessiontree.values import JsonObject
 
 PNG = "iVBORw0KGgo="
 

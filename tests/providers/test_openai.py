@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from sessiontree.messages import Assistant, Image, Message, System, Text, Thinking, ToolCall, ToolResult, User
+from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.messages import Assistant, Image, Message, System, Text, Thinking, ToolCall, ToolResult, User
 from sessiontree.providers import Rendered, render
-from sessiontree.values import JsonObject
 
 PNG = "iVBORw0KGgo="
 DATA_URL = f"data:image/png;base64,{PNG}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sessiontree.messages import (
+from sessiontree.core.messages import (
     Assistant,
     BashExecution,
     BranchSummaryText,
@@ -19,8 +19,9 @@ from sessiontree.messages import (
     ToolResult,
     User,
 )
-from sessiontree.providers.pairing import Unanswered, pair_results
-from sessiontree.providers.sendable import TOO_DEEP, sendable_image, sendable_json, sendable_text
+from sessiontree.providers.sanitize import TOO_DEEP, sendable_image, sendable_json, sendable_text
+from sessiontree.providers.templates import NO_RESULT
+from sessiontree.providers.tool_pairing import Unanswered, pair_results
 from sessiontree.providers.turns import (
     Answer,
     AssistantTurn,
@@ -30,7 +31,6 @@ from sessiontree.providers.turns import (
     UserTurn,
     read_conversation,
 )
-from sessiontree.providers.wording import NO_RESULT
 
 PNG = "iVBORw0KGgo="
 JPEG = "/9j/4AAQ"

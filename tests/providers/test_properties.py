@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.messages import (
+from sessiontree.core.messages import (
     Assistant,
     BashExecution,
     Block,

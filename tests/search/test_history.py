@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.errors import StoreError, WriteError
-from sessiontree.search.history import Prompt, PromptHistory
-from sessiontree.search.query import Phrase, Query
-from sessiontree.search.spool import LONGEST, made_fit
+from sessiontree.search.prompt_history import Prompt, PromptHistory
+from sessiontree.search.prompt_spool import LONGEST, made_fit
+from sessiontree.search.query_parser import Phrase, Query
 from tests.library.world import IDS, World, append, claude_lines, clock, git, json_lines, repository
 
 SECOND = 1000
@@ -300,7 +300,7 @@ def test_threads_that_add_while_others_look_lose_nothing(tmp_path: Path) -> None
 
 _CHILD = """
 import sys
-from sessiontree.search.history import PromptHistory
+from sessiontree.search.prompt_history import PromptHistory
 with PromptHistory(sys.argv[1]) as history:
     for number in range(int(sys.argv[3])):
         history.add(f"{sys.argv[2]} {number}")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.search import Index
-from sessiontree.search.store import VERSION, spot_of
+from sessiontree.search.index_db import VERSION, spot_of
 from tests.library.world import IDS, World, append, claude_lines, json_lines, pi_lines, touch
 
 WORDS = [f"{first}{second}" for first in ("ba", "ke", "lo", "mi", "tu") for second in ("rn", "st", "lk", "ndo", "x")]
@@ -38,8 +38,8 @@ def fill(world: World, sessions: int, prompts: int, seed: int = 1) -> list[Path]
 
 
 def update(world: World) -> None:
-    with world.library() as library, Index(world.environment) as index:
-        index.update(library.everything())
+    with world.library() as library, Index(world.environment) as indexer:
+        indexer.update(library.everything())
 
 
 Row = tuple[str, str, int, bool]
@@ -47,16 +47,16 @@ Row = tuple[str, str, int, bool]
 
 def rows(world: World) -> list[Row]:
     """Everything the index says of files that are there: which term is in which stretch of which file."""
-    with Index(world.environment) as index:
-        database = index.store.database
+    with Index(world.environment) as indexer:
+        database = indexer.store.database
         database.execute("CREATE VIRTUAL TABLE temp.every USING fts5vocab('main', 'terms', 'instance')")
-        paths = {known.file: known.path for known in index.store.known().values()}
+        paths = {known.file: known.path for known in indexer.store.known().values()}
         found: set[Row] = set()
         for term, row in database.execute("SELECT term, doc FROM temp.every"):
             spot = spot_of(row)
             if spot.file in paths:
                 found.add((term, paths[spot.file], spot.stretch, spot.is_telling))
-        known = [(one.path, one.agent, one.size, one.head, one.edge) for one in index.store.known().values()]
+        known = [(one.path, one.agent, one.size, one.head, one.edge) for one in indexer.store.known().values()]
     assert found
     return sorted(found) + sorted(known)  # type: ignore[operator]
 
@@ -88,7 +88,7 @@ def test_an_append_reads_only_what_is_new(world: World, monkeypatch: pytest.Monk
     path = world.claude(IDS[0], "/work", ["some words " * 3000] * 20)
     update(world)
     append(path, claude_lines(IDS[0], "/work", ["newest"], minute=59))
-    from sessiontree.search import index as module
+    from sessiontree.search import indexer as module
 
     read: list[int] = []
     whole = module.read_line
@@ -105,7 +105,7 @@ def test_an_append_reads_only_what_is_new(world: World, monkeypatch: pytest.Monk
 _INDEXER = """
 import sys
 from sessiontree.library import Library
-from sessiontree.search import Index, index
+from sessiontree.search import Index, indexer
 index._STEP = 20_000
 with Library() as library, Index() as one:
     print("ready", flush=True)
@@ -151,7 +151,7 @@ def test_one_that_is_adding_keeps_nobody_from_searching(world: World) -> None:
     (path, *_) = fill(world, 2, 5)
     update(world)
     append(path, pi_lines(IDS[0], "/work", ["freshword"], minute=50)[1:])
-    with Index(world.environment) as index, index.store.only_writer():
+    with Index(world.environment) as indexer, indexer.store.only_writer():
         assert set(hits(world, "freshword")) == {str(path)}
         assert hits(world, "only1x3")
 
@@ -202,7 +202,7 @@ def test_a_file_that_moves_is_found_where_it_is_now(world: World) -> None:
 def test_an_index_that_is_mostly_of_files_that_are_gone_is_made_anew(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sessiontree.search import index as module
+    from sessiontree.search import indexer as module
 
     monkeypatch.setattr(module, "_STEP", 1000)
     paths = fill(world, 6, 20)
@@ -211,8 +211,8 @@ def test_an_index_that_is_mostly_of_files_that_are_gone_is_made_anew(
         path.unlink()
     update(world)
     update(world)
-    with Index(world.environment) as index:
-        assert index.store.database.execute("SELECT value FROM numbers WHERE name = 'wasted'").fetchone() is None
+    with Index(world.environment) as indexer:
+        assert indexer.store.database.execute("SELECT value FROM numbers WHERE name = 'wasted'").fetchone() is None
     assert hits(world, "only5x3") == [str(paths[5])]
     assert not hits(world, "only1x3")
 

@@ -16,9 +16,9 @@ import mcp
 import pytest
 from mcp.types import CallToolResult
 
-from sessiontree.recall.bounds import MOST_BYTES, NOTICE
-from sessiontree.recall.server import TOOLS
-from sessiontree.values import render_json
+from sessiontree.core.jsonio import render_json
+from sessiontree.mcp_server.limits import MOST_BYTES, NOTICE
+from sessiontree.mcp_server.server import TOOLS
 from tests.library.world import IDS, World, claude_lines, clock
 from tests.search.building import SESSIONS
 

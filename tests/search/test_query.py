@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sessiontree.search.query import (
+from sessiontree.search.query_parser import (
     DEEPEST_GROUP,
     MOST_TERMS,
     And,

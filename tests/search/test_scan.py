@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.search.scan import Finder, scan_file
+from sessiontree.search.unindexed_scan import Finder, scan_file
 
 
 @pytest.mark.parametrize("needle", [b"quartz", b"ajar", b"parser", b"z", b"\xc3\xa9tage", b"\\u6f6e"])

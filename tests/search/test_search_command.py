@@ -21,7 +21,7 @@ import pytest
 from sessiontree.library import Library
 from sessiontree.search import Index, Part
 from sessiontree.search.snippets import snippet
-from sessiontree.views.found import draw_snippet
+from sessiontree.views.search_results import draw_snippet
 from sessiontree.views.text import columns
 from tests.cli.conftest import Ran
 from tests.library.world import IDS, World, append, pi_lines
@@ -323,7 +323,7 @@ def test_a_terminal_is_answered_first_and_left_clean_when_the_index_is_made(fres
 
 def test_progress_is_one_line_that_begins_after_a_while(fresh: Place) -> None:
     code = """import time
-from sessiontree.cli.indexing import progress_bar
+from sessiontree.cli.index_progress import progress_bar
 show = progress_bar("indexing")
 show(1 << 20, 9 << 20, "/a/early.jsonl")
 time.sleep(0.35)

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from sessiontree.search import Hit, Part
-from sessiontree.search.embedding import Embedder, WordLlamaEmbedder, find_embedder, signs, similarity
+from sessiontree.search.embedder import Embedder, WordLlamaEmbedder, find_embedder, signs, similarity
 from sessiontree.search.semantic import fused, search_by_meaning
-from sessiontree.search.vectors import Vectors
+from sessiontree.search.vector_db import Vectors
 from tests.library.world import IDS, World, append, pi_lines
 from tests.search.building import SESSIONS
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.library.roots import dialect_named
-from sessiontree.search import texts
-from sessiontree.search.lines import STRETCH, iter_lines, open_file, stretch_block
-from sessiontree.search.texts import Line, joined_texts, read_line
-from sessiontree.search.tokens import Terms
+from sessiontree.search import text_extractor
+from sessiontree.search.file_chunks import STRETCH, iter_lines, open_file, stretch_block
+from sessiontree.search.text_extractor import Line, joined_texts, read_line
+from sessiontree.search.tokenizer import Terms
 
 CORPUS = sorted((Path(__file__).parent.parent / "corpus").rglob("*.jsonl"))
 AGENTS = ("native", "pi", "omp", "claude", "neovate")
@@ -65,7 +65,7 @@ def told(found: list[Line]) -> list[object]:
 def both_ways(raw: bytes, agent: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[object], list[object]]:
     quickly = told(read_line(raw, agent))
     with monkeypatch.context() as patch:
-        patch.setattr(texts, "_decode_ordinary", texts._decode_odd)
+        patch.setattr(text_extractor, "_decode_ordinary", text_extractor._decode_odd)
         return quickly, told(read_line(raw, dialect_named(agent)))
 
 

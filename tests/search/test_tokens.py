@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.search.matching import Matcher
+from sessiontree.core.jsonio import render_json
+from sessiontree.search.matcher import Matcher
 from sessiontree.search.patterns import Patterns
-from sessiontree.search.query import Phrase, Query, Regex, Word
-from sessiontree.search.texts import Line, Text
-from sessiontree.search.tokens import Folded, Terms, units
-from sessiontree.values import render_json
+from sessiontree.search.query_parser import Phrase, Query, Regex, Word
+from sessiontree.search.text_extractor import Line, Text
+from sessiontree.search.tokenizer import Folded, Terms, units
 
 
 def terms(text: str) -> set[str]:

@@ -11,7 +11,7 @@ controller  what a person can do, for front ends     state      what front ends 
 account     what one run uses, request by request    groups     commands that must not outlive the program
 summarising who summarises, through the same gate    relief     when room has to be made
 
-`explore` is `sessiontree.exploring.explore`: several runs at once, each on a branch of its own.
+`explore` is `sessiontree.explore.explore`: several runs at once, each on a branch of its own.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sessiontree.agent.loop import Run, run
-    from sessiontree.agent.resuming import pending_calls, resolve_pending
-    from sessiontree.exploring.starting import explore
+    from sessiontree.agent.pending import pending_calls, resolve_pending
+    from sessiontree.explore.start import explore
 
 # Imported when first used: who only wants a tool needs no run loop.
 _HOME_OF = {
     "Run": "agent.loop",
-    "explore": "exploring.starting",
-    "pending_calls": "agent.resuming",
-    "resolve_pending": "agent.resuming",
+    "explore": "explore.start",
+    "pending_calls": "agent.pending",
+    "resolve_pending": "agent.pending",
     "run": "agent.loop",
 }
 

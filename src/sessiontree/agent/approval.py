@@ -19,10 +19,10 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from sessiontree.agent.diffs import render_diff
+from sessiontree.agent.diff import render_diff
 from sessiontree.agent.tools.base import Plan
-from sessiontree.entries import ApprovalMode
-from sessiontree.session import Session
+from sessiontree.core.entries import ApprovalMode
+from sessiontree.session.session import Session
 
 MODES: tuple[ApprovalMode, ...] = ("default", "autoEdit", "yolo")
 

@@ -23,19 +23,19 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.diffs import render_diff
-from sessiontree.agent.hand import in_thread, uncancelled
-from sessiontree.agent.paths import PathError, Room, is_within, look_at, remove_empty_folder, umask
-from sessiontree.agent.standing import ABSENT, Blobs, content_of, is_same, put_back, stands_at
+from sessiontree.agent.branch_writer import in_thread, uncancelled
+from sessiontree.agent.diff import render_diff
+from sessiontree.agent.file_changes import Seen, Watch
 from sessiontree.agent.tools.base import Plan
-from sessiontree.agent.watching import Seen, Watch
-from sessiontree.entries import MessageEntry
+from sessiontree.agent.workspace import PathError, Workspace, is_within, look_at, remove_empty_folder, umask
+from sessiontree.core.entries import MessageEntry
+from sessiontree.core.jsonio import Value
+from sessiontree.core.messages import User
 from sessiontree.errors import DamagedError, NotFoundError, SessionTreeError
-from sessiontree.messages import User
-from sessiontree.session import Branch, Session
-from sessiontree.stores.base import BlobStore
-from sessiontree.tidying.uncommitted import SavedFile
-from sessiontree.values import Value
+from sessiontree.git.file_state import ABSENT, Blobs, content_of, is_same, put_back, stands_at
+from sessiontree.git.snapshot import SavedFile
+from sessiontree.session.session import Branch, Session
+from sessiontree.stores.contract import BlobStore
 
 What: TypeAlias = Literal["conversation", "files", "both"]
 REWIND = "rewind"
@@ -127,7 +127,7 @@ class Rewound(Struct, frozen=True):
 class Checkpoints:
     """The log of file changes of one session."""
 
-    def __init__(self, session: Session, room: Room, blobs: BlobStore, *, watch: bool = True) -> None:
+    def __init__(self, session: Session, room: Workspace, blobs: BlobStore, *, watch: bool = True) -> None:
         """`watch` looks before and after a command at what git says has changed; without, commands are not covered."""
         self._session, self._room = session, room
         self._blobs = Blobs(blobs)

@@ -14,40 +14,41 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree import opening
 from sessiontree.agent.approval import Approvals, Approver
+from sessiontree.agent.branch_writer import in_background, in_thread
 from sessiontree.agent.checkpoints import Checkpoints, RewindPlan, Rewound, What
 from sessiontree.agent.events import AgentEnd, Event
-from sessiontree.agent.following import follow
-from sessiontree.agent.hand import in_background, in_thread
-from sessiontree.agent.live import live_of
+from sessiontree.agent.limits import Limits
+from sessiontree.agent.live_context import live_of
 from sessiontree.agent.loop import Run, run
-from sessiontree.agent.outputs import Outputs
-from sessiontree.agent.pasting import Pastes
-from sessiontree.agent.paths import Room
-from sessiontree.agent.resuming import Decision, pending_calls
-from sessiontree.agent.secrets import Mask
-from sessiontree.agent.spending import Limits
+from sessiontree.agent.pastes import Pastes
+from sessiontree.agent.pending import Decision, pending_calls
+from sessiontree.agent.shell_commands import UserCommand, run_user_command
+from sessiontree.agent.spill_files import Outputs
 from sessiontree.agent.state import State, Store
+from sessiontree.agent.state_reducer import follow
 from sessiontree.agent.titles import title_of
 from sessiontree.agent.tools.base import ToolContext
 from sessiontree.agent.tools.registry import Tools, load_tools
-from sessiontree.agent.user_commands import UserCommand, run_user_command
-from sessiontree.branching.leaving import leave
-from sessiontree.branching.summing import Ask
-from sessiontree.branching.writers import Writer, find_writers
-from sessiontree.compacting import Compacted, compact
-from sessiontree.entries import ApprovalMode, CustomMessage, Entry, MessageEntry
+from sessiontree.agent.workspace import Workspace
+from sessiontree.branches.leave import leave
+from sessiontree.branches.open_files import Writer, find_writers
+from sessiontree.branches.summarize import Ask
+from sessiontree.compaction import Compacted, compact
+from sessiontree.conversion.fork import fork
+from sessiontree.core.entries import ApprovalMode, CustomMessage, Entry, MessageEntry
+from sessiontree.core.messages import User, text_of
 from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, UsageError
-from sessiontree.forking import fork
 from sessiontree.library import Library
 from sessiontree.library.summary import cut_at_word
-from sessiontree.messages import User, text_of
 from sessiontree.models import Model, ThinkingLevel, open_model
-from sessiontree.models.completing import summarizer_for
-from sessiontree.places import home as default_home
-from sessiontree.search.spool import remember
-from sessiontree.session import Session
+from sessiontree.models.model_summarizer import summarizer_for
+from sessiontree.paths import home as default_home
+from sessiontree.search.prompt_spool import remember
+from sessiontree.secrets.environment import Mask
+from sessiontree.session.open import create
+from sessiontree.session.open import open as open_session
+from sessiontree.session.session import Session
 from sessiontree.settings import Settings
 
 PREVIEW = 80
@@ -96,7 +97,7 @@ class Controller:
         self.home = os.path.abspath(os.fspath(home)) if home is not None else default_home()
         self.settings = settings or Settings()
         self.tools = load_tools() if tools is None else tools
-        self.room = Room(self.cwd, added, guarded=(self.home,))
+        self.room = Workspace(self.cwd, added, guarded=(self.home,))
         """Where tools may go; with a session in hand, its outputs may be read, too."""
         self.store: Store[State] = Store(State(model=model.name if model is not None else self.settings.model))
         self._model, self._find_model = model, find_model or self._open_model
@@ -148,7 +149,7 @@ class Controller:
     async def new(self, name: str | None = None) -> Session:
         """Start a session. Its file appears with the first prompt."""
         self._check_idle()
-        session = opening.create(self.cwd, home=self.home, in_memory=self._in_memory, large_content="inline")
+        session = create(self.cwd, home=self.home, in_memory=self._in_memory, large_content="inline")
         if name:
             session.rename(name)
         await self._take(session)
@@ -201,7 +202,7 @@ class Controller:
         if not os.path.isfile(wanted):
             with Library(self.home, environment=self._environment) as library:
                 path = library.find(wanted).path
-        session = opening.open(path, home=self.home)
+        session = open_session(path, home=self.home)
         if session.dialect.uses_home_blobs and session.header.large_content is None:
             session.large_content = "inline"  # as in a session of our own: Pi shall read what is said here, too
         return session
@@ -215,7 +216,9 @@ class Controller:
         """Have another session in hand, with the model it was last answered by, if that can be had."""
         fresh = await in_thread(self._described, session)
         old, self._session = self._session, session
-        self.room = Room(self.cwd, self.room.added, guarded=(self.home,), readable=(self._outputs.folder(session),))
+        self.room = Workspace(
+            self.cwd, self.room.added, guarded=(self.home,), readable=(self._outputs.folder(session),)
+        )
         self._pastes = Pastes(session.config)
         fresh["usage"] = await in_thread(session.usage)
         if self._told[0] is not None and not self._keeps_model and self._can_be_opened(self._told[0]):

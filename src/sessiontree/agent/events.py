@@ -20,11 +20,11 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from sessiontree.agent.approval import Question, Reply
-from sessiontree.agent.spending import Spent
+from sessiontree.agent.limits import RunUsage
 from sessiontree.agent.tools.base import ToolOutput
-from sessiontree.entries import Entry, MessageEntry
-from sessiontree.messages import Assistant, ToolCall, Usage
-from sessiontree.values import Value
+from sessiontree.core.entries import Entry, MessageEntry
+from sessiontree.core.jsonio import Value
+from sessiontree.core.messages import Assistant, ToolCall, Usage
 
 EndReason: TypeAlias = Literal["done", "interrupted", "limit", "error", "pending"]
 """Why a run ended: nothing is left to do, someone stopped it, a limit is reached, something failed, or calls from
@@ -75,7 +75,7 @@ class Used(EventBase, frozen=True, tag="usage"):
     """Something was used: by an answer, or while a call runs, by a sub-agent."""
 
     usage: Usage
-    spent: Spent
+    spent: RunUsage
     """The whole run so far."""
 
 
@@ -132,7 +132,7 @@ class Failed(EventBase, frozen=True, tag="error"):
 class AgentEnd(EventBase, frozen=True, tag="agent_end"):
     reason: EndReason
     leaf: str | None
-    spent: Spent
+    spent: RunUsage
     text: str = ""
     """What the model said last."""
     why: str = ""

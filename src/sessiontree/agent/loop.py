@@ -22,11 +22,11 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.account import Account, LimitReached
 from sessiontree.agent.approval import Approver, NobodyToAsk, Question, Reply
-from sessiontree.agent.calls import Calls, result_message
-from sessiontree.agent.channel import Channel
+from sessiontree.agent.auto_compaction import AutoCompactor
+from sessiontree.agent.branch_writer import SerializedBranch, in_thread, uncancelled, with_patience
 from sessiontree.agent.checkpoints import Checkpoints
+from sessiontree.agent.event_channel import Channel
 from sessiontree.agent.events import (
     AgentEnd,
     AgentStart,
@@ -46,31 +46,31 @@ from sessiontree.agent.events import (
     TurnStart,
     Used,
 )
-from sessiontree.agent.hand import Hand, in_thread, uncancelled, with_patience
-from sessiontree.agent.live import LiveApprovals, live_of
-from sessiontree.agent.paths import Room
-from sessiontree.agent.relief import Relief
-from sessiontree.agent.resuming import Decision, decided, open_calls, pending_calls, result_without_running
-from sessiontree.agent.spending import Limits, Spent, reached_text
-from sessiontree.agent.summarising import Metered
+from sessiontree.agent.limits import Limits, RunUsage, reached_text
+from sessiontree.agent.live_context import LiveApprovals, live_of
+from sessiontree.agent.metered_summarizer import Metered
+from sessiontree.agent.metering import Account, LimitReached
+from sessiontree.agent.output_throttle import Updates
+from sessiontree.agent.pending import Decision, decided, open_calls, pending_calls, result_without_running
+from sessiontree.agent.result_messages import answer_fields, interrupted, not_run
+from sessiontree.agent.tool_calls import Calls, result_message
 from sessiontree.agent.tools.base import Tool, ToolContext, ToolOutput
 from sessiontree.agent.tools.registry import Tools
-from sessiontree.agent.updates import Updates
-from sessiontree.agent.wording import answer_fields, interrupted, not_run
-from sessiontree.compacting import Summarizer
-from sessiontree.compacting.estimate import Size, measured_tokens, trusted_usage
-from sessiontree.entries import Entry
+from sessiontree.agent.workspace import Workspace
+from sessiontree.compaction import Summarizer
+from sessiontree.compaction.token_estimate import Size, measured_tokens, trusted_usage
+from sessiontree.core.entries import Entry
+from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.messages import Assistant, Block, Message, ToolCall, text_of, tool_calls
 from sessiontree.errors import CompactionError, ContextOverflowError, ModelError, SessionTreeError, UsageError
-from sessiontree.messages import Assistant, Block, Message, ToolCall, text_of, tool_calls
 from sessiontree.models import Gathering, Model, Request, Stop, ThinkingLevel, with_retries
 from sessiontree.models import TextDelta as ModelText
 from sessiontree.models import ThinkingDelta as ModelThinking
 from sessiontree.models import Tool as OfferedTool
-from sessiontree.models.retrying import Passage, Retrying
-from sessiontree.places import home
-from sessiontree.session import Branch, Session
+from sessiontree.models.retry import Passage, Retrying
+from sessiontree.paths import home
+from sessiontree.session.session import Branch, Session
 from sessiontree.settings import Settings
-from sessiontree.values import JsonObject
 
 Prompt: TypeAlias = str | Sequence[Block] | Mapping[str, Any]
 """A text, blocks of text and images, or a whole message of the user."""
@@ -126,7 +126,7 @@ def run(
     folder), `checkpoints` keeps what they overwrite (default: with the session's large content).
     """
     session = branch if isinstance(branch, Session) else branch.session
-    where = ToolContext(Room(session.cwd or os.getcwd(), guarded=(home(),))) if context is None else context
+    where = ToolContext(Workspace(session.cwd or os.getcwd(), guarded=(home(),))) if context is None else context
     if checkpoints is None and session.journal.blobs is not None:
         checkpoints = Checkpoints(session, where.room, session.journal.blobs)
     return Run(
@@ -168,11 +168,11 @@ class Run:
     def __init__(self, branch: Branch | Session, prompt: Prompt | None, setup: Setup) -> None:
         self._prompt, self._setup = prompt, setup
         self._live = live_of(branch)
-        self._hand = Hand(branch, self._heard)
+        self._hand = SerializedBranch(branch, self._heard)
         self._branch = branch
         self._session = self._hand.session
         self._account = Account(setup.limits, self._size)
-        self._relief = Relief(
+        self._relief = AutoCompactor(
             branch,
             self._live,
             setup.model,
@@ -261,7 +261,7 @@ class Run:
         """Whether calls of it have no result yet."""
         return bool(self._open)
 
-    def charge(self, spent: Spent) -> None:
+    def charge(self, spent: RunUsage) -> None:
         """Count what a run has used that one of its tools started."""
         self._account.charge(spent)
         if spent.tokens or spent.cost:
@@ -273,11 +273,11 @@ class Run:
         return (*self._steering, *self._following)
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> RunUsage:
         return self._account.spent
 
     @property
-    def untold(self) -> Spent:
+    def untold(self) -> RunUsage:
         """What is among `spent` and stands nowhere in the session: requests whose usage nobody told."""
         return self._account.untold
 

@@ -14,11 +14,11 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from sessiontree.branching.writers import Writer
-from sessiontree.entries import ApprovalMode
-from sessiontree.messages import Message, ToolCall
-from sessiontree.session import Session
-from sessiontree.usage import UsageTotals
+from sessiontree.branches.open_files import Writer
+from sessiontree.core.entries import ApprovalMode
+from sessiontree.core.messages import Message, ToolCall
+from sessiontree.core.usage import UsageTotals
+from sessiontree.session.session import Session
 
 StateT = TypeVar("StateT", bound=Struct)
 Listener: TypeAlias = Callable[[StateT, StateT], object]

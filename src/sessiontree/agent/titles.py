@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from sessiontree.library.partial_reader import first_prompt
 from sessiontree.library.summary import LONGEST_TITLE, cut_at_word
-from sessiontree.library.window import first_prompt
-from sessiontree.session import Session
+from sessiontree.session.session import Session
 
 
 def title_of(session: Session) -> str:

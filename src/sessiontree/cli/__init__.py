@@ -40,7 +40,7 @@ def enter() -> NoReturn:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     _import_msgspec()
-    from sessiontree.cli import talk
+    from sessiontree.cli import stderr
     from sessiontree.cli.parser import parse
     from sessiontree.errors import SessionTreeError
 
@@ -49,17 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = options.run(options)
         sys.stdout.flush()
     except SessionTreeError as error:
-        talk.say_error(str(error))
-        return talk.exit_code(error)
+        stderr.say_error(str(error))
+        return stderr.exit_code(error)
     except BrokenPipeError:
         # The reader went away (`| head`): not an error, but Python must not try to flush again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        return talk.INTERRUPTED
+        return stderr.INTERRUPTED
     except OSError as error:  # what is printed cannot be written (a full disk), or the system refuses something else
-        talk.say_error(str(error))
-        return talk.FAILED
+        stderr.say_error(str(error))
+        return stderr.FAILED
     return int(code or 0)
 
 

@@ -6,13 +6,13 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
 
 if TYPE_CHECKING:
-    from sessiontree.entries import Entry
-    from sessiontree.session import Session
+    from sessiontree.core.entries import Entry
+    from sessiontree.session.session import Session
 
 SUMMARY = "append a message or an entry"
 EXAMPLES = """examples:
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.views.described import describe_entry
+    from sessiontree.views.json import describe_entry
 
     session = open_session(options, durability=options.durability)
     branch = session.branch(session.find_entry(options.at)) if options.at else session.branch()
@@ -47,7 +47,7 @@ def run(options: Options) -> None:
         _remember(session, entries, options.home)
     remember_work(session.location, session.cwd, options)
     if others:
-        talk.say(f"sessiontree: {session.location}: someone else is writing it, too ({others} new entries)")
+        stderr.say(f"sessiontree: {session.location}: someone else is writing it, too ({others} new entries)")
     if options.json:
         output.print_json({"session": session.id, "entries": [describe_entry(entry) for entry in entries]})
     else:
@@ -56,19 +56,19 @@ def run(options: Options) -> None:
 
 def _remember(session: Session, entries: list[Entry], home: str | None) -> None:
     """Put what was typed into the prompt history; it is in the session already, so a failure there is only said."""
-    from sessiontree import places
-    from sessiontree.context import milliseconds
-    from sessiontree.entries import MessageEntry
+    from sessiontree import paths
+    from sessiontree.core.context import milliseconds
+    from sessiontree.core.entries import MessageEntry
+    from sessiontree.core.messages import message_text
     from sessiontree.errors import WriteError
-    from sessiontree.messages import message_text
-    from sessiontree.search.spool import remember
+    from sessiontree.search.prompt_spool import remember
 
     for entry in entries:
         if isinstance(entry, MessageEntry):
             text, at = message_text(entry.message), milliseconds(entry.timestamp)
             try:
                 remember(
-                    home or places.home(),
+                    home or paths.home(),
                     text,
                     cwd=session.cwd,
                     session=session.id,
@@ -76,7 +76,7 @@ def _remember(session: Session, entries: list[Entry], home: str | None) -> None:
                     agent=session.dialect.name,
                 )
             except WriteError as error:
-                talk.say_error(str(error))
+                stderr.say_error(str(error))
 
 
 def _asked_for(options: Options) -> list[dict[str, Any]]:
@@ -93,8 +93,8 @@ def _asked_for(options: Options) -> list[dict[str, Any]]:
 
 
 def _entries_on_stdin() -> list[dict[str, Any]]:
+    from sessiontree.core.jsonio import parse_json
     from sessiontree.errors import InvalidEntryError
-    from sessiontree.values import parse_json
 
     data = sys.stdin.buffer.read().strip()
     try:

@@ -10,13 +10,13 @@ import argparse
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
+from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
-from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
-    from sessiontree.tidying.syncing import Told
+    from sessiontree.archive.sync import Told
 
 SUMMARY = "copy all sessions into a folder"
 EXAMPLES = """examples:
@@ -38,7 +38,7 @@ def run(options: Options) -> int | None:
 
 def copy(options: Options, *, both_ways: bool) -> int | None:
     """What `backup` and `sync` do."""
-    from sessiontree.tidying.syncing import Copying
+    from sessiontree.archive.sync import Copying
 
     told = list(Copying(open_home(options), options.folder).run(both_ways=both_ways, act=not options.dry_run))
     counts = Counter(one.what for one in told)
@@ -51,7 +51,7 @@ def copy(options: Options, *, both_ways: bool) -> int | None:
         output.print_json({"done": not options.dry_run, "counts": dict(counts), "files": files})
     else:
         _show(told, counts, options)
-    return talk.FAILED if counts["failed"] else None
+    return stderr.FAILED if counts["failed"] else None
 
 
 def _show(told: list[Told], counts: Counter[str], options: Options) -> None:
@@ -62,8 +62,8 @@ def _show(told: list[Told], counts: Counter[str], options: Options) -> None:
             ends = f" (two branches: {', '.join(one.branches)})" if len(set(one.branches)) > 1 else ""
             output.print_lines([clean(f"{one.what:<8} {one.path}{ends}")])
             if one.why:
-                talk.say(f"  {one.why}")
+                stderr.say(f"  {one.why}")
     parts = [f"{counts[what]} {what}" for what in ("copied", "grown", "merged", "conflict", "failed") if counts[what]]
-    talk.say(", ".join(parts) or "everything is the same already")
+    stderr.say(", ".join(parts) or "everything is the same already")
     if options.dry_run:
-        talk.say("nothing was done; the same without --dry-run does it")
+        stderr.say("nothing was done; the same without --dry-run does it")

@@ -8,14 +8,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
 from sessiontree.cli.summaries import add_summary, ask_about_branch
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
-    from sessiontree.session import Session
+    from sessiontree.session.session import Session
 
 SUMMARY = "stand at another entry"
 EXAMPLES = """examples:
@@ -56,11 +56,11 @@ def run(options: Options) -> None:
 
 def _leave(session: Session, to: str | None, options: Options) -> str | None:
     """Stand there with a summary of what is left; the summary, if there was something to summarise."""
-    from sessiontree.branching.leaving import leave
+    from sessiontree.branches.leave import leave
 
     left = leave(session, to, ask_about_branch(session, options))
     if left.entry is None:
-        talk.say("nothing was said on the branch that is left, so there is nothing to summarise")
+        stderr.say("nothing was said on the branch that is left, so there is nothing to summarise")
         return None
-    talk.say(f"{left.messages} messages of the branch that ends at {left.left} are summarised here")
+    stderr.say(f"{left.messages} messages of the branch that ends at {left.left} are summarised here")
     return left.summary

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options, add_reading, open_for_reading
 
 SUMMARY = "list the branches of a session"
@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.branching.branches import list_branches
-    from sessiontree.branching.writers import find_writers
-    from sessiontree.exploring.marks import find_branch_marks
+    from sessiontree.branches.list import list_branches
+    from sessiontree.branches.open_files import find_writers
+    from sessiontree.explore.branch_labels import find_branch_marks
     from sessiontree.views.branches import describe_branch, describe_writers, draw_branches, draw_writers
     from sessiontree.views.graph import gist
 
@@ -48,4 +48,4 @@ def run(options: Options) -> None:
         return
     sayings = [gist(entry) for entry in session.entries([branch.leaf for branch in branches])]
     output.print_lines(draw_branches(branches, sayings, output.width(), time.time(), marks))
-    talk.say(draw_writers(writers))
+    stderr.say(draw_writers(writers))

@@ -12,13 +12,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
-    from sessiontree.chat.printing import Format
-    from sessiontree.chat.starting import Wanted
+    from sessiontree.app.start import Wanted
+    from sessiontree.chat.print_mode import Format
 
 SUMMARY = "talk to a model that works in this folder"
 EXAMPLES = """examples:
@@ -72,29 +72,29 @@ def run(options: Options) -> int:
     wanted = _wanted(options)
     if prints:
         return asyncio.run(_print(options, wanted))
-    from sessiontree.chat.talking import talk as hold_talk
+    from sessiontree.chat.conversation import talk as hold_talk
 
     return asyncio.run(hold_talk(wanted, options.prompt, choose_session=options.resume == ""))
 
 
 async def _print(options: Options, wanted: Wanted) -> int:
-    from sessiontree.chat.printing import print_answer
+    from sessiontree.chat.print_mode import print_answer
 
     prompt, image = _prompt(options.prompt)
     format: Format = options.output or ("json" if options.json else "text")
-    end = await print_answer(wanted, prompt, format, output.print_json, talk.say_error, image=image)
+    end = await print_answer(wanted, prompt, format, output.print_json, stderr.say_error, image=image)
     match end.reason:
         case "done":
             return 0
         case "interrupted":
-            return talk.INTERRUPTED
+            return stderr.INTERRUPTED
         case _:
-            return talk.FAILED
+            return stderr.FAILED
 
 
 def _prompt(given: str | None) -> tuple[str, bytes | None]:
     """What was said, with what was piped in behind it; and what was piped in, if that is an image."""
-    from sessiontree.agent.texts import image_type, is_binary
+    from sessiontree.agent.text_files import image_type, is_binary
 
     data = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
     if image_type(data) is not None:
@@ -109,15 +109,15 @@ def _prompt(given: str | None) -> tuple[str, bytes | None]:
 
 
 def _wanted(options: Options) -> Wanted:
-    from sessiontree import places
-    from sessiontree.chat.starting import Wanted
+    from sessiontree import paths
+    from sessiontree.app.start import Wanted
     from sessiontree.settings import load_settings
 
     cwd = _working_folder()
-    home = places.home() if options.home is None else os.path.abspath(options.home)
+    home = paths.home() if options.home is None else os.path.abspath(options.home)
     loaded = load_settings(cwd, home)
     for notice in loaded.warnings:
-        talk.say(f"sessiontree: {notice}")
+        stderr.say(f"sessiontree: {notice}")
     return Wanted(
         cwd=cwd,
         home=home,

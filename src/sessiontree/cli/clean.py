@@ -9,15 +9,15 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
+from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
-from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
-    from sessiontree.tidying.candidates import Candidate
-    from sessiontree.tidying.cleaning import Plan
-    from sessiontree.tidying.home import Home
+    from sessiontree.archive.archive_home import Home
+    from sessiontree.archive.candidates import Candidate
+    from sessiontree.archive.clean import Plan
 
 SUMMARY = "move old sessions into the archive"
 EXAMPLES = """examples:
@@ -38,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int | None:
+    from sessiontree.archive.clean import Policy, at_risk, parse_duration, plan_cleaning, plan_purging, purge
     from sessiontree.cli.convert import check_target
-    from sessiontree.ids import now_ms
-    from sessiontree.tidying.cleaning import Policy, at_risk, parse_duration, plan_cleaning, plan_purging, purge
+    from sessiontree.core.ids import now_ms
 
     home, now = open_home(options), now_ms()
     agent = check_target(options.agent) if options.agent else None
@@ -54,7 +54,7 @@ def run(options: Options) -> int | None:
     failed: list[str] = []
     refs: list[str] = []
     if options.yes and options.purge:
-        from sessiontree.cli.purging import take_lanes_away
+        from sessiontree.cli.purge import take_lanes_away
 
         plan, refs, failed = take_lanes_away(home, plan)
         purge(home.archive, plan)
@@ -69,10 +69,10 @@ def run(options: Options) -> int | None:
         output.print_lines(table(plan, now))
         _tell(plan, options, risk)
     if refs:
-        talk.say(f"the work of their lanes stays in git: {', '.join(refs)}")
+        stderr.say(f"the work of their lanes stays in git: {', '.join(refs)}")
     for message in failed:
-        talk.say_error(message)
-    return talk.FAILED if failed else None
+        stderr.say_error(message)
+    return stderr.FAILED if failed else None
 
 
 def _archive(home: Home, plan: Plan, why: str) -> list[str]:
@@ -89,7 +89,7 @@ def _archive(home: Home, plan: Plan, why: str) -> list[str]:
                 failed.append(str(error))
                 continue
             for path in freed.left:
-                talk.say(f"{path}: is no regular file; it was left there")
+                stderr.say(f"{path}: is no regular file; it was left there")
     return failed
 
 
@@ -121,21 +121,21 @@ def rows_as_lines(rows: list[tuple[str, str, int, str, str]]) -> Iterator[str]:
 
 def _tell(plan: Plan, options: Options, risk: list[Candidate]) -> None:
     for reason, count in sorted(plan.spared.items()):
-        talk.say(f"{count} old enough, but left: {reason}")
+        stderr.say(f"{count} old enough, but left: {reason}")
     if not plan.chosen and not plan.archived:
-        talk.say("there is nothing to clean")
+        stderr.say("there is nothing to clean")
     elif not options.yes:
         what = "deletes all of this for good" if options.purge else "moves them into the archive"
-        talk.say(f"nothing was done; the same with --yes {what}")
+        stderr.say(f"nothing was done; the same with --yes {what}")
     elif not options.purge:
-        talk.say("`sessiontree restore ID` brings one back, `sessiontree restore --list` shows all")
+        stderr.say("`sessiontree restore ID` brings one back, `sessiontree restore --list` shows all")
     warn_of_deletion(risk)
 
 
 def warn_of_deletion(risk: list[Candidate]) -> None:
     """Other agents delete by themselves; say so while there is time."""
     if risk:
-        talk.say(
+        stderr.say(
             f"warning: Claude Code deletes {len(risk)} of your sessions by itself within a week, by the date of the "
             "file (its setting cleanupPeriodDays); `sessiontree keep --all` makes copies first"
         )

@@ -11,15 +11,15 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
 from sessiontree.cli.summaries import add_summary, settings_for, summarizer_of
 
 if TYPE_CHECKING:
-    from sessiontree.compacting import Compacted, Undone
-    from sessiontree.messages import Message
-    from sessiontree.session import Session
+    from sessiontree.compaction import Compacted, Undone
+    from sessiontree.core.messages import Message
+    from sessiontree.session.session import Session
 
 SUMMARY = "let a summary stand for the older part"
 EXAMPLES = """examples:
@@ -50,7 +50,7 @@ def _tokens(text: str) -> int:
 
 
 def run(options: Options) -> None:
-    from sessiontree.compacting import compact, policy_of, undo
+    from sessiontree.compaction import compact, policy_of, undo
 
     session = open_session(options)
     if options.undo:
@@ -74,7 +74,7 @@ def run(options: Options) -> None:
     )
     session.close()
     for report in done.reports:
-        talk.say(f"sessiontree: {report}")
+        stderr.say(f"sessiontree: {report}")
     if not options.dry_run:
         remember_work(session.location, session.cwd, options)
     if options.json:
@@ -82,9 +82,9 @@ def run(options: Options) -> None:
         return
     output.print_lines(_text(done))
     if options.dry_run:
-        talk.say("nothing was written; the same without --dry-run does it")
+        stderr.say("nothing was written; the same without --dry-run does it")
     else:
-        talk.say(f"`sessiontree compact {shlex.quote(options.session)} --undo` takes it back")
+        stderr.say(f"`sessiontree compact {shlex.quote(options.session)} --undo` takes it back")
 
 
 def _model_of(session: Session) -> str | None:
@@ -102,7 +102,7 @@ def _show_undone(session: Session, undone: Undone, options: Options) -> None:
     output.print_lines([undone.leaf or "(before the first entry)"])
     if undone.left:
         count = "1 message" if undone.left == 1 else f"{undone.left:,} messages"
-        talk.say(f"{count} said after the compaction stay on a branch of their own (see `sessiontree tree`)")
+        stderr.say(f"{count} said after the compaction stay on a branch of their own (see `sessiontree tree`)")
 
 
 def _described(session: Session, done: Compacted) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _messages(count: int) -> str:
 
 
 def _shown(message: Message) -> str:
-    from sessiontree.messages import message_text
+    from sessiontree.core.messages import message_text
     from sessiontree.views.text import one_line
 
     return one_line(message_text(message)) or message.role

@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options, add_reading, open_for_reading
 
 if TYPE_CHECKING:
-    from sessiontree.context import Context
-    from sessiontree.session import Session
+    from sessiontree.core.context import Context
+    from sessiontree.session.session import Session
 
 SUMMARY = "show what a model is sent"
 EXAMPLES = """examples:
@@ -46,11 +46,11 @@ def run(options: Options) -> None:
         output.print_json(_described(session, leaf, context, options))
         return
     output.print_lines(_text(context))
-    talk.say_problems(session.location, session.problems_met)
+    stderr.say_problems(session.location, session.problems_met)
 
 
 def _described(session: Session, leaf: str | None, context: Context, options: Options) -> dict[str, Any]:
-    from sessiontree.views.described import describe_problem, describe_state
+    from sessiontree.views.json import describe_problem, describe_state
 
     value: dict[str, Any] = {
         "dialect": session.dialect.name,
@@ -65,7 +65,7 @@ def _described(session: Session, leaf: str | None, context: Context, options: Op
 
 
 def _messages(session: Session, context: Context, options: Options) -> dict[str, Any]:
-    from sessiontree.views.described import describe_message, describe_own_message
+    from sessiontree.views.json import describe_message, describe_own_message
 
     if options.form is None:
         return {"messages": [describe_message(message) for message in context.messages]}

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.list import add_roots, open_library
 from sessiontree.cli.open import present
 from sessiontree.cli.parser import Options
@@ -52,7 +52,7 @@ def run(options: Options) -> int | None:
 
 def find_to_continue(library: Library, cwd: str) -> Summary:
     """This terminal's last session if it is of this project, else the project's newest."""
-    from sessiontree.library.breadcrumbs import find_breadcrumb
+    from sessiontree.library.last_session import find_breadcrumb
 
     crumb = find_breadcrumb(library.home)
     if crumb is not None:
@@ -85,7 +85,7 @@ def _choose(library: Library, cwd: str, *, everywhere: bool) -> Summary | None:
     output.print_lines([f"    {rows[0]}", *(f"{number:3} {row}" for number, row in enumerate(rows[1:], 1))])
     if not sys.stdin.isatty():
         return None
-    talk.say(f"Which one? 1-{len(found)}, or nothing to leave it:")
+    stderr.say(f"Which one? 1-{len(found)}, or nothing to leave it:")
     answer = sys.stdin.readline().strip()
     if not answer:
         return None

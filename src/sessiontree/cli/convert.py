@@ -10,12 +10,12 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options, add_reading, open_for_reading
 
 if TYPE_CHECKING:
-    from sessiontree.converting.installing import Plan
-    from sessiontree.converting.report import Report
+    from sessiontree.conversion.install import Plan
+    from sessiontree.conversion.report import Report
 
 SUMMARY = "write a session as one of another agent"
 EXAMPLES = """examples:
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.converting.installing import Request, carry_out, make_plan
+    from sessiontree.conversion.install import Request, carry_out, make_plan
 
     session = open_for_reading(options)
     request = Request(
@@ -59,7 +59,7 @@ def run(options: Options) -> None:
         return
     output.print_lines(shown(plan))
     if not writes:
-        talk.say(f"nothing was written; this does it: {_command(options)}")
+        stderr.say(f"nothing was written; this does it: {_command(options)}")
 
 
 def check_target(name: str) -> str:

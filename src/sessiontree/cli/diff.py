@@ -16,7 +16,7 @@ from sessiontree.cli.sessions import open_session
 from sessiontree.errors import ExistsError, NotFoundError
 
 if TYPE_CHECKING:
-    from sessiontree.session import Session
+    from sessiontree.session.session import Session
 
 SUMMARY = "compare two branches"
 EXAMPLES = """examples:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.branching.diff import diff
+    from sessiontree.branches.diff import diff
     from sessiontree.views.diff import describe_diff, draw_diff
 
     if options.html and os.path.lexists(options.html):
@@ -43,8 +43,8 @@ def run(options: Options) -> None:
     found = diff(first, one, other, other_session=second)
     path = None
     if options.html:
-        from sessiontree.exporting.diff_page import render_diff
-        from sessiontree.stores.durable import create_file
+        from sessiontree.export.diff_page import render_diff
+        from sessiontree.stores.atomic_files import create_file
 
         path = os.path.abspath(options.html)
         create_file(path, (piece.encode() for piece in render_diff(found, session.name or f"Session {session.id}")))

@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import find_session
 
 if TYPE_CHECKING:
-    from sessiontree.doctor import Finding
+    from sessiontree.repair import Finding
 
 SUMMARY = "say what is wrong with sessions"
 EXAMPLES = """examples:
@@ -41,7 +41,7 @@ def run(options: Options) -> int:
         if len(reports) > 1:
             output.print_lines(_summary(reports))
     sick = any(found["severity"] != "note" for report in reports for found in report["findings"])
-    return talk.DAMAGED if sick or any(report["error"] for report in reports) else 0
+    return stderr.DAMAGED if sick or any(report["error"] for report in reports) else 0
 
 
 def _files(options: Options) -> Iterator[str]:
@@ -64,9 +64,9 @@ _started = time.monotonic()
 
 
 def _examined(path: str, dialect: str | None, number: int, count: int) -> dict[str, Any]:
-    from sessiontree.doctor import examine
     from sessiontree.errors import SessionTreeError
-    from sessiontree.opening import open
+    from sessiontree.repair import examine
+    from sessiontree.session.open import open
 
     if sys.stderr.isatty() and time.monotonic() - _started > 0.3:
         print(f"\r\x1b[K{number}/{count} {os.path.basename(path)[:60]}", end="", file=sys.stderr, flush=True)

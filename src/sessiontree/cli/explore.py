@@ -13,21 +13,21 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
+from sessiontree.cli.explore_common import copies_of, plain, print_results, told_of
 from sessiontree.cli.lane_options import Once, check_options
-from sessiontree.cli.lanes import copies_of, plain, print_results, told_of
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
 from sessiontree.cli.summaries import add_summary, ask_about_branch
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
-    from sessiontree.exploring.comparing import HasLanes
-    from sessiontree.exploring.copies import Copies
-    from sessiontree.exploring.deciding import Decided
-    from sessiontree.exploring.lanes import Lane
-    from sessiontree.exploring.told import Told
-    from sessiontree.session import Session
+    from sessiontree.explore.compare import HasLanes
+    from sessiontree.explore.decisions import Decided
+    from sessiontree.explore.lane import Lane
+    from sessiontree.explore.state import ExplorationState
+    from sessiontree.explore.worktrees import Copies
+    from sessiontree.session.session import Session
 
 JSON = "print one JSON object; a new or resumed exploration prints each event as one, and the results as the last"
 SUMMARY = "let several branches grow at once, and choose"
@@ -99,7 +99,7 @@ def run(options: Options) -> int:
         return _about(session, options)
     import asyncio
 
-    from sessiontree.cli.exploring import explore_lanes
+    from sessiontree.cli.explore_run import explore_lanes
 
     return asyncio.run(explore_lanes(session, options))
 
@@ -108,8 +108,8 @@ def run(options: Options) -> int:
 
 
 def _list(session: Session, options: Options) -> int:
-    from sessiontree.cli.leftovers import say_leftovers
-    from sessiontree.exploring.told import explorations
+    from sessiontree.cli.explore_cleanup import say_leftovers
+    from sessiontree.explore.state import explorations
     from sessiontree.views.text import one_line
 
     found = explorations(session)
@@ -120,7 +120,7 @@ def _list(session: Session, options: Options) -> int:
         ]
         output.print_json({"session": session.id, "explorations": told})
     elif not found:
-        talk.say("no exploration in this session yet")
+        stderr.say("no exploration in this session yet")
     else:
         for one in found:
             states = ", ".join(f"{lane.number} {_state(lane)}" for lane in one.lanes) or "no lane was made"
@@ -147,9 +147,9 @@ def _described(lane: Lane) -> dict[str, Any]:
 
 
 def _about(session: Session, options: Options) -> int:
-    from sessiontree.cli.leftovers import say_leftovers
-    from sessiontree.exploring import deciding
-    from sessiontree.exploring.comparing import compare
+    from sessiontree.cli.explore_cleanup import say_leftovers
+    from sessiontree.explore import decisions
+    from sessiontree.explore.compare import compare
 
     told = told_of(session, options.compare or options.which)
     copies = copies_of(session, options)
@@ -161,20 +161,20 @@ def _about(session: Session, options: Options) -> int:
     if options.diff is not None:
         return _print_diff(session, told, copies, options)
     if options.keep is not None:
-        decided = deciding.keep(session, told, options.keep, copies, apply=not options.no_files, keep_copies=keeps)
+        decided = decisions.keep(session, told, options.keep, copies, apply=not options.no_files, keep_copies=keeps)
     elif options.merge is not None:
-        decided = deciding.merge(
+        decided = decisions.merge(
             session, told, options.merge, copies, ask=ask_about_branch(session, options), keep_copies=keeps
         )
     else:
-        decided = deciding.drop(session, told, options.drop, copies, keep_copies=keeps)
+        decided = decisions.drop(session, told, options.drop, copies, keep_copies=keeps)
     session.close()
     remember_work(session.location, session.cwd, options)
     _print_decided(session, told, decided, options)
-    return talk.FAILED if decided.failed else 0
+    return stderr.FAILED if decided.failed else 0
 
 
-def _print_diff(session: Session, told: Told, copies: Copies, options: Options) -> int:
+def _print_diff(session: Session, told: ExplorationState, copies: Copies, options: Options) -> int:
     from sessiontree.views.text import clean
 
     lane = told.lane(options.diff)
@@ -192,11 +192,11 @@ def _print_diff(session: Session, told: Told, copies: Copies, options: Options) 
 
 
 def _print_decided(session: Session, told: HasLanes, decided: Decided, options: Options) -> None:
-    from sessiontree.chat.lanes import decided_lines
+    from sessiontree.chat.lane_view import decided_lines
 
     if options.json:
         output.print_json({"session": session.id, "run": told.plan.run, **plain(decided)})
         return
     output.print_lines([decided.leaf or ""])
     for line in decided_lines(decided, output.width()):
-        talk.say(line)
+        stderr.say(line)

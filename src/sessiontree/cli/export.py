@@ -12,12 +12,12 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options, add_reading, open_for_reading
 from sessiontree.errors import ExistsError, UsageError
 
 if TYPE_CHECKING:
-    from sessiontree.exporting import Format
+    from sessiontree.export import Format
 
 SUMMARY = "write a session as a document"
 EXAMPLES = """examples:
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Options) -> None:
     import gc
 
-    from sessiontree.exporting import Redactor, export
+    from sessiontree.export import Redactor, export
 
     gc.disable()  # no value of ours leads back to itself: looking for rings takes a tenth of the time and finds none
     format = _format(options)
@@ -83,9 +83,9 @@ def run(options: Options) -> None:
     else:
         output.print_bytes(pieces)
     if redactor is not None:
-        talk.say(redactor.report)
+        stderr.say(redactor.report)
     if not options.json:
-        talk.say_problems(session.location, session.problems)
+        stderr.say_problems(session.location, session.problems)
 
 
 def _format(options: Options) -> Format:
@@ -102,7 +102,7 @@ def _format(options: Options) -> Format:
 
 def _write(out: str, pieces: Iterator[bytes]) -> tuple[str, int]:
     """Write a new file, whole or not at all; its path and size."""
-    from sessiontree.stores.durable import create_file
+    from sessiontree.stores.atomic_files import create_file
 
     size = 0
 

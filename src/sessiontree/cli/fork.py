@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
 
@@ -33,8 +33,8 @@ def run(options: Options) -> None:
     import os
 
     from sessiontree.cli.convert import check_target, report_lines
-    from sessiontree.forking import fork
-    from sessiontree.stores.files import FileStore
+    from sessiontree.conversion.fork import fork
+    from sessiontree.stores.file import FileStore
     from sessiontree.views.text import clean
 
     session = open_session(options)
@@ -62,8 +62,8 @@ def run(options: Options) -> None:
     output.print_lines([clean(forked.session.location)])
     if forked.report is not None:
         for line in report_lines(forked.report):
-            talk.say(line)
+            stderr.say(line)
     if forked.prompt:
-        talk.say("the prompt it was taken before, for editing:")
+        stderr.say("the prompt it was taken before, for editing:")
         for line in forked.prompt.splitlines():
-            talk.say(line)
+            stderr.say(line)

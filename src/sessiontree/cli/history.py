@@ -11,13 +11,13 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.list import add_roots, open_library, progress
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
-    from sessiontree.search.history import Imported, Prompt, PromptHistory
+    from sessiontree.search.prompt_history import Imported, Prompt, PromptHistory
 
 SUMMARY = "find a prompt again"
 EXAMPLES = """examples:
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.search.history import PromptHistory
+    from sessiontree.search.prompt_history import PromptHistory
 
     if options.limit < 0:
         raise UsageError(f"--limit {options.limit}: expected a number of prompts")
@@ -74,7 +74,7 @@ def _find(history: PromptHistory, options: Options) -> list[Prompt]:
 
 
 def _session_id(wanted: str, home: str | None) -> str:
-    from sessiontree.opening import looks_like_path, open
+    from sessiontree.session.open import looks_like_path, open
 
     return open(wanted, home=home).id if looks_like_path(wanted) else wanted
 
@@ -97,18 +97,18 @@ def _rows(found: list[Prompt]) -> list[str]:
 
 def _say_notes(history: PromptHistory) -> None:
     for note in history.notes:
-        talk.say_error(note)
+        stderr.say_error(note)
     history.notes.clear()
 
 
 def _talk(history: PromptHistory, found: list[Prompt], imported: Imported | None) -> None:
     if imported is not None and imported.sources:
         odd = f"; places in them that could not be read: {imported.unreadable}" if imported.unreadable else ""
-        talk.say(f"{imported.added} prompts taken in from {imported.sources} files that are new or have changed{odd}")
+        stderr.say(f"{imported.added} prompts taken in from {imported.sources} files that are new or have changed{odd}")
     if not found:
         count = len(history)
         empty = "the history is empty: nothing was said in any session that was found"
-        talk.say(f"none of the {count} prompts of the history fits" if count else empty)
+        stderr.say(f"none of the {count} prompts of the history fits" if count else empty)
 
 
 def _described(

@@ -13,7 +13,7 @@ from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
 
 if TYPE_CHECKING:
-    from sessiontree.session import Session
+    from sessiontree.session.session import Session
 
 SUMMARY = "tell what a session is"
 EXAMPLES = """examples:
@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.places import home, short_id
-    from sessiontree.views.described import describe_session
+    from sessiontree.paths import home, short_id
+    from sessiontree.views.json import describe_session
 
     session = open_session(options)
     facts = {**describe_session(session), "shortId": short_id(options.home or home(), session.id)}
@@ -42,7 +42,7 @@ def run(options: Options) -> None:
 
 def _remember(session: Session) -> None:
     """The whole file was read: a listing that has estimates of it gets the numbers. No cache is made for that."""
-    from sessiontree.library import counting
+    from sessiontree.library import counts
     from sessiontree.library.cache import Cache, cache_path
 
     path = cache_path(os.environ)
@@ -51,7 +51,7 @@ def _remember(session: Session) -> None:
     location, size = os.path.realpath(session.location), session.journal.size
     with contextlib.closing(Cache(path)) as cache:
         if cache.lacks_exact(location, size):
-            cache.store_exact(location, size, counting.count(session))
+            cache.store_exact(location, size, counts.count(session))
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:

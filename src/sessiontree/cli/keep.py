@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
+from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
-from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
-    from sessiontree.tidying.home import Home
+    from sessiontree.archive.archive_home import Home
 
 SUMMARY = "put copies of sessions into the archive"
 EXAMPLES = """examples:
@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int | None:
+    from sessiontree.archive.archive_home import about
     from sessiontree.cli.convert import check_target
     from sessiontree.errors import SessionTreeError, UsageError
-    from sessiontree.tidying.home import about
 
     if bool(options.sessions) == options.all:
         raise UsageError("name the sessions to keep, or say --all")
@@ -60,17 +60,17 @@ def run(options: Options) -> int | None:
     if options.json:
         output.print_json({"kept": kept, "current": current, "failed": failed})
     else:
-        talk.say(f"{len(kept)} copied, {len(current)} up to date already")
+        stderr.say(f"{len(kept)} copied, {len(current)} up to date already")
         if not options.all:
             _warn(home)
     for message in failed:
-        talk.say_error(message)
-    return talk.FAILED if failed else None
+        stderr.say_error(message)
+    return stderr.FAILED if failed else None
 
 
 def _warn(home: Home) -> None:
+    from sessiontree.archive.clean import at_risk
     from sessiontree.cli.clean import warn_of_deletion
-    from sessiontree.ids import now_ms
-    from sessiontree.tidying.cleaning import at_risk
+    from sessiontree.core.ids import now_ms
 
     warn_of_deletion(at_risk(home.sessions(), home.archive.items(), now_ms()))

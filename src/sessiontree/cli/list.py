@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
@@ -158,11 +158,13 @@ def _talk(library: Library, members: Sequence[Threaded], hidden: int, project: s
     sessions = sum(member.summary.kind == "session" for member in members)
     if not sessions:
         where = "" if project is None else f" of {project} ({len(library.sessions())} elsewhere: --all)"
-        talk.say(f"no sessions{where} fit; {library.scan.found} files were found in {len(library.roots)} folders")
+        stderr.say(f"no sessions{where} fit; {library.scan.found} files were found in {len(library.roots)} folders")
     elif sys.stdout.isatty():
         took = 1000 * (time.perf_counter() - start)
         more = f", {hidden} more with a higher --limit" if hidden else ""
-        talk.say(f"{sessions} sessions{more} · {library.scan.read} of {library.scan.found} files read · {took:.0f} ms")
+        stderr.say(
+            f"{sessions} sessions{more} · {library.scan.read} of {library.scan.found} files read · {took:.0f} ms"
+        )
 
 
 def _described(library: Library, members: Sequence[Threaded], project: str | None, start: float) -> dict[str, Any]:
@@ -180,7 +182,7 @@ def _described(library: Library, members: Sequence[Threaded], project: str | Non
 
 def parse_since(text: str) -> int:
     """An age or a date as milliseconds since 1970."""
-    from sessiontree.context import milliseconds
+    from sessiontree.core.context import milliseconds
 
     found = _since.match(text)
     if found is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> None:
     from sessiontree.library.roots import parse_roots
-    from sessiontree.recall.server import TOOLS, require_mcp, serve
+    from sessiontree.mcp_server.server import TOOLS, require_mcp, serve
 
     if options.home is not None and not options.home:
         raise UsageError("--home needs a folder")
@@ -39,7 +39,7 @@ def run(options: Options) -> None:
         return
     require_mcp()
     if sys.stdin.isatty():
-        talk.say(
+        stderr.say(
             "waiting for an agent to speak MCP on stdin (Ctrl-D ends it); `sessiontree mcp --json` has the settings"
         )
     serve(options.home, roots, refresh=not options.no_refresh)

@@ -11,15 +11,15 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
 from sessiontree.cli.summaries import add_summary, ask_about_branch
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
-    from sessiontree.branching.merge import Merged
-    from sessiontree.session import Session
+    from sessiontree.branches.merge import Merged
+    from sessiontree.session.session import Session
 
 SUMMARY = "bring another branch into this one"
 EXAMPLES = """examples:
@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.branching.merge import merge
-    from sessiontree.branching.pick import pick
+    from sessiontree.branches.merge import merge
+    from sessiontree.branches.pick import pick
 
     if (options.how == "pick") != bool(options.entries):
         raise UsageError("merge: --how pick and --entries ENTRY... go together")
@@ -106,7 +106,7 @@ def print_merged(session: Session, done: Merged, options: Options) -> None:
         return
     output.print_lines([done.entry] if done.entry is not None else _shown(done))
     for line in _talk(done):
-        talk.say(line)
+        stderr.say(line)
 
 
 def _shown(done: Merged) -> Iterator[str]:

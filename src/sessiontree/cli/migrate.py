@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
 
@@ -24,6 +24,6 @@ def run(options: Options) -> None:
     if options.json:
         output.print_json({"session": session.id, "version": session.header.version, "backup": backup})
     elif backup is None:
-        talk.say(f"{session.location}: is of the current version; nothing was changed")
+        stderr.say(f"{session.location}: is of the current version; nothing was changed")
     else:
         output.print_lines([backup])

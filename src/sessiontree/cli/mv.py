@@ -10,15 +10,15 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
+from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
-from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
-    from sessiontree.session import Session
-    from sessiontree.tidying.home import Home
-    from sessiontree.tidying.moving import Move
+    from sessiontree.archive.archive_home import Home
+    from sessiontree.archive.move import Move
+    from sessiontree.session.session import Session
 
 SUMMARY = "take sessions along when a project moved"
 EXAMPLES = """examples:
@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int | None:
+    from sessiontree.archive.move import move, plan_move
     from sessiontree.errors import SessionTreeError
-    from sessiontree.tidying.moving import move, plan_move
 
     home = open_home(options)
     done: list[tuple[Move, str | None]] = []
@@ -65,14 +65,14 @@ def run(options: Options) -> int | None:
     else:
         _show(done, options)
     for message in failed:
-        talk.say_error(message)
-    return talk.FAILED if failed else None
+        stderr.say_error(message)
+    return stderr.FAILED if failed else None
 
 
 def _wanted(home: Home, options: Options) -> Iterator[tuple[Session, str]]:
+    from sessiontree.archive.move import moved_cwd
     from sessiontree.errors import UsageError
-    from sessiontree.opening import open
-    from sessiontree.tidying.moving import moved_cwd
+    from sessiontree.session.open import open
 
     if options.project and not options.session and not options.cwd:
         old, new = (os.path.abspath(os.path.expanduser(folder)) for folder in options.project)
@@ -95,10 +95,10 @@ def _show(done: list[tuple[Move, str | None]], options: Options) -> None:
     for plan, _ in done:
         output.print_lines([clean(plan.source), clean(f"  -> {plan.target}")])
         if not os.path.isdir(plan.new_cwd):
-            talk.say(f"{plan.new_cwd}: there is no such folder yet")
+            stderr.say(f"{plan.new_cwd}: there is no such folder yet")
     if not done:
-        talk.say("there is nothing to move")
+        stderr.say("there is nothing to move")
     elif not options.yes:
-        talk.say("nothing was done; the same with --yes moves them")
+        stderr.say("nothing was done; the same with --yes moves them")
     else:
-        talk.say(f"{len(done)} moved; `sessiontree restore ITEM` undoes one (see `sessiontree restore --list`)")
+        stderr.say(f"{len(done)} moved; `sessiontree restore ITEM` undoes one (see `sessiontree restore --list`)")

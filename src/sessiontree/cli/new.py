@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.opening import create
+    from sessiontree.session.open import create
 
     session = create(options.cwd, path=options.path, id=options.id, home=options.home, appear="now")
     if options.name:

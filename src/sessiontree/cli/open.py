@@ -10,16 +10,16 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.list import add_roots, open_library
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import remember_work
 
 if TYPE_CHECKING:
-    from sessiontree.entries import MessageEntry
+    from sessiontree.core.entries import MessageEntry
     from sessiontree.library.library import Library
     from sessiontree.library.summary import Summary
-    from sessiontree.session import Session
+    from sessiontree.session.session import Session
 
 SUMMARY = "show a session found by id, path or title"
 EXAMPLES = """examples:
@@ -43,7 +43,7 @@ def run(options: Options) -> None:
 
 def present(library: Library, one: Summary, options: Options, messages: int) -> None:
     """Print a session that was found: its path, one JSON object, or its facts and last messages."""
-    from sessiontree.opening import open
+    from sessiontree.session.open import open
     from sessiontree.views.listing import describe_summary
 
     remember_work(one.path, one.cwd, options)
@@ -53,20 +53,20 @@ def present(library: Library, one: Summary, options: Options, messages: int) -> 
     session = open(one.path, home=library.home, dialect=one.agent)
     last = _last_spoken(session, messages)
     if options.json:
-        from sessiontree.views.described import describe_shown
+        from sessiontree.views.json import describe_shown
 
         output.print_json({**describe_summary(one), "lastMessages": [describe_shown(entry) for entry in last]})
         return
     output.print_lines(_facts(one, session))
     for entry in last:
         output.print_lines(_shown(entry))
-    talk.say_problems(session.location, session.problems)
+    stderr.say_problems(session.location, session.problems)
 
 
 def _last_spoken(session: Session, count: int) -> list[MessageEntry]:
     """The last messages in which a person or the model said something, in their order."""
-    from sessiontree.entries import MessageEntry
-    from sessiontree.messages import Assistant, User, message_text
+    from sessiontree.core.entries import MessageEntry
+    from sessiontree.core.messages import Assistant, User, message_text
 
     found: list[MessageEntry] = []
     ids = session.path_ids() if session.leaf is not None else []

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sessiontree.values import render_json
+from sessiontree.core.jsonio import render_json
 
 SCHEMA_VERSION = 1
 PLAIN_WIDTH = 100

@@ -10,11 +10,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sessiontree.cli.output import terminal_columns
-from sessiontree.cli.talk import EXIT_CODES
+from sessiontree.cli.stderr import EXIT_CODES
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
-    from sessiontree.session import Session
+    from sessiontree.session.session import Session
 
 COMMANDS = (
     "new",
@@ -224,9 +224,11 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 def open_for_reading(options: Options) -> Session:
     """The session a reading command is about."""
     from sessiontree.cli.sessions import open_session
-    from sessiontree.dialects.base import Reading
+    from sessiontree.dialects.contract import ReadOptions
 
-    return open_session(options, reading=Reading(recovered=options.recovered, as_of=options.as_of, snips=options.snips))
+    return open_session(
+        options, reading=ReadOptions(recovered=options.recovered, as_of=options.as_of, snips=options.snips)
+    )
 
 
 def _version() -> str:

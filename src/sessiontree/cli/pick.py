@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.branching.pick import pick
+    from sessiontree.branches.pick import pick
 
     session = open_session(options)
     other = source_of(session, options)

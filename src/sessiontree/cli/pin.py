@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
+from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
-from sessiontree.cli.tidying_home import open_home
 
 SUMMARY = "pin a session, so that it is never cleaned"
 EXAMPLES = """examples:
@@ -35,6 +35,6 @@ def run(options: Options) -> None:
     if options.json:
         output.print_json({"session": session.id, "path": path, "pinned": mark.pinned, "tags": list(mark.tags)})
     else:
-        talk.say(f"{path}: {'pinned' if mark.pinned else 'not pinned'}")
+        stderr.say(f"{path}: {'pinned' if mark.pinned else 'not pinned'}")
         if mark.pinned and session.dialect.name == "claude":
-            talk.say("Claude Code deletes old sessions by itself all the same; `sessiontree keep` makes a copy")
+            stderr.say("Claude Code deletes old sessions by itself all the same; `sessiontree keep` makes a copy")

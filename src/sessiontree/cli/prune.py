@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import argparse
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
+from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
-from sessiontree.cli.tidying_home import open_home
 
 SUMMARY = "move a branch into the archive"
 EXAMPLES = """examples:
@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
+    from sessiontree.archive.prune_branch import plan_pruning, prune
     from sessiontree.cli.clean import human_size
-    from sessiontree.tidying.pruning import plan_pruning, prune
 
     home = open_home(options)
     session = home.open(options.session)
@@ -51,6 +51,6 @@ def run(options: Options) -> None:
         return
     output.print_lines([f"{len(plan.nodes)} entries, {human_size(plan.size)}, {len(plan.leaves)} branch ends"])
     if item is None:
-        talk.say("nothing was done; the same with --yes moves them into the archive")
+        stderr.say("nothing was done; the same with --yes moves them into the archive")
     else:
-        talk.say(f"`sessiontree restore {item.id}` brings them back")
+        stderr.say(f"`sessiontree restore {item.id}` brings them back")

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from sessiontree.cli.parser import COMMANDS, DESCRIPTION, EPILOG, build
-from sessiontree.cli.talk import EXIT_CODES
+from sessiontree.cli.stderr import EXIT_CODES
 
 RENEWED_BY = "make docs"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli import output
+from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
-from sessiontree.cli.tidying_home import open_home
 
 SUMMARY = "give a session a name"
 EXAMPLES = """examples:

@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
 
 if TYPE_CHECKING:
-    from sessiontree.doctor import Plan
-    from sessiontree.doctor.repair import Change
+    from sessiontree.repair import Plan
+    from sessiontree.repair.repair import Change
 
 SUMMARY = "mend a damaged session"
 EXAMPLES = """examples:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.doctor import carry_out, plan_repair
+    from sessiontree.repair import carry_out, plan_repair
 
     session = open_session(options)
     plan = plan_repair(session)
@@ -45,14 +45,14 @@ def run(options: Options) -> None:
             {"session": session.id, "changes": [_described(change) for change in plan.changes], **written}
         )
     elif plan.is_empty:
-        talk.say(f"{session.location}: there is nothing to mend; it was left alone")
+        stderr.say(f"{session.location}: there is nothing to mend; it was left alone")
     else:
         output.print_lines(_diff(plan))
         for name, value in written.items():
             if value:
-                talk.say(f"{name}: {value}")
+                stderr.say(f"{name}: {value}")
         if not written["path"]:
-            talk.say("nothing was written; --in-place or --out NEW does")
+            stderr.say("nothing was written; --in-place or --out NEW does")
 
 
 def _described(change: Change) -> dict[str, Any]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
+from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
-from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
-    from sessiontree.tidying.home import Home
-    from sessiontree.tidying.index import Item
+    from sessiontree.archive.archive_home import Home
+    from sessiontree.archive.catalog import Item
 
 SUMMARY = "bring back what is in the archive"
 EXAMPLES = """examples:
@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Options) -> None:
     import os
 
+    from sessiontree.archive.restore import restore
     from sessiontree.errors import UsageError
-    from sessiontree.tidying.undoing import restore
 
     home = open_home(options)
     if options.list:
@@ -57,7 +57,7 @@ def run(options: Options) -> None:
 
     output.print_lines(clean(path) for path in written)
     if not written:
-        talk.say(f"{item.path}: is in its place already")
+        stderr.say(f"{item.path}: is in its place already")
 
 
 def _list(home: Home, options: Options) -> None:
@@ -66,7 +66,7 @@ def _list(home: Home, options: Options) -> None:
 
     items = home.archive.items()
     for problem in home.archive.index.problems:
-        talk.say(problem)
+        stderr.say(problem)
     if options.json:
         output.print_json({"items": [_described(home, item) for item in items]})
         return
@@ -78,7 +78,7 @@ def _list(home: Home, options: Options) -> None:
         home.archive.objects.packed_size(sha256) for sha256 in {f.sha256 for item in items for f in item.files}
     )
     size = sum(item.size for item in items)
-    talk.say(f"{len(items)} in the archive: {human_size(size)}, which take {human_size(packed)}")
+    stderr.say(f"{len(items)} in the archive: {human_size(size)}, which take {human_size(packed)}")
 
 
 def _what(item: Item) -> str:

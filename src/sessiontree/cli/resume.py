@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> None:
     from sessiontree.cli.convert import check_target, described
-    from sessiontree.converting.installing import carry_out
-    from sessiontree.converting.resuming import plan_resumption, start_agent
+    from sessiontree.conversion.install import carry_out
+    from sessiontree.conversion.launch import plan_resumption, start_agent
     from sessiontree.views.text import clean
 
     session = open_for_reading(options)

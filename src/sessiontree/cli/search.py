@@ -16,17 +16,17 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
-from sessiontree.cli.indexing import make_index, progress_bar, renew_index
+from sessiontree.cli import output, stderr
+from sessiontree.cli.index_progress import make_index, progress_bar, renew_index
 from sessiontree.cli.list import add_roots, open_library, parse_since
 from sessiontree.cli.parser import Options
 from sessiontree.errors import SessionTreeError, UsageError
 
 if TYPE_CHECKING:
-    from sessiontree.entries import Entry
+    from sessiontree.core.entries import Entry
     from sessiontree.library.library import Library
     from sessiontree.search import Hit, Results
-    from sessiontree.session import Session
+    from sessiontree.session.session import Session
     from sessiontree.views.passages import Passage
 
 SUMMARY = "find what was said, in any session"
@@ -131,7 +131,7 @@ def _print(library: Library, results: Results, hits: Sequence[Hit], options: Opt
 
 
 def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str]) -> Iterator[str]:
-    from sessiontree.views.found import draw_place, draw_session, draw_snippet, grouped
+    from sessiontree.views.search_results import draw_place, draw_session, draw_snippet, grouped
 
     width, now = output.width(), time.time()
     number = options.offset
@@ -169,7 +169,7 @@ def _neighbour_line(entry: Entry, width: int) -> str:
 
 def _opened(hit: Hit) -> Session | None:
     """The session of a hit; None for one that cannot be opened, of which only its lines can be shown."""
-    from sessiontree.opening import open
+    from sessiontree.session.open import open
 
     try:
         return open(hit.session.path, dialect=hit.session.agent)
@@ -190,7 +190,7 @@ def _yellow(text: str) -> str:
 
 def _say_notes(results: Results) -> None:
     for note in results.notes:
-        talk.say_error(note)
+        stderr.say_error(note)
 
 
 def _talk(results: Results, hits: Sequence[Hit]) -> None:
@@ -199,9 +199,9 @@ def _talk(results: Results, hits: Sequence[Hit]) -> None:
         sessions = len({hit.session.path for hit in hits})
         how = {"index": "the index", "scan": "the files", "mixed": "the index and files"}[results.state]
         counted = f"{_count(len(hits), 'hit')} in {_count(sessions, 'session')}"
-        talk.say(f"{counted}{more} · from {how} in {1000 * results.seconds:.0f} ms")
+        stderr.say(f"{counted}{more} · from {how} in {1000 * results.seconds:.0f} ms")
     elif more:
-        talk.say(f"{_count(len(hits), 'hit')} shown{more}")
+        stderr.say(f"{_count(len(hits), 'hit')} shown{more}")
 
 
 def _count(number: int, what: str) -> str:
@@ -209,16 +209,16 @@ def _count(number: int, what: str) -> str:
 
 
 def _say_nothing_found(library: Library, results: Results, options: Options) -> None:
-    from sessiontree.search.query import terms
+    from sessiontree.search.query_parser import terms
 
     _say_notes(results)
     if options.offset:
-        talk.say(f"nothing more from hit {options.offset + 1} on; `--offset 0` begins again")
+        stderr.say(f"nothing more from hit {options.offset + 1} on; `--offset 0` begins again")
         return
     where = f" of the project of {options.project}" if options.project else ""
     count = len(library.sessions(agent=options.agent, project=options.project, include_subagents=True))
     of = f" of {options.agent}" if options.agent else " of all agents"
-    talk.say(
+    stderr.say(
         f"nothing fits {_query(options)!r} in {_count(count, 'session')}{of}{where}: "
         "titles, prompts, answers, thinking, tools and summaries of every branch"
     )
@@ -233,7 +233,7 @@ def _say_nothing_found(library: Library, results: Results, options: Options) -> 
     if results.unindexed and options.no_refresh:
         tries.append("without --no-refresh")
     if tries:
-        talk.say(f"try: {'; '.join(tries)}")
+        stderr.say(f"try: {'; '.join(tries)}")
 
 
 # Opening a hit
@@ -241,7 +241,7 @@ def _say_nothing_found(library: Library, results: Results, options: Options) -> 
 
 def _open(hit: Hit, options: Options) -> None:
     """The whole branch in a pager where a person looks; else the neighbours."""
-    from sessiontree.cli.paging import find_pager, page
+    from sessiontree.cli.pager import find_pager, page
     from sessiontree.views.passages import find_passage
 
     session = _opened(hit)
@@ -263,7 +263,7 @@ _HERE = "◀ found here"
 
 
 def _opened_lines(session: Session, hit: Hit, passage: Passage) -> Iterator[str]:
-    from sessiontree.views.found import draw_place, draw_session
+    from sessiontree.views.search_results import draw_place, draw_session
     from sessiontree.views.transcript import show_entry
 
     now = time.time()
@@ -314,7 +314,7 @@ def _escaped(text: str) -> str:
 
 
 def _described(results: Results, hits: Sequence[Hit], options: Options) -> dict[str, Any]:
-    from sessiontree.views.found import describe_hit, grouped
+    from sessiontree.views.search_results import describe_hit, grouped
 
     described: list[dict[str, Any]] = []
     for _, found in grouped(hits):
@@ -351,7 +351,7 @@ def _described_neighbours(session: Session | None, hit: Hit, number: int) -> dic
 
 
 def _described_opened(hit: Hit, options: Options) -> dict[str, Any] | None:
-    from sessiontree.views.described import describe_shown
+    from sessiontree.views.json import describe_shown
     from sessiontree.views.passages import find_passage
 
     session = _opened(hit)

@@ -13,12 +13,12 @@ from sessiontree.errors import NotFoundError
 
 if TYPE_CHECKING:
     from sessiontree.cli.parser import Options
-    from sessiontree.session import Session
+    from sessiontree.session.session import Session
 
 
 def open_session(options: Options, **how: Any) -> Session:
     """The session that SESSION names; `how` is for `sessiontree.open`."""
-    from sessiontree.opening import open
+    from sessiontree.session.open import open
 
     path, agent = find_session(options.session, options)
     chosen = getattr(options, "dialect", None) or agent
@@ -27,14 +27,14 @@ def open_session(options: Options, **how: Any) -> Session:
 
 def find_session(wanted: str, options: Options) -> tuple[str, str | None]:
     """The path of the session that is meant, and its agent where that was found out on the way."""
-    from sessiontree import places
-    from sessiontree.opening import looks_like_path
+    from sessiontree import paths
+    from sessiontree.session.open import looks_like_path
 
     if looks_like_path(wanted):
         return wanted, None
-    home = places.home() if options.home is None else os.path.abspath(options.home)
+    home = paths.home() if options.home is None else os.path.abspath(options.home)
     try:
-        return places.find_session_file(home, wanted), None
+        return paths.find_session_file(home, wanted), None
     except NotFoundError:
         from sessiontree.cli.list import open_library
 
@@ -45,6 +45,6 @@ def find_session(wanted: str, options: Options) -> tuple[str, str | None]:
 
 def remember_work(path: str, cwd: str, options: Options) -> None:
     """Someone in this terminal works on a session: `continue` goes on with it. Never disturbs the command."""
-    from sessiontree.library.breadcrumbs import leave_breadcrumb
+    from sessiontree.library.last_session import leave_breadcrumb
 
     leave_breadcrumb(path, cwd or os.curdir, home=options.home)

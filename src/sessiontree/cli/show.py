@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options, add_reading, open_for_reading
 
 if TYPE_CHECKING:
-    from sessiontree.session import Session
+    from sessiontree.session.session import Session
 
 SUMMARY = "print a session as text"
 EXAMPLES = """examples:
@@ -33,11 +33,11 @@ def run(options: Options) -> None:
         output.print_json(_described(session, leaf, everything=options.all))
         return
     output.print_lines(full_transcript(session) if options.all else transcript(session, leaf))
-    talk.say_problems(session.location, session.problems)
+    stderr.say_problems(session.location, session.problems)
 
 
 def _described(session: Session, leaf: str | None, *, everything: bool) -> dict[str, Any]:
-    from sessiontree.views.described import describe_fragment, describe_problem, describe_shown
+    from sessiontree.views.json import describe_fragment, describe_problem, describe_shown
 
     path = session.branch(leaf).path()
     active = {entry.id for entry in path}

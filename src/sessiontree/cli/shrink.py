@@ -8,14 +8,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
+from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
-from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
-    from sessiontree.session import Session
-    from sessiontree.tidying.home import Home
+    from sessiontree.archive.archive_home import Home
+    from sessiontree.session.session import Session
 
 SUMMARY = "make a huge session file small"
 EXAMPLES = """examples:
@@ -47,17 +47,17 @@ def run(options: Options) -> None:
         output.print_lines([f"{saving['what']:<30} {saving['lines']:>9,} lines  {human_size(saving['size']):>8}"])
     output.print_lines([f"{human_size(shown['before'])} before, {human_size(shown['after'])} after"])
     if not shown["sameContext"]:
-        talk.say("no compaction stands in for the older part: a model is then sent only what stays")
+        stderr.say("no compaction stands in for the older part: a model is then sent only what stays")
     if shown["before"] == shown["after"]:
-        talk.say("there is nothing to save")
+        stderr.say("there is nothing to save")
     elif shown["item"]:
-        talk.say(f"`sessiontree restore {shown['item']}` brings it back")
+        stderr.say(f"`sessiontree restore {shown['item']}` brings it back")
     else:
-        talk.say("nothing was done; the same with --yes does it")
+        stderr.say("nothing was done; the same with --yes does it")
 
 
 def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
-    from sessiontree.tidying.shrinking import plan_shrinking, shrink
+    from sessiontree.archive.shrink import plan_shrinking, shrink
 
     if options.yes:
         plan, item = shrink(home.archive, session, dead_branches=options.dead_branches)
@@ -73,7 +73,7 @@ def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
 
 
 def _to_tail(home: Home, session: Session, options: Options) -> dict[str, Any]:
-    from sessiontree.tidying.tail import plan_tail, reduce_to_tail
+    from sessiontree.archive.truncate import plan_tail, reduce_to_tail
 
     if options.yes:
         plan, item = reduce_to_tail(home.archive, session)

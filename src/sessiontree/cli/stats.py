@@ -11,14 +11,14 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.list import add_roots, add_scope, open_library, parse_since, progress, project_asked
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
+    from sessiontree.library.aggregate import Statistics
     from sessiontree.library.library import Library
-    from sessiontree.library.stats import Statistics
 
 SUMMARY = "add up what sessions used"
 EXAMPLES = """examples:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.library.stats import add_up, selected
+    from sessiontree.library.aggregate import add_up, selected
 
     if options.json and options.csv:
         raise UsageError("--json and --csv: choose one of them")
@@ -72,20 +72,20 @@ def _print(found: Statistics, project: str | None, *, as_csv: bool) -> None:
 def _talk(library: Library, found: Statistics, project: str | None) -> None:
     if not found.groups:
         where = "" if project is None else f" of {project} ({len(library.sessions())} elsewhere: --all)"
-        talk.say(f"nothing was used in any session{where} that fits")
+        stderr.say(f"nothing was used in any session{where} that fits")
     for gap in found.gaps[:_MOST_GAPS]:
         if gap.damage is None:
-            talk.say(f"sessiontree: {gap.path}: could not be read, and is not counted: {gap.reason}")
+            stderr.say(f"sessiontree: {gap.path}: could not be read, and is not counted: {gap.reason}")
         else:
             first = gap.damage
-            talk.say(
+            stderr.say(
                 f"sessiontree: {gap.path}:{first.line} byte {first.start}: {first.kind}: counted as far as it can be "
                 f"read ({first.pieces} damaged; `sessiontree doctor` says more)"
             )
     if len(found.gaps) > _MOST_GAPS:
-        talk.say(f"sessiontree: and {len(found.gaps) - _MOST_GAPS} more sessions with damage; --json lists all")
+        stderr.say(f"sessiontree: and {len(found.gaps) - _MOST_GAPS} more sessions with damage; --json lists all")
     if found.repeated and sys.stdout.isatty():
-        talk.say(f"{found.repeated} responses are in several sessions (forks), and count once")
+        stderr.say(f"{found.repeated} responses are in several sessions (forks), and count once")
 
 
 def _described(found: Statistics, project: str | None, since: str | None) -> dict[str, Any]:

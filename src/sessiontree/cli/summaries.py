@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sessiontree.cli import talk
+from sessiontree.cli import stderr
 from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
-    from sessiontree.branching.summing import Ask
-    from sessiontree.compacting.summarizers import Summarizer
-    from sessiontree.session import Session
+    from sessiontree.branches.summarize import Ask
+    from sessiontree.compaction.summarizers import Summarizer
+    from sessiontree.session.session import Session
     from sessiontree.settings import Settings
 
 
@@ -31,7 +31,7 @@ def settings_for(session: Session, options: Options) -> Settings:
     overrides = {"compaction.summarizer": options.summarizer} if options.summarizer else None
     loaded = load_settings(session.cwd or None, options.home, overrides=overrides)
     for notice in loaded.warnings:
-        talk.say(f"sessiontree: {notice}")
+        stderr.say(f"sessiontree: {notice}")
     return loaded.settings
 
 
@@ -39,17 +39,17 @@ def summarizer_of(settings: Settings) -> Summarizer:
     """Whoever the settings name. The part that talks to models is imported only for a model."""
     name = settings.compaction.summarizer
     if ":" in name:
-        from sessiontree.models.completing import summarizer_for
+        from sessiontree.models.model_summarizer import summarizer_for
 
         return summarizer_for(settings)
-    from sessiontree.compacting.summarizers import find_summarizer
+    from sessiontree.compaction.summarizers import find_summarizer
 
     return find_summarizer(name)
 
 
 def ask_about_branch(session: Session, options: Options) -> Ask:
     """How a branch shall be summarised."""
-    from sessiontree.branching.summing import Ask, budget_of
+    from sessiontree.branches.summarize import Ask, budget_of
 
     settings = settings_for(session, options)
     return Ask(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli import output
+from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
-from sessiontree.cli.tidying_home import open_home
 
 SUMMARY = "put tags on a session"
 EXAMPLES = """examples:
@@ -28,8 +28,8 @@ def run(options: Options) -> None:
 
     import msgspec
 
+    from sessiontree.archive.tags import Mark
     from sessiontree.errors import UsageError
-    from sessiontree.tidying.marks import Mark
     from sessiontree.views.text import clean
 
     home = open_home(options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options, add_reading, open_for_reading
 
 SUMMARY = "draw the branches of a session"
@@ -20,9 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.exploring.marks import find_marks
-    from sessiontree.views.described import describe_problem
+    from sessiontree.explore.branch_labels import find_marks
     from sessiontree.views.graph import build_graph, describe_node, draw
+    from sessiontree.views.json import describe_problem
 
     session = open_for_reading(options)
     nodes = build_graph(session, everything=options.all or options.json, marks=find_marks(session))
@@ -38,4 +38,4 @@ def run(options: Options) -> None:
         )
         return
     output.print_lines(draw(nodes, output.width()))
-    talk.say_problems(session.location, session.problems)
+    stderr.say_problems(session.location, session.problems)

@@ -10,19 +10,19 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.cli import output, talk
+from sessiontree.cli import output, stderr
+from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.list import add_roots
 from sessiontree.cli.parser import Options
-from sessiontree.cli.tidying_home import open_home
 
 if TYPE_CHECKING:
-    from sessiontree.session import Session
+    from sessiontree.archive.archive_home import Home
+    from sessiontree.archive.tags import WorktreeMark
+    from sessiontree.git.restore_files import Laid
+    from sessiontree.git.snapshot import Put, Snapshot
+    from sessiontree.git.worktree import Rebuilding, Saved
+    from sessiontree.session.session import Session
     from sessiontree.stores.blobs import FileBlobs
-    from sessiontree.tidying.home import Home
-    from sessiontree.tidying.laying import Laid
-    from sessiontree.tidying.marks import WorktreeMark
-    from sessiontree.tidying.uncommitted import Put, Snapshot
-    from sessiontree.tidying.worktrees import Rebuilding, Saved
 
 SUMMARY = "remember and remake a session's worktree"
 EXAMPLES = """examples:
@@ -65,14 +65,14 @@ def run(options: Options) -> int | None:
 
 
 def _blobs(home: Home) -> FileBlobs:
-    from sessiontree.places import blobs_folder
+    from sessiontree.paths import blobs_folder
     from sessiontree.stores.blobs import FileBlobs
 
     return FileBlobs(blobs_folder(home.folder))
 
 
 def _save(home: Home, options: Options) -> None:
-    from sessiontree.tidying.worktrees import save
+    from sessiontree.git.worktree import save
 
     session = home.open(options.session)
     files = not options.no_files
@@ -88,15 +88,15 @@ def _save(home: Home, options: Options) -> None:
 
 def _say_kept(files: Snapshot) -> None:
     size = sum(file.size for file in files.files.values())
-    talk.say(f"{len(files.files):,} uncommitted files kept, {size:,} bytes")
+    stderr.say(f"{len(files.files):,} uncommitted files kept, {size:,} bytes")
     for path, reason in files.left_out.items():
-        talk.say(f"left out: {path}: {reason}")
+        stderr.say(f"left out: {path}: {reason}")
 
 
 def _restore(home: Home, options: Options) -> int | None:
     from sessiontree.errors import NotFoundError
-    from sessiontree.tidying.laying import Laid
-    from sessiontree.tidying.worktrees import blobs_of, find, plan_restoring, restore
+    from sessiontree.git.restore_files import Laid
+    from sessiontree.git.worktree import blobs_of, find, plan_restoring, restore
 
     session = home.open(options.session)
     blobs = blobs_of(session, _blobs(home))
@@ -112,7 +112,7 @@ def _restore(home: Home, options: Options) -> int | None:
         output.print_json({"session": session.id, **_described_restoring(plan, laid), "resume": resume})
     else:
         _say_restoring(session, plan, laid, resume, options)
-    return talk.FAILED if laid.missing else None
+    return stderr.FAILED if laid.missing else None
 
 
 def _described_restoring(plan: Rebuilding, laid: Laid) -> dict[str, Any]:
@@ -138,26 +138,26 @@ def _say_restoring(session: Session, plan: Rebuilding, laid: Laid, resume: str, 
     if options.dry_run and plan.command:
         output.print_lines([clean(shlex.join(plan.command))])
     for reason in (*plan.missing, *laid.missing):
-        talk.say(f"missing: {reason}")
+        stderr.say(f"missing: {reason}")
     if plan.missing:
         return
-    talk.say("the worktree is there already" if plan.is_there else _line(plan.worktree))
+    stderr.say("the worktree is there already" if plan.is_there else _line(plan.worktree))
     for note in plan.notes:
-        talk.say(note)
+        stderr.say(note)
     for path in plan.in_the_way if options.dry_run else ():
-        talk.say(f"in the way, --yes overwrites it: {path}")
+        stderr.say(f"in the way, --yes overwrites it: {path}")
     for path, name in laid.kept:
-        talk.say(f"overwritten: {path}; what it held is the blob {name}")
+        stderr.say(f"overwritten: {path}; what it held is the blob {name}")
     if plan.files is not None:
         count = len(plan.files.files) if options.dry_run else len(laid.written) + len(laid.removed)
-        talk.say(f"{count:,} uncommitted files {'would be put back' if options.dry_run else 'put back'}")
+        stderr.say(f"{count:,} uncommitted files {'would be put back' if options.dry_run else 'put back'}")
         shown = [*plan.files.files] if options.dry_run else [*laid.written, *laid.removed]
         for path in shown[:_SHOWN]:
-            talk.say(f"  {path}")
+            stderr.say(f"  {path}")
         if len(shown) > _SHOWN:
-            talk.say(f"  and {len(shown) - _SHOWN:,} more")
+            stderr.say(f"  and {len(shown) - _SHOWN:,} more")
         for path, reason in plan.files.left_out.items():
-            talk.say(f"was not saved: {path}: {reason}")
+            stderr.say(f"was not saved: {path}: {reason}")
     elif not options.no_files:
         _say_copies(session)
     output.print_lines([clean(resume)])
@@ -167,8 +167,8 @@ def _with_chosen_files(session: Session, saved: Saved, put: Put, options: Option
     """What was saved, with the files that were asked for."""
     import msgspec
 
+    from sessiontree.archive.worktree_notes import count_copies, history_snapshot
     from sessiontree.errors import UsageError
-    from sessiontree.tidying.claude_worktrees import count_copies, history_snapshot
 
     if options.no_files:
         return msgspec.structs.replace(saved, files=None)
@@ -180,11 +180,11 @@ def _with_chosen_files(session: Session, saved: Saved, put: Put, options: Option
 
 
 def _say_copies(session: Session) -> None:
-    from sessiontree.tidying.claude_worktrees import count_copies
+    from sessiontree.archive.worktree_notes import count_copies
 
     count = count_copies(session)
     if count:
-        talk.say(
+        stderr.say(
             f"Claude Code has copies of {count:,} files from before it edited them last; "
             "--from-history puts them in place"
         )
@@ -204,7 +204,7 @@ def _resume_line(session: Session, worktree: str) -> str:
 
 
 def _list(home: Home, options: Options) -> None:
-    from sessiontree.tidying.claude_worktrees import iter_noted
+    from sessiontree.archive.worktree_notes import iter_noted
     from sessiontree.views.text import clean
 
     marks = [mark for mark in home.marks.read() if mark.worktree is not None]
@@ -225,7 +225,7 @@ def _list(home: Home, options: Options) -> None:
         said = "" if origin == "saved" else f"  ({origin})"
         output.print_lines([clean(f"{session}  {_line(worktree)}{there}{said}")])
     if not rows:
-        talk.say("no worktree was saved yet; `sessiontree worktree save SESSION` does that")
+        stderr.say("no worktree was saved yet; `sessiontree worktree save SESSION` does that")
 
 
 def _is_there(worktree: WorktreeMark) -> bool:

@@ -24,8 +24,8 @@ from msgspec import Struct
 from sessiontree.library.summary import Summary
 
 if TYPE_CHECKING:  # a listing in which nothing changed reads no session, and needs nothing that does
-    from sessiontree.library.counting import Counted
-    from sessiontree.library.reading import Look, State
+    from sessiontree.library.counts import Counted
+    from sessiontree.library.summary_reader import Look, State
 
 T = TypeVar("T")
 
@@ -170,7 +170,7 @@ class Cache:
         For whoever read a session from end to end. Nothing happens when the file is not known, or not in this size.
         """
 
-        from sessiontree.library.reading import with_exact
+        from sessiontree.library.summary_reader import with_exact
 
         def work(database: sqlite3.Connection) -> None:
             with transaction(database):
@@ -335,7 +335,7 @@ def _rebuilt(path: str, *, tables_too: bool = False) -> sqlite3.Connection:
 
 
 def _decode_state(raw: bytes) -> State:
-    from sessiontree.library.reading import State
+    from sessiontree.library.summary_reader import State
 
     return msgspec.msgpack.decode(raw, type=State)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sessiontree.archive.candidates import Candidate, whole_size
 from sessiontree.library.library import Library
 from sessiontree.library.summary import Summary
-from sessiontree.tidying.candidates import Candidate, whole_size
 
 
 def candidates(library: Library) -> Iterator[Candidate]:

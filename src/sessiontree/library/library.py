@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sessiontree import places
+from sessiontree import paths
+from sessiontree.core.ids import SHORTEST_PREFIX
 from sessiontree.errors import AmbiguousError, NotFoundError
-from sessiontree.ids import SHORTEST_PREFIX
 from sessiontree.library.cache import Cache, Row, cache_path
-from sessiontree.library.finding import Found, find_files
 from sessiontree.library.projects import Project, Projects
 from sessiontree.library.roots import Root, dialect_named, find_roots
+from sessiontree.library.scan import Found, find_files
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import Threaded, threaded
 
 if TYPE_CHECKING:  # imported where something is read
-    from sessiontree.dialects.base import SessionFile
-    from sessiontree.library.counting import Counted
-    from sessiontree.library.reading import Look
+    from sessiontree.dialects.contract import SessionFile
+    from sessiontree.library.counts import Counted
+    from sessiontree.library.summary_reader import Look
     from sessiontree.search import Results
 
 Sort: TypeAlias = Literal["recent", "size", "cost", "messages"]
@@ -74,7 +74,7 @@ class Library:
     def _own_home(self) -> str:
         """The home folder of the environment, which need not be that of this process."""
         if self.environment is os.environ:
-            return places.home()
+            return paths.home()
         return os.path.dirname(dialect_named("native").session_roots(self.environment)[0])
 
     def close(self) -> None:
@@ -222,7 +222,7 @@ class Library:
         return bytes_read, read
 
     def _look(self, file: Found, kind: SessionFile, row: Row | None) -> Look:
-        from sessiontree.library.reading import look, look_further
+        from sessiontree.library.summary_reader import look, look_further
 
         before = row.summary if row is not None else None
         seen: Look | None = None
@@ -271,8 +271,8 @@ class Library:
 
     def _outside(self, path: str, stat: os.stat_result) -> Summary:
         """A session that lies in none of the folders that are looked into."""
-        from sessiontree.library.reading import look
-        from sessiontree.opening import detect
+        from sessiontree.library.summary_reader import look
+        from sessiontree.session.open import detect
 
         agent = detect(_read_small(path, _DETECTED) or b"", path).name
         return look(path, agent, stat.st_size, modified=stat.st_mtime_ns).summary

@@ -21,8 +21,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from sessiontree.library.repositories import Repository, find_repository, has_commits, read_first_commit
-from sessiontree.values import Value, render_json
+from sessiontree.core.jsonio import Value, render_json
+from sessiontree.git.repository import Repository, find_repository, has_commits, read_first_commit
 
 _FILE = "projects.jsonl"
 

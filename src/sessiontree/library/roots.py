@@ -17,7 +17,7 @@ from sessiontree import plugins
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
-    from sessiontree.dialects.base import Dialect
+    from sessiontree.dialects.contract import Dialect
     from sessiontree.library.cache import Cache
 
 

@@ -11,10 +11,10 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.messages import Assistant, Message, RedactedThinking, Text, Thinking, ToolCall, Usage
 from sessiontree.errors import ModelError
-from sessiontree.messages import Assistant, Message, RedactedThinking, Text, Thinking, ToolCall, Usage
 from sessiontree.models.facts import Facts
-from sessiontree.values import JsonObject
 
 ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 AnswerBlock: TypeAlias = Text | Thinking | RedactedThinking | ToolCall

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from sessiontree.core.jsonio import Value, parse_json
+from sessiontree.core.messages import Cost, Usage
 from sessiontree.errors import DamagedError, NotFoundError
-from sessiontree.messages import Cost, Usage
-from sessiontree.values import Value, parse_json
 
 UNKNOWN_WINDOW = 128_000
 UNKNOWN_OUTPUT = 8_192

@@ -13,9 +13,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from sessiontree.core.jsonio import JsonObject, Value, parse_json
+from sessiontree.core.messages import Usage
 from sessiontree.errors import DamagedError, NotFoundError
-from sessiontree.messages import Usage
-from sessiontree.values import JsonObject, Value, parse_json
 
 ErrorKind: TypeAlias = Literal["rate_limit", "overloaded", "server", "overflow", "auth", "refused", "quota"]
 

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Sequence
 
+from sessiontree.core.messages import Assistant, Text, Thinking, ToolCall, message_text
 from sessiontree.errors import (
     BusyModelError,
     ContextOverflowError,
@@ -16,7 +17,7 @@ from sessiontree.errors import (
     RefusedRequestError,
     UnreachableError,
 )
-from sessiontree.messages import Assistant, Text, Thinking, ToolCall, message_text
+from sessiontree.models.accumulator import Gathering
 from sessiontree.models.base import (
     AnswerBlock,
     BlockEnd,
@@ -30,7 +31,6 @@ from sessiontree.models.base import (
     UsageReport,
 )
 from sessiontree.models.facts import Facts
-from sessiontree.models.gathering import Gathering
 from sessiontree.models.script import ErrorKind, Player, Script, ScriptTurn, pieces, usage_of
 
 PROVIDER = "scripted"

@@ -19,8 +19,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from sessiontree.core.jsonio import JsonObject
 from sessiontree.models.endpoints import Api
-from sessiontree.values import JsonObject
 
 
 class Mark(Struct, frozen=True):

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, assert_never
 
-from sessiontree.messages import Message
-from sessiontree.providers.pairing import Unanswered, pair_results
-from sessiontree.providers.sendable import sendable_text
+from sessiontree.core.jsonio import JsonObject, Value
+from sessiontree.core.messages import Message
+from sessiontree.providers.sanitize import sendable_text
+from sessiontree.providers.tool_pairing import Unanswered, pair_results
 from sessiontree.providers.turns import read_conversation
-from sessiontree.values import JsonObject, Value
 
 __all__ = ["Form", "Rendered", "Unanswered", "render"]
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from sessiontree.messages import Image, RedactedThinking, Text, Thinking, ToolCall
-from sessiontree.providers.renaming import Limits, rename_tools
+from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.messages import Image, RedactedThinking, Text, Thinking, ToolCall
+from sessiontree.providers.templates import NO_OUTPUT, NO_USER_BEFORE, NO_USER_BETWEEN
+from sessiontree.providers.tool_names import Limits, rename_tools
 from sessiontree.providers.turns import Answer, AssistantTurn, ResultsTurn, ShownBlock, SpokenBlock, Turn, UserTurn
-from sessiontree.providers.wording import NO_OUTPUT, NO_USER_BEFORE, NO_USER_BETWEEN
-from sessiontree.values import JsonObject
 
 # No limit for ids is documented. 64 is what others allow, and no id Anthropic gives out is near it.
 LIMITS = Limits(call_id=64, tool_name=128)

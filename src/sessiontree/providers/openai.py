@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import assert_never
 
-from sessiontree.messages import Image, RedactedThinking, Text, Thinking, ToolCall
-from sessiontree.providers.renaming import Limits, rename_tools
+from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.messages import Image, RedactedThinking, Text, Thinking, ToolCall
+from sessiontree.providers.templates import NO_OUTPUT
+from sessiontree.providers.tool_names import Limits, rename_tools
 from sessiontree.providers.turns import Answer, AssistantTurn, ResultsTurn, ShownBlock, Turn, UserTurn
-from sessiontree.providers.wording import NO_OUTPUT
-from sessiontree.values import JsonObject
 
 RESPONSES_LIMITS = Limits(call_id=64, tool_name=64)
 # The limit is not in the reference; the API's refusal names it: "maximum length 40".

@@ -13,7 +13,8 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
-from sessiontree.messages import (
+from sessiontree.core.jsonio import Value, tolerant
+from sessiontree.core.messages import (
     Assistant,
     BashExecution,
     Block,
@@ -36,15 +37,14 @@ from sessiontree.messages import (
     parse_content,
     text_of,
 )
-from sessiontree.providers.sendable import is_blank, quoted, sendable_image, sendable_json, sendable_text
-from sessiontree.providers.wording import (
+from sessiontree.providers.sanitize import is_blank, quoted, sendable_image, sendable_json, sendable_text
+from sessiontree.providers.templates import (
     branch_text,
     command_text,
     compaction_text,
     file_text,
     python_text,
 )
-from sessiontree.values import Value, tolerant
 
 ShownBlock: TypeAlias = Text | Image
 SpokenBlock: TypeAlias = Text | Thinking | RedactedThinking | ToolCall

@@ -31,8 +31,8 @@ progress=...)` does the reading alone, in small steps that survive the end of th
 Nothing here writes to a session. The index can be deleted at any time.
 """
 
-from sessiontree.search.index import Index
-from sessiontree.search.searching import Hit, Results, read_hit, search
+from sessiontree.search.engine import Hit, Results, read_hit, search
+from sessiontree.search.indexer import Index
 from sessiontree.search.snippets import Part
 
 __all__ = ["Hit", "Index", "Part", "Results", "read_hit", "search"]

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from sessiontree.search.query import Regex
+from sessiontree.search.query_parser import Regex
 
 if TYPE_CHECKING:
     import subprocess

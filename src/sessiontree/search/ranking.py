@@ -12,9 +12,9 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from sessiontree.search.lines import STRETCH
-from sessiontree.search.matching import Found
-from sessiontree.search.store import SHIFT, is_telling, stretch_of
+from sessiontree.search.file_chunks import STRETCH
+from sessiontree.search.index_db import SHIFT, is_telling, stretch_of
+from sessiontree.search.matcher import Found
 
 _TELLING_WEIGHT = 3.0
 _SATURATION, _LENGTH_SHARE = 1.2, 0.6

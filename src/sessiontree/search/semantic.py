@@ -19,22 +19,22 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from sessiontree.context import milliseconds
+from sessiontree.core.context import milliseconds
 from sessiontree.errors import StoreError
 from sessiontree.library.roots import dialect_named
 from sessiontree.library.summary import Summary
-from sessiontree.search.branches import branches_of
-from sessiontree.search.choosing import sessions_asked
-from sessiontree.search.embedding import Embedder, find_embedder, similarity
-from sessiontree.search.index import FileReading, Index, Progress
-from sessiontree.search.lines import line_at, open_file
-from sessiontree.search.matching import Found, Matcher
+from sessiontree.search.branch_state import branches_of
+from sessiontree.search.embedder import Embedder, find_embedder, similarity
+from sessiontree.search.engine import HITS_OF_A_SESSION, Hit, Refresh, Results, search
+from sessiontree.search.file_chunks import line_at, open_file
+from sessiontree.search.indexer import FileReading, Index, Progress
+from sessiontree.search.matcher import Found, Matcher
 from sessiontree.search.patterns import Patterns
-from sessiontree.search.query import And, Expression, Not, Query, Regex, terms
-from sessiontree.search.searching import HITS_OF_A_SESSION, Hit, Refresh, Results, search
+from sessiontree.search.query_parser import And, Expression, Not, Query, Regex, terms
+from sessiontree.search.session_filter import sessions_asked
 from sessiontree.search.snippets import snippet
-from sessiontree.search.texts import Line
-from sessiontree.search.vectors import KINDS, Place, Vectors, pieces_of
+from sessiontree.search.text_extractor import Line
+from sessiontree.search.vector_db import KINDS, Place, Vectors, pieces_of
 
 if TYPE_CHECKING:
     from sessiontree.library.library import Library

@@ -19,8 +19,8 @@ from sessiontree.settings.known import (
     Settings,
     iter_settings,
 )
-from sessiontree.settings.loading import Loaded, Notice, Source, load_settings
-from sessiontree.settings.places import find_project_file, project_file_for_writing, user_file
+from sessiontree.settings.loader import Loaded, Notice, Source, load_settings
+from sessiontree.settings.paths import find_project_file, project_file_for_writing, user_file
 
 __all__ = [
     "BranchSummaries",

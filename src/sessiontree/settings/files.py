@@ -10,7 +10,7 @@ from typing import Any
 
 from sessiontree.errors import ConflictError, DamagedError, UsageError, WriteError
 from sessiontree.settings import text as json_text
-from sessiontree.stores.durable import make_folder, sync_folder, write_beside
+from sessiontree.stores.atomic_files import make_folder, sync_folder, write_beside
 
 LARGEST = 1_000_000
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get
 import msgspec
 from msgspec import Meta
 
-from sessiontree.values import Value
+from sessiontree.core.jsonio import Value
 
 ANY_MODEL = "MODEL"
 """Stands in a key's name for the name of a model, as "provider/model"."""

@@ -7,8 +7,8 @@ import os
 import re
 
 from sessiontree.errors import DamagedError, ExistsError, NotFoundError, StoreError
-from sessiontree.stores.durable import create_file
-from sessiontree.stores.system import SYSTEM, System
+from sessiontree.stores.atomic_files import create_file
+from sessiontree.stores.os_calls import SYSTEM, System
 
 _BLOB_NAME = r"[0-9a-f]{64}\Z"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from sessiontree.dialects.base import Dialect, Reading
-from sessiontree.entries import Header, type_of
-from sessiontree.journal import Journal
-from sessiontree.lines import iter_lines
+from sessiontree.core.entries import Header, type_of
+from sessiontree.core.jsonio import parse_json
+from sessiontree.core.lines import iter_lines
+from sessiontree.dialects.contract import Dialect, ReadOptions
+from sessiontree.session.journal import Journal
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.testing.contract import expect
-from sessiontree.values import parse_json
 
 
 def check_dialect(dialect: Dialect, samples: Iterable[bytes], *, cuts: int = 200, seed: int = 0) -> None:
@@ -58,7 +58,7 @@ def _every_entry_parses(dialect: Dialect, sample: bytes) -> None:
         place = journal.place(node)
         raw = next(journal.iter_raw([node]))
         expect(sample[place.start : place.end] == raw, "an entry's raw bytes are those of the file", raw)
-    leaf = dialect.find_leaf(journal, Reading())
+    leaf = dialect.find_leaf(journal, ReadOptions())
     expect(leaf is None or 0 <= leaf < len(journal), "the leaf is a node or None", leaf)
 
 
@@ -69,7 +69,7 @@ def _survives(dialect: Dialect, data: bytes) -> None:
     journal.refresh()
     journal.entries(range(len(journal)))
     journal.problems()
-    for reading in (Reading(), Reading(recovered=True), Reading(as_of="timestamps")):
+    for reading in (ReadOptions(), ReadOptions(recovered=True), ReadOptions(as_of="timestamps")):
         leaf = dialect.find_leaf(journal, reading)
         dialect.find_path(journal, leaf, reading)
         dialect.build_context(journal, leaf, reading)

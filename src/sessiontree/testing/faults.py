@@ -7,7 +7,7 @@ import os
 import stat
 from typing import Literal
 
-from sessiontree.stores.system import System
+from sessiontree.stores.os_calls import System
 
 Call = Literal["open", "write", "pwrite", "fsync", "truncate", "link", "rename", "unlink"]
 

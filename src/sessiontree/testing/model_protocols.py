@@ -13,9 +13,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from sessiontree.messages import Usage
+from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.messages import Usage
 from sessiontree.models.script import ErrorKind, ScriptCall, ScriptTurn, pieces
-from sessiontree.values import JsonObject
 
 
 class Sent(NamedTuple):

@@ -27,6 +27,7 @@ from typing import Self
 
 from msgspec import Struct
 
+from sessiontree.core.jsonio import JsonObject, parse_json, render_json
 from sessiontree.errors import SessionTreeError
 from sessiontree.models.script import Player, Script, ScriptTurn, read_script, usage_of
 from sessiontree.testing.model_protocols import (
@@ -38,7 +39,6 @@ from sessiontree.testing.model_protocols import (
     Sent,
     Wire,
 )
-from sessiontree.values import JsonObject, parse_json, render_json
 
 ADDRESS = "127.0.0.1"
 _SECRET = frozenset({"authorization", "x-api-key", "x-goog-api-key"})

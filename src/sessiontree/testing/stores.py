@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from sessiontree.errors import ConflictError, ExistsError, NotFoundError
-from sessiontree.stores.base import BlobStore, Store, read_bytes
+from sessiontree.stores.contract import BlobStore, Store, read_bytes
 from sessiontree.testing.contract import expect, expect_error
 
 MakeStore = Callable[[str], Store]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sessiontree.branching.branches import BranchFacts, Distance
-from sessiontree.branching.writers import Writer
-from sessiontree.context import milliseconds
+from sessiontree.branches.list import BranchFacts, Distance
+from sessiontree.branches.open_files import Writer
+from sessiontree.core.context import milliseconds
+from sessiontree.views.branch_labels import Mark, describe_mark
 from sessiontree.views.listing import age, amount
-from sessiontree.views.marks import Mark, describe_mark
 from sessiontree.views.text import columns, cut, one_line, pad
 
 _HEADINGS = ("", "BRANCH", "NAME", "AHEAD", "BEHIND", "TOKENS", "AGE")

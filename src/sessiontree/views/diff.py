@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.branching.diff import Diff, SideFacts
-from sessiontree.branching.files import FileConflict
+from sessiontree.branches.diff import Diff, SideFacts
+from sessiontree.branches.file_conflicts import FileConflict
 from sessiontree.views.listing import amount
 from sessiontree.views.text import clean, columns, cut, one_line, pad
 

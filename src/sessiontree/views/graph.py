@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.branching.joins import Join, find_joins
-from sessiontree.entries import (
+from sessiontree.branches.merge_records import Join, find_joins
+from sessiontree.core.entries import (
     BranchSummary,
     Compaction,
     CustomMessage,
@@ -25,10 +25,10 @@ from sessiontree.entries import (
     ThinkingLevelChange,
     type_of,
 )
-from sessiontree.messages import ToolResult, message_text, text_of, tool_calls
-from sessiontree.session import Session
-from sessiontree.tree import Tree
-from sessiontree.views.marks import Mark, describe_mark
+from sessiontree.core.messages import ToolResult, message_text, text_of, tool_calls
+from sessiontree.core.tree import Tree
+from sessiontree.session.session import Session
+from sessiontree.views.branch_labels import Mark, describe_mark
 from sessiontree.views.text import columns, cut, fitted, one_line
 
 SPEAKING = frozenset({"message", "custom_message", "compaction", "branch_summary", "reset_boundary", "merge"})

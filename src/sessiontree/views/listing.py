@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.ids import SHORTEST_PREFIX
+from sessiontree.core.ids import SHORTEST_PREFIX
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import Threaded
 from sessiontree.views.text import columns, cut, fitted, one_line, pad

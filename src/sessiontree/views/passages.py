@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.dialects.base import is_aside
-from sessiontree.entries import BranchSummary, Compaction, CustomMessage, Entry, MessageEntry
-from sessiontree.session import Session
-from sessiontree.views.described import describe_shown
+from sessiontree.core.entries import BranchSummary, Compaction, CustomMessage, Entry, MessageEntry
+from sessiontree.dialects.contract import is_aside
+from sessiontree.session.session import Session
+from sessiontree.views.json import describe_shown
 from sessiontree.views.text import one_line
 from sessiontree.views.transcript import show_entry, show_role
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.library.facts import Numbers
-from sessiontree.library.stats import By, FileCount, Gap, Group, Statistics
+from sessiontree.library.aggregate import By, FileCount, Gap, Group, Statistics
+from sessiontree.library.session_stats import Numbers
 from sessiontree.views.listing import amount
 from sessiontree.views.text import clean, columns, cut, one_line, pad
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from sessiontree.entries import (
+from sessiontree.core.entries import (
     BranchSummary,
     Compaction,
     Config,
@@ -24,7 +24,8 @@ from sessiontree.entries import (
     Unknown,
     type_of,
 )
-from sessiontree.messages import (
+from sessiontree.core.jsonio import render_json
+from sessiontree.core.messages import (
     Assistant,
     BashExecution,
     Block,
@@ -40,8 +41,7 @@ from sessiontree.messages import (
     blocks_of,
     message_blocks,
 )
-from sessiontree.session import Session
-from sessiontree.values import render_json
+from sessiontree.session.session import Session
 from sessiontree.views.text import clean, one_line
 
 _RULE = "── "

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.paths import PathError, Place, Room
-from sessiontree.agent.secrets import Mask
+from sessiontree.agent.workspace import PathError, Place, Workspace
+from sessiontree.core.jsonio import JsonObject, render_json
+from sessiontree.core.messages import Image
 from sessiontree.errors import UsageError
-from sessiontree.messages import Image
-from sessiontree.values import JsonObject, render_json
+from sessiontree.secrets.environment import Mask
 
 if TYPE_CHECKING:
     from sessiontree.agent.loop import Run
@@ -73,7 +73,7 @@ class Plan(Struct, frozen=True):
 class ToolContext(Struct, frozen=True):
     """What a tool is given to work with."""
 
-    room: Room
+    room: Workspace
     environment: Mapping[str, str] = os.environ
     """What is masked comes from here; commands of a model get it without its secrets."""
     allowed_secrets: tuple[str, ...] = ()

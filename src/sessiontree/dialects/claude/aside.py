@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote
+from sessiontree.dialects.claude.records import string_in
 from sessiontree.dialects.claude.transcript import Transcript
-from sessiontree.dialects.claude.wire import string_in
-from sessiontree.dialects.riders import RIDER
-from sessiontree.dialects.scribe import Item, Note, Written
+from sessiontree.dialects.passthrough import RIDER
 
 _NO_LINE = "Claude Code has no line for them"
 
 
-def put_aside(transcript: Transcript, item: Item, parent: str | None, what: str = "") -> Written:
+def put_aside(transcript: Transcript, item: CanonicalEntry, parent: str | None, what: str = "") -> Encoded:
     """An entry beside the chain. `what` names its kind in the plural, where its type does not."""
     inside = {name: value for name, value in item.fields.items() if name != "type"}
     entry = {"type": item.kind, **inside}
@@ -19,4 +19,4 @@ def put_aside(transcript: Transcript, item: Item, parent: str | None, what: str 
     if target is not None and (known := transcript.standing.main_of(target)) != target:
         entry["targetId"] = known
         line[RIDER] = {"fields": {"targetId": target}}
-    return transcript.written_aside(line, parent, [Note("aside", what or f"{item.kind} entries", _NO_LINE)])
+    return transcript.written_aside(line, parent, [LossNote("aside", what or f"{item.kind} entries", _NO_LINE)])

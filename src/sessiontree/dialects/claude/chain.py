@@ -13,11 +13,11 @@ from typing import cast
 
 from msgspec import Struct
 
-from sessiontree.context import milliseconds
-from sessiontree.dialects.base import Lines
-from sessiontree.dialects.claude.speech import Speech, speech_of
-from sessiontree.dialects.claude.wire import Fields, parse_fields, string_in
-from sessiontree.entries import Entry, type_of
+from sessiontree.core.context import milliseconds
+from sessiontree.core.entries import Entry, type_of
+from sessiontree.dialects.claude.line_summary import LineSummary, speech_of
+from sessiontree.dialects.claude.records import Fields, parse_fields, string_in
+from sessiontree.dialects.contract import IndexedLines
 
 LINK_TYPES = frozenset({"message", "compaction", "attachment", "system"})
 _STEP = 64
@@ -35,15 +35,15 @@ class Facts(Struct, frozen=True):
 class Chain:
     """The lines of one session, asked by the rules. Made for one question and then forgotten."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: IndexedLines) -> None:
         self.lines = lines
         self.types = lines.types
         self.tree = lines.tree
         self.parents: Sequence[int | None] = lines.tree.parents()
         self._facts: dict[int, Facts] = {}
         self._entries: dict[int, Entry] = {}
-        self._speech: dict[int, Speech] = {}
-        self.noted = cast("Mapping[int, Speech | None]", lines.notes)
+        self._speech: dict[int, LineSummary] = {}
+        self.noted = cast("Mapping[int, LineSummary | None]", lines.notes)
         self._rings: dict[int, int] | None = None
         self._all_sidechain: bool | None = None
         self._times: list[tuple[int, int]] | None = None
@@ -120,7 +120,7 @@ class Chain:
             self._entries.update(zip(step, read_entries(self.lines, step), strict=True))
         return [self._entries[node] for node in nodes]
 
-    def speech(self, node: int) -> Speech:
+    def speech(self, node: int) -> LineSummary:
         """What a line says: as it was noted, else as its entry tells."""
         speech = self.noted.get(node) or self._speech.get(node)
         if speech is None:
@@ -172,7 +172,7 @@ class Chain:
         return self._times
 
 
-def read_entries(lines: Lines, nodes: Sequence[int]) -> list[Entry]:
+def read_entries(lines: IndexedLines, nodes: Sequence[int]) -> list[Entry]:
     """Entries as this dialect means them: a text that looks like a reference of ours is only a text here."""
     types = lines.types
     return [

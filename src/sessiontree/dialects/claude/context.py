@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sessiontree.context import Context, ModelRef, State
+from sessiontree.core.context import Context, ModelRef, State
+from sessiontree.core.lazy_messages import LazyMessages
+from sessiontree.core.messages import Assistant, Message
 from sessiontree.dialects.claude.chain import Chain
+from sessiontree.dialects.claude.message_plan import plan_messages, read_messages, sizes_of
 from sessiontree.dialects.claude.path import Trail
-from sessiontree.dialects.claude.plan import plan_messages, read_messages, sizes_of
-from sessiontree.dialects.claude.wire import SYNTHETIC, object_in, string_in
-from sessiontree.lazy import LazyMessages
-from sessiontree.messages import Assistant, Message
+from sessiontree.dialects.claude.records import SYNTHETIC, object_in, string_in
 
 _STEP = 256
 _MODES = {"mode": "mode", "permission-mode": "permissionMode"}

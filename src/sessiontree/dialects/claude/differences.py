@@ -1,6 +1,6 @@
 """What the lines of an item do not say of it: made into a rider when it is written, put back when it is told.
 
-Riders are those of `sessiontree.dialects.riders`, with parts of our own, so that content is not written twice:
+Riders are those of `sessiontree.dialects.passthrough`, with parts of our own, so that content is not written twice:
 
 * `merge`: fields of single blocks by position, for a call whose id was changed, a signature the line has no place for;
 * `without`: names of fields that telling makes up and the item did not have: of the `item`, its `message` and of what
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sessiontree.dialects.claude.wire import Fields, object_in
-from sessiontree.dialects.riders import RIDER, restored, rider
-from sessiontree.dialects.scribe import Item
+from sessiontree.dialects.canonical import CanonicalEntry
+from sessiontree.dialects.claude.records import Fields, object_in
+from sessiontree.dialects.passthrough import RIDER, restored, rider
 
 PART = "part"
 """In a rider: the line belongs to the item before it, and says nothing of its own."""
@@ -31,7 +31,7 @@ PARTS = frozenset({"id", "entry", "fields", "message", "insert", "replace"}) | _
 _SELDOM = frozenset({"entry", "fields", "insert", "replace", "without"})
 
 
-def rider_for(item: Item, told: Item, left_out: Collection[int] = ()) -> Fields:
+def rider_for(item: CanonicalEntry, told: CanonicalEntry, left_out: Collection[int] = ()) -> Fields:
     """The rider for lines that are told as `told` and shall be told as `item`.
 
     `left_out` are the positions of blocks of the item's message that the lines do not have.
@@ -106,7 +106,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other) and (type(one) is bool) is (type(other) is bool)
 
 
-def put_back(item: Item, found: Mapping[str, Any]) -> Item:
+def put_back(item: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
     """The item as it was, out of what its lines tell and their rider."""
     if not found:
         return item
@@ -128,10 +128,10 @@ def put_back(item: Item, found: Mapping[str, Any]) -> Item:
         if isinstance(message.get("content"), list):
             message["content"] = _merged(message["content"], found.get("merge"))
         fields["message"] = message
-    return Item(item.kind, fields, item.id, item.timestamp, item.also)
+    return CanonicalEntry(item.kind, fields, item.id, item.timestamp, item.also)
 
 
-def _put_back_plainly(item: Item, found: Mapping[str, Any]) -> Item:
+def _put_back_plainly(item: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
     """The same for a rider with none of the parts that are seldom needed."""
     id = found.get("id")
     id = id if isinstance(id, str) and id else item.id
@@ -150,7 +150,7 @@ def _put_back_plainly(item: Item, found: Mapping[str, Any]) -> Item:
         if "merge" in found and isinstance(message.get("content"), list):
             message["content"] = _merged(message["content"], found["merge"])
         fields["message"] = message
-    return Item(item.kind, fields, id, item.timestamp, also)
+    return CanonicalEntry(item.kind, fields, id, item.timestamp, also)
 
 
 def _but(fields: Fields, names: Any) -> Fields:

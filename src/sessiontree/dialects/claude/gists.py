@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from sessiontree.dialects.base import Columns, Lines, decode_wires
-from sessiontree.dialects.claude.columns import (
+from sessiontree.core.messages import Text, ToolCall
+from sessiontree.dialects.claude.index import (
     WireBlock,
     WireLine,
     WireMessage,
@@ -21,9 +21,9 @@ from sessiontree.dialects.claude.columns import (
     decode_columns,
     speech_on,
 )
-from sessiontree.dialects.claude.speech import Speech
-from sessiontree.externals import PREFIX
-from sessiontree.messages import Text, ToolCall
+from sessiontree.dialects.claude.line_summary import LineSummary
+from sessiontree.dialects.contract import Columns, IndexedLines, decode_wires
+from sessiontree.session.blob_refs import PREFIX
 
 Answered: TypeAlias = tuple[Text | ToolCall, ...]
 Said: TypeAlias = str | Answered
@@ -60,7 +60,7 @@ def decode_said(data: memoryview) -> Columns | None:
     return columns_of(lines, notes, list(map(_said, lines, notes)))
 
 
-def read_answered(lines: Lines, ids: Sequence[str], nodes: Sequence[int]) -> list[Answered] | None:
+def read_answered(lines: IndexedLines, ids: Sequence[str], nodes: Sequence[int]) -> list[Answered] | None:
     """What some answers say; None when one of their lines needs a closer look, or is not the one with that id."""
     data = b"\n".join(lines.iter_raw(nodes))
     if _REFERENCE in data:
@@ -71,7 +71,7 @@ def read_answered(lines: Lines, ids: Sequence[str], nodes: Sequence[int]) -> lis
     return [_answered(_blocks(line)) for line in found]
 
 
-def _said(line: _Line, note: Speech | None) -> Said | None:
+def _said(line: _Line, note: LineSummary | None) -> Said | None:
     """What a line says; None where that is not kept: for results, and where a string may stand for a blob's content."""
     if note is None or note.answers or line.message is None or line.sessiontreeBlobs is not None:
         return None

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from sessiontree.dialects.base import Lines, Reading, is_aside
+from sessiontree.core.entries import ENTRY_TYPES
+from sessiontree.core.tree import Tree
+from sessiontree.dialects.claude.boundaries import stood_before
 from sessiontree.dialects.claude.chain import Chain
-from sessiontree.dialects.claude.compaction import stood_before
 from sessiontree.dialects.claude.differences import AFTER, PART
 from sessiontree.dialects.claude.path import find_trail
-from sessiontree.dialects.claude.wire import Fields, object_in, string_in
-from sessiontree.dialects.riders import RIDER, rider_of
-from sessiontree.entries import ENTRY_TYPES
-from sessiontree.tree import Tree
+from sessiontree.dialects.claude.records import Fields, object_in, string_in
+from sessiontree.dialects.contract import IndexedLines, ReadOptions, is_aside
+from sessiontree.dialects.passthrough import RIDER, rider_of
 
 START = "start"
 """Marks an aside that tells of the session and not of a place in it."""
@@ -27,7 +27,7 @@ _known: WeakKeyDictionary[Tree, _Asides] = WeakKeyDictionary()
 """The asides of the sessions in hand: whoever asks for the history of one leaf asks for those of all."""
 
 
-def find_history(lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
+def find_history(lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
     """The nodes of a conversation from the very beginning, in its order."""
     chain = Chain(lines)
     if leaf is not None and is_aside(lines.tree.ids[leaf]):
@@ -37,7 +37,7 @@ def find_history(lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
     return _with_asides(chain, spoken_history(chain, leaf, reading))
 
 
-def _history_of_aside(chain: Chain, aside: int, reading: Reading) -> list[int]:
+def _history_of_aside(chain: Chain, aside: int, reading: ReadOptions) -> list[int]:
     """What leads to an aside of ours; those of the client belong to no conversation."""
     asides = _asides_of(chain.lines)
     if aside not in asides.parents:
@@ -46,7 +46,7 @@ def _history_of_aside(chain: Chain, aside: int, reading: Reading) -> list[int]:
     return [*_with_asides(chain, before, at_end=False), *asides.leading_to(aside)]
 
 
-def spoken_history(chain: Chain, leaf: int | None, reading: Reading) -> list[int]:
+def spoken_history(chain: Chain, leaf: int | None, reading: ReadOptions) -> list[int]:
     """The same without asides."""
     stretches: list[list[int]] = []
     boundaries: set[int] = set()
@@ -107,7 +107,7 @@ def _with_asides(chain: Chain, history: list[int], *, at_end: bool = True) -> li
     return found + history[done:]
 
 
-def _asides_of(lines: Lines) -> _Asides:
+def _asides_of(lines: IndexedLines) -> _Asides:
     found = _known.get(lines.tree)
     if found is None or found.count != len(lines.types):
         found = _known[lines.tree] = _Asides(lines)
@@ -117,7 +117,7 @@ def _asides_of(lines: Lines) -> _Asides:
 class _Asides:
     """Our own asides, and how they stand behind each other."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: IndexedLines) -> None:
         self.count = len(lines.types)
         """How many lines there were."""
         self.parents: dict[int, str | None] = {}
@@ -158,7 +158,7 @@ class _Asides:
             at = self._by_id.get(self._after[at])
         return found[::-1]
 
-    def before(self, lines: Lines, node: int, here: list[int]) -> list[int]:
+    def before(self, lines: IndexedLines, node: int, here: list[int]) -> list[int]:
         """Those among some asides that a line stands behind: the line says so, or else it stands behind the last."""
         if node not in self._said_after:
             (fields,) = lines.fields([node])

@@ -7,12 +7,12 @@ written after it. Clients up to 2.1.87 took the leaf with the newest time and kn
 
 from __future__ import annotations
 
-from sessiontree.dialects.base import AS_THE_OWNER, Reading
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.path import find_trail
+from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 
 
-def find_leaf(chain: Chain, reading: Reading) -> int | None:
+def find_leaf(chain: Chain, reading: ReadOptions) -> int | None:
     if reading.as_of == "timestamps":
         return _newest_leaf(chain)
     last = _last_line(chain)
@@ -76,7 +76,7 @@ def _belongs(chain: Chain, candidate: int, pinned: int) -> bool:
         if node == pinned:
             return True
         node = chain.parents[node]
-    nodes = find_trail(chain, candidate, AS_THE_OWNER).nodes
+    nodes = find_trail(chain, candidate, AS_CLIENT).nodes
     if pinned in nodes:
         return True
     response = chain.speech(pinned).response

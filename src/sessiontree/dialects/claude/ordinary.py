@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sessiontree.context import milliseconds
-from sessiontree.entries import MessageEntry
-from sessiontree.messages import (
+from sessiontree.core.context import milliseconds
+from sessiontree.core.entries import MessageEntry
+from sessiontree.core.messages import (
     Assistant,
     Block,
     Image,

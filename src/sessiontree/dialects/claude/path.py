@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from sessiontree.dialects.base import Reading
+from sessiontree.dialects.claude.boundaries import Kept, has_summary, kept_by, stood_before
 from sessiontree.dialects.claude.chain import Chain, walk
-from sessiontree.dialects.claude.compaction import Kept, has_summary, kept_by, stood_before
-from sessiontree.dialects.claude.parallel import with_siblings
-from sessiontree.dialects.claude.relinks import as_recovered, as_the_client, find_relinks
-from sessiontree.dialects.claude.wire import object_in
+from sessiontree.dialects.claude.parallel_calls import with_siblings
+from sessiontree.dialects.claude.records import object_in
+from sessiontree.dialects.claude.reparent import as_recovered, as_the_client, find_relinks
+from sessiontree.dialects.contract import ReadOptions
 
 _NOTHING = Kept({})
 
@@ -21,7 +21,7 @@ class Trail(Struct, frozen=True):
     kept: frozenset[int] = frozenset()
 
 
-def find_trail(chain: Chain, leaf: int | None, reading: Reading) -> Trail:
+def find_trail(chain: Chain, leaf: int | None, reading: ReadOptions) -> Trail:
     """Root, or the last boundary, to leaf."""
     if leaf is None:
         return Trail([])
@@ -35,7 +35,7 @@ def find_trail(chain: Chain, leaf: int | None, reading: Reading) -> Trail:
     return Trail(nodes, kept.nodes)
 
 
-def _spine(chain: Chain, leaf: int, reading: Reading) -> tuple[list[int], int | None, Kept]:
+def _spine(chain: Chain, leaf: int, reading: ReadOptions) -> tuple[list[int], int | None, Kept]:
     """The path without what hangs beside it, the boundary it begins with, and what that one kept."""
     links: dict[int, int | None] = {}
     mend = as_the_client(chain)

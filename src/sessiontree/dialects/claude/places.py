@@ -7,8 +7,8 @@ import os
 import re
 from collections.abc import Mapping
 
-from sessiontree.dialects.claude.beside import project_key
-from sessiontree.dialects.scribe import Destination, Start
+from sessiontree.dialects.canonical import Destination, SessionMeta
+from sessiontree.dialects.claude.related_files import project_key
 
 _UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z"
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
@@ -39,7 +39,7 @@ def made_uuid(space: bytes, name: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:32]}"
 
 
-def destination(start: Start, environment: Mapping[str, str]) -> Destination:
+def destination(start: SessionMeta, environment: Mapping[str, str]) -> Destination:
     """The transcript of a new session, whose folder is given as a real path."""
     home = environment.get("HOME") or environment.get("USERPROFILE") or "~"
     config = environment.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude")

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sessiontree.context import milliseconds
-from sessiontree.dialects.claude.blocks import (
+from sessiontree.core.context import milliseconds
+from sessiontree.dialects.canonical import CanonicalEntry, LossNote
+from sessiontree.dialects.claude.content import (
     TOLD_API,
     TOLD_PROVIDER,
     is_of_anthropic,
@@ -20,13 +21,12 @@ from sessiontree.dialects.claude.blocks import (
     told_usage,
     written_reason,
 )
-from sessiontree.dialects.claude.composing import Composed, dropped, written_call
+from sessiontree.dialects.claude.content_builder import Composed, dropped, written_call
+from sessiontree.dialects.claude.decode_lines import MADE_RESPONSE, NAME
 from sessiontree.dialects.claude.differences import PARTS
-from sessiontree.dialects.claude.speech import is_reminder_text
-from sessiontree.dialects.claude.told import MADE_RESPONSE, NAME
-from sessiontree.dialects.claude.wire import Fields
-from sessiontree.dialects.riders import RIDER
-from sessiontree.dialects.scribe import Item, Note
+from sessiontree.dialects.claude.line_summary import is_reminder_text
+from sessiontree.dialects.claude.records import Fields
+from sessiontree.dialects.passthrough import RIDER
 
 _TEXT = frozenset({"type", "text"})
 _IMAGE = frozenset({"type", "data", "mimeType"})
@@ -88,7 +88,7 @@ def composed_answer(message: Fields, name_call: Callable[[Fields], str]) -> Comp
     is_signed = is_of_anthropic(message)
     more: list[list[Any]] = []
     composed = Composed([], [], [], [], more)
-    renamed: list[Note] = []
+    renamed: list[LossNote] = []
     for at, block in enumerate(content):
         kind = block["type"]
         if kind == "text":
@@ -141,7 +141,7 @@ def is_heard(content: str | list[Fields]) -> bool:
 # Riders
 
 
-def rides_plainly(item: Item) -> bool:
+def rides_plainly(item: CanonicalEntry) -> bool:
     """Whether nothing rides along with an item that would be read from its lines or put on them."""
     if RIDER not in item.fields:
         return True
@@ -187,7 +187,7 @@ def _timed(said: Fields, time: str) -> Fields:
 
 
 def plain_rider(
-    item: Item, id: str, said: Fields, composed: Composed, as_it_is: Sequence[str] = ("role", "content")
+    item: CanonicalEntry, id: str, said: Fields, composed: Composed, as_it_is: Sequence[str] = ("role", "content")
 ) -> Fields:
     """What the lines of a message do not say of it, when they say some fields as they are and of the rest only `said`.
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sessiontree.dialects.claude.blocks import text_of, told_blocks, told_reason, told_usage
-from sessiontree.dialects.claude.composing import shared_blocks
-from sessiontree.dialects.claude.told import NAME
-from sessiontree.dialects.claude.wire import Fields, object_in, string_in
-from sessiontree.dialects.riders import RIDER
-from sessiontree.dialects.scribe import Item
+from sessiontree.dialects.canonical import CanonicalEntry
+from sessiontree.dialects.claude.content import text_of, told_blocks, told_reason, told_usage
+from sessiontree.dialects.claude.content_builder import shared_blocks
+from sessiontree.dialects.claude.decode_lines import NAME
+from sessiontree.dialects.claude.records import Fields, object_in, string_in
+from sessiontree.dialects.passthrough import RIDER
 
 
-def rests_of(item: Item, count: int) -> Sequence[Fields]:
+def rests_of(item: CanonicalEntry, count: int) -> Sequence[Fields]:
     """What rode along of each line that an item was told from; nothing when it now takes another number of lines."""
     found = object_in(item.fields, RIDER).get(NAME)
     if not found:
@@ -26,7 +26,7 @@ def rests_of(item: Item, count: int) -> Sequence[Fields]:
     return rests if len(rests) == count else [{} for _ in range(count)]
 
 
-def summary_content(item: Item) -> Any:
+def summary_content(item: CanonicalEntry) -> Any:
     """The words in which the client put a summary, if they still are the summary; None when there are none."""
     found = object_in(item.fields, RIDER).get(NAME)
     last = found[-1] if isinstance(found, list) and found else None

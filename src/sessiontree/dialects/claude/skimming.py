@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from sessiontree.dialects.base import Lines
+from sessiontree.core.lazy_messages import gist_of
+from sessiontree.core.messages import Assistant, Message, ToolResult, User
 from sessiontree.dialects.claude.gists import Answered, Said, read_answered
-from sessiontree.dialects.claude.plan import Plan, read_messages
-from sessiontree.dialects.claude.speech import Speech
-from sessiontree.lazy import gist_of
-from sessiontree.messages import Assistant, Message, ToolResult, User
+from sessiontree.dialects.claude.line_summary import LineSummary
+from sessiontree.dialects.claude.message_plan import Plan, read_messages
+from sessiontree.dialects.contract import IndexedLines
 
 _TOGETHER = 1024
 """How many gists are read in one go; where one line needs a closer look, the answers among them get one."""
@@ -25,9 +25,9 @@ class Skimming:
 
     def __init__(
         self,
-        lines: Lines,
+        lines: IndexedLines,
         ids: Sequence[str],
-        noted: Mapping[int, Speech | None],
+        noted: Mapping[int, LineSummary | None],
         said: Mapping[int, object],
         plan: Plan,
     ) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sessiontree.dialects.base import Lines
-from sessiontree.dialects.claude.wire import Fields, is_result, object_in, string_in
+from sessiontree.dialects.claude.records import Fields, is_result, object_in, string_in
+from sessiontree.dialects.contract import IndexedLines
 
 _NOTED = (
     ("custom-title", "customTitle"),
@@ -28,7 +28,7 @@ _MEANINGLESS = (
 )
 
 
-def find_title(lines: Lines) -> str | None:
+def find_title(lines: IndexedLines) -> str | None:
     for kind, key in _NOTED:
         title = _last_noted(lines, kind, key)
         if title:
@@ -36,7 +36,7 @@ def find_title(lines: Lines) -> str | None:
     return _first_prompt(lines)
 
 
-def _last_noted(lines: Lines, kind: str, key: str) -> str | None:
+def _last_noted(lines: IndexedLines, kind: str, key: str) -> str | None:
     if kind not in lines.types:
         return None
     for node in range(len(lines.types) - 1, -1, -1):
@@ -48,7 +48,7 @@ def _last_noted(lines: Lines, kind: str, key: str) -> str | None:
     return None
 
 
-def _first_prompt(lines: Lines) -> str | None:
+def _first_prompt(lines: IndexedLines) -> str | None:
     command: str | None = None
     in_sidechain: bool | None = None
     for fields in _iter_users(lines):
@@ -69,7 +69,7 @@ def _first_prompt(lines: Lines) -> str | None:
     return command
 
 
-def _iter_users(lines: Lines) -> Iterator[Fields]:
+def _iter_users(lines: IndexedLines) -> Iterator[Fields]:
     """The user's lines, from the start."""
     nodes = [node for node, kind in enumerate(lines.types) if kind == "message"]
     for start in range(0, len(nodes), _STEP):

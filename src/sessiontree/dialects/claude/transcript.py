@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sessiontree.dialects.base import Lines
+from sessiontree.core.jsonio import render_json
+from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
+from sessiontree.dialects.claude.decode_lines import Base
 from sessiontree.dialects.claude.differences import AFTER, PART, rider_for
-from sessiontree.dialects.claude.relinks import NIL
+from sessiontree.dialects.claude.line_builder import Call, LineBuilder, Placed, boundary_facts
+from sessiontree.dialects.claude.records import Fields
+from sessiontree.dialects.claude.reparent import NIL
 from sessiontree.dialects.claude.restoring import but
-from sessiontree.dialects.claude.sheets import Call, Placed, Sheet, boundary_facts
-from sessiontree.dialects.claude.standing import Behind, Standing
-from sessiontree.dialects.claude.told import Base
-from sessiontree.dialects.claude.wire import Fields
-from sessiontree.dialects.riders import RIDER
-from sessiontree.dialects.scribe import Item, Note, Start, Written
-from sessiontree.values import render_json
+from sessiontree.dialects.claude.write_state import Behind, WriteState
+from sessiontree.dialects.contract import IndexedLines
+from sessiontree.dialects.passthrough import RIDER
 
 LONGEST_PROMPT = 200
 
@@ -40,10 +40,10 @@ class Held(Struct):
 class Transcript:
     """One transcript under way."""
 
-    def __init__(self, start: Start, lines: Lines | None) -> None:
+    def __init__(self, start: SessionMeta, lines: IndexedLines | None) -> None:
         self.is_new = lines is None
-        self.sheet = Sheet(start, lines)
-        self.standing = Standing(lines)
+        self.sheet = LineBuilder(start, lines)
+        self.standing = WriteState(lines)
         self.held: Held | None = None
         self.last: str | None = None
         """The line of the chain written last."""
@@ -56,7 +56,7 @@ class Transcript:
 
     # Lines of the chain
 
-    def ride(self, item: Item, line: Fields, said: Item, left_out: Sequence[int] = ()) -> None:
+    def ride(self, item: CanonicalEntry, line: Fields, said: CanonicalEntry, left_out: Sequence[int] = ()) -> None:
         """Put what the lines of an item do not say of it on one of them."""
         if not item.id:  # it has never been elsewhere: what its lines say of the client is right
             said = replace(said, fields=but(said.fields, RIDER), id="")
@@ -70,15 +70,15 @@ class Transcript:
 
     def placed(
         self,
-        item: Item,
+        item: CanonicalEntry,
         parent: str | None,
         lines: Sequence[Fields],
-        notes: Sequence[Note] = (),
+        notes: Sequence[LossNote] = (),
         *,
         calls: tuple[Call, ...] | None = None,
         prompt: str = "",
         kept: tuple[str, ...] | None = None,
-    ) -> Written:
+    ) -> Encoded:
         """The lines of an item at their place in the tree, behind those that were held back."""
         uuids = tuple([line["uuid"] for line in lines])
         last = uuids[-1]
@@ -95,9 +95,9 @@ class Transcript:
         self.last = last
         prompt = prompt[:LONGEST_PROMPT]
         self.standing.add(item, last, Placed(parent, uuids, main, calls or (), None, "", is_apart, prompt, kept))
-        return Written(last, [render_json(line) for line in (*before, *lines)], notes)
+        return Encoded(last, [render_json(line) for line in (*before, *lines)], notes)
 
-    def placed_result(self, item: Item, line: Fields, placed: Placed) -> None:
+    def placed_result(self, item: CanonicalEntry, line: Fields, placed: Placed) -> None:
         """A result at its place; when its line comes is for the caller to know."""
         self.say_after(line)
         self.last = placed.main
@@ -134,13 +134,13 @@ class Transcript:
         said = {"subtype": "informational", "content": "Conversation compacted", "isMeta": False, "level": "info"}
         return {**self.sheet.line("system", id, parent, time, said, {}), RIDER: {PART: True}}
 
-    def parted(self, item: Item, parent: str) -> list[Fields]:
+    def parted(self, item: CanonicalEntry, parent: str) -> list[Fields]:
         """A boundary for what follows a line that others follow too, and a line to hang on."""
         boundary = self.own_boundary(item, parent)
-        (end,) = self.sheet.uuids(Item("", {}, f"behind {boundary['uuid']}"), 1)
+        (end,) = self.sheet.uuids(CanonicalEntry("", {}, f"behind {boundary['uuid']}"), 1)
         return [boundary, self.silent_line(end, boundary["uuid"], boundary["timestamp"])]
 
-    def freed(self, item: Item, leaf: str) -> list[Fields]:
+    def freed(self, item: CanonicalEntry, leaf: str) -> list[Fields]:
         """A boundary for a line of the file that a later compaction keeps, so that it stands without that one again."""
         kept = self.standing.lines_without_later_boundary(leaf)
         if not kept:
@@ -151,7 +151,7 @@ class Transcript:
         boundary = {**self.boundary_line(id, leaf, time, about, {}), RIDER: {PART: True}}
         return [boundary, self.silent_line(end, id, time)]
 
-    def own_boundary(self, item: Item, parent: str) -> Fields:
+    def own_boundary(self, item: CanonicalEntry, parent: str) -> Fields:
         """A boundary that keeps exactly what leads to an item, for one that would be read with lines of others.
 
         What a compaction on another branch kept follows its summary, also for those who come to it from elsewhere; and
@@ -159,22 +159,22 @@ class Transcript:
         """
         kept = self.standing.context_lines(parent)
         self.standing.capture(kept)
-        (id,) = self.sheet.uuids(Item("", {}, f"before {item.id}" if item.id else ""), 1)
+        (id,) = self.sheet.uuids(CanonicalEntry("", {}, f"before {item.id}" if item.id else ""), 1)
         about = boundary_facts({}, False, kept, id)
         return {**self.boundary_line(id, parent, self.sheet.time(item), about, {}), RIDER: {PART: True}}
 
     # Beside the chain
 
-    def aside_line(self, item: Item, parent: str | None, entry: Fields) -> Fields:
+    def aside_line(self, item: CanonicalEntry, parent: str | None, entry: Fields) -> Fields:
         line = self.sheet.aside(entry, self.sheet.time(item), id=self.sheet.aside_id(item), parent=parent)
         if self.after:
             line[AFTER] = self.after
         self.standing.add_aside(item, line["id"], parent)
         return line
 
-    def written_aside(self, line: Fields, parent: str | None, notes: Sequence[Note]) -> Written:
+    def written_aside(self, line: Fields, parent: str | None, notes: Sequence[LossNote]) -> Encoded:
         id = None if parent is None else Behind(parent, line["id"])
         if self.held is not None and self.held.lines:
             self.held.lines.append(line)
-            return Written(id, (), notes)
-        return Written(id, [render_json(line)], notes)
+            return Encoded(id, (), notes)
+        return Encoded(id, [render_json(line)], notes)

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sessiontree.context import Context
-from sessiontree.dialects.base import Columns, DialectBase, Envelope, Lines, Reading, Relink, SessionFile
-from sessiontree.dialects.neovate import about, discovery, path, places, relinks, titles, wire
-from sessiontree.dialects.scribe import Destination, Item, Scribe, Start
-from sessiontree.entries import ENTRY_TYPES, Config, Entry, Header
+from sessiontree.core.context import Context
+from sessiontree.core.entries import ENTRY_TYPES, Config, Entry, Header
+from sessiontree.dialects.canonical import CanonicalEntry, Destination, Encoder, SessionMeta
+from sessiontree.dialects.contract import (
+    Columns,
+    DialectBase,
+    Envelope,
+    IndexedLines,
+    ReadOptions,
+    Reparenting,
+    SessionFile,
+)
+from sessiontree.dialects.neovate import header, locations, path, places, records, reparent, titles
 
 _SPOKEN = frozenset({"message", "custom_message", "branch_summary", "compaction"})
 
@@ -21,83 +29,83 @@ class Neovate(DialectBase):
     folders = ("/.neovate/projects/", "/.takumi/projects/")
     parent_key = "parentUuid"
     id_key = "uuid"
-    barren_folders = discovery.BARREN
+    barren_folders = locations.BARREN
     bookkeeping = frozenset(ENTRY_TYPES) - _SPOKEN
     """Only messages move the leaf; everything else stands beside the tree."""
 
     def recognise(self, head: bytes) -> int:
-        return about.recognise(head)
+        return header.recognise(head)
 
     def decode_block(self, data: memoryview) -> Columns | None:
-        return wire.decode_columns(data)
+        return records.decode_columns(data)
 
     def is_record(self, fields: dict[str, Any]) -> bool:
-        return wire.is_record(fields)
+        return records.is_record(fields)
 
-    def find_header(self, lines: Lines) -> Header | None:
-        return about.find_header(lines)
+    def find_header(self, lines: IndexedLines) -> Header | None:
+        return header.find_header(lines)
 
     def envelope(self, fields: dict[str, Any]) -> Envelope:
-        return wire.envelope_of(fields)
+        return records.envelope_of(fields)
 
     def parse(self, raw: bytes) -> Entry:
-        return wire.parse_raw(raw)
+        return records.parse_raw(raw)
 
-    def find_leaf(self, lines: Lines, reading: Reading) -> int | None:
+    def find_leaf(self, lines: IndexedLines, reading: ReadOptions) -> int | None:
         return path.find_leaf(lines)
 
-    def find_path(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
+    def find_path(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
         return path.find_path(lines, leaf, reading)
 
-    def find_relinks(self, lines: Lines) -> list[Relink]:
-        return relinks.find_relinks(lines)
+    def find_relinks(self, lines: IndexedLines) -> list[Reparenting]:
+        return reparent.find_relinks(lines)
 
-    def build_context(self, lines: Lines, leaf: int | None, reading: Reading) -> Context:
+    def build_context(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> Context:
         return path.build(lines, leaf, reading, self.rules)
 
-    def find_config(self, lines: Lines) -> Config:
-        return about.find_config(lines)
+    def find_config(self, lines: IndexedLines) -> Config:
+        return header.find_config(lines)
 
-    def find_title(self, lines: Lines) -> str | None:
+    def find_title(self, lines: IndexedLines) -> str | None:
         return titles.find_title(lines)
 
-    def find_given_title(self, lines: Lines) -> str | None:
+    def find_given_title(self, lines: IndexedLines) -> str | None:
         return titles.find_given_title(lines)
 
-    def find_history(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
+    def find_history(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
         return path.find_history(lines, leaf, reading)
 
-    def tell(self, lines: Lines, nodes: Sequence[int]) -> Iterator[Item]:
-        from sessiontree.dialects.neovate import telling
+    def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
+        from sessiontree.dialects.neovate import decode
 
-        return telling.tell(lines, nodes)
+        return decode.tell(lines, nodes)
 
-    def belong_together(self, lines: Lines, node: int, child: int) -> bool:
-        from sessiontree.dialects.neovate import telling
+    def belong_together(self, lines: IndexedLines, node: int, child: int) -> bool:
+        from sessiontree.dialects.neovate import decode
 
-        return telling.belong_together(lines, node, child)
+        return decode.belong_together(lines, node, child)
 
-    def scribe(self, start: Start, lines: Lines | None = None) -> Scribe:
-        from sessiontree.dialects.neovate.scribe import NeovateScribe
+    def scribe(self, start: SessionMeta, lines: IndexedLines | None = None) -> Encoder:
+        from sessiontree.dialects.neovate.encoder import NeovateScribe
 
         return NeovateScribe(start, lines)
 
-    def copied(self, lines: Lines, leaf: int | None, start: Start) -> Iterator[bytes]:
-        from sessiontree.dialects.neovate import copying
+    def copied(self, lines: IndexedLines, leaf: int | None, start: SessionMeta) -> Iterator[bytes]:
+        from sessiontree.dialects.neovate import fork
 
-        return copying.copied(lines, leaf, start)
+        return fork.copied(lines, leaf, start)
 
-    def destination(self, start: Start, environment: Mapping[str, str]) -> Destination:
+    def destination(self, start: SessionMeta, environment: Mapping[str, str]) -> Destination:
         return places.destination(start, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        return discovery.roots(environment)
+        return locations.roots(environment)
 
     def session_kind(self, root: str, relative: str) -> SessionFile | None:
-        return discovery.kind_of(relative)
+        return locations.kind_of(relative)
 
     def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
-        return discovery.cwds(root, read)
+        return locations.cwds(root, read)
 
 
 NEOVATE = Neovate()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessiontree.dialects.neovate.asides import MARKS
+from sessiontree.dialects.canonical import CanonicalEntry
+from sessiontree.dialects.neovate.content import Call, Said, calls_of, say, say_result, say_stray_result
+from sessiontree.dialects.neovate.content_decoder import hear_item, hear_result, heard_message, is_output
 from sessiontree.dialects.neovate.deltas import applied
-from sessiontree.dialects.neovate.hearing import hear_item, hear_result, heard_message, is_output
+from sessiontree.dialects.neovate.metadata_lines import MARKS
 from sessiontree.dialects.neovate.plain import plain_draft
 from sessiontree.dialects.neovate.riding import Draft, extras_of, rider_for, without_extras
-from sessiontree.dialects.neovate.saying import Call, Said, calls_of, say, say_result, say_stray_result
-from sessiontree.dialects.scribe import Item
 
 
-def draft(item: Item, uuid: str, timestamp: str, marks: dict[str, Any], *, is_root: bool) -> Draft | None:
+def draft(item: CanonicalEntry, uuid: str, timestamp: str, marks: dict[str, Any], *, is_root: bool) -> Draft | None:
     """Any item but a result that answers a call; None when it has to stand beside the tree."""
     plain = plain_draft(item, uuid, timestamp, marks)
     if plain is not None:
@@ -31,7 +31,7 @@ def draft(item: Item, uuid: str, timestamp: str, marks: dict[str, Any], *, is_ro
     return Draft(bodies, [rider_for(bare, heard, said, marks), *further], said.notes, calls_of(bodies[0]))
 
 
-def draft_result(item: Item, call: Call, id: str, timestamp: str) -> Draft:
+def draft_result(item: CanonicalEntry, call: Call, id: str, timestamp: str) -> Draft:
     """A result as one part of a line; its rider stands among those of the line's results."""
     plain = plain_draft(item, id, timestamp, {}, call)
     if plain is not None:
@@ -44,20 +44,20 @@ def draft_result(item: Item, call: Call, id: str, timestamp: str) -> Draft:
     return Draft([part], [rider_for(bare, heard, said, {})], said.notes)
 
 
-def around_results(item: Item) -> dict[str, Any]:
+def around_results(item: CanonicalEntry) -> dict[str, Any]:
     """What a line of results said beyond its results, kept by the first of them."""
     found = extras_of(item).get("around")
     return found if isinstance(found, dict) else {}
 
 
-def role_of(item: Item) -> str:
+def role_of(item: CanonicalEntry) -> str:
     """The role of the message that an item holds; empty when it holds none."""
     message = item.fields.get("message") if item.kind == "message" else None
     role = message.get("role") if isinstance(message, dict) else None
     return role if isinstance(role, str) else ""
 
 
-def is_tool_result(item: Item) -> bool:
+def is_tool_result(item: CanonicalEntry) -> bool:
     return role_of(item) == "toolResult"
 
 

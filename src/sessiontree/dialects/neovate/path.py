@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sessiontree.context import Context, Rules, build_context
-from sessiontree.dialects.base import Lines, Reading, path_of, relinked_path
-from sessiontree.dialects.native import BOOKKEEPING
-from sessiontree.dialects.neovate.asides import Aside, Asides, asides_in, marks_of
-from sessiontree.dialects.neovate.relinks import find_relinks
-from sessiontree.dialects.neovate.wire import MESSAGE, is_compaction, string
-from sessiontree.entries import Entry, MessageEntry
-from sessiontree.messages import ToolResult, tool_calls
+from sessiontree.core.context import Context, Rules, build_context
+from sessiontree.core.entries import Entry, MessageEntry
+from sessiontree.core.messages import ToolResult, tool_calls
+from sessiontree.dialects.contract import IndexedLines, ReadOptions, path_of, relinked_path
+from sessiontree.dialects.native.dialect import BOOKKEEPING
+from sessiontree.dialects.neovate.metadata_lines import Aside, Asides, asides_in, marks_of
+from sessiontree.dialects.neovate.records import MESSAGE, is_compaction, string
+from sessiontree.dialects.neovate.reparent import find_relinks
 
 
-def find_leaf(lines: Lines) -> int | None:
+def find_leaf(lines: IndexedLines) -> int | None:
     """The last message in the file."""
     for node in range(len(lines.types) - 1, -1, -1):
         if lines.types[node] == MESSAGE:
@@ -28,13 +28,13 @@ def find_leaf(lines: Lines) -> int | None:
     return None
 
 
-def find_path(lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
+def find_path(lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
     if not reading.recovered:
         return _in_file_order(lines, lines.tree.path(leaf))
     return _in_file_order(lines, _with_lost_results(lines, _chain(lines, leaf, _better_links(lines))))
 
 
-def find_history(lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
+def find_history(lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
     """The messages of a leaf, those before a compaction too, and our own asides that they stand behind."""
     asides = asides_in(lines)
     trail: list[int] = []
@@ -55,18 +55,18 @@ def find_history(lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
     return [*(_with_asides(lines, asides, nodes) if asides.by_node else nodes), *trail]
 
 
-def build(lines: Lines, leaf: int | None, reading: Reading, rules: Rules) -> Context:
+def build(lines: IndexedLines, leaf: int | None, reading: ReadOptions, rules: Rules) -> Context:
     nodes = find_path(lines, leaf, reading)
     start = _last_compaction(lines, nodes) if reading.recovered else 0
     context = build_context(path_of(lines, nodes[start:]), rules)
     return Context(tuple(lines.tree.ids[node] for node in nodes), context.messages, context.sources, context.state)
 
 
-def _better_links(lines: Lines) -> dict[int, int]:
+def _better_links(lines: IndexedLines) -> dict[int, int]:
     return {relink.node: relink.parent for relink in find_relinks(lines)}
 
 
-def _chain(lines: Lines, leaf: int | None, links: Mapping[int, int]) -> list[int]:
+def _chain(lines: IndexedLines, leaf: int | None, links: Mapping[int, int]) -> list[int]:
     """Leaf to root over some better links, and from each compaction on to what it summarises.
 
     That last step is to be read along, never to be written: the history would return. A link that would lead in a
@@ -85,7 +85,7 @@ def _chain(lines: Lines, leaf: int | None, links: Mapping[int, int]) -> list[int
     return [each for part in reversed(parts) for each in part]
 
 
-def find_summarised(lines: Lines, root: int) -> int | None:
+def find_summarised(lines: IndexedLines, root: int) -> int | None:
     """The last message that a compaction stands for; None when the root is no compaction, or stands for nothing."""
     (fields,) = lines.fields([root])
     if not is_compaction(fields) or lines.tree.missing_parent(root) is not None:
@@ -97,7 +97,7 @@ def find_summarised(lines: Lines, root: int) -> int | None:
     return next((node for node in range(root - 1, -1, -1) if lines.types[node] == MESSAGE), None)
 
 
-def _in_file_order(lines: Lines, chain: Sequence[int]) -> list[int]:
+def _in_file_order(lines: IndexedLines, chain: Sequence[int]) -> list[int]:
     """The lines of a chain as they stand in the file. An id that stands there twice brings both of its lines."""
     ids, types = lines.tree.ids, lines.types
     wanted = {ids[node] for node in chain}
@@ -106,7 +106,7 @@ def _in_file_order(lines: Lines, chain: Sequence[int]) -> list[int]:
     return [node for node, id in enumerate(ids) if id in wanted and types[node] == MESSAGE]
 
 
-def _with_asides(lines: Lines, asides: Asides, nodes: Sequence[int]) -> list[int]:
+def _with_asides(lines: IndexedLines, asides: Asides, nodes: Sequence[int]) -> list[int]:
     found: list[int] = []
     before = asides.before
     for node in nodes:
@@ -117,7 +117,7 @@ def _with_asides(lines: Lines, asides: Asides, nodes: Sequence[int]) -> list[int
     return found
 
 
-def _asides_before(lines: Lines, asides: Asides, node: int) -> list[int]:
+def _asides_before(lines: IndexedLines, asides: Asides, node: int) -> list[int]:
     """The asides of ours between a message and its parent. Only those that may have some need to be read."""
     parent = lines.tree.parent(node)
     if parent is not None and lines.tree.ids[parent] not in asides.parents:
@@ -126,7 +126,7 @@ def _asides_before(lines: Lines, asides: Asides, node: int) -> list[int]:
     return asides.chain(string(marks_of(fields), "after")) + list(asides.splits_of(lines.tree.ids[node]).values())
 
 
-def standing_behind(lines: Lines, asides: Asides, uuid: str) -> list[int]:
+def standing_behind(lines: IndexedLines, asides: Asides, uuid: str) -> list[int]:
     """The asides behind the last message that a session stands behind: up to the last that is more than bookkeeping."""
     quiet = BOOKKEEPING | {"leaf"}
     return _last_chain(asides, [aside for aside in asides.behind(uuid) if lines.types[aside.node] not in quiet])
@@ -136,7 +136,7 @@ def _last_chain(asides: Asides, found: Sequence[Aside]) -> list[int]:
     return asides.chain(found[-1].id) if found else []
 
 
-def _last_compaction(lines: Lines, nodes: Sequence[int]) -> int:
+def _last_compaction(lines: IndexedLines, nodes: Sequence[int]) -> int:
     """The position of the last compaction on a path, where its context begins; 0 when there is none."""
     for at in range(len(nodes) - 1, 0, -1):
         # Only a root can be one, so the other lines need not be read.
@@ -145,7 +145,7 @@ def _last_compaction(lines: Lines, nodes: Sequence[int]) -> int:
     return 0
 
 
-def _with_lost_results(lines: Lines, chain: list[int]) -> list[int]:
+def _with_lost_results(lines: IndexedLines, chain: list[int]) -> list[int]:
     """The chain with results that stand beside it and answer calls in it that nothing else answers."""
     entries = lines.entries(chain)
     messages = [message for entry in entries if isinstance(entry, MessageEntry) for message in entry.messages]

@@ -9,7 +9,7 @@ from binascii import hexlify
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from sessiontree.dialects.scribe import Destination, Start
+from sessiontree.dialects.canonical import Destination, SessionMeta
 
 if TYPE_CHECKING:
     import hashlib
@@ -61,7 +61,7 @@ def _namespace() -> Callable[[], hashlib._Hash]:
     return sha1(uuid5(NAMESPACE_URL, "sessiontree:neovate").bytes, usedforsecurity=False).copy
 
 
-def destination(start: Start, environment: Mapping[str, str]) -> Destination:
+def destination(start: SessionMeta, environment: Mapping[str, str]) -> Destination:
     """Where Neovate looks for a session of a folder, and how it goes on with it."""
     id = session_id(start.id)
     home = environment.get("HOME") or "~"

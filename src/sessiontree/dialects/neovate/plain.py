@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessiontree.dialects.neovate.asides import MARKS
-from sessiontree.dialects.neovate.hearing import hear_usage
+from sessiontree.dialects.canonical import CanonicalEntry
+from sessiontree.dialects.neovate.content import SIGNATURE, Call, say_usage
+from sessiontree.dialects.neovate.content_decoder import hear_usage
+from sessiontree.dialects.neovate.metadata_lines import MARKS
+from sessiontree.dialects.neovate.records import milliseconds
 from sessiontree.dialects.neovate.riding import EXTRAS, Draft
-from sessiontree.dialects.neovate.saying import SIGNATURE, Call, say_usage
-from sessiontree.dialects.neovate.wire import milliseconds
-from sessiontree.dialects.riders import RIDER
-from sessiontree.dialects.scribe import Item
+from sessiontree.dialects.passthrough import RIDER
 
 _HEARD_OF_BLOCKS = {
     "text": frozenset({"type", "text"}),
@@ -32,7 +32,9 @@ _Deltas = list[list[Any]]
 """What blocks say beyond what is heard of them, with their positions."""
 
 
-def plain_draft(item: Item, id: str, timestamp: str, marks: dict[str, Any], call: Call | None = None) -> Draft | None:
+def plain_draft(
+    item: CanonicalEntry, id: str, timestamp: str, marks: dict[str, Any], call: Call | None = None
+) -> Draft | None:
     """What `drafts` makes of an ordinary message for a line of this id and time; None if it is not surely one.
 
     With `call` it is the result of that call.

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from sessiontree.dialects.neovate.wire import milliseconds
-from sessiontree.dialects.scribe import Item
-from sessiontree.values import render_json
+from sessiontree.core.jsonio import render_json
+from sessiontree.dialects.canonical import CanonicalEntry
+from sessiontree.dialects.neovate.records import milliseconds
 
 _encode = msgspec.json.Encoder().encode
 _time = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)\Z")
@@ -33,7 +33,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def line_time(item: Item, otherwise: str) -> str:
+def line_time(item: CanonicalEntry, otherwise: str) -> str:
     """The time for an item's line: its own, else that of its message, else the one before."""
     if _time.match(item.timestamp) and milliseconds(item.timestamp) is not None:
         return item.timestamp

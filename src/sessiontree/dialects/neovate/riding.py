@@ -1,7 +1,7 @@
 """What a line does not say of its item, as a rider; and the item again, from what was heard of the line.
 
-Beyond the common parts of a rider (see `sessiontree.dialects.riders`), Neovate's lines have marks of their own under
-`neovate`:
+Beyond the common parts of a rider (see `sessiontree.dialects.passthrough`), Neovate's lines have marks of their own
+under `neovate`:
 
 * `without`: fields that the item did not have;
 * `order`: where the blocks of the line stood; `blocks`: what they said beyond the line (deltas); `plain`: the content
@@ -21,11 +21,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sessiontree.dialects.neovate.asides import MARKS
+from sessiontree.dialects.canonical import CanonicalEntry, LossNote
+from sessiontree.dialects.neovate.content import Call, Said
 from sessiontree.dialects.neovate.deltas import applied, difference
-from sessiontree.dialects.neovate.saying import Call, Said
-from sessiontree.dialects.riders import RIDER, restored
-from sessiontree.dialects.scribe import Item, Note
+from sessiontree.dialects.neovate.metadata_lines import MARKS
+from sessiontree.dialects.passthrough import RIDER, restored
 
 EXTRAS = "neovate"
 """Under this name an item keeps what a line of Neovate said beyond shared words."""
@@ -36,18 +36,18 @@ class Draft(Struct, frozen=True, gc=False):
 
     bodies: list[dict[str, Any]]
     riders: list[dict[str, Any]]
-    notes: tuple[Note, ...] = ()
+    notes: tuple[LossNote, ...] = ()
     calls: dict[str, Call] = {}
     """The calls of an answer, by id."""
 
 
-def extras_of(item: Item) -> dict[str, Any]:
+def extras_of(item: CanonicalEntry) -> dict[str, Any]:
     """What an item keeps of the line of Neovate it comes from."""
     found = _riding(item).get(EXTRAS)
     return found if isinstance(found, dict) else {}
 
 
-def without_extras(item: Item) -> Item:
+def without_extras(item: CanonicalEntry) -> CanonicalEntry:
     return (
         item
         if EXTRAS not in _riding(item)
@@ -55,11 +55,11 @@ def without_extras(item: Item) -> Item:
     )
 
 
-def with_extras(item: Item, extras: dict[str, Any]) -> Item:
+def with_extras(item: CanonicalEntry, extras: dict[str, Any]) -> CanonicalEntry:
     return _with_riding(item, {**_riding(item), EXTRAS: extras}) if extras else item
 
 
-def rider_for(item: Item, heard: Item, said: Said, marks: dict[str, Any]) -> dict[str, Any]:
+def rider_for(item: CanonicalEntry, heard: CanonicalEntry, said: Said, marks: dict[str, Any]) -> dict[str, Any]:
     """What the line has to carry so that `as_it_was` makes `item` of `heard`. `item` has no extras."""
     rider = dict(_riding(item))
     marks = dict(marks)
@@ -113,7 +113,7 @@ def _changed(heard: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def as_it_was(heard: Item, rider: dict[str, Any]) -> Item:
+def as_it_was(heard: CanonicalEntry, rider: dict[str, Any]) -> CanonicalEntry:
     """The item that a line was written for, without extras."""
     found = rider.get(MARKS)
     marks: dict[str, Any] = found if isinstance(found, dict) else {}
@@ -122,7 +122,7 @@ def as_it_was(heard: Item, rider: dict[str, Any]) -> Item:
     return msgspec.structs.replace(item, timestamp=timestamp) if isinstance(timestamp, str) else item
 
 
-def _unmarked(heard: Item, marks: dict[str, Any]) -> Item:
+def _unmarked(heard: CanonicalEntry, marks: dict[str, Any]) -> CanonicalEntry:
     listed = marks.get("without")
     without = listed if isinstance(listed, list) else []
     message = heard.fields.get("message")
@@ -145,17 +145,17 @@ def _unmarked_content(content: list[Any], marks: dict[str, Any]) -> Any:
     return content
 
 
-def _riding(item: Item) -> dict[str, Any]:
+def _riding(item: CanonicalEntry) -> dict[str, Any]:
     found = item.fields.get(RIDER)
     return found if isinstance(found, dict) else {}
 
 
-def _with_riding(item: Item, riding: dict[str, Any]) -> Item:
+def _with_riding(item: CanonicalEntry, riding: dict[str, Any]) -> CanonicalEntry:
     fields = {name: value for name, value in item.fields.items() if name != RIDER}
     return _with_fields(item, fields | _named(RIDER, riding))
 
 
-def _with_fields(item: Item, fields: dict[str, Any]) -> Item:
+def _with_fields(item: CanonicalEntry, fields: dict[str, Any]) -> CanonicalEntry:
     return msgspec.structs.replace(item, fields=fields)
 
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from sessiontree.dialects.base import Lines
-from sessiontree.dialects.neovate.about import first_config, messages_in
-from sessiontree.dialects.neovate.wire import INTERRUPTION, parts, string
-from sessiontree.entries import SessionInfo
+from sessiontree.core.entries import SessionInfo
+from sessiontree.dialects.contract import IndexedLines
+from sessiontree.dialects.neovate.header import first_config, messages_in
+from sessiontree.dialects.neovate.records import INTERRUPTION, parts, string
 
 _LONGEST_TITLE = 50
 _STEP = 32
@@ -17,12 +17,12 @@ _STEP = 32
 _SHELL_ECHO = r"\s*<bash-(?:input|stdout|stderr)>"
 
 
-def find_title(lines: Lines) -> str | None:
+def find_title(lines: IndexedLines) -> str | None:
     """The newest title that was given, else the one in the settings, else the beginning of the first prompt."""
     return find_given_title(lines) or next(_iter_prompts(lines), None)
 
 
-def find_given_title(lines: Lines) -> str | None:
+def find_given_title(lines: IndexedLines) -> str | None:
     """The newest title that was given, else the one in the settings."""
     for node in range(len(lines.types) - 1, -1, -1):
         if lines.types[node] == "session_info":
@@ -33,7 +33,7 @@ def find_given_title(lines: Lines) -> str | None:
     return config.config.summary or None if config is not None else None
 
 
-def _iter_prompts(lines: Lines) -> Iterator[str]:
+def _iter_prompts(lines: IndexedLines) -> Iterator[str]:
     """What the user asked for, each as a title: not what a command printed, what was interrupted or is hidden."""
     nodes = messages_in(lines)
     for start in range(0, len(nodes), _STEP):

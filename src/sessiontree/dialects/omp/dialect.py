@@ -19,14 +19,15 @@ from typing import Any
 
 import msgspec
 
-from sessiontree.context import Context, Rules, build_context
-from sessiontree.dialects.base import Columns, Envelope, Lines, Reading, SessionFile, is_aside, path_of
-from sessiontree.dialects.heads import head_records
-from sessiontree.dialects.omp import discovery
-from sessiontree.dialects.omp.marks import SLOT, is_own_header, is_own_record, is_title_slot
-from sessiontree.dialects.omp.places import blob_folder, find_destination
-from sessiontree.dialects.omp.scribe import OhMyPiScribe, with_key
-from sessiontree.dialects.omp.sending import (
+from sessiontree.core.context import Context, Rules, build_context
+from sessiontree.core.entries import Compaction, Entry, Header, MessageEntry, Unknown, UsageRecord
+from sessiontree.core.jsonio import parse_json, tolerant
+from sessiontree.core.messages import Assistant, ToolResult, Usage
+from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
+from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadOptions, SessionFile, is_aside, path_of
+from sessiontree.dialects.detect import head_records
+from sessiontree.dialects.omp import locations
+from sessiontree.dialects.omp.context import (
     RetriedTurn,
     as_read_here,
     is_sent,
@@ -34,12 +35,11 @@ from sessiontree.dialects.omp.sending import (
     without_dangling_calls,
     without_failed_turns,
 )
+from sessiontree.dialects.omp.detect import SLOT, is_own_header, is_own_record, is_title_slot
+from sessiontree.dialects.omp.encoder import OhMyPiScribe, with_key
+from sessiontree.dialects.omp.places import blob_folder, find_destination
 from sessiontree.dialects.pi import PiShape
-from sessiontree.dialects.pi.scribe import ShapeScribe
-from sessiontree.dialects.scribe import Destination, Item, Start
-from sessiontree.entries import Compaction, Entry, Header, MessageEntry, Unknown, UsageRecord
-from sessiontree.messages import Assistant, ToolResult, Usage
-from sessiontree.values import parse_json, tolerant
+from sessiontree.dialects.pi.encoder import ShapeScribe
 
 TRUNCATION_NOTICE = "\n\n[Session persistence truncated large content]"
 
@@ -101,20 +101,20 @@ class OhMyPi(PiShape):
             return _with_own_fields(entry, raw)
         return entry
 
-    def find_header(self, lines: Lines) -> Header | None:
+    def find_header(self, lines: IndexedLines) -> Header | None:
         """The header with the title of the slot, which the program writes without touching the header."""
         header, slot = lines.header, _slot_title(lines)
         if header is None or slot is None or (slot or None) == header.title:
             return header
         return msgspec.structs.replace(header, title=slot or None)
 
-    def iter_moves(self, lines: Lines) -> Iterator[tuple[int, int | None]]:
+    def iter_moves(self, lines: IndexedLines) -> Iterator[tuple[int, int | None]]:
         return (move for move in super().iter_moves(lines) if not _is_aside(lines, move[0]))
 
-    def find_path(self, lines: Lines, leaf: int | None, reading: Reading) -> list[int]:
+    def find_path(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
         return [node for node in super().find_path(lines, leaf, reading) if not _is_aside(lines, node)]
 
-    def build_context(self, lines: Lines, leaf: int | None, reading: Reading) -> Context:
+    def build_context(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> Context:
         path = path_of(lines, self.find_path(lines, leaf, reading))
         loaded: dict[str, Entry] = {}
         context = build_context(as_read_here(path, loaded), self.rules)
@@ -133,7 +133,7 @@ class OhMyPi(PiShape):
             context.state,
         )
 
-    def find_title(self, lines: Lines) -> str | None:
+    def find_title(self, lines: IndexedLines) -> str | None:
         """The slot's title, else the header's, else the short summary of the latest compaction that has one."""
         given = self.find_given_title(lines)
         if given is not None:
@@ -145,11 +145,11 @@ class OhMyPi(PiShape):
                     return entry.short_summary
         return None
 
-    def find_given_title(self, lines: Lines) -> str | None:
+    def find_given_title(self, lines: IndexedLines) -> str | None:
         header = self.find_header(lines)
         return header.title or None if header is not None else None
 
-    def tell(self, lines: Lines, nodes: Sequence[int]) -> Iterator[Item]:
+    def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         return super().tell(lines, [node for node in nodes if not _is_aside(lines, node)])
 
     def in_shared_words(self, kind: str, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -163,17 +163,17 @@ class OhMyPi(PiShape):
             case _:
                 return super().in_shared_words(kind, line)
 
-    def scribe(self, start: Start, lines: Lines | None = None) -> ShapeScribe:
+    def scribe(self, start: SessionMeta, lines: IndexedLines | None = None) -> ShapeScribe:
         return OhMyPiScribe(self, start, lines)
 
-    def destination(self, start: Start, environment: Mapping[str, str]) -> Destination:
+    def destination(self, start: SessionMeta, environment: Mapping[str, str]) -> Destination:
         return find_destination(start, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        return discovery.roots(environment)
+        return locations.roots(environment)
 
     def session_kind(self, root: str, relative: str) -> SessionFile | None:
-        return discovery.kind_of(relative)
+        return locations.kind_of(relative)
 
     def header_fields(self, header: Header) -> dict[str, Any]:
         fields = super().header_fields(header)
@@ -184,14 +184,14 @@ class OhMyPi(PiShape):
         return {**first, "title": header.title, "titleSource": "user", **fields}
 
 
-def _slot_title(lines: Lines) -> str | None:
+def _slot_title(lines: IndexedLines) -> str | None:
     """The title in the slot, which may be empty; None when there is no slot."""
     if not lines.types or lines.types[0] != SLOT or not _is_aside(lines, 0):
         return None
     return str(lines.fields([0])[0].get("title", ""))
 
 
-def _is_aside(lines: Lines, node: int) -> bool:
+def _is_aside(lines: IndexedLines, node: int) -> bool:
     return lines.types[node] == SLOT and is_aside(lines.tree.ids[node])
 
 

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Mapping
 from typing import Literal
 
+from sessiontree.dialects.canonical import Destination, SessionMeta
 from sessiontree.dialects.pi.places import encoded, file_name, home_of, resolved
-from sessiontree.dialects.scribe import Destination, Start
 
 _PROFILE_NAME = r"[a-z0-9][a-z0-9._-]{0,63}(?<!\.)\Z"
 
 
-def find_destination(start: Start, environment: Mapping[str, str]) -> Destination:
+def find_destination(start: SessionMeta, environment: Mapping[str, str]) -> Destination:
     home, temporary = home_of(environment), _temporary(environment)
     bucket = bucket_name(_real(start.cwd), _real(home), _real(temporary))
     path = os.path.join(_sessions_folder(environment), bucket, file_name(start))

@@ -10,6 +10,6 @@
 
 from __future__ import annotations
 
-from sessiontree.dialects.pi.shape import PI, Pi, PiShape
+from sessiontree.dialects.pi.dialect import PI, Pi, PiShape
 
 __all__ = ["PI", "Pi", "PiShape"]

@@ -6,12 +6,12 @@ import os
 import re
 from collections.abc import Mapping
 
-from sessiontree.dialects.scribe import Destination, Start
+from sessiontree.core.ids import is_session_id
+from sessiontree.dialects.canonical import Destination, SessionMeta
 from sessiontree.errors import UsageError
-from sessiontree.ids import is_session_id
 
 
-def find_destination(start: Start, environment: Mapping[str, str]) -> Destination:
+def find_destination(start: SessionMeta, environment: Mapping[str, str]) -> Destination:
     """A folder of sessions that was chosen is flat; in the agent's own folder each working folder has one."""
     chosen = environment.get("PI_CODING_AGENT_SESSION_DIR")
     if chosen:
@@ -30,7 +30,7 @@ def folder_name(cwd: str) -> str:
     return f"--{encoded(path[1:] if path[:1] in ('/', chr(92)) else path)}--"
 
 
-def file_name(start: Start) -> str:
+def file_name(start: SessionMeta) -> str:
     """Time and id, with nothing in it that could leave the folder."""
     if not is_session_id(start.id):
         raise UsageError(f"{start.id!r} cannot be a session id: letters, digits, '-', '_' and '.', no '..'")

@@ -1,0 +1,104 @@
+"""Large pastes stand in the input as a short mark, and go to the model as what they are.
+
+    [Pasted text #1 +120 lines]     [Image #1]
+
+The marks and what they stand for are kept in the settings of the session, so that a prompt can be shown, and brought
+back to the input, the way it was typed. The message itself has everything: whoever reads the session needs no map.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+
+from sessiontree.agent.text_files import image_type
+from sessiontree.core.entries import Config
+from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.messages import Block, Image, Text
+from sessiontree.errors import UsageError
+from sessiontree.session.session import Session
+
+LINES = 10
+CHARACTERS = 1_000
+"""A paste with at least so many lines, or more characters than this, becomes a mark."""
+IMAGE_BYTES = 5_000_000
+"""The largest image that providers take."""
+
+_mark = re.compile(r"\[(?:Pasted text (#\d+) \+\d+ lines|Image (#\d+))\]")
+_data_url = re.compile(r"data:(image/[a-z]+);base64,(.*)\Z", re.DOTALL)
+
+
+class Pastes:
+    """What was pasted into the prompts of a session."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        known = config or Config()
+        self._texts, self._images = dict(known.pasted_text_map), dict(known.pasted_image_map)
+
+    def add_text(self, text: str) -> str:
+        """What stands in the input for a pasted text: a mark, or the text itself when it is short."""
+        lines = text.count("\n") + 1
+        if lines < LINES and len(text) <= CHARACTERS:
+            return text
+        key = _next_key(self._texts)
+        self._texts[key] = text
+        return f"[Pasted text {key} +{lines} lines]"
+
+    def add_image(self, data: bytes) -> str:
+        """What stands in the input for a pasted image; `UsageError` for what no model can see."""
+        mime = image_type(data)
+        if mime is None:
+            raise UsageError("what was pasted is no image that a model can see: PNG, JPEG, GIF or WebP")
+        if len(data) > IMAGE_BYTES:
+            raise UsageError(f"the pasted image has {len(data):,} bytes; providers take at most {IMAGE_BYTES:,}")
+        key = _next_key(self._images)
+        self._images[key] = f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"
+        return f"[Image {key}]"
+
+    def message(self, prompt: str) -> JsonObject:
+        """A prompt as a message of the user: expanded for the model, and the way it was typed if that differs."""
+        blocks = list(self._expanded(prompt))
+        if all(isinstance(block, Text) for block in blocks):
+            text = "".join(block.text for block in blocks if isinstance(block, Text))
+            return {"role": "user", "content": text} | ({"displayText": prompt} if text != prompt else {})
+        content = [
+            {"type": "text", "text": block.text} if isinstance(block, Text) else _image(block) for block in blocks
+        ]
+        return {"role": "user", "content": content, "displayText": prompt}
+
+    def _expanded(self, prompt: str) -> Iterator[Block]:
+        """Texts and images in their order; a mark that stands for nothing known stays as it is."""
+        text, at = "", 0
+        for found in _mark.finditer(prompt):
+            text += prompt[at : found.start()]
+            at = found.end()
+            pasted, image = found.groups()
+            shown = _data_url.match(self._images.get(image, "")) if image else None
+            if shown is None:
+                text += self._texts.get(pasted, found[0]) if pasted else found[0]
+                continue
+            yield Text(text + found[0])
+            text = ""
+            yield Image(shown[2], shown[1])
+        if text or at < len(prompt) or not prompt:
+            yield Text(text + prompt[at:])
+
+    def used_in(self, prompt: str) -> bool:
+        return _mark.search(prompt) is not None
+
+    def save(self, session: Session) -> None:
+        """Keep the maps in the session's settings, if there is something new in them."""
+        known = session.config
+        if (known.pasted_text_map, known.pasted_image_map) != (self._texts, self._images):
+            session.set_config(pasted_text_map=self._texts, pasted_image_map=self._images)
+
+
+def _next_key(known: Mapping[str, str]) -> str:
+    numbers = [int(key[1:]) for key in known if key[:1] == "#" and key[1:].isdecimal()]
+    return f"#{max(numbers, default=0) + 1}"
+
+
+def _image(block: Block) -> JsonObject:
+    assert isinstance(block, Image)
+    return {"type": "image", "data": block.data, "mimeType": block.mime_type}

@@ -1,0 +1,94 @@
+"""Two branches side by side: what each asked, answered, called, read, changed, used, and where it ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from sessiontree.branches.branch_delta import Side, parted_sessions
+from sessiontree.branches.file_conflicts import FileConflict, files_of, find_file_conflicts
+from sessiontree.branches.merge_records import history_nodes
+from sessiontree.compaction.token_estimate import context_size
+from sessiontree.compaction.touched_files import FileLists
+from sessiontree.core.messages import Assistant, Message, ToolResult, User, message_text, tool_calls
+from sessiontree.core.usage import UsageTotals, total_usage
+from sessiontree.session.reader import Reader
+
+
+class SideFacts(Struct, frozen=True):
+    """What one branch has since it parted from the other."""
+
+    session: str
+    dialect: str
+    leaf: str | None
+    name: str | None
+    """The label of its end."""
+    entries: int
+    messages: int
+    asked: tuple[str, ...]
+    answered: tuple[str, ...]
+    final: str
+    """The last thing the model said."""
+    tools: dict[str, int]
+    """Calls by the name of the tool, the most frequent first."""
+    failed: int
+    """How many of them failed."""
+    files: FileLists
+    context_tokens: int
+    """How large the context is at its end, the shared part included."""
+    used: UsageTotals
+    """What its requests used, the shared part not included."""
+    last_time: str
+
+
+class Diff(Struct, frozen=True):
+    """Two branches, and where they parted."""
+
+    ancestor: str | None
+    shared: int
+    """How many entries lead to the ancestor."""
+    one: SideFacts
+    other: SideFacts
+    conflicts: tuple[FileConflict, ...]
+    """Files that both changed, each in its own way."""
+
+
+def diff(session: Reader, one: str, other: str, *, other_session: Reader | None = None) -> Diff:
+    """Compare two branches, of one session or of two."""
+    second: Reader = session if other_session is None else other_session
+    left, right = parted_sessions(session, one, second, other)
+    shared = 0 if left.ancestor is None else len(history_nodes(session, left.ancestor))
+    return Diff(left.ancestor, shared, _facts(left), _facts(right), tuple(find_file_conflicts(left, right)))
+
+
+def _facts(side: Side) -> SideFacts:
+    session, messages = side.session, side.messages
+    assert side.leaf is not None
+    entries = side.entries()
+    answered = _texts(messages, Assistant)
+    tools = Counter(call.name for message in messages for call in tool_calls(message))
+    times = [entry.timestamp for entry in entries if entry.timestamp]
+    return SideFacts(
+        session=session.id,
+        dialect=session.dialect.name,
+        leaf=side.leaf,
+        name=session.labels.get(side.leaf),
+        entries=len(entries),
+        messages=len(messages),
+        asked=_texts(messages, User),
+        answered=answered,
+        final=answered[-1] if answered else "",
+        tools=dict(tools.most_common()),
+        failed=sum(isinstance(message, ToolResult) and message.is_error for message in messages),
+        files=files_of(side),
+        context_tokens=context_size(session.context(side.leaf).messages).tokens,
+        used=total_usage(entries),
+        last_time=times[-1] if times else "",
+    )
+
+
+def _texts(messages: Sequence[Message], kind: type[User] | type[Assistant]) -> tuple[str, ...]:
+    found = (message_text(message).strip() for message in messages if isinstance(message, kind))
+    return tuple(text for text in found if text)

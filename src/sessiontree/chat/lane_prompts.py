@@ -1,0 +1,80 @@
+"""Questions on a terminal while lanes work there: what is typed between them is not shown, and answers nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import termios
+from collections.abc import Iterator
+from typing import TextIO
+
+from sessiontree.chat.terminal import Screen
+
+_LOCAL_FLAGS = 3
+"""The place of those flags in what `tcgetattr` gives."""
+_LONGEST = 4096
+
+
+class Questions:
+    """Asks one question at a time. A question can be taken back, by cancelling who asked it."""
+
+    def __init__(self, screen: Screen, source: TextIO) -> None:
+        self._screen, self._fd = screen, source.fileno()
+        self._encoding = source.encoding or "utf-8"
+        self._waiting: asyncio.Future[bytes] | None = None
+
+    async def ask(self, question: str) -> str:
+        """The line that is typed behind a question; `EOFError` when there will be none."""
+        self._screen.end_line()
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        with self._echo(is_on=True):
+            termios.tcflush(self._fd, termios.TCIFLUSH)  # what was typed before the question is seen is no answer
+            self._screen.write(f"{question} ")
+            loop.add_reader(self._fd, self._read)
+            try:
+                line = await self._waiting
+            except BaseException:
+                self._screen.end_line()
+                raise
+            finally:
+                loop.remove_reader(self._fd)
+                self._waiting = None
+        if not line:
+            self._screen.end_line()
+            raise EOFError
+        self._screen.was_entered()
+        return line.decode(self._encoding, "replace").rstrip("\r\n")
+
+    def interrupt(self) -> bool:
+        """Ctrl-C: end the question that is open; whether there was one."""
+        if self._waiting is None or self._waiting.done():
+            return False
+        self._waiting.set_exception(KeyboardInterrupt())
+        return True
+
+    def _read(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            try:
+                self._waiting.set_result(os.read(self._fd, _LONGEST))
+            except OSError:  # the terminal is gone
+                self._waiting.set_result(b"")
+
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[None]:
+        """While lanes work: keys that are pressed are not shown between the rows of the table."""
+        with self._echo(is_on=False):
+            yield
+
+    @contextlib.contextmanager
+    def _echo(self, *, is_on: bool) -> Iterator[None]:
+        before = termios.tcgetattr(self._fd)
+        wanted = termios.tcgetattr(self._fd)
+        wanted[_LOCAL_FLAGS] = wanted[_LOCAL_FLAGS] | termios.ECHO if is_on else wanted[_LOCAL_FLAGS] & ~termios.ECHO
+        termios.tcsetattr(self._fd, termios.TCSANOW, wanted)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(self._fd, termios.TCSANOW, before)

@@ -1,0 +1,99 @@
+"""Reading sessions into the search index on behalf of a command, with a bar on a terminal once it takes long."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from sessiontree.cli import stderr
+from sessiontree.errors import StoreError
+
+if TYPE_CHECKING:
+    from sessiontree.library.library import Library
+    from sessiontree.search.indexer import Progress
+
+_AFTER, _EVERY = 0.3, 0.1
+_SECONDS_UNSEEN = 3.0
+"""How long a command without a terminal goes on indexing after its answer. What it read stays read."""
+_BAR, _NAME = 20, 18
+
+
+def progress_bar(what: str) -> Progress | None:
+    """Says how far reading is, on one line of a terminal, once it takes long."""
+    if not sys.stderr.isatty():
+        return None
+    from shutil import get_terminal_size
+
+    from sessiontree.views.text import cut, one_line
+
+    start = last = time.perf_counter()
+    megabyte = 1 << 20
+
+    def show(done: int, of: int, path: str) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        if now - start < _AFTER or now - last < _EVERY:
+            return
+        last = now
+        filled = min(_BAR * done // max(of, 1), _BAR)
+        bar = "█" * filled + "░" * (_BAR - filled)
+        counted = f"{done // megabyte} of {of // megabyte} MB"
+        name = one_line(os.path.basename(path))
+        name = name if len(name) <= _NAME else f"…{name[-_NAME:]}"  # the end tells files apart
+        text = cut(f"{what} {bar} {counted}  {name}", get_terminal_size().columns - 1)
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+    return show
+
+
+def make_index(library: Library) -> None:
+    """Bring the index up to date after an answer: to the end on a terminal, for some seconds elsewhere."""
+    from sessiontree.search import Index
+
+    show = progress_bar("indexing (Ctrl-C stops)")
+    until = time.perf_counter() + _SECONDS_UNSEEN
+    try:
+        with Index(library.environment) as index:
+            index.update(library.everything(), progress=show or _stop_at(until), wait=False)
+        _clear()
+    except (_EnoughError, sqlite3.Error, OSError):
+        return  # the answer was given; whoever searches next goes on
+    except KeyboardInterrupt:
+        _clear()
+        stderr.say("stopped; the next search goes on from here")
+
+
+def renew_index(library: Library) -> None:
+    """Make the index anew, from nothing."""
+    from sessiontree.search import Index
+
+    with Index(library.environment) as index:
+        try:
+            with index.store.only_writer():
+                index.store.empty()
+            index.update(library.everything(), progress=progress_bar("indexing"))
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{index.store.path}: the index cannot be made ({error})") from None
+    _clear()
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+class _EnoughError(Exception):
+    """Time is up."""
+
+
+def _stop_at(until: float) -> Progress:
+    def check(_done: int, _of: int, _path: str) -> None:
+        if time.perf_counter() > until:
+            raise _EnoughError
+
+    return check

@@ -1,0 +1,47 @@
+"""Everything that goes to stderr, and the exit codes: 0 ok, 1 failed, 2 usage, 3 damaged input, 130 interrupted."""
+
+from __future__ import annotations
+
+import sys
+
+from sessiontree.core.entries import Problem
+from sessiontree.errors import ConversionError, DamagedError, NotFoundError, ReadOnlyError, SessionTreeError, UsageError
+from sessiontree.views.text import clean
+
+FAILED, USAGE, DAMAGED, INTERRUPTED = 1, 2, 3, 130
+
+EXIT_CODES = """exit codes:
+  0  done
+  1  failed: no such session or entry, or the store refused
+  2  wrong usage
+  3  damaged input: no session could be read from it
+  130  interrupted"""
+
+
+def exit_code(error: SessionTreeError) -> int:
+    match error:
+        case DamagedError():
+            return DAMAGED
+        case NotFoundError() | ReadOnlyError() | ConversionError():
+            return FAILED
+        case UsageError():
+            return USAGE
+        case _:
+            return FAILED
+
+
+def say(text: str) -> None:
+    print(clean(text), file=sys.stderr)
+
+
+def say_error(text: str) -> None:
+    say(f"sessiontree: {text}")
+
+
+def say_problems(location: str, problems: list[Problem]) -> None:
+    """One line about what is odd in a file, with the place of the first oddity."""
+    if not problems:
+        return
+    first = problems[0]
+    more = f" (and {len(problems) - 1} more; --json lists all)" if len(problems) > 1 else ""
+    say(f"sessiontree: {location}:{first.line} byte {first.start}: {first.kind}: {first.action}{more}")

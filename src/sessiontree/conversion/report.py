@@ -1,0 +1,70 @@
+"""What became of a session on its way to another format: what was carried, mapped, changed, put aside and dropped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from msgspec import Struct
+
+from sessiontree.core.messages import BLOCK_TYPES
+from sessiontree.dialects.canonical import CanonicalEntry, LossNote, NoteKind
+
+_ORDER: tuple[NoteKind, ...] = ("dropped", "changed", "mapped", "aside")
+
+
+class Line(Struct, frozen=True):
+    """One kind of thing that was not taken as it was, and how often."""
+
+    kind: NoteKind
+    what: str
+    why: str
+    count: int
+
+
+class Report:
+    """Filled while the lines of a conversion are made; complete when they are."""
+
+    def __init__(self, source: str, target: str) -> None:
+        self.source = source
+        self.target = target
+        self.carried: Counter[str] = Counter()
+        """How many of each thing were taken over: messages by role, blocks and other entries by type."""
+        self._notes: Counter[LossNote] = Counter()
+
+    @property
+    def notes(self) -> list[Line]:
+        """What was not taken as it was, the worst first."""
+        lines = [Line(note.kind, note.what, note.why, count) for note, count in self._notes.items()]
+        return sorted(lines, key=lambda line: (_ORDER.index(line.kind), line.what, line.why))
+
+    @property
+    def dropped(self) -> list[Line]:
+        """What a reader of the target will not find in the conversation."""
+        return [line for line in self.notes if line.kind == "dropped"]
+
+    def note(self, note: LossNote) -> None:
+        self._notes[note] += 1
+
+    def count(self, item: CanonicalEntry) -> None:
+        message = item.fields.get("message")
+        if item.kind != "message" or not isinstance(message, dict):
+            self.carried[item.kind] += 1
+            return
+        self.carried[str(message.get("role"))] += 1
+        content = message.get("content")
+        if isinstance(content, list):
+            for block in content:
+                kind = block.get("type") if isinstance(block, dict) else None
+                if kind != "text" and isinstance(kind, str) and kind in BLOCK_TYPES:
+                    self.carried[kind] += 1
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "target": self.target,
+            "carried": dict(sorted(self.carried.items())),
+            "notes": [
+                {"kind": line.kind, "what": line.what, "why": line.why, "count": line.count} for line in self.notes
+            ],
+        }

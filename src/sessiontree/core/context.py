@@ -1,0 +1,284 @@
+"""A path to what a model sees: the messages in order, and the state along the path.
+
+This is the only reader of compactions, resets and context edits. It is pure: it is given a path whose entries it can
+ask for, decodes only those that count, and never looks at the rest of the tree. How agents differ is said by `Rules`,
+not by branches of code elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+
+from sessiontree.core.entries import (
+    BranchSummary,
+    Compaction,
+    ContextEdit,
+    CustomMessage,
+    Entry,
+    MessageEntry,
+    ModeChange,
+    ModelChange,
+    Replacement,
+    RuleInjection,
+    ThinkingLevelChange,
+)
+from sessiontree.core.jsonio import Value
+from sessiontree.core.lazy_messages import LazyMessages
+from sessiontree.core.messages import (
+    Assistant,
+    BranchSummaryText,
+    CompactionSummary,
+    Content,
+    CustomText,
+    Message,
+    OtherMessage,
+    System,
+    Text,
+    ToolResult,
+    User,
+)
+
+
+class Path(Struct, frozen=True):
+    """A path from root to leaf: ids and types of all its entries, and a way to read some of them.
+
+    `load` takes positions on the path in ascending order and gives their entries in that order.
+    """
+
+    ids: Sequence[str]
+    types: Sequence[str]
+    load: Callable[[Sequence[int]], list[Entry]]
+
+
+class Rules(Struct, frozen=True):
+    """Where agents differ in what they rebuild from the same path."""
+
+    resets: bool = True
+    """A reset boundary behind the last compaction starts the context anew."""
+
+    explicit_model_wins: bool = True
+    """A model change outranks the model that later assistant messages name. Otherwise the later of the two counts."""
+
+    default_thinking: str | None = "off"
+    """What a thinking level change without a level means."""
+
+
+class ModelRef(Value, frozen=True):
+    provider: str | None = None
+    model_id: str | None = None
+
+
+class State(Value, frozen=True, omit_defaults=False):
+    """What is set along a path: each value is that of the leaf."""
+
+    thinking_level: str | None = "off"
+    model: ModelRef | None = None
+    models: dict[str, str] = msgspec.field(default_factory=dict)
+    mode: str = "none"
+    mode_data: object = None
+    rules: tuple[str, ...] = ()
+
+
+class Context(Struct, frozen=True):
+    """What a model is sent for a path.
+
+    `path` has the ids of the whole path, root first; `sources` the id of the entry behind each message. `messages` may
+    be decoded only when they are looked at.
+    """
+
+    path: tuple[str, ...]
+    messages: tuple[Message, ...] | LazyMessages
+    sources: tuple[str, ...]
+    state: State
+
+
+def build_context(path: Path, rules: Rules) -> Context:
+    """The context of a path: the latest compaction's summary, what it kept, and all that follows."""
+    positions, compaction_at = _select(path, rules)
+    entries = path.load(positions)
+    by_position = dict(zip(positions, entries, strict=True))
+    kept_until = compaction_at if compaction_at is not None else -1
+
+    ordered = list(entries)
+    if compaction_at is not None:
+        ordered.remove(by_position[compaction_at])
+        ordered.insert(0, by_position[compaction_at])
+    edits = {entry.target_id: entry.replacement for entry in ordered if isinstance(entry, ContextEdit)}
+    kept_ids = {path.ids[position] for position in positions if position < kept_until}
+
+    messages: list[Message] = []
+    sources: list[str] = []
+    for entry in ordered:
+        if isinstance(entry, Compaction) and (compaction_at is None or entry is not ordered[0]):
+            continue  # an older compaction inside the kept range has nothing left to say
+        for message in said_by(entry):
+            if isinstance(message, System) and entry.id in kept_ids:
+                continue  # the compaction carries the system prompt that was in force
+            edited = edited_message(message, edits[entry.id]) if entry.id in edits else message
+            if edited is not None:
+                messages.append(edited)
+                sources.append(entry.id)
+    state = _state(path, rules, by_position)
+    return Context(tuple(path.ids), tuple(messages), tuple(sources), state)
+
+
+def messages_on(path: Path) -> list[Message]:
+    """Every message on a path as it was said, with no compaction, reset or edit applied."""
+    wanted = [position for position, kind in enumerate(path.types) if kind in _SPEAKING_TYPES]
+    return [message for entry in path.load(wanted) for message in said_by(entry)]
+
+
+_SPEAKING_TYPES = frozenset({"message", "custom_message", "branch_summary", "compaction"})
+_CONTEXT_TYPES = _SPEAKING_TYPES | {"context_edit"}
+
+
+def _select(path: Path, rules: Rules) -> tuple[list[int], int | None]:
+    """The positions that count, in path order, and where the compaction stands that opens the context."""
+    compaction_at = _last(path.types, "compaction")
+    reset_at = _last(path.types, "reset_boundary") if rules.resets else -1
+    first = 0
+    if reset_at > compaction_at:
+        first, compaction_at = reset_at + 1, -1
+    elif compaction_at >= 0:
+        first = _first_kept(path, compaction_at)
+    positions = [at for at, kind in enumerate(path.types[first:], first) if kind in _CONTEXT_TYPES]
+    return positions, compaction_at if compaction_at >= 0 else None
+
+
+def _last(types: Sequence[str], kind: str) -> int:
+    """The last position of a type on a path, or -1."""
+    return max(_positions(types, kind), default=-1)
+
+
+def _positions(types: Sequence[str], kind: str) -> list[int]:
+    """Every position of a type on a path. Searching is the list's own, as paths can be very long."""
+    positions: list[int] = []
+    at = -1
+    for _ in range(types.count(kind)):
+        at = types.index(kind, at + 1)
+        positions.append(at)
+    return positions
+
+
+def _first_kept(path: Path, compaction_at: int) -> int:
+    """Where the kept range starts. A bound that is not on the path before the compaction keeps nothing."""
+    (compaction,) = path.load([compaction_at])
+    bound = compaction.first_kept_entry_id if isinstance(compaction, Compaction) else None
+    if bound is None or bound not in path.ids[:compaction_at]:
+        return compaction_at
+    return path.ids.index(bound)
+
+
+def said_by(entry: Entry) -> Iterator[Message]:
+    """What an entry says in a context: mostly one message or none."""
+    match entry:
+        case MessageEntry():
+            for message in entry.messages:
+                if not (isinstance(message, OtherMessage) and message.is_nothing):
+                    yield message
+        case CustomMessage():
+            yield CustomText(
+                timestamp=milliseconds(entry.timestamp),
+                custom_type=entry.custom_type,
+                content=entry.content,
+                display=entry.display,
+            )
+        case BranchSummary() if entry.summary:
+            yield BranchSummaryText(
+                timestamp=milliseconds(entry.timestamp), summary=entry.summary, from_id=entry.from_id
+            )
+        case Compaction():
+            if entry.system_message is not None:
+                yield entry.system_message
+            yield CompactionSummary(
+                timestamp=milliseconds(entry.timestamp), summary=entry.summary, tokens_before=entry.tokens_before
+            )
+        case _:
+            return
+
+
+def edited_message(message: Message, replacement: Replacement | None) -> Message | None:
+    """A message after a context edit; None when the edit leaves it out."""
+    if replacement is None:
+        return None
+    if not isinstance(message, User | Assistant | ToolResult | CustomText):
+        return message
+    content: Content = replacement.content
+    if isinstance(content, str) and isinstance(message, Assistant | ToolResult):
+        content = (Text(content),)
+    return msgspec.structs.replace(message, content=content)
+
+
+def _state(path: Path, rules: Rules, loaded: dict[int, Entry]) -> State:
+    kinds = ("model_change", "thinking_level_change", "mode_change", "ttsr_injection")
+    positions = sorted(at for kind in kinds for at in _positions(path.types, kind))
+    thinking: str | None = "off"
+    mode, mode_data = "none", None
+    injected: dict[str, None] = {}
+    models: dict[str, str] = {}
+    explicit: ModelRef | None = None
+    explicit_at = -1
+    for at, entry in zip(positions, path.load(positions), strict=True):
+        match entry:
+            case ThinkingLevelChange():
+                thinking = entry.thinking_level or rules.default_thinking
+            case ModeChange():
+                mode, mode_data = entry.mode, entry.data
+            case RuleInjection():
+                injected.update(dict.fromkeys(entry.injected_rules))
+            case ModelChange():
+                selector = entry.selector
+                if selector is None:
+                    continue
+                role = entry.role or "default"
+                models[role] = selector
+                if role == "default":
+                    explicit, explicit_at = _model_ref(entry, selector), at
+            case _:
+                pass
+    inferred_at, inferred = -1, None
+    if explicit is None or not rules.explicit_model_wins:
+        inferred_at, inferred = _last_assistant_model(path, loaded, explicit_at)
+    model = inferred if inferred_at > explicit_at else explicit
+    if model is not None and model is inferred:
+        models["default"] = f"{model.provider}/{model.model_id}" if model.provider else model.model_id or ""
+    return State(thinking, model, models, mode, mode_data, tuple(injected))
+
+
+def _model_ref(change: ModelChange, selector: str) -> ModelRef:
+    if change.provider or change.model_id:
+        return ModelRef(change.provider, change.model_id)
+    provider, slash, model_id = selector.partition("/")
+    return ModelRef(provider, model_id) if slash else ModelRef(None, selector)
+
+
+def _last_assistant_model(path: Path, loaded: dict[int, Entry], after: int) -> tuple[int, ModelRef | None]:
+    """The model that the last assistant message behind a position names, read from the end in small steps."""
+    end = len(path.types)
+    while end > after + 1:
+        start = max(after + 1, end - 32)
+        step = [at for at in range(start, end) if path.types[at] == "message"]
+        end = start
+        missing = [at for at in step if at not in loaded]
+        entries = {
+            **{at: loaded[at] for at in step if at in loaded},
+            **dict(zip(missing, path.load(missing), strict=True)),
+        }
+        for at in reversed(step):
+            entry = entries[at]
+            message = entry.message if isinstance(entry, MessageEntry) else None
+            if isinstance(message, Assistant) and message.model:
+                return at, ModelRef(message.provider, message.model)
+    return -1, None
+
+
+def milliseconds(timestamp: str) -> int | None:
+    """An ISO time as milliseconds since 1970, or None when it is none."""
+    try:
+        return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,331 @@
+"""What a line means, in shared words: an entry, and the problems met while reading one.
+
+Everything here is a frozen value. A value is a view of a line, never its replacement: fields that no value names are
+still in the raw line, and whoever copies an entry copies that line. The union `Entry` is closed; `Unknown` is its
+member for types we do not know. Nothing in this module does I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from sessiontree.core.jsonio import NEVER_WRITTEN, JsonObject, Value, struct_tag, tolerant
+from sessiontree.core.messages import (
+    Content,
+    Message,
+    OtherMessage,
+    System,
+    Usage,
+    parse_content,
+    parse_message,
+)
+
+
+class Problem(Value, frozen=True):
+    """One oddity found while reading: where it is, what it is, and what was done about it."""
+
+    line: int
+    start: int
+    end: int
+    kind: str
+    action: str
+
+
+class Fragment(Value, frozen=True):
+    """Bytes that belong to no entry: damage that was kept, with its place."""
+
+    line: int
+    start: int
+    end: int
+    kind: str
+    raw: bytes
+
+
+class EntryBase(Value, frozen=True):
+    """What every entry has."""
+
+    id: str = ""
+    parent_id: str | None = None
+    timestamp: str = ""
+
+
+class MessageEntry(EntryBase, frozen=True, tag="message"):
+    """A message; in some dialects one line holds several (the results of parallel calls), in their order."""
+
+    message: Message = OtherMessage()
+    more_messages: tuple[Message, ...] = ()
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return (self.message, *self.more_messages)
+
+
+class ModelChange(EntryBase, frozen=True, tag="model_change"):
+    """`provider` with `model_id` (Pi), or `model` as "provider/id" (oh-my-pi); `role` absent means default."""
+
+    provider: str | None = None
+    model_id: str | None = None
+    model: str | None = None
+    role: str | None = None
+
+    @property
+    def selector(self) -> str | None:
+        """The model as "provider/id", or None when the line names no model."""
+        if self.model:
+            return self.model
+        return f"{self.provider}/{self.model_id}" if self.provider and self.model_id else self.model_id
+
+
+class ThinkingLevelChange(EntryBase, frozen=True, tag="thinking_level_change"):
+    thinking_level: str | None = None
+    configured: str | None = None
+
+
+class ModeChange(EntryBase, frozen=True, tag="mode_change"):
+    mode: str = "none"
+    data: Any = None
+
+
+class Compaction(EntryBase, frozen=True, tag="compaction"):
+    """A summary stands for everything before `first_kept_entry_id`; an id that is not on the path keeps nothing."""
+
+    summary: str = ""
+    short_summary: str | None = None
+    first_kept_entry_id: str | None = None
+    tokens_before: int | float = 0
+    tokens_after: int | float | None = None
+    details: Any = None
+    usage: Usage | None = None
+    from_hook: bool | None = None
+    system_message: System | None = None
+    provider_replay_through_entry_id: str | None = None
+    preserve_data: Any = None
+
+
+class BranchSummary(EntryBase, frozen=True, tag="branch_summary"):
+    """What happened on the branch that was left at `from_id`."""
+
+    from_id: str | None = None
+    summary: str = ""
+    details: Any = None
+    usage: Usage | None = None
+    from_hook: bool | None = None
+
+
+class Custom(EntryBase, frozen=True, tag="custom"):
+    """State of an extension; never in a context."""
+
+    custom_type: str = ""
+    data: Any = None
+
+
+class CustomMessage(EntryBase, frozen=True, tag="custom_message"):
+    """A message put in by an extension; in the context."""
+
+    custom_type: str = ""
+    content: Content = ()
+    display: bool = True
+    details: Any = None
+
+
+class Label(EntryBase, frozen=True, tag="label"):
+    """Names an entry; a missing or empty label clears the name."""
+
+    target_id: str = ""
+    label: str | None = None
+
+
+class SessionInfo(EntryBase, frozen=True, tag="session_info"):
+    name: str | None = None
+
+
+class RuleInjection(EntryBase, frozen=True, tag="ttsr_injection"):
+    injected_rules: tuple[str, ...] = ()
+
+
+class SessionInit(EntryBase, frozen=True, tag="session_init"):
+    """What a sub-agent was started with."""
+
+    system_prompt: str = ""
+    task: str = ""
+    tools: tuple[str, ...] = ()
+    output_schema: Any = None
+
+
+class UsageRecord(EntryBase, frozen=True, tag="usage"):
+    """Tokens spent outside a turn: cache warming, titles."""
+
+    kind: str = ""
+    provider: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    note: str | None = None
+
+
+class Replacement(Value, frozen=True):
+    content: Content = ()
+
+
+class ContextEdit(EntryBase, frozen=True, tag="context_edit"):
+    """Replaces what an entry contributes to the context; no replacement leaves it out."""
+
+    target_id: str = ""
+    replacement: Replacement | None = None
+
+
+class ResetBoundary(EntryBase, frozen=True, tag="reset_boundary"):
+    """The context starts anew behind this entry."""
+
+
+ApprovalMode: TypeAlias = Literal["default", "autoEdit", "yolo"]
+
+KeptLargeContent: TypeAlias = Literal["blobs", "inline"]
+"""Where a file asks its writers to keep large content. Never to cut it: what loses content is the writer's own word."""
+
+
+class Config(Value, frozen=True, omit_defaults=False):
+    """Settings that belong to one session."""
+
+    approval_mode: ApprovalMode = "default"
+    approval_tools: tuple[str, ...] = ()
+    summary: str | None = None
+    pasted_text_map: dict[str, str] = msgspec.field(default_factory=dict)
+    pasted_image_map: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class ConfigChange(EntryBase, frozen=True, tag="config"):
+    config: Config = Config()
+
+
+class LeafMove(EntryBase, frozen=True, tag="leaf"):
+    """The session stands at `target_id` from here on; None means before the first message.
+
+    The line's parent is the target, so that a reader that takes the last line for the leaf lands there too.
+    """
+
+    target_id: str | None = None
+    of_branch: bool = False
+    """Only who writes a side branch moved, and not the session."""
+
+
+class FileSnapshot(EntryBase, frozen=True, tag="file_snapshot"):
+    """Which copies of which files belong to this point of the conversation."""
+
+    files: JsonObject = msgspec.field(default_factory=dict)
+
+
+class Worktree(EntryBase, frozen=True, tag="worktree"):
+    """The git worktree the session works in from here on."""
+
+    path: str = ""
+    branch: str | None = None
+    base: str | None = None
+
+
+class Unknown(EntryBase, frozen=True, tag=NEVER_WRITTEN):
+    """An entry of a type we do not know: a link in the tree that adds nothing to a context."""
+
+    kind: str = ""
+    fields: JsonObject = msgspec.field(default_factory=dict)
+
+
+Entry: TypeAlias = (
+    MessageEntry
+    | ModelChange
+    | ThinkingLevelChange
+    | ModeChange
+    | Compaction
+    | BranchSummary
+    | Custom
+    | CustomMessage
+    | Label
+    | SessionInfo
+    | RuleInjection
+    | SessionInit
+    | UsageRecord
+    | ContextEdit
+    | ResetBoundary
+    | ConfigChange
+    | LeafMove
+    | FileSnapshot
+    | Worktree
+    | Unknown
+)
+
+ENTRY_TYPES: dict[str, type[Entry]] = {
+    struct_tag(cls): cls
+    for cls in (
+        MessageEntry,
+        ModelChange,
+        ThinkingLevelChange,
+        ModeChange,
+        Compaction,
+        BranchSummary,
+        Custom,
+        CustomMessage,
+        Label,
+        SessionInfo,
+        RuleInjection,
+        SessionInit,
+        UsageRecord,
+        ContextEdit,
+        ResetBoundary,
+        ConfigChange,
+        LeafMove,
+        FileSnapshot,
+        Worktree,
+    )
+}
+
+
+class ForkOrigin(Value, frozen=True):
+    """Where a fork was taken: the session, and the entry its path ends with."""
+
+    session: str = ""
+    entry: str | None = None
+
+
+class Header(Value, frozen=True):
+    """The first line of a session: who it is, when and where it was started, where it came from."""
+
+    id: str
+    version: int = 1
+    timestamp: str = ""
+    cwd: str = ""
+    title: str | None = None
+    parent_session: str | None = None
+    forked_from: ForkOrigin | None = None
+    large_content: KeptLargeContent | None = None
+    """Where whoever writes to this session shall keep large content; None if nothing was asked for."""
+
+
+def type_of(entry: Entry) -> str:
+    """The entry's type as it is spelled in the file."""
+    return entry.kind if isinstance(entry, Unknown) else struct_tag(type(entry))
+
+
+def parse_entry(fields: Mapping[str, Any]) -> Entry:
+    """One entry out of decoded JSON in the native shape, whatever it is: wrong fields take their defaults."""
+    kind = fields.get("type")
+    cls = ENTRY_TYPES.get(kind) if isinstance(kind, str) else None
+    if cls is None:
+        base = tolerant(EntryBase, fields)
+        return Unknown(base.id, base.parent_id, base.timestamp, str(kind or ""), dict(fields))
+    return tolerant(cls, fields, {"content": parse_content, "message": parse_message})
+
+
+_decoder: msgspec.json.Decoder[Entry] | None = None
+
+
+def decode_entry(raw: bytes) -> Entry | None:
+    """One entry straight out of a well-formed line in the native shape; None when it needs `parse_entry`."""
+    global _decoder
+    if _decoder is None:  # made when first needed: it takes longer than importing this module
+        _decoder = msgspec.json.Decoder(Entry)
+    try:
+        return _decoder.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,272 @@
+"""The messages of a conversation and the blocks inside them, in shared words.
+
+Names and shapes are those of the native form, so a native line decodes straight into them; other dialects build the
+same values from their own lines. What we do not know is kept whole in `OtherBlock` and `OtherMessage`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from sessiontree.core.jsonio import NEVER_WRITTEN, JsonObject, Value, struct_tag, tolerant
+
+
+class Text(Value, frozen=True, tag="text"):
+    text: str = ""
+    text_signature: str | None = None
+
+
+class Thinking(Value, frozen=True, tag="thinking"):
+    thinking: str = ""
+    thinking_signature: str | None = None
+    redacted: bool | None = None
+
+
+class RedactedThinking(Value, frozen=True, tag="redactedThinking"):
+    data: str = ""
+
+
+class Image(Value, frozen=True, tag="image"):
+    data: str = ""
+    mime_type: str = "image/png"
+
+
+class ToolCall(Value, frozen=True, tag="toolCall"):
+    id: str = ""
+    name: str = ""
+    arguments: JsonObject = msgspec.field(default_factory=dict)
+    thought_signature: str | None = None
+
+
+class OtherBlock(Value, frozen=True, tag=NEVER_WRITTEN):
+    """A block of a kind we do not know, kept as it is."""
+
+    kind: str
+    fields: Any
+
+
+Block: TypeAlias = Text | Thinking | RedactedThinking | Image | ToolCall | OtherBlock
+Content: TypeAlias = str | tuple[Block, ...]
+
+BLOCK_TYPES: dict[str, type[Block]] = {
+    struct_tag(cls): cls for cls in (Text, Thinking, RedactedThinking, Image, ToolCall)
+}
+
+
+class Cost(Value, frozen=True):
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+    total: float = 0.0
+
+
+class Usage(Value, frozen=True):
+    """Tokens and cost of one request, as the provider counted them."""
+
+    input: int | float = 0
+    output: int | float = 0
+    cache_read: int | float = 0
+    cache_write: int | float = 0
+    total_tokens: int | float = 0
+    cost: Cost | None = None
+
+
+class MessageBase(Value, frozen=True, tag_field="role"):
+    """What every message has: a role that tells the members of the union apart, and a time in milliseconds."""
+
+    timestamp: int | float | None = None
+
+    @property
+    def role(self) -> str:
+        return struct_tag(type(self))
+
+
+class User(MessageBase, frozen=True, tag="user"):
+    content: Content = ()
+
+
+class Assistant(MessageBase, frozen=True, tag="assistant"):
+    content: Content = ()
+    api: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    stop_reason: str | None = None
+    error_message: str | None = None
+    response_id: str | None = None
+
+
+class ToolResult(MessageBase, frozen=True, tag="toolResult"):
+    tool_call_id: str = ""
+    tool_name: str = ""
+    content: Content = ()
+    is_error: bool = False
+    usage: Usage | None = None
+
+
+class BashExecution(MessageBase, frozen=True, tag="bashExecution"):
+    """A command the user ran, with what it printed."""
+
+    command: str = ""
+    output: str = ""
+    exit_code: int | None = None
+    cancelled: bool = False
+    truncated: bool = False
+    full_output_path: str | None = None
+    exclude_from_context: bool | None = None
+
+
+class CustomText(MessageBase, frozen=True, tag="custom"):
+    """A message put in by an extension."""
+
+    custom_type: str = ""
+    content: Content = ()
+    display: bool = True
+
+
+class System(MessageBase, frozen=True, tag="system"):
+    """The system prompt, or a change of it: named sections are patched, tools come and go."""
+
+    content: Content = ""
+    sections: dict[str, str | None] | None = None
+    tools_added: list[Any] | None = None
+    tools_removed: list[Any] | None = None
+
+
+class CompactionSummary(MessageBase, frozen=True, tag="compactionSummary"):
+    """Made while building a context: the summary that stands for the older part of a path."""
+
+    summary: str = ""
+    tokens_before: int | float = 0
+
+
+class BranchSummaryText(MessageBase, frozen=True, tag="branchSummary"):
+    """Made while building a context: what happened on a branch that was left."""
+
+    summary: str = ""
+    from_id: str | None = None
+
+
+class OtherMessage(MessageBase, frozen=True, tag=NEVER_WRITTEN):
+    """A message of a role we do not know, kept as it is."""
+
+    kind: str = ""
+    fields: JsonObject = msgspec.field(default_factory=dict)
+
+    @property
+    def role(self) -> str:
+        return self.kind
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether this stands for a message that was not there at all."""
+        return not self.kind and not self.fields
+
+
+Message: TypeAlias = (
+    User
+    | Assistant
+    | ToolResult
+    | BashExecution
+    | CustomText
+    | System
+    | CompactionSummary
+    | BranchSummaryText
+    | OtherMessage
+)
+
+MESSAGE_ROLES: dict[str, type[Message]] = {
+    struct_tag(cls): cls
+    for cls in (
+        User,
+        Assistant,
+        ToolResult,
+        BashExecution,
+        CustomText,
+        System,
+        CompactionSummary,
+        BranchSummaryText,
+    )
+}
+
+
+def blocks_of(content: Content) -> tuple[Block, ...]:
+    """Content as blocks, whichever way it was written."""
+    if isinstance(content, str):
+        return (Text(content),) if content else ()
+    return content
+
+
+def text_of(content: Content) -> str:
+    """The text blocks of some content, one per line."""
+    if isinstance(content, str):
+        return content
+    return "\n".join([block.text for block in content if isinstance(block, Text)])
+
+
+def message_blocks(message: Message) -> tuple[Block, ...]:
+    """The blocks of a message; what has no blocks of its own gives its text as one."""
+    match message:
+        case User() | Assistant() | ToolResult() | CustomText() | System():
+            return blocks_of(message.content)
+        case OtherMessage():
+            return blocks_of(parse_content(message.fields.get("content")))
+        case _:
+            text = message_text(message)
+            return (Text(text),) if text else ()
+
+
+def message_text(message: Message) -> str:
+    """What a message says, as plain text: its text blocks, a command with its output, a summary."""
+    match message:
+        case Assistant() | ToolResult() | User():  # what most are, so asked first
+            return text_of(message.content)
+        case BashExecution():
+            return f"{message.command}\n{message.output}"
+        case CompactionSummary() | BranchSummaryText():
+            return message.summary
+        case OtherMessage():
+            return text_of(parse_content(message.fields.get("content")))
+        case _:
+            return text_of(message.content)
+
+
+def tool_calls(message: Message) -> tuple[ToolCall, ...]:
+    """The tool calls of an assistant message; any other message has none."""
+    if not isinstance(message, Assistant) or isinstance(message.content, str):
+        return ()
+    return tuple([block for block in message.content if isinstance(block, ToolCall)])
+
+
+def parse_block(fields: Any) -> Block:
+    """One block out of decoded JSON, whatever it is."""
+    if not isinstance(fields, dict):
+        return OtherBlock(type(fields).__name__, fields)
+    kind = fields.get("type")
+    cls = BLOCK_TYPES.get(kind) if isinstance(kind, str) else None
+    return tolerant(cls, fields) if cls else OtherBlock(str(kind or ""), fields)
+
+
+def parse_content(content: Any) -> Content:
+    """Content out of decoded JSON: a string stays one, blocks become values, nothing becomes no blocks."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return tuple(parse_block(block) for block in content)
+    return () if content is None else (parse_block(content),)
+
+
+def parse_message(fields: Any) -> Message:
+    """One message out of decoded JSON, whatever it is."""
+    if not isinstance(fields, dict):
+        return OtherMessage(fields={"content": fields})
+    role = fields.get("role")
+    if role == "hookMessage":  # the role's name before version 3
+        role = "custom"
+    cls = MESSAGE_ROLES.get(role) if isinstance(role, str) else None
+    if cls is None:
+        return OtherMessage(kind=str(role or ""), fields=fields)
+    return tolerant(cls, fields, {"content": parse_content})

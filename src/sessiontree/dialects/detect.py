@@ -1,0 +1,30 @@
+"""The first lines of a file, by which dialects recognise what is theirs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from sessiontree.core.jsonio import parse_json
+
+_LINES = 32
+
+
+@functools.lru_cache(1)
+def head_records(head: bytes) -> tuple[dict[str, Any], ...]:
+    """The objects among the first lines of a file, whatever stands between them. Every dialect asks for the same."""
+    return tuple(_iter_records(head))
+
+
+def _iter_records(head: bytes) -> Iterator[dict[str, Any]]:
+    for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n", _LINES)[:_LINES]:
+        line = line.strip(b"\x00 \t\r")
+        if not line.endswith(b"}"):
+            continue  # no object, or the one that goes on where the head ends
+        try:
+            found = parse_json(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            yield found

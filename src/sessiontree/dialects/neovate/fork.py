@@ -1,0 +1,62 @@
+"""A fork as Neovate's `/branch` makes it: lines copied as they stand, each with a mark of where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sessiontree.core.jsonio import parse_json, render_json
+from sessiontree.dialects.canonical import SessionMeta
+from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, replace_field
+from sessiontree.dialects.neovate.path import find_history
+from sessiontree.dialects.neovate.places import session_id
+from sessiontree.dialects.neovate.records import string
+
+
+def copied(lines: IndexedLines, leaf: int | None, start: SessionMeta) -> Iterator[bytes]:
+    """The settings, the history of a leaf with what was noted there, and a title, as a new session."""
+    new = session_id(start.id)
+    nodes = set(find_history(lines, leaf, AS_CLIENT))
+    nodes |= {node for node, kind in enumerate(lines.types) if kind == "config"}
+    wanted = sorted(nodes | _noted(lines, {lines.tree.ids[node] for node in nodes}))
+    if not wanted:
+        yield render_json({"type": "config", "config": {}})  # there is no other line in a session without a message
+    for raw in lines.iter_raw(wanted):
+        yield _of_session(raw, new, start)
+    if start.title:
+        yield render_json(
+            {"type": "custom-title", "customTitle": f"{start.title} (branch)", "sessionId": new} | _last(lines, leaf)
+        )
+
+
+def _noted(lines: IndexedLines, ids: set[str]) -> set[int]:
+    """Snapshots of copied messages, and labels of ours that name one."""
+    kinds = {"file_snapshot": "messageId", "label": "targetId"}
+    found: set[int] = set()
+    candidates = [node for node, kind in enumerate(lines.types) if kind in kinds]
+    for node, fields in zip(candidates, lines.fields(candidates), strict=True):
+        inside = fields.get("entry") if isinstance(fields.get("entry"), dict) else fields
+        if isinstance(inside, dict) and string(inside, kinds[lines.types[node]]) in ids:
+            found.add(node)
+    return found
+
+
+def _of_session(raw: bytes, session: str, start: SessionMeta) -> bytes:
+    """The same line in another session. A mark of an earlier fork gives way, as it does in Neovate."""
+    try:
+        fields: dict[str, Any] = parse_json(raw)
+    except ValueError:
+        return raw
+    if "sessionId" in fields:
+        raw = replace_field(raw, "sessionId", session)
+    if fields.get("type") != "message" or start.forked_from is None:
+        return raw
+    mark = {"sessionId": start.forked_from.session, "messageUuid": string(fields, "uuid")}
+    if "forkedFrom" in fields:
+        return render_json({**fields, "sessionId": session, "forkedFrom": mark})
+    return raw.rstrip()[:-1].rstrip() + b',"forkedFrom":' + render_json(mark) + b"}"
+
+
+def _last(lines: IndexedLines, leaf: int | None) -> dict[str, str]:
+    """The uuid that Neovate's own next line shall name as its parent (see `asides`)."""
+    return {} if leaf is None else {"uuid": lines.tree.ids[leaf]}

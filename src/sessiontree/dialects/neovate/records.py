@@ -1,0 +1,289 @@
+"""Lines of Neovate -> envelopes and entries. A line of our own (see `asides`) is read as the entry inside it."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from sys import intern
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sessiontree.core import context
+from sessiontree.core.entries import (
+    ENTRY_TYPES,
+    Config,
+    ConfigChange,
+    Entry,
+    FileSnapshot,
+    MessageEntry,
+    SessionInfo,
+    Unknown,
+    parse_entry,
+)
+from sessiontree.core.jsonio import parse_json, tolerant
+from sessiontree.core.messages import (
+    Assistant,
+    Block,
+    Content,
+    Image,
+    Message,
+    OtherBlock,
+    OtherMessage,
+    System,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    User,
+)
+from sessiontree.dialects.contract import Columns, Envelope, decode_wires
+from sessiontree.dialects.passthrough import RIDER
+
+COMPACTION_MARK = "Chat history compacted successfully."
+INTERRUPTION = "[Request interrupted by user]"
+MESSAGE = "message"
+
+_SHARED_TYPES = {"config": "config", "snapshot": "file_snapshot", "custom-title": "session_info"}
+_NOT_BESIDE = frozenset({MESSAGE, "file_snapshot"})
+"""Types that would be mistaken for lines of the tree, or for the many snapshots, if an aside of ours had them."""
+
+milliseconds = lru_cache(maxsize=64)(context.milliseconds)
+"""The time of a line, which is asked for more than once while the line is in hand."""
+
+data_url = re.compile(r"data:([^;,]*)[^,]*;base64,", re.IGNORECASE)
+
+
+class _Inside(Struct, gc=False):
+    type: str = ""
+
+
+class _Wire(Struct, gc=False, rename={"parent": "parentUuid", "id": "uuid"}):
+    type: str = ""
+    id: str | None = None
+    parent: str | None = None
+    entry: _Inside | None = None
+
+
+_decode_lines = msgspec.json.Decoder(_Wire).decode_lines
+
+
+def decode_columns(data: memoryview) -> Columns | None:
+    """The envelopes of a block of ordinary lines; None when any line needs a closer look."""
+    wires = decode_wires(_decode_lines, data)
+    if wires is None:
+        return None
+    if not wires or any(
+        not wire.type or (wire.type == MESSAGE and (not wire.id or wire.parent == "")) for wire in wires
+    ):
+        return None
+    return Columns(
+        [intern(_wire_type(wire)) for wire in wires],
+        [(wire.id or "") if wire.type == MESSAGE else "" for wire in wires],
+        [wire.parent if wire.type == MESSAGE else None for wire in wires],
+    )
+
+
+def _wire_type(wire: _Wire) -> str:
+    if wire.type == RIDER and wire.entry is not None and wire.entry.type:
+        return beside_type(wire.entry.type)
+    return shared_type(wire.type)
+
+
+def envelope_of(fields: dict[str, Any]) -> Envelope:
+    kind = string(fields, "type")
+    if kind != MESSAGE:
+        inside = own_entry(fields)
+        return Envelope(beside_type(inside["type"]) if inside else shared_type(kind), "", None, aside=bool(kind))
+    parent = fields.get("parentUuid")
+    return Envelope(kind, string(fields, "uuid"), parent if parent is None or isinstance(parent, str) else "")
+
+
+def is_record(fields: dict[str, Any]) -> bool:
+    match fields.get("type"):
+        case "message":
+            return isinstance(fields.get("role"), str)
+        case "config":
+            return isinstance(fields.get("config"), dict) and "id" not in fields  # with an id it is a native line
+        case "snapshot":
+            return isinstance(fields.get("trackedFileBackups"), dict)
+        case "custom-title":
+            return isinstance(fields.get("customTitle"), str)
+        case "sessiontree":
+            return bool(own_entry(fields))
+        case _:
+            return False
+
+
+def is_compaction(fields: dict[str, Any]) -> bool:
+    """Whether a line says that it is a compaction; it is one if it is a root, too."""
+    return fields.get("role") == "user" and fields.get("uiContent") == COMPACTION_MARK
+
+
+def own_entry(fields: dict[str, Any]) -> dict[str, Any]:
+    """The entry inside a line of our own; empty when it is no such line, or one that says nothing."""
+    found = fields.get("entry") if fields.get("type") == RIDER else None
+    return found if isinstance(found, dict) and isinstance(found.get("type"), str) and found["type"] else {}
+
+
+def beside_type(kind: str) -> str:
+    """The type of an entry that stands beside the tree on a line of our own."""
+    return f"{RIDER}:{kind}" if kind in _NOT_BESIDE else kind
+
+
+def shared_type(kind: str) -> str:
+    """A line's type in shared words. A type we do not know keeps its name, unless that name means something else."""
+    if kind == MESSAGE or kind in _SHARED_TYPES:
+        return _SHARED_TYPES.get(kind, kind)
+    return f"neovate:{kind}" if kind in ENTRY_TYPES else kind
+
+
+def parse_raw(raw: bytes) -> Entry:
+    """One line, whatever it holds."""
+    try:
+        fields = parse_json(raw)
+    except ValueError:
+        fields = None
+    return parse_line(fields if isinstance(fields, dict) else {})
+
+
+def parse_line(fields: dict[str, Any]) -> Entry:
+    """One line out of decoded JSON, whatever it is."""
+    kind, time = string(fields, "type"), string(fields, "timestamp")
+    match kind:
+        case "message":
+            first, *more = parse_messages(fields)
+            parent = string(fields, "parentUuid") or None
+            return MessageEntry(string(fields, "uuid"), parent, time, first, tuple(more))
+        case "config":
+            config = fields.get("config")
+            return ConfigChange(config=tolerant(Config, config) if isinstance(config, dict) else Config())
+        case "snapshot":
+            files = fields.get("trackedFileBackups")
+            return FileSnapshot(timestamp=time, files=files if isinstance(files, dict) else {})
+        case "custom-title":
+            return SessionInfo(timestamp=time, name=string(fields, "customTitle") or None)
+        case _:
+            return _beside(fields) or Unknown(timestamp=time, kind=shared_type(kind), fields=fields)
+
+
+def _beside(fields: dict[str, Any]) -> Entry | None:
+    """The entry on a line of our own; None when the line is none, or the entry is hidden under another type."""
+    inside = own_entry(fields)
+    if not inside:
+        return None
+    kind, time = beside_type(inside["type"]), string(fields, "timestamp")
+    if kind != inside["type"]:
+        return Unknown(timestamp=time, kind=kind, fields=fields)
+    return parse_entry({**inside, "id": string(fields, "id"), "parentId": fields.get("parent"), "timestamp": time})
+
+
+def parse_messages(fields: dict[str, Any]) -> list[Message]:
+    """The messages of a line: one, or one for each result it holds."""
+    role, content = fields.get("role"), fields.get("content")
+    time = milliseconds(string(fields, "timestamp"))
+    match role:
+        case "user" | "tool":
+            results = [_tool_result(part, time) for part in parts(content) if is_result(part)]
+            rest = [part for part in content if not is_result(part)] if isinstance(content, list) else content
+            if role == "tool" and not results:
+                return [OtherMessage(time, "tool", fields)]
+            return [*results, *([User(time, _content(rest))] if rest or not results else [])]
+        case "assistant":
+            return [_assistant(fields, time)]
+        case "system":
+            return [System(time, _content(content))]
+        case _:
+            return [OtherMessage(time, role if isinstance(role, str) else "", fields)]
+
+
+def _assistant(fields: dict[str, Any], time: int | None) -> Assistant:
+    provider, slash, model = string(fields, "model").partition("/")
+    usage = fields.get("usage")
+    return Assistant(
+        time,
+        _content(fields.get("content") or fields.get("text")),
+        provider=provider if slash else None,
+        model=(model if slash else provider) or None,
+        usage=_usage(usage) if isinstance(usage, dict) else None,
+    )
+
+
+def _usage(fields: dict[str, Any]) -> Usage:
+    read, written = number(fields, "input_tokens"), number(fields, "output_tokens")
+    return Usage(
+        input=read,
+        output=written,
+        cache_read=number(fields, "cache_read_input_tokens"),
+        cache_write=number(fields, "cache_creation_input_tokens"),
+        total_tokens=read + written,
+    )
+
+
+def is_result(part: object) -> bool:
+    """A result of the new kind, or of the kind that was a part of a user message up to 0.14."""
+    return isinstance(part, dict) and part.get("type") in ("tool-result", "tool_result")
+
+
+def _tool_result(part: dict[str, Any], time: int | None) -> ToolResult:
+    result = part.get("result")
+    fields = result if isinstance(result, dict) else {"llmContent": result}
+    is_old = part.get("type") == "tool_result"
+    return ToolResult(
+        time,
+        tool_call_id=string(part, "id" if is_old else "toolCallId"),
+        tool_name=string(part, "name" if is_old else "toolName"),
+        content=_content(fields.get("llmContent")),
+        is_error=fields.get("isError") is True,
+    )
+
+
+def parts(content: object) -> list[Any]:
+    return content if isinstance(content, list) else []
+
+
+def _content(content: object) -> Content:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return tuple(_block(part) for part in content)
+    return () if content is None else (_block(content),)
+
+
+def _block(part: object) -> Block:
+    if not isinstance(part, dict):
+        return Text(part) if isinstance(part, str) else OtherBlock(type(part).__name__, part)
+    match part.get("type"):
+        case "text":
+            return Text(string(part, "text"))
+        case "reasoning":
+            return Thinking(string(part, "text"))
+        case "image":
+            return image(part)
+        case "tool_use":
+            given = part.get("input")
+            arguments = given if isinstance(given, dict) else {} if given is None else {"input": given}
+            return ToolCall(string(part, "id"), string(part, "name"), arguments)
+        case kind:
+            return OtherBlock(str(kind or ""), part)
+
+
+def image(part: dict[str, Any]) -> Image:
+    """An image, whose data may be a whole data URL."""
+    data, mime_type = string(part, "data"), string(part, "mimeType")
+    url = data_url.match(data)
+    if url:
+        data, mime_type = data[url.end() :], mime_type or url[1]
+    return Image(data, mime_type or "image/png")
+
+
+def string(fields: dict[str, Any], name: str) -> str:
+    found = fields.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def number(fields: dict[str, Any], name: str) -> int | float:
+    found = fields.get(name)
+    return found if type(found) is int or type(found) is float else 0

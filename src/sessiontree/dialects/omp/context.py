@@ -1,0 +1,195 @@
+"""What oh-my-pi sends of a path: no failed turns, no calls without a result, no more than a provider keeps itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from sessiontree.core.context import Path, milliseconds
+from sessiontree.core.entries import Compaction, Custom, CustomMessage, Entry, MessageEntry, ModelChange
+from sessiontree.core.messages import (
+    Assistant,
+    Block,
+    CustomText,
+    Message,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    blocks_of,
+    tool_calls,
+)
+from sessiontree.dialects.contract import IndexedLines, ReadOptions
+
+Said: TypeAlias = list[tuple[Message, str]]
+"""Messages of a context, each with the id of the entry it came from."""
+
+_UNSENT_CUSTOM_TYPES = frozenset({"prewalk-plan", "vibe-mode-context"})
+_NOTES = "experimental_context_notes"
+_LONGEST_NOTES = 16_384
+_INTERRUPTION = "interrupted-thinking"
+_STEP = 64
+
+
+class RetriedTurn(MessageEntry, frozen=True, tag="message"):
+    """A turn that was tried again: its line says so, and the program leaves it out of the context."""
+
+
+def as_read_here(path: Path, loaded: dict[str, Entry]) -> Path:
+    """The path with what this program does not know made silent. Every entry that is read is noted in `loaded`."""
+
+    def load(positions: Sequence[int]) -> list[Entry]:
+        entries = [_as_read(entry, path.ids, at) for at, entry in zip(positions, path.load(positions), strict=True)]
+        loaded.update((entry.id, entry) for entry in entries)
+        return entries
+
+    types = path.types
+    if "context_edit" in types:  # Pi's own
+        types = ["" if kind == "context_edit" else kind for kind in types]
+    return Path(path.ids, types, load)
+
+
+def _as_read(entry: Entry, ids: Sequence[str], at: int) -> Entry:
+    match entry:
+        case Compaction():
+            bound = entry.first_kept_entry_id
+            if _has_replacement_history(entry):
+                bound = _first_not_replayed(entry.provider_replay_through_entry_id, ids, at)
+            return msgspec.structs.replace(entry, first_kept_entry_id=bound, system_message=None)
+        case ModelChange():  # only the field `model` is read; Pi's pair of fields says nothing here
+            return msgspec.structs.replace(entry, provider=None, model_id=None)
+        case _:
+            return entry
+
+
+def _has_replacement_history(compaction: Compaction) -> bool:
+    """Whether the provider keeps the compacted history itself, kept messages included."""
+    preserved = compaction.preserve_data
+    remote = preserved.get("openaiRemoteCompaction") if isinstance(preserved, dict) else None
+    if not isinstance(remote, dict):
+        return False
+    provider = remote.get("provider")
+    return isinstance(provider, str) and provider != "" and isinstance(remote.get("replacementHistory"), list)
+
+
+def _first_not_replayed(through: str | None, ids: Sequence[str], compaction_at: int) -> str | None:
+    """The first entry that the provider's own history does not cover; None when it covers all before the compaction."""
+    if through is None or through not in ids[:compaction_at]:
+        return None
+    after = ids.index(through) + 1
+    return ids[after] if after < compaction_at else None
+
+
+def is_sent(lines: IndexedLines, entry: Entry, reading: ReadOptions) -> bool:
+    match entry:
+        case CustomMessage():
+            return entry.custom_type not in _UNSENT_CUSTOM_TYPES and _is_sendable(lines, entry)
+        case RetriedTurn():
+            return reading.recovered
+        case MessageEntry(message=Assistant() as turn):
+            return reading.recovered or not _is_empty_error(turn)
+        case _:
+            return True
+
+
+def _is_sendable(lines: IndexedLines, entry: CustomMessage) -> bool:
+    """Whether the content is a text or a list, be it empty. Of anything else the program sends nothing."""
+    content = entry.content
+    if isinstance(content, str) or len(content) > 1:
+        return True
+    (fields,) = lines.fields([lines.tree.node_of[entry.id]])
+    return isinstance(fields.get("content"), list)
+
+
+def _is_empty_error(turn: Assistant) -> bool:
+    spoken = (Text, Thinking, RedactedThinking, ToolCall)
+    return turn.stop_reason == "error" and not any(isinstance(block, spoken) for block in blocks_of(turn.content))
+
+
+def without_dangling_calls(said: Said) -> Said:
+    """The messages without calls that have no result among them; a message with nothing left is left out.
+
+    Providers refuse signed thinking in a message that was changed, so the signatures go, and with them the thinking
+    that has nothing else.
+    """
+    answered = {message.tool_call_id for message, _ in said if isinstance(message, ToolResult)}
+    kept: Said = []
+    for message, source in said:
+        if not isinstance(message, Assistant) or all(call.id in answered for call in tool_calls(message)):
+            kept.append((message, source))
+            continue
+        content = tuple(
+            _unsigned(block)
+            for block in blocks_of(message.content)
+            if not isinstance(block, RedactedThinking)
+            and not (isinstance(block, ToolCall) and block.id not in answered)
+        )
+        if content:
+            kept.append((msgspec.structs.replace(message, content=content), source))
+    return kept
+
+
+def _unsigned(block: Block) -> Block:
+    return msgspec.structs.replace(block, thinking_signature=None) if isinstance(block, Thinking) else block
+
+
+def without_failed_turns(said: Said) -> Said:
+    """The messages without turns that were aborted or failed, and without the results of their calls.
+
+    A turn stays if the note follows it that tells how its thinking was interrupted.
+    """
+    results: dict[str, list[int]] = {}
+    for at, (message, _) in enumerate(said):
+        if isinstance(message, ToolResult):
+            results.setdefault(message.tool_call_id, []).append(at)
+    gone: set[int] = set()
+    later: list[int] = []
+    for at in range(len(said) - 1, -1, -1):
+        message = said[at][0]
+        while later and later[-1] in gone:
+            later.pop()
+        if _has_failed(message) and not (later and _is_interruption(said[later[-1]][0])):
+            gone.add(at)
+            gone.update(found for call in tool_calls(message) for found in results.get(call.id, ()) if found > at)
+        else:
+            later.append(at)
+    return [pair for at, pair in enumerate(said) if at not in gone]
+
+
+def _has_failed(message: Message) -> bool:
+    return isinstance(message, Assistant) and message.stop_reason in ("aborted", "error")
+
+
+def _is_interruption(message: Message) -> bool:
+    return isinstance(message, CustomText) and message.custom_type == _INTERRUPTION
+
+
+def notes(path: Path) -> Said:
+    """The notebook that stands before all else: the latest valid one since the last reset, if it is not empty."""
+    positions: list[int] = []
+    for at in range(len(path.types) - 1, -1, -1):
+        if path.types[at] == "reset_boundary":
+            break
+        if path.types[at] == "custom":
+            positions.append(at)
+    for start in range(0, len(positions), _STEP):
+        step = positions[start : start + _STEP][::-1]
+        for entry in reversed(path.load(step)):
+            text = _notes_text(entry)
+            if text is not None:
+                time = milliseconds(entry.timestamp)
+                return [(CustomText(time, _NOTES, text, display=False), entry.id)] if text else []
+    return []
+
+
+def _notes_text(entry: Entry) -> str | None:
+    """The text of a notebook, empty if it was cleared; None when the entry is no valid one."""
+    if not isinstance(entry, Custom) or entry.custom_type != _NOTES or not isinstance(entry.data, dict):
+        return None
+    text = entry.data.get("text")
+    if entry.data.get("version") != 1 or not isinstance(text, str):
+        return None
+    return text if len(text.encode("utf-8", "surrogatepass")) <= _LONGEST_NOTES else None

@@ -1,0 +1,80 @@
+"""By which marks a file of oh-my-pi or xcsh is told from one of Pi, and the title slot."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sessiontree.core.jsonio import render_json
+
+SLOT = "title"
+SLOT_SIZE = 256
+"""The bytes of the slot, its LF included. It is overwritten in place, so this never changes."""
+
+_OWN_HEADER_FIELDS = frozenset(
+    {"title", "titleSource", "additionalDirectories", "previousSessionFiles", "providerPromptCacheKey"}
+)
+_OWN_TYPES = frozenset(
+    {
+        "credential_pin",
+        "mcp_tool_selection",
+        "mode_change",
+        "model_usage",
+        "reset_boundary",
+        "service_tier_change",
+        "session_init",
+        "title_change",
+        "ttsr_injection",
+    }
+)
+_OWN_FIELDS = {
+    "branch_summary": frozenset({"fromExtension"}),
+    "compaction": frozenset(
+        {"fromExtension", "method", "preserveData", "providerReplayThroughEntryId", "shortSummary", "tokensAfter"}
+    ),
+    "custom_message": frozenset({"attribution"}),
+    "model_change": frozenset({"model"}),
+    "thinking_level_change": frozenset({"configured"}),
+}
+_OWN_ROLES = ("developer", "fileMention", "pythonExecution")
+_snowflake = re.compile(r"[0-9a-f]{16}\Z")
+_LONGEST_TIME = 32
+
+
+def is_title_slot(fields: dict[str, Any]) -> bool:
+    """The line before the header that holds the title, padded to 256 bytes."""
+    return (
+        fields.get("type") == SLOT
+        and fields.get("v") == 1
+        and all(isinstance(fields.get(name), str) for name in ("title", "updatedAt", "pad"))
+        and fields.get("source") in (None, "auto", "user")
+    )
+
+
+def render_slot(title: str, source: str | None, updated_at: str) -> bytes:
+    """A title slot without its LF, always of the same size. A title that does not fit is cut at a whole character."""
+    fields: dict[str, Any] = {"type": SLOT, "v": 1, "title": title[:SLOT_SIZE]}
+    if source is not None:
+        fields["source"] = source
+    fields["updatedAt"] = updated_at[:_LONGEST_TIME]
+    fields["pad"] = ""
+    line = render_json(fields)
+    while len(line) > SLOT_SIZE - 1:
+        fields["title"] = fields["title"][:-1]
+        line = render_json(fields)
+    fields["pad"] = " " * (SLOT_SIZE - 1 - len(line))
+    return render_json(fields)
+
+
+def is_own_header(fields: dict[str, Any]) -> bool:
+    return not _OWN_HEADER_FIELDS.isdisjoint(fields) or _snowflake.match(fields["id"]) is not None
+
+
+def is_own_record(fields: dict[str, Any]) -> bool:
+    """Whether an entry is one that only oh-my-pi or xcsh writes."""
+    kind, message = fields.get("type"), fields.get("message")
+    if not isinstance(kind, str) or not isinstance(fields.get("timestamp"), str):
+        return False
+    if kind in _OWN_TYPES or not _OWN_FIELDS.get(kind, frozenset()).isdisjoint(fields):
+        return True
+    return kind == "message" and isinstance(message, dict) and message.get("role") in _OWN_ROLES

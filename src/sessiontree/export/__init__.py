@@ -1,0 +1,63 @@
+"""A session as a document: Markdown, one HTML page, plain text, JSON, or its own raw lines.
+
+`export` gives the document piece by piece, so that what is written need not fit into memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+from sessiontree.export.source import Chosen, Source
+from sessiontree.secrets.redact import Redactor
+from sessiontree.session.reader import Reader
+
+Format = Literal["md", "html", "json", "jsonl", "text"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+BRANCHES: tuple[Chosen, ...] = get_args(Chosen)
+
+__all__ = ["BRANCHES", "FORMATS", "Chosen", "Format", "Redactor", "export"]
+
+
+def export(
+    session: Reader, format: Format = "md", *, branch: Chosen = "active", redactor: Redactor | None = None
+) -> Iterator[bytes]:
+    """A session as a document: the path to where it stands, or all branches. Damage is shown, never raised.
+
+    What the redactor masked is known when the last piece has been taken.
+    """
+    source = Source(session, branch, redactor)
+    match format:
+        case "html":
+            from sessiontree.export.html import render_html
+
+            return _encoded(render_html(source))
+        case "md":
+            from sessiontree.export.markdown import render_markdown
+
+            return _encoded(render_markdown(source))
+        case "text":
+            from sessiontree.export.text import render_text
+
+            return _encoded(render_text(source))
+        case "json":
+            from sessiontree.export.raw import render_object
+
+            return render_object(source)
+        case "jsonl":
+            from sessiontree.export.raw import render_lines
+
+            return render_lines(source)
+
+
+def _encoded(texts: Iterator[str], size: int = 64 * 1024) -> Iterator[bytes]:
+    """Texts as UTF-8, small ones together."""
+    waiting: list[str] = []
+    length = 0
+    for text in texts:
+        waiting.append(text)
+        length += len(text)
+        if length >= size:
+            yield "".join(waiting).encode("utf-8", "replace")
+            waiting, length = [], 0
+    yield "".join(waiting).encode("utf-8", "replace")

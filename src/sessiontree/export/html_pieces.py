@@ -1,0 +1,172 @@
+"""Records as HTML. Everything that comes from a session is escaped here."""
+
+from __future__ import annotations
+
+import re
+
+from sessiontree.export.json_values import indented
+from sessiontree.export.record_builder import call_gist, first_words
+from sessiontree.export.records import Answer, Call, Command, Data, Note, Picture, Piece, Record, Thought, Words
+from sessiontree.export.sanitize import blocks, safe
+
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_PLAIN = re.compile(r"[A-Za-z0-9 .:,/_-]{0,60}")
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
+_LONG = 1_500
+"""Characters of a system prompt or a summary from which on it is folded."""
+
+
+def esc(text: str) -> str:
+    """A text that is nothing but text between tags, whatever it holds."""
+    if _PLAIN.fullmatch(text):
+        return text
+    text = safe(text)
+    if "&" in text:
+        text = text.replace("&", "&amp;")
+    if "<" in text:
+        text = text.replace("<", "&lt;")
+    return text.replace(">", "&gt;") if ">" in text else text
+
+
+def attribute(text: str) -> str:
+    """A text that is nothing but text between the quotes of an attribute."""
+    return esc(text).replace('"', "&quot;").replace("'", "&#39;")
+
+
+def anchor(id: str) -> str:
+    """An entry's id as the id of an element: different ids stay different."""
+    if id.isascii() and id.replace("-", "").isalnum():
+        return f"entry-{id}"
+    return "entry-" + _NOT_IN_IDS.sub(lambda found: f".{ord(found[0]):x}.", id)
+
+
+def stamp(time: str) -> str:
+    """A time as people read it, as far as it is one."""
+    return f"{time[:10]} {time[11:16]}" if len(time) > 15 and time[10] == "T" else time[:40]
+
+
+def _time(time: str) -> str:
+    if _PLAIN.fullmatch(time):
+        return f'<time datetime="{time}">{stamp(time)}</time>'
+    return f'<time datetime="{attribute(time)}">{esc(stamp(time))}</time>'
+
+
+def render_record(record: Record) -> str:
+    """One entry as an article."""
+    out: list[str] = []
+    name = anchor(record.id) if not record.mark else f"{anchor(record.id)}-{record.node}"
+    replaced = " replaced" if record.mark else ""
+    out.append(f'<article class="{record.who}{replaced}" id="{name}"><header><a href="#{name}">{esc(record.title)}</a>')
+    if record.label:
+        out.append(f'<span class="label">{esc(record.label)}</span>')
+    for fact in record.facts:
+        bad = ' class="bad"' if fact in ("failed", "error", "aborted", "length") else ""
+        out.append(f"<span{bad}>{esc(fact)}</span>")
+    if record.mark:
+        out.append(f"<span>{esc(record.mark)}</span>")
+    small = record.is_small
+    if small:
+        out.extend(f"<span>{_note(piece)}</span>" for piece in record.pieces if isinstance(piece, Note))
+    if record.time:
+        out.append(_time(record.time))
+    out.append("</header>")
+    if record.answer is not None:
+        _add_answer(out, record.answer)
+    elif not small:
+        for piece in record.pieces:
+            _add_piece(out, piece, fold=record.who == "system")
+    out.append("</article>\n")
+    return "".join(out)
+
+
+def _add_piece(out: list[str], piece: Piece, *, fold: bool = False) -> None:
+    match piece:
+        case Words():
+            if fold and len(piece.text) > _LONG:
+                out.append(f"<details><summary>{esc(first_words(piece.text, 120))}</summary>")
+                _add_words(out, piece.text)
+                out.append("</details>")
+            else:
+                _add_words(out, piece.text)
+        case Call():
+            _add_call(out, piece)
+        case Thought(text=None):
+            out.append('<p class="quiet">(thinking that only its provider can read)</p>')
+        case Thought():
+            gist, text = esc(first_words(piece.text or "", 100)), esc(piece.text or "")
+            out.append(f'<details class="thinking"><summary>Thinking: {gist}</summary>')
+            out.append(f'<div class="text">{text}</div></details>')
+        case Picture():
+            out.append(_picture(piece))
+        case Command():
+            out.append(f"<pre>$ {esc(piece.command)}</pre>")
+            failed = ' class="failed"' if piece.failed else ""
+            if piece.output:
+                out.append(f"<pre{failed}>{esc(piece.output)}</pre>")
+            if piece.state:
+                out.append(f'<p class="{"bad" if piece.failed else "quiet"}">{esc(piece.state)}</p>')
+        case Data():
+            value = esc(indented(piece.value))
+            out.append(f"<details><summary>{esc(piece.title)}</summary><pre>{value}</pre></details>")
+        case Note():
+            out.append(f'<p class="{"bad" if piece.error else "quiet"}">{_note(piece)}</p>')
+
+
+def _add_words(out: list[str], text: str) -> None:
+    for block in blocks(text):
+        if block.code:
+            out.append(f"<pre><code>{esc(block.text)}</code></pre>")
+        else:
+            out.append(f'<div class="text">{esc(block.text)}</div>')
+
+
+def _note(note: Note) -> str:
+    if note.target is None:
+        return esc(note.text)
+    return f'{esc(note.text)} <a href="#{anchor(note.target)}">{esc(note.target[:40])}</a>'
+
+
+def _picture(picture: Picture) -> str:
+    """A picture of a kind that holds nothing but a picture; any other is only mentioned."""
+    size = f"{len(picture.data):,} characters"
+    data = "".join(picture.data.split()) if picture.mime in PICTURES else ""
+    if not data or _NOT_BASE64.search(data):
+        return f'<p class="quiet">(picture, {esc(picture.mime)}, {size}: not shown)</p>'
+    return f'<img alt="picture, {picture.mime}" loading="lazy" src="data:{picture.mime};base64,{data}">'
+
+
+def _add_call(out: list[str], call: Call) -> None:
+    answer = call.answer
+    state = "no result" if answer is None else ""
+    if answer is not None and answer.error:
+        state = '<span class="bad">failed</span>'
+    about = esc(call_gist(call))
+    out.append(f"<details{_id(answer)}><summary><b>{esc(call.name)}</b> <code>{about}</code> {state}</summary>")
+    if call.arguments:
+        out.append("<dl>")
+        for name, value in call.arguments.items():
+            text = value if isinstance(value, str) else indented(value)
+            out.append(f"<dt>{esc(str(name))}</dt><dd><pre>{esc(text)}</pre></dd>")
+        out.append("</dl>")
+    if answer is not None:
+        label = f' <span class="label">{esc(answer.label)}</span>' if answer.label else ""
+        out.append(f'<p class="quiet">result{label} {_time(answer.time)}</p>')
+        _add_answer(out, answer)
+    out.append("</details>")
+
+
+def _id(answer: Answer | None) -> str:
+    return "" if answer is None else f' id="{anchor(answer.id)}"'
+
+
+def _add_answer(out: list[str], answer: Answer) -> None:
+    """What a tool gave back is shown as it is: it is output, not Markdown."""
+    failed = ' class="failed"' if answer.error else ""
+    if not answer.pieces:
+        out.append('<p class="quiet">(empty)</p>')
+    for piece in answer.pieces:
+        if isinstance(piece, Words):
+            out.append(f"<pre{failed}>{esc(piece.text)}</pre>")
+        else:
+            _add_piece(out, piece)

@@ -1,0 +1,152 @@
+"""A session for programs: one JSON object in shared words, or its own lines as they stand in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from sessiontree.core.entries import ConfigChange, Entry, Label, SessionInfo
+from sessiontree.core.jsonio import NEVER_WRITTEN, render_json
+from sessiontree.dialects.contract import is_aside
+from sessiontree.export.source import Source
+from sessiontree.session.reader import Reader
+from sessiontree.stores.contract import read_bytes
+from sessiontree.views.json import describe_fragment, describe_problem, describe_shown
+
+SCHEMA_VERSION = 1
+_CHUNK = 256 * 1024
+
+
+def render_object(source: Source) -> Iterator[bytes]:
+    """One JSON object on one line. Its entries are written one by one."""
+    facts = source.facts()
+    head: dict[str, Any] = {
+        "schemaVersion": SCHEMA_VERSION,
+        "session": {
+            "id": facts.id,
+            "name": facts.title or None,
+            "dialect": facts.dialect,
+            "version": facts.version,
+            "path": facts.location,
+            "cwd": facts.folder,
+            "created": facts.created,
+            "gitBranch": facts.git_branch,
+            "forkedFrom": facts.forked_from or None,
+            "leaf": facts.leaf,
+            "entries": facts.entries,
+            "branches": facts.branches,
+            "labels": source.labels,
+        },
+        "branch": source.branch,
+    }
+    yield render_json(head)[:-1] + b',"entries":['
+    separator = b""
+    for number, strand in enumerate(source.strands):
+        for _, entry in source.iter_entries(strand.nodes):
+            yield separator + render_json(_described(entry, source, active=strand.active, strand=number))
+            separator = b","
+    if source.branch == "all":
+        for _, entry in source.iter_entries(source.outline.loose):
+            yield separator + render_json(_described(entry, source, active=False, strand=None))
+            separator = b","
+    tail = {
+        "fragments": [describe_fragment(fragment) for fragment in source.fragments()],
+        "problems": [describe_problem(problem) for problem in source.problems()],
+        "beside": [{"kind": kind, "name": name, "place": place} for kind, name, place in source.beside()],
+        "usage": msgspec.to_builtins(source.used()),
+        "masked": None if source.redactor is None else source.redactor.counts,
+        "maskedByRule": None if source.redactor is None else dict(source.redactor.by_rule),
+    }
+    yield b"]," + render_json(tail)[1:] + b"\n"
+
+
+def _described(entry: Entry, source: Source, *, active: bool, strand: int | None) -> dict[str, Any]:
+    """An entry as `show --json` has it, with its whole content in the native shape under `entry`."""
+    return {
+        **describe_shown(entry),
+        "label": source.labels.get(entry.id),
+        "active": active,
+        "strand": strand,
+        "entry": _told(msgspec.to_builtins(entry)),
+    }
+
+
+def _told(value: Any) -> Any:
+    """Built-in values, where what we do not know is told in its own words."""
+    if isinstance(value, dict):
+        if value.get("type") == NEVER_WRITTEN or value.get("role") == NEVER_WRITTEN:
+            return value.get("fields")
+        return {name: _told(inner) for name, inner in value.items()}
+    return [_told(inner) for inner in value] if isinstance(value, list) else value
+
+
+# The lines of the file
+
+
+def render_lines(source: Source) -> Iterator[bytes]:
+    """The lines of the chosen branches as they stand in the file; of all branches, the whole file."""
+    lines = _every_line(source) if source.branch == "all" else _lines_of_path(source)
+    if source.redactor is not None:
+        mask = source.redactor.line
+        lines = (mask(line.removesuffix(b"\n")) + line[len(line.removesuffix(b"\n")) :] for line in lines)
+    elif source.branch == "all":
+        lines = _bytes(source)
+    yield from lines
+
+
+def _bytes(source: Source) -> Iterator[bytes]:
+    """The file as it was when the session was opened."""
+    journal = source.session.journal
+    for start in range(0, journal.size, _CHUNK):
+        yield read_bytes(journal.store, start, min(_CHUNK, journal.size - start))
+
+
+def _every_line(source: Source) -> Iterator[bytes]:
+    """Every line with its LF, if it has one."""
+    rest = b""
+    for chunk in _bytes(source):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line + b"\n" for line in whole)
+    if rest:
+        yield rest
+
+
+def _lines_of_path(source: Source) -> Iterator[bytes]:
+    """Header, path and what is said about them, in file order, so that it opens where the session stands."""
+    session, journal = source.session, source.session.journal
+    if journal.header_place is not None:
+        place = journal.header_place
+        yield read_bytes(journal.store, place.start, place.end - place.start) + b"\n"
+    path = set(source.outline.strands[0].nodes)
+    ids = {journal.tree.ids[node] for node in path}
+    parents = _parents_beside(session, path, ids)
+    nodes = sorted([*path, *parents])
+    for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True):
+        parent = parents.get(node)
+        yield (raw if parent is None else session.dialect.with_parent(raw, parent)) + b"\n"
+
+
+def _parents_beside(session: Reader, path: set[int], ids: set[str]) -> dict[int, str | None]:
+    """Lines beside the path that are about the session or an entry of the path.
+
+    One that hangs on an entry of another branch (a label, a name) is given a parent on the path: only that changes.
+    """
+    journal, bookkeeping = session.journal, session.dialect.bookkeeping
+    beside = [
+        node
+        for node, kind in enumerate(journal.types)
+        if node not in path and (is_aside(journal.tree.ids[node]) or kind in bookkeeping)
+    ]
+    found: dict[int, str | None] = {}
+    for node, entry in zip(beside, journal.entries(beside), strict=True):
+        if isinstance(entry, Label) and entry.target_id not in ids:
+            continue
+        if is_aside(journal.tree.ids[node]) or entry.parent_id is None or entry.parent_id in ids:
+            found[node] = None
+        elif isinstance(entry, Label):
+            found[node] = entry.target_id
+        elif isinstance(entry, SessionInfo | ConfigChange):
+            found[node] = session.leaf
+    return found

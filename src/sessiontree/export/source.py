@@ -1,0 +1,148 @@
+"""What is exported: the strands of a session as records, and the facts about it, with secrets masked if asked for.
+
+Entries are read in small steps and forgotten; what is only known when all are read (what was used, how many secrets
+were masked) is asked for afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeVar
+
+from msgspec import Struct
+
+from sessiontree.core.entries import Entry, Fragment, MessageEntry, Problem
+from sessiontree.core.messages import Assistant, ToolResult
+from sessiontree.core.usage import UsageTotals, total_usage, usage_of
+from sessiontree.export.record_builder import tell
+from sessiontree.export.records import Record
+from sessiontree.export.strands import Outline, Strand, build_outline
+from sessiontree.secrets.redact import Redactor
+from sessiontree.session.reader import Reader
+from sessiontree.views.graph import SPEAKING
+
+Chosen = Literal["active", "all"]
+_STEP = 256
+_FIRST = 4
+AnyT = TypeVar("AnyT")
+REPLACED = "replaced by a later entry with the same id"
+
+
+class Facts(Struct, frozen=True):
+    """What a session is, as far as a look at its entries is not needed."""
+
+    title: str
+    id: str
+    dialect: str
+    version: int
+    location: str
+    folder: str
+    created: str
+    git_branch: str | None
+    forked_from: str
+    leaf: str | None
+    entries: int
+    branches: int
+
+
+class Source:
+    """A session to export."""
+
+    def __init__(self, session: Reader, branch: Chosen = "active", redactor: Redactor | None = None) -> None:
+        self.session = session
+        self.branch: Chosen = branch
+        self.redactor = redactor
+        self.outline: Outline = build_outline(session)
+        self.labels: dict[str, str] = self._masked(session.labels)
+        self.shown = 0
+        """How many entries were told so far."""
+        self._used: list[Entry] = []
+
+    def _masked(self, value: AnyT) -> AnyT:
+        return value if self.redactor is None else self.redactor.value(value)
+
+    @property
+    def strands(self) -> list[Strand]:
+        """The strands to show: the active path, then, if all are asked for, the others."""
+        return self.outline.strands if self.branch == "all" else self.outline.strands[:1]
+
+    def facts(self) -> Facts:
+        session = self.session
+        header, origin = session.header, session.header.forked_from
+        came_from = f"{origin.session} at {origin.entry}" if origin else header.parent_session or ""
+        facts = Facts(
+            title=session.name or "",
+            id=session.id,
+            dialect=session.dialect.name,
+            version=header.version,
+            location=session.location,
+            folder=header.cwd,
+            created=header.timestamp,
+            git_branch=session.git_branch,
+            forked_from=came_from,
+            leaf=session.leaf,
+            entries=len(session),
+            branches=len(self.outline.strands) - (not self.outline.strands[0].nodes),
+        )
+        return self._masked(facts)
+
+    def records(self, strand: Strand) -> Iterator[Record]:
+        """The records of a strand, answers beside their calls."""
+        return tell(self.iter_entries(strand.nodes), self.labels)
+
+    def loose(self) -> Iterator[Record]:
+        """What belongs to no strand: lines beside the tree, entries that were replaced."""
+        if self.branch == "all":
+            shadowed = self.session.shadowed
+            for node, entry in self.iter_entries(self.outline.loose):
+                mark = REPLACED if node in shadowed else ""
+                yield from tell([(node, entry)], {}, mark)
+
+    def iter_entries(self, nodes: Sequence[int]) -> Iterator[tuple[int, Entry]]:
+        """Entries with their numbers, a few in memory at a time."""
+        for start in range(0, len(nodes), _STEP):
+            step = nodes[start : start + _STEP]
+            entries = self.session.journal.entries(step)
+            self.shown += len(step)
+            self._used += [_without_content(entry) for entry in entries if usage_of(entry) is not None]
+            yield from zip(step, self._masked(entries), strict=True)
+
+    def first_record(self, strand: Strand) -> Record | None:
+        """What a strand begins with: the first thing that someone says, if that is among its first entries."""
+        types = self.session.journal.types
+        nodes = [node for node in strand.nodes if types[node] in SPEAKING][:_FIRST] or strand.nodes[:1]
+        entries = zip(nodes, self._masked(self.session.journal.entries(nodes)), strict=True)
+        records = list(tell(entries, self.labels))
+        said = (record for record in records if record.who in ("user", "assistant", "summary"))
+        return next(said, records[0] if records else None)
+
+    def used(self) -> UsageTotals:
+        """What the entries told so far used."""
+        return total_usage(self._used)
+
+    def problems(self) -> list[Problem]:
+        return self._masked(self.session.problems)
+
+    def fragments(self) -> list[Fragment]:
+        return self._masked(self.session.fragments)
+
+    def beside(self) -> list[tuple[str, str, str]]:
+        """Files that belong to the session: kind, name, where it may lie. Finding them takes a look at every line."""
+        if self.branch != "all":
+            return []
+        found: list[tuple[str, str, str]] = [
+            (item.kind, item.name, item.places[0] if item.places else "") for item in self.session.beside()
+        ]
+        return self._masked(found)
+
+
+def _without_content(entry: Entry) -> Entry:
+    """An entry that tells what it used and nothing else."""
+    if not isinstance(entry, MessageEntry):
+        return entry
+    message = entry.message
+    if isinstance(message, Assistant):
+        return MessageEntry(id=entry.id, message=Assistant(usage=message.usage, response_id=message.response_id))
+    if isinstance(message, ToolResult):
+        return MessageEntry(id=entry.id, message=ToolResult(usage=message.usage))
+    return entry

@@ -1,0 +1,124 @@
+"""The last session of this terminal: a small file per terminal in the home folder, with the folder and the path.
+
+Best effort in both directions: a terminal without a name leaves none, and what cannot be read is not there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from sessiontree import paths
+
+_FOLDER = "terminal-sessions"
+_LARGEST = 16 * 1024
+
+# The terminal's own variables, in the order they are asked for: inside a multiplexer, that of its pane comes first.
+_VARIABLES = {
+    "ZELLIJ_PANE_ID": "zellij",
+    "TMUX_PANE": "tmux",
+    "CMUX_SURFACE_ID": "cmux",
+    "KITTY_WINDOW_ID": "kitty",
+    "WEZTERM_PANE": "wezterm",
+    "TERM_SESSION_ID": "apple",
+    "WT_SESSION": "wt",
+    "ITERM_SESSION_ID": "iterm",
+    "WINDOWID": "x11",
+}
+
+
+class Breadcrumb(Struct, frozen=True):
+    """Where someone worked in this terminal, and on which session."""
+
+    cwd: str
+    path: str
+
+
+def terminal_id(environment: Mapping[str, str] | None = None) -> str | None:
+    """What this terminal is called: by its device, else by its own variable. None for no terminal at all."""
+    environment = os.environ if environment is None else environment
+    device = _device()
+    if device is not None:
+        return _safe(device.removeprefix("/dev/"))
+    for variable, prefix in _VARIABLES.items():
+        value = environment.get(variable)
+        if value:
+            session = environment.get("ZELLIJ_SESSION_NAME", "") if prefix == "zellij" else ""
+            return _safe("-".join(filter(None, (prefix, session, value))))
+    return None
+
+
+def leave_breadcrumb(
+    path: str | os.PathLike[str],
+    cwd: str | os.PathLike[str],
+    *,
+    home: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Remember that this terminal works on a session; called when one is opened for work. Never raises.
+
+    The project of the folder is remembered along, so that the session is found again after the folder has moved.
+    Where there is no terminal nothing is remembered, and it costs nothing.
+    """
+    name = terminal_id(environment)
+    if name is None:
+        return
+    home = paths.home() if home is None else home
+    try:
+        where, session = os.path.abspath(os.fspath(cwd)), os.path.abspath(os.fspath(path))
+        if "\n" not in where and "\n" not in session:
+            _write(home, name, os.fsencode(f"{where}\n{session}\n"))
+            _notice_project(home, where)
+    except (OSError, ValueError):
+        return  # nothing can be written there, or a name is one that no file can have
+
+
+def _write(home: str, name: str, text: bytes) -> None:
+    folder = os.path.join(home, _FOLDER)
+    unfinished = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, text)
+    finally:
+        os.close(descriptor)
+    os.replace(unfinished, os.path.join(folder, name))
+
+
+def _notice_project(home: str, where: str) -> None:
+    from sessiontree.library.projects import Projects
+
+    Projects(home).notice([where])
+
+
+def find_breadcrumb(home: str | None = None, environment: Mapping[str, str] | None = None) -> Breadcrumb | None:
+    """The last session of this terminal, if its file is still there."""
+    name = terminal_id(environment)
+    if name is None:
+        return None
+    try:
+        with open(os.path.join(paths.home() if home is None else home, _FOLDER, name), "rb") as file:
+            lines = os.fsdecode(file.read(_LARGEST)).splitlines()
+    except OSError:
+        return None
+    if len(lines) < 2 or "\x00" in lines[1] or not os.path.isfile(lines[1]):
+        return None
+    return Breadcrumb(lines[0], lines[1])
+
+
+def _device() -> str | None:
+    for stream in (sys.__stdin__, sys.__stdout__, sys.__stderr__):
+        try:
+            if stream is not None and stream.isatty():
+                return os.ttyname(stream.fileno())
+        except (OSError, ValueError):
+            continue  # closed, or no name
+    return None
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".")[:120] or "terminal"

@@ -1,0 +1,139 @@
+"""The lines that were read of a file, in memory: what people said in them, and which to keep for a later look."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from sessiontree.core.entries import MessageEntry
+from sessiontree.core.jsonio import parse_json
+from sessiontree.core.messages import User, message_text
+from sessiontree.dialects.contract import AS_CLIENT, Dialect
+from sessiontree.library.roots import dialect_named
+from sessiontree.library.summary import LONGEST_PROMPT, LONGEST_TITLE, Summary, cut_at_word, is_meaningful
+from sessiontree.session.journal import Journal
+from sessiontree.session.reader import Reader
+from sessiontree.stores.contract import read_bytes
+from sessiontree.stores.memory import MemoryStore
+
+_LARGEST_KEPT, _KEPT_ALTOGETHER = 4096, 128 * 1024
+_MOST_PROMPTS, _STEP = 64, 16
+_cut_prompt = re.compile(rb'"(?:text|content)"\s*:\s*"((?:[^"\\]|\\["\\/bfnrt]){1,2000})')
+
+
+class Window(Journal):
+    """The lines that were read of a file, all in memory: rules that ask for one line at a time cost nothing here."""
+
+    def __init__(self, store: MemoryStore, dialect: Dialect) -> None:
+        super().__init__(store, dialect)
+        self._raws: list[bytes] = []
+        self._decoded: dict[int, dict[str, Any]] = {}
+
+    def fields(self, nodes: Sequence[int]) -> list[dict[str, Any]]:
+        decoded = self._decoded
+        for node in nodes:
+            if node not in decoded:
+                decoded[node] = self.fields_of(next(self.iter_raw([node])))
+        return [decoded[node] for node in nodes]
+
+    def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
+        if len(self._raws) != len(self.types):
+            self._raws = self._split() or list(super().iter_raw(range(len(self.types))))
+        return iter([self._raws[node] for node in nodes])
+
+    def _split(self) -> list[bytes]:
+        """The lines of all entries, where nothing is odd and each line but the header is one; else none."""
+        lines = [] if self._problems else read_bytes(self.store, 0, self.size).removesuffix(b"\n").split(b"\n")
+        if lines and self.header_place is not None:
+            del lines[self.header_place.line - 1]
+        return lines if len(lines) == len(self.types) else []
+
+
+def read_lines(lines: bytes, path: str, agent: str) -> Reader:
+    """Some lines of a session as a session to look at."""
+    dialect: Dialect = dialect_named(agent)
+    start = lines.find(b"\n", lines.find(b"\n") + 1) + 1 if dialect.has_header else 0
+    store = MemoryStore(lines[:start] if start else lines, path)
+    reader = Reader(Window(store, dialect), AS_CLIENT)
+    if start:  # the header stands in the first two lines: without it, the others are decoded all at once
+        store.append(lines[start:])
+        reader.journal.refresh()
+    return reader
+
+
+def first_prompt(journal: Journal, messages: Sequence[int]) -> str:
+    """The first thing a person said among some messages; empty when they said nothing."""
+    return next(_prompts(journal, messages[:_MOST_PROMPTS]), "")
+
+
+def last_prompt(journal: Journal, messages: Sequence[int]) -> str | None:
+    """The last thing a person said among some messages."""
+    for start in range(len(messages), 0, -_STEP):
+        step = list(_prompts(journal, messages[max(start - _STEP, 0) : start]))
+        if step:
+            return step[-1]
+    return None
+
+
+def _prompts(journal: Journal, nodes: Sequence[int]) -> Iterator[str]:
+    for raw in journal.iter_raw(nodes):
+        if b'"user"' not in raw or b'"tool_result"' in raw:
+            continue  # not decoded: another role, or results that came back in the user's name
+        entry = journal.dialect.parse(raw)
+        message = entry.message if isinstance(entry, MessageEntry) else None
+        if isinstance(message, User):
+            text = message_text(message)
+            if is_meaningful(text):
+                yield text
+
+
+def kept_lines(reader: Reader) -> bytes:
+    """The lines that the dialect's rules about the whole session may need."""
+    journal = reader.journal
+    nodes: dict[int, None] = {}
+    last_of: dict[str, int] = {}
+    messages: list[int] = []
+    for node, kind in enumerate(journal.types):
+        if kind == "message":
+            messages.append(node)
+        elif kind not in last_of:
+            nodes[node] = None
+            last_of[kind] = node
+        else:
+            last_of[kind] = node
+    nodes.update(dict.fromkeys(last_of.values()))
+    few = sorted(nodes)
+    small = [node for node, raw in zip(few, journal.iter_raw(few), strict=True) if len(raw) <= _LARGEST_KEPT]
+    for at, raw in enumerate(journal.iter_raw(messages[:_MOST_PROMPTS])):
+        if b'"user"' in raw:
+            small.append(messages[at])
+            if next(_prompts(journal, [messages[at]]), None) is not None:
+                break
+    place = journal.header_place
+    kept = [] if place is None else [read_bytes(journal.store, place.start, place.end - place.start)]
+    room = _KEPT_ALTOGETHER
+    for raw in journal.iter_raw(sorted(small)):
+        room -= len(raw)
+        if room >= 0:
+            kept.append(raw)
+    return b"".join(raw + b"\n" for raw in kept)
+
+
+def with_cut_prompt(summary: Summary, line: bytes) -> Summary:
+    """With the beginning of a prompt so long that its line does not end in what was read."""
+    found = _cut_prompt.search(line) if b'"user"' in line else None
+    try:
+        text = parse_json(b'"' + found[1] + b'"') if found else ""
+    except ValueError:
+        text = ""
+    if not isinstance(text, str) or not is_meaningful(text):
+        return summary
+    return msgspec.structs.replace(
+        summary,
+        title=summary.title or cut_at_word(text, LONGEST_TITLE),
+        first_prompt=cut_at_word(text, LONGEST_PROMPT),
+        last_prompt=summary.last_prompt or cut_at_word(text, LONGEST_PROMPT),
+    )

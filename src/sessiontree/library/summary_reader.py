@@ -1,0 +1,320 @@
+"""The ends of a session file -> a summary; and of a file that grew, only what was added.
+
+At most the first and the last 64 KiB are read: of a file that is not larger than both together, all of it. What they
+say is for the dialect to tell, by the same rules as for a session that is opened; lines that are cut by the edge of a
+window are left out.
+
+A later look goes on from a `State`. Growth is believed when the first bytes and those before the old end are what
+they were; anything else is read anew. The lines that facts about the session may come from (its header, its first
+prompt, the first and the last line of each other type) are kept in the state, so that the dialect's own rules can be
+asked again without reading them from the file.
+
+Nothing raises for what a file holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from bisect import bisect_left
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sessiontree.core.context import milliseconds
+from sessiontree.core.entries import Header
+from sessiontree.dialects.contract import SessionFile
+from sessiontree.library import counts
+from sessiontree.library.counts import Counted
+from sessiontree.library.partial_reader import first_prompt, kept_lines, last_prompt, read_lines, with_cut_prompt
+from sessiontree.library.summary import (
+    LONGEST_PROMPT,
+    LONGEST_TITLE,
+    WINDOW,
+    Health,
+    Summary,
+    cut_at_word,
+    whole_text,
+)
+from sessiontree.session.reader import Reader
+
+_PLAIN = SessionFile()
+_FIRST, _EDGE = 1024, 64
+DAMAGE = frozenset({"torn-tail", "undecodable", "fused-records", "glued-stub", "nul-run", "not-an-object"})
+"""Kinds of problems that mean lost or broken bytes."""
+_BROKEN_LINKS = frozenset({"missing-parent", "cycle", "self-parent"})
+
+
+class State(Struct, frozen=True, array_like=True):
+    """What a later look goes on from."""
+
+    first: bytes
+    """A hash of the first bytes of the file."""
+    edge: bytes
+    """The last bytes that were read."""
+    lines: bytes
+    """Whole lines that facts about the session may come from."""
+    counted: Counted
+
+
+class Look(Struct, frozen=True):
+    """A summary, what to go on from (None: nothing can), and how many bytes it took."""
+
+    summary: Summary
+    state: State | None
+    bytes_read: int
+
+
+def read_summary(path: str, agent: str, size: int, *, modified: int = 0, file: SessionFile = _PLAIN) -> Summary:
+    """What a listing tells of a session file, from its ends."""
+    return look(path, agent, size, modified=modified, file=file).summary
+
+
+def look(path: str, agent: str, size: int, *, modified: int = 0, file: SessionFile = _PLAIN) -> Look:
+    """Read the ends of a file. One that cannot be read has nothing in it."""
+    is_whole = size <= 2 * WINDOW
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            head = _read(descriptor, 0, size if is_whole else WINDOW)
+            tail = b"" if is_whole else _read(descriptor, size - WINDOW, WINDOW)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return Look(_unreadable(path, agent, size, modified, file), None, 0)
+    lines = head if is_whole else head[: head.rfind(b"\n") + 1] + tail[tail.find(b"\n") + 1 :]
+    reader = read_lines(lines, path, agent)
+    counted = counts.count(reader) if is_whole else counts.estimate(reader, 2 * WINDOW, size)
+    is_damaged = _is_damaged(reader, lines.count(b"\n"), len(reader), is_whole=is_whole)
+    cut = 0 if is_whole else head.rfind(b"\n") + 1
+    last = _last_time(reader, bisect_left(range(len(reader)), cut, key=lambda node: reader.journal.place(node).start))
+    active = _time(last or reader.last_activity or "")
+    summary = _summary(
+        reader, counted, path, size, modified, file, is_damaged=is_damaged, active=active, dated=is_whole or bool(last)
+    )
+    if not summary.first_prompt and not is_whole:
+        summary = with_cut_prompt(summary, head[cut:])
+    state = None
+    if (tail or head).endswith(b"\n"):
+        edge = (tail or head)[-_EDGE:]
+        state = State(_digest(head), edge, kept_lines(reader), counted)
+    return Look(summary, state, len(head) + len(tail))
+
+
+def look_further(before: Summary, state: State, size: int, modified: int, file: SessionFile) -> Look | None:
+    """Read what was added to a file that grew; None when that does not tell enough, and it has to be read anew."""
+    added = size - before.size
+    known = before.size - len(state.edge)
+    try:
+        descriptor = os.open(before.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            first = _read(descriptor, 0, min(_FIRST, before.size))
+            tail = _read(descriptor, known, len(state.edge) + added) if added <= WINDOW else b""
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    if _digest(first) != state.first or not tail.startswith(state.edge) or not tail.endswith(b"\n"):
+        return None
+    reader = read_lines(state.lines, before.path, before.agent)
+    known_nodes = len(reader)
+    store = reader.journal.store
+    store.append(tail[len(state.edge) :])
+    reader.journal.refresh()
+    counted = counts.go_on(state.counted, reader.journal, known_nodes)
+    if state.counted.exact and not counted.exact and size <= 2 * WINDOW:
+        return None
+    added_lines = tail.count(b"\n", len(state.edge))
+    is_damaged = _is_damaged(reader, added_lines, len(reader) - known_nodes, is_whole=False)
+    last = _time(_last_time(reader, known_nodes))
+    fresh = _summary(
+        reader,
+        counted,
+        before.path,
+        size,
+        modified,
+        file,
+        is_damaged=is_damaged or before.health == "damaged",
+        active=last or before.active,
+        dated=bool(last) or before.dated,
+    )
+    new = [node for node in range(known_nodes, len(reader)) if reader.journal.types[node] == "message"]
+    summary = _with_old_facts(fresh, before, has_new_messages=bool(new), last_prompt=last_prompt(reader.journal, new))
+    edge = tail[-_EDGE:]
+    return Look(summary, State(state.first, edge, kept_lines(reader), counted), len(first) + len(tail))
+
+
+def with_exact(summary: Summary, state: State | None, counted: Counted) -> tuple[Summary, State | None]:
+    """The same with numbers that were counted by someone who read the whole file."""
+    exact = msgspec.structs.replace(summary, exact=True, **_numbers(counted))
+    kept = None if state is None else msgspec.structs.replace(state, counted=counted)
+    return exact, kept
+
+
+def _with_old_facts(fresh: Summary, before: Summary, *, has_new_messages: bool, last_prompt: str | None) -> Summary:
+    """What stands at the beginning of a file does not change when something is added to it."""
+    later = fresh if has_new_messages else before
+    return msgspec.structs.replace(
+        fresh,
+        id=before.id,
+        title=fresh.title or before.title,
+        cwd=before.cwd or fresh.cwd,
+        created=before.created or fresh.created,
+        forked_from=before.forked_from or fresh.forked_from,
+        parent=before.parent or fresh.parent,
+        first_prompt=before.first_prompt or fresh.first_prompt,
+        last_prompt=cut_at_word(last_prompt or "", LONGEST_PROMPT) or before.last_prompt,
+        git_branch=later.git_branch or before.git_branch,
+        model=fresh.model or before.model,
+    )
+
+
+def _is_damaged(reader: Reader, lines: int, entries: int, *, is_whole: bool) -> bool:
+    """Whether bytes are lost or broken; of a whole file, also links. What is only unusual is no damage."""
+    journal = reader.journal
+    if is_whole:
+        if journal.header is None and journal.dialect.has_header and entries:
+            return True
+        if any(oddity.kind in _BROKEN_LINKS for oddity in journal.tree.oddities()):
+            return True
+    if not journal.fragments and lines in (entries, entries + 1):
+        return False  # each line is an entry, but for a header: asking for all problems means to check every byte again
+    return not DAMAGE.isdisjoint({problem.kind for problem in reader.problems})
+
+
+def _summary(
+    reader: Reader,
+    counted: Counted,
+    path: str,
+    size: int,
+    modified: int,
+    file: SessionFile,
+    *,
+    is_damaged: bool,
+    active: int | None,
+    dated: bool,
+) -> Summary:
+    header = reader.header
+    said = [node for node, kind in enumerate(reader.journal.types) if kind == "message"]
+    first = first_prompt(reader.journal, said)
+    last = last_prompt(reader.journal, said) or first
+    given = reader.given_name
+    title = given or (reader.name if counted.messages or counted.branches else None) or first
+    health: Health = "damaged" if is_damaged else "ok" if counted.messages else "empty"
+    if health == "empty" and _is_draft(path, file):
+        health = "draft"
+    return Summary(
+        path=path,
+        agent=reader.dialect.name,
+        id=whole_text(file.id or header.id) or os.path.basename(path).removesuffix(".jsonl"),
+        title=cut_at_word(title, LONGEST_TITLE),
+        named=bool(given),
+        cwd=whole_text(header.cwd),
+        created=_time(header.timestamp),
+        active=active,
+        exact=counted.exact,
+        size=size,
+        modified=modified // 1_000_000,
+        health=health,
+        kind=file.kind,
+        parent=_parent(path, header, file),
+        forked_from=_origin(header, file),
+        first_prompt=cut_at_word(first, LONGEST_PROMPT),
+        last_prompt=cut_at_word(last, LONGEST_PROMPT),
+        git_branch=whole_text(reader.git_branch or "") or None,
+        dated=dated,
+        **_numbers(counted),
+    )
+
+
+def _numbers(counted: Counted) -> dict[str, Any]:
+    usage = counted.usage
+    return {
+        "messages": counted.messages,
+        "branches": counted.branches,
+        "model": whole_text(counted.model or "") or None,
+        "tokens_in": round(usage.input + usage.cache_written),
+        "tokens_out": round(usage.output),
+        "tokens_cached": round(usage.cached),
+        "cost": usage.cost,
+    }
+
+
+def _parent(path: str, header: Header, file: SessionFile) -> str | None:
+    """The file of the session that started a sub-agent: by its name, else by the session that its lines name."""
+    if file.kind != "subagent":
+        return None
+    if file.parent is not None:
+        return file.parent  # from the root; made whole by whoever knows the root
+    if header.id and header.id != file.id:
+        return os.path.join(os.path.dirname(path), f"{os.path.basename(header.id)}.jsonl")
+    return None
+
+
+def _origin(header: Header, file: SessionFile) -> str | None:
+    if file.kind == "subagent":
+        return None  # what its header names is its parent
+    named = (header.forked_from.session if header.forked_from else None) or header.parent_session
+    return whole_text(named or "") or None
+
+
+def _is_draft(path: str, file: SessionFile) -> bool:
+    """The marker is named from the root, as the file is; both end alike below the folder they share."""
+    if file.draft_marker is None:
+        return False
+    inside = os.path.basename(path).removesuffix(".jsonl")
+    return os.path.lexists(os.path.join(os.path.dirname(path), inside, os.path.basename(file.draft_marker)))
+
+
+def _unreadable(path: str, agent: str, size: int, modified: int, file: SessionFile) -> Summary:
+    return Summary(
+        path=path,
+        agent=agent,
+        id=file.id or os.path.basename(path).removesuffix(".jsonl"),
+        title="",
+        named=False,
+        cwd="",
+        created=None,
+        active=None,
+        messages=0,
+        branches=0,
+        exact=False,
+        size=size,
+        modified=modified // 1_000_000,
+        health="damaged",
+        kind=file.kind,
+        parent=file.parent,
+    )
+
+
+def _last_time(reader: Reader, first: int) -> str:
+    """The time of the last message from a node on; empty when there is none that has one."""
+    journal = reader.journal
+    for node in range(len(journal.types) - 1, first - 1, -1):
+        if journal.types[node] == "message":
+            (entry,) = journal.entries([node])
+            if entry.timestamp:
+                return entry.timestamp
+    return ""
+
+
+def _time(text: str) -> int | None:
+    return milliseconds(text) if text else None
+
+
+def _read(descriptor: int, offset: int, size: int) -> bytes:
+    """Some bytes, fewer only when the file ends before."""
+    parts: list[bytes] = []
+    while size > 0:
+        part = os.pread(descriptor, size, offset)
+        if not part:
+            break
+        parts.append(part)
+        offset += len(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _digest(head: bytes) -> bytes:
+    return hashlib.blake2b(head[:_FIRST], digest_size=8).digest()

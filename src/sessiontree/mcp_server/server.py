@@ -1,0 +1,49 @@
+"""Serving the tools on stdin and stdout. What is not in the search index yet is read into it by a thread beside.
+
+Until that is done, a search looks through the bytes of what the index does not know.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Mapping, Sequence
+
+from sessiontree.errors import SessionTreeError, UsageError
+from sessiontree.library.library import Library
+
+TOOLS = ("search_sessions", "read_passage", "list_sessions", "recent_decisions")
+
+
+def require_mcp() -> None:
+    """Say what to install when the package is missing."""
+    try:
+        import mcp.server.mcpserver  # noqa: F401
+    except ModuleNotFoundError:
+        raise UsageError("`sessiontree mcp` needs one more package: pip install 'sessiontree[mcp]'") from None
+
+
+def serve(home: str | None, roots: Mapping[str, Sequence[str]], *, refresh: bool = True) -> None:
+    """Answer on stdin and stdout until the other side closes them."""
+    require_mcp()
+    from sessiontree.mcp_server.tools import build_server
+
+    def open_library() -> Library:
+        return Library(home, roots)
+
+    def index() -> None:
+        """Bring the index up to date. What was read stays read, however this ends."""
+        from sessiontree.search import Index
+
+        try:
+            with open_library() as library, Index(library.environment) as found:
+                found.update(library.everything(), wait=False)
+        except (sqlite3.Error, OSError, SessionTreeError):
+            return  # searches look through the files instead, and say so
+        finally:
+            indexed.set()
+
+    indexed = threading.Event()
+    if refresh:
+        threading.Thread(target=index, daemon=True).start()
+    build_server(open_library, indexed if refresh else None).run("stdio")

@@ -1,0 +1,29 @@
+"""From a name to a model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from sessiontree.models.base import Model
+from sessiontree.models.endpoints import find_endpoint
+from sessiontree.models.facts import find_facts, read_facts
+
+SCRIPTED = "scripted:"
+
+
+def open_model(name: str, *, environment: Mapping[str, str] | None = None, facts: str | None = None) -> Model:
+    """The model of a name: "provider:name", or "scripted:FILE" for one that only plays a script.
+
+    `environment` holds the keys and addresses (default: the process's own), `facts` is a file with facts about more
+    models (the setting `models`). Nothing is sent, and no package of a provider is imported, before it is asked.
+    """
+    if name.startswith(SCRIPTED):
+        from sessiontree.models.script import read_script
+        from sessiontree.models.scripted import ScriptedModel
+
+        return ScriptedModel(read_script(name.removeprefix(SCRIPTED)))
+    from sessiontree.models.pydantic_ai_model import LibraryModel
+
+    endpoint = find_endpoint(name, os.environ if environment is None else environment)
+    return LibraryModel(endpoint, find_facts(endpoint.provider, endpoint.model, read_facts(facts)))

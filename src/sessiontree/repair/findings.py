@@ -1,0 +1,224 @@
+"""Looking a session over: problems of its lines, of its tree, and of what its entries say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec import Struct
+
+from sessiontree.core.entries import Compaction, Entry, MessageEntry
+from sessiontree.core.messages import ToolResult, message_text, tool_calls
+from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
+from sessiontree.dialects.side_branches import Sides
+from sessiontree.repair.rules import RULES, Rule, Severity
+from sessiontree.session.journal import Journal
+from sessiontree.session.line_offsets import Place
+from sessiontree.session.session import Session
+
+_SHOWN_PLACES = 5
+_BLOAT_SHARE = 0.3
+_BLOAT_BYTES = 1_000_000
+_STEP = 256
+
+
+class Finding(Struct, frozen=True):
+    """One thing that is wrong, how often, where first, and what it costs."""
+
+    rule: Rule
+    count: int
+    places: tuple[Place, ...]
+    cost: str = ""
+
+    @property
+    def severity(self) -> Severity:
+        return self.rule.severity
+
+
+class _Spoken(Struct):
+    """What was said in the whole file: calls and results by id, with their nodes, and texts that were cut."""
+
+    calls: dict[str, int]
+    results: dict[str, list[int]]
+    cut: list[int]
+
+
+def examine(session: Session) -> list[Finding]:
+    """Everything wrong with a session, losses first. Reads the whole session once; writes nothing."""
+    journal = session.journal
+    found: list[Finding] = [*_tree_findings(session)]
+    spoken, bounds = _read_all(journal)
+    owner_path = journal.dialect.find_path(journal, _leaf(journal), AS_CLIENT)
+    found += _tool_findings(journal, spoken, set(owner_path))
+    found += _bound_findings(journal, bounds)
+    found += stale_leaf(journal)
+    found += _bloat(journal)
+    found += _beside(journal)
+    found += _several_sessions(journal)
+    found += _title_out_of_sight(journal)
+    told = {finding.rule.id for finding in found}
+    found += [finding for finding in _problem_findings(session) if finding.rule.id not in told]
+    order: dict[Severity, int] = {"loss": 0, "damage": 1, "note": 2}
+    return sorted(found, key=lambda finding: (order[finding.severity], finding.rule.id))
+
+
+def _finding(rule: str, places: Iterable[Place], cost: str = "") -> Finding:
+    listed = list(places)
+    return Finding(RULES[rule], len(listed), tuple(listed[:_SHOWN_PLACES]), cost)
+
+
+def _leaf(journal: Journal) -> int | None:
+    return journal.dialect.find_leaf(journal, AS_CLIENT)
+
+
+def _problem_findings(session: Session) -> Iterator[Finding]:
+    by_kind: dict[str, list[Place]] = {}
+    for problem in session.problems:
+        by_kind.setdefault(problem.kind, []).append(Place(problem.start, problem.end, problem.line))
+    for kind, places in by_kind.items():
+        yield _finding(kind, places)
+
+
+def _tree_findings(session: Session) -> Iterator[Finding]:
+    """What better links would bring back, counted in messages."""
+    journal = session.journal
+    by_rule: dict[str, list[Place]] = {}
+    candidates: dict[str, str] = {}
+    for relink in journal.dialect.find_relinks(journal):
+        by_rule.setdefault(relink.rule, []).append(journal.place(relink.node))
+        best = f"best parent for {journal.tree.ids[relink.node]} is {journal.tree.ids[relink.parent]}: {relink.why}"
+        candidates.setdefault(relink.rule, best)
+    if not by_rule:
+        return
+    leaf = _leaf(journal)
+    owned = set(journal.dialect.find_path(journal, leaf, AS_CLIENT))
+    whole = journal.dialect.find_path(journal, leaf, ReadOptions(recovered=True))
+    hidden = sum(1 for node in whole if node not in owned and journal.types[node] not in journal.dialect.bookkeeping)
+    for rule, places in by_rule.items():
+        lost = [f"{hidden:,} entries of the active path unreachable"] if hidden else []
+        yield _finding(rule, places, "; ".join([*lost, candidates[rule]]))
+
+
+def _read_all(journal: Journal) -> tuple[_Spoken, list[tuple[int, Compaction]]]:
+    spoken = _Spoken({}, {}, [])
+    bounds: list[tuple[int, Compaction]] = []
+    for start in range(0, len(journal), _STEP):
+        nodes = range(start, min(start + _STEP, len(journal)))
+        for node, entry in zip(nodes, journal.entries(nodes), strict=True):
+            _listen(spoken, node, entry, journal.dialect.is_truncated)
+            if isinstance(entry, Compaction):
+                bounds.append((node, entry))
+    return spoken, bounds
+
+
+def _listen(spoken: _Spoken, node: int, entry: Entry, is_truncated: Callable[[str], bool]) -> None:
+    if not isinstance(entry, MessageEntry):
+        return
+    for message in entry.messages:
+        if is_truncated(message_text(message)):
+            spoken.cut.append(node)
+        if isinstance(message, ToolResult):
+            spoken.results.setdefault(message.tool_call_id, []).append(node)
+        for call in tool_calls(message):
+            spoken.calls.setdefault(call.id, node)
+
+
+def _tool_findings(journal: Journal, spoken: _Spoken, owner_path: set[int]) -> Iterator[Finding]:
+    orphans = [node for id, nodes in spoken.results.items() if id not in spoken.calls for node in nodes]
+    if orphans:
+        yield _finding("orphan-tool-result", map(journal.place, orphans), f"{len(orphans):,} results answer nothing")
+    if spoken.cut:
+        yield _finding("cut-content", map(journal.place, spoken.cut))
+    open_calls = [node for id, node in spoken.calls.items() if id not in spoken.results]
+    if open_calls:
+        yield _finding("unanswered-tool-call", map(journal.place, open_calls), f"{len(open_calls):,} calls unanswered")
+    lost = [
+        nodes[0]
+        for id, nodes in spoken.results.items()
+        if spoken.calls.get(id) in owner_path and not owner_path.intersection(nodes)
+    ]
+    if lost:
+        yield _finding("lost-parallel-results", map(journal.place, lost), f"{len(lost):,} results beside the path")
+
+
+def _bound_findings(journal: Journal, bounds: list[tuple[int, Compaction]]) -> Iterator[Finding]:
+    tree = journal.tree
+    dangling = []
+    for node, entry in bounds:
+        bound = entry.first_kept_entry_id
+        if not bound or bound == entry.id:
+            continue  # keeping nothing is a choice
+        kept = tree.node_of.get(bound)
+        if kept is None or tree.common_ancestor(kept, node) != kept:
+            dangling.append(node)
+    if dangling:
+        yield _finding("dangling-bound", map(journal.place, dangling), "what was to be kept is not in the context")
+
+
+def stale_leaf(journal: Journal) -> Iterator[Finding]:
+    """The last line leads to another branch than the last message does."""
+    leaf = _leaf(journal)
+    owner_path = journal.dialect.find_path(journal, leaf, AS_CLIENT)
+    if journal.dialect.bookkeeping or not len(journal):
+        return  # a dialect that knows bookkeeping is not led astray by it
+    sides = Sides(journal)
+    messages = (node for node in range(len(journal) - 1, -1, -1) if journal.types[node] == "message")
+    newest = next((node for node in messages if not sides.is_beside(node, leaf)), None)
+    last = len(journal) - 1
+    if newest is None or newest == last or newest in owner_path or journal.types[last] not in _QUIET:
+        return
+    hidden = len(set(journal.tree.path(newest)) - set(owner_path))
+    yield _finding("stale-leaf", [journal.place(last)], f"{hidden:,} entries hidden")
+
+
+_QUIET = frozenset(
+    {"label", "session_info", "usage", "custom", "config", "title_change", "model_usage", "credential_pin"}
+)
+
+
+def _bloat(journal: Journal) -> Iterator[Finding]:
+    """Bookkeeping that fills a large part of a large file."""
+    sizes: dict[str, int] = {}
+    total = journal.size
+    if total < _BLOAT_BYTES:
+        return
+    for node, kind in enumerate(journal.types):
+        if kind in _BULKY or kind in journal.dialect.bookkeeping:
+            place = journal.place(node)
+            sizes[kind] = sizes.get(kind, 0) + place.end - place.start
+    for kind, size in sizes.items():
+        if size > _BLOAT_SHARE * total:
+            places = [journal.place(node) for node, other in enumerate(journal.types) if other == kind]
+            yield _finding("bloat", places, f"{kind} lines are {100 * size / total:.0f} % of {total:,} bytes")
+
+
+def _beside(journal: Journal) -> Iterator[Finding]:
+    """Files that belong to the session and are not where they should be."""
+    by_rule: dict[str, list[int]] = {}
+    for item in journal.dialect.find_beside(journal):
+        there = [os.path.isfile(place) for place in item.places]
+        if not any(there):
+            by_rule.setdefault("missing-subagent" if item.kind == "subagent" else "missing-output", []).append(
+                item.node
+            )
+        elif item.kind == "output" and not there[0]:
+            by_rule.setdefault("moved-output", []).append(item.node)
+    for rule, nodes in by_rule.items():
+        yield _finding(rule, map(journal.place, nodes))
+
+
+def _several_sessions(journal: Journal) -> Iterator[Finding]:
+    ids = journal.dialect.find_session_ids(journal)
+    if len(ids) > 1:
+        yield _finding("several-sessions", [Place(0, journal.size, 1)], f"lines of {len(ids)} sessions")
+
+
+def _title_out_of_sight(journal: Journal) -> Iterator[Finding]:
+    """A title that stands further from both ends of the file than the owner looks."""
+    window, types = journal.dialect.title_window, journal.dialect.title_types
+    places = [journal.place(node) for node, kind in enumerate(journal.types) if kind in types]
+    if places and all(place.start >= window and place.end <= journal.size - window for place in places):
+        yield _finding("title-out-of-sight", places[-1:])
+
+
+_BULKY = frozenset({"progress", "compaction", "mode_change"})

@@ -1,0 +1,255 @@
+"""Mending a file so that its owner loads the full history: a plan first, then one careful write.
+
+The plan goes through the file in order. A line that needs no change is copied byte for byte. What cannot stay in the
+file goes to a side-car with its offset. Nothing of what the entries say is changed: only where they stand (a line of
+their own), what they hang on (the parent), and, for an id that was used twice, what they are called.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from sessiontree.core.entries import Header
+from sessiontree.core.ids import new_entry_id, new_session_id, timestamp
+from sessiontree.core.jsonio import render_json
+from sessiontree.errors import DamagedError, ReadOnlyError
+from sessiontree.repair.findings import stale_leaf
+from sessiontree.session.journal import Journal
+from sessiontree.session.session import Session
+from sessiontree.stores.atomic_files import create_file
+from sessiontree.stores.contract import read_bytes
+from sessiontree.stores.memory import MemoryStore
+
+_TAKEN_OUT = frozenset({"torn-tail", "undecodable", "glued-stub", "not-an-object"})
+
+
+class Change(Struct, frozen=True):
+    """One change of the file: bytes that stood at `start` and what stands there afterwards. None means nothing."""
+
+    start: int
+    line: int
+    rule: str
+    before: bytes | None
+    after: bytes | None
+
+
+class Plan(Struct, frozen=True):
+    """What repairing a session would do."""
+
+    location: str
+    size: int
+    changes: tuple[Change, ...]
+    content: bytes
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.changes
+
+
+class _Piece(Struct, frozen=True):
+    """A run of the file that is kept: a header, an entry, or a fragment that stays."""
+
+    start: int
+    end: int
+    line: int
+    kind: Literal["header", "entry", "fragment"]
+    node: int = -1
+
+
+def plan_repair(session: Session) -> Plan:
+    """What would be changed. Reads the file and writes nothing; a healthy file gives an empty plan."""
+    journal = session.journal
+    data = read_bytes(journal.store, 0, journal.size)
+    changes: list[Change] = []
+    edits = _edited_lines(journal, data, changes)
+    output: list[bytes] = []
+    if journal.dialect.has_header and journal.header is None and len(journal):
+        line = journal.dialect.render_header(_made_up_header(journal))
+        changes.append(Change(0, 1, "no-header", None, line))
+        output.append(line + b"\n")
+    for piece in _header_first(_pieces(journal), data, changes):
+        raw = data[piece.start : piece.end]
+        output.append(edits.get(piece.start, raw) if piece.kind == "entry" else raw)
+        output.append(b"\n")
+    leaf_line = _leaf_line(session)
+    if leaf_line is not None:
+        changes.append(Change(journal.size, 0, "stale-leaf", None, leaf_line))
+        output.append(leaf_line + b"\n")
+    changes += [*_taken_out(journal, data), *_lines_as_such(session, data)]
+    if not changes:
+        return Plan(journal.location, journal.size, (), data)
+    content = b"".join(output)
+    _check(journal, content, added=int(leaf_line is not None))
+    return Plan(journal.location, journal.size, tuple(sorted(changes, key=lambda change: change.start)), content)
+
+
+def _header_first(pieces: list[_Piece], data: bytes, changes: list[Change]) -> list[_Piece]:
+    """A header that stands behind entries moves to the top, where the owner looks for it."""
+    late = next((piece for piece in pieces[1:] if piece.kind == "header"), None)
+    if late is None or all(piece.kind == "fragment" for piece in pieces[: pieces.index(late)]):
+        return pieces
+    changes.append(Change(late.start, late.line, "late-header", None, data[late.start : late.end]))
+    return [late, *(piece for piece in pieces if piece is not late)]
+
+
+def _leaf_line(session: Session) -> bytes | None:
+    """A last line that leads to the newest messages, when bookkeeping of another branch hides them."""
+    journal = session.journal
+    if not journal.dialect.is_writable or not any(finding.rule.id == "stale-leaf" for finding in stale_leaf(journal)):
+        return None
+    newest = max(node for node, kind in enumerate(journal.types) if kind == "message")
+    id = new_entry_id(journal.tree.node_of)
+    fields = {"customType": "sessiontree.leaf", "data": {"targetId": journal.tree.ids[newest]}}
+    return journal.dialect.render_entry("custom", id, journal.tree.ids[newest], timestamp(), fields)
+
+
+def _pieces(journal: Journal) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    if journal.header_place is not None:
+        place = journal.header_place
+        pieces.append(_Piece(place.start, place.end, place.line, "header"))
+    for node in range(len(journal)):
+        place = journal.place(node)
+        pieces.append(_Piece(place.start, place.end, place.line, "entry", node))
+    pieces += [
+        _Piece(fragment.start, fragment.end, fragment.line, "fragment")
+        for fragment in journal.fragments
+        if fragment.kind not in _TAKEN_OUT
+    ]
+    return sorted(pieces, key=lambda piece: piece.start)
+
+
+def _edited_lines(journal: Journal, data: bytes, changes: list[Change]) -> dict[int, bytes]:
+    """Lines that get another parent or another id, by where they start."""
+    edits: dict[int, bytes] = {}
+    dialect, tree = journal.dialect, journal.tree
+
+    def edit(node: int, rule: str, after: bytes) -> None:
+        place = journal.place(node)
+        before = edits.get(place.start, data[place.start : place.end])
+        if after != before:
+            edits[place.start] = after
+            changes.append(Change(place.start, place.line, rule, before, after))
+
+    def line(node: int) -> bytes:
+        place = journal.place(node)
+        return edits.get(place.start, data[place.start : place.end])
+
+    for relink in dialect.find_relinks(journal):
+        edit(relink.node, relink.rule, dialect.with_parent(line(relink.node), tree.ids[relink.parent]))
+    for node in journal.made_ids:
+        parent = tree.parent(node)
+        named = dialect.with_id(line(node), tree.ids[node])
+        edit(node, "no-id", dialect.with_parent(named, None if parent is None else tree.ids[parent]))
+    for oddity in tree.oddities():
+        node = oddity.node
+        if oddity.kind == "duplicate-id":
+            edit(node, oddity.kind, dialect.with_id(line(node), _new_id(journal, node)))
+        elif oddity.kind in ("self-parent", "cycle"):
+            before = _entry_before(journal, node)
+            edit(node, oddity.kind, dialect.with_parent(line(node), None if before is None else tree.ids[before]))
+    return edits
+
+
+def _entry_before(journal: Journal, node: int) -> int | None:
+    for earlier in range(node - 1, -1, -1):
+        if journal.types[earlier] not in journal.dialect.bookkeeping:
+            return earlier
+    return None
+
+
+def _new_id(journal: Journal, node: int) -> str:
+    """An id made from the entry's place and bytes, so that repairing the same file twice gives the same."""
+    seed = f"{journal.place(node).start} {journal.tree.ids[node]}".encode("utf-8", "surrogatepass")
+    id = hashlib.sha256(seed).hexdigest()[:8]
+    while id in journal.tree.node_of:
+        id = hashlib.sha256(id.encode()).hexdigest()[:8]
+    return id
+
+
+def _made_up_header(journal: Journal) -> Header:
+    """A header for a session that lost its own: the id is in the file's name, the time in its first entry."""
+    stem = os.path.splitext(os.path.basename(journal.location))[0]
+    (first,) = journal.entries([0])
+    return Header(
+        id=stem.partition("_")[2] or new_session_id(),
+        version=journal.dialect.version,
+        timestamp=first.timestamp or timestamp(),
+        cwd="",
+    )
+
+
+def _taken_out(journal: Journal, data: bytes) -> Iterator[Change]:
+    for fragment in journal.fragments:
+        if fragment.kind in _TAKEN_OUT:
+            yield Change(fragment.start, fragment.line, fragment.kind, data[fragment.start : fragment.end], None)
+
+
+def _lines_as_such(session: Session, data: bytes) -> Iterator[Change]:
+    """What changes about lines as such: fused ones are split, empty bytes go, the last one is ended."""
+    for problem in session.problems:
+        before = data[problem.start : problem.end]
+        if problem.kind in ("nul-run", "bom", "blank-line") or problem.kind == "fused-records":
+            yield Change(problem.start, problem.line, problem.kind, before, None)
+        elif problem.kind == "no-final-newline":
+            yield Change(problem.end, problem.line, problem.kind, None, b"\n")
+
+
+def _check(journal: Journal, content: bytes, *, added: int) -> None:
+    """What was planned must hold every entry that was there, and read without the damage that was mended."""
+    after = Journal(MemoryStore(content, journal.location), journal.dialect, journal.blobs)
+    after.refresh()
+    expected = len(journal) + added
+    if len(after) != expected or any(fragment.kind in _TAKEN_OUT for fragment in after.fragments):
+        raise DamagedError(
+            f"{journal.location}: the repaired file would hold {len(after)} entries instead of {expected}; "
+            "nothing was written"
+        )
+
+
+def carry_out(plan: Plan, session: Session, out: str | None = None) -> tuple[str, str | None, str | None]:
+    """Write a plan: (the repaired file, the side-car or None, the backup or None).
+
+    With `out` the original stays as it is; else it is replaced in one step and kept as a backup.
+    """
+    if plan.is_empty:
+        return plan.location, None, None
+    if session.journal.size != plan.size:
+        raise ReadOnlyError(f"{plan.location}: changed since it was looked at; look again")
+    sidecar = _write_sidecar(plan, out or plan.location)
+    if out is not None:
+        create_file(os.path.abspath(out), [plan.content])
+        return os.path.abspath(out), sidecar, None
+    return plan.location, sidecar, session.journal.store.replace([plan.content], plan.size)
+
+
+def _write_sidecar(plan: Plan, beside: str) -> str | None:
+    """Everything that left the file or was changed in it, with its offset. Never overwrites an earlier side-car."""
+    removed = [change for change in plan.changes if change.before is not None]
+    if not removed:
+        return None
+    digest = hashlib.sha256(b"".join(change.before or b"" for change in removed)).hexdigest()[:8]
+    path = f"{os.path.abspath(beside)}.quarantine-{digest}.ndjson"
+    if os.path.exists(path):
+        return path  # the same bytes were taken out before
+    lines = [
+        render_json(
+            {
+                "offset": change.start,
+                "line": change.line,
+                "rule": change.rule,
+                "bytes": base64.b64encode(change.before or b"").decode("ascii"),
+                "text": (change.before or b"").decode("utf-8", "replace"),
+            }
+        )
+        + b"\n"
+        for change in removed
+    ]
+    create_file(path, lines)
+    return path

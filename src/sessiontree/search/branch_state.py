@@ -1,0 +1,147 @@
+"""On which branch a line lies: on the active path, before a compaction on it, or on a branch that was left.
+
+To tell, a session has to be opened, so it is told only of sessions that have hits, and remembered in the index. Of a
+file that grew by lines that go straight on from where the session stood, nothing has to be worked out again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from array import array
+from bisect import bisect_left
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from sessiontree.errors import SessionTreeError
+from sessiontree.library.roots import dialect_named
+from sessiontree.library.summary import Summary
+from sessiontree.search.file_chunks import open_file, read_at
+from sessiontree.search.index_db import Store
+
+BranchState: TypeAlias = Literal["active", "abandoned", "compacted"]
+
+_LONGEST_GROWTH = 4 << 20
+
+
+class Branches(Struct, frozen=True, array_like=True):
+    """Where the lines of a file begin that are not on its active path, and the entry it stands at."""
+
+    leaf: str
+    abandoned: bytes
+    compacted: bytes
+
+    def state(self, offset: int) -> BranchState:
+        if _has(self.abandoned, offset):
+            return "abandoned"
+        return "compacted" if _has(self.compacted, offset) else "active"
+
+
+def branches_of(store: Store, file: int | None, one: Summary, size: int) -> Branches:
+    """The branches of a session file of some size: as remembered, continued, or read from the file."""
+    row = _remembered(store, file) if file is not None else None
+    if row is not None and row[0] == size:
+        return row[1]
+    found = None
+    if row is not None and 0 < size - row[0] <= _LONGEST_GROWTH:
+        found = _continued(one, row[0], size, row[1])
+    found = found or read_branches(one)
+    if file is not None:
+        _remember(store, file, size, found)
+    return found
+
+
+def read_branches(one: Summary) -> Branches:
+    """What the session itself says. One that cannot be opened has no branches."""
+    from sessiontree.dialects.contract import is_aside
+    from sessiontree.session.open import open
+
+    try:
+        session = open(one.path, dialect=one.agent)
+        journal, dialect, reading = session.journal, session.dialect, session.reading
+        leaf = dialect.find_leaf(journal, reading)
+        path = dialect.find_path(journal, leaf, reading)
+        history = dialect.find_history(journal, leaf, reading)
+        context = dialect.build_context(journal, leaf, reading)
+    except (SessionTreeError, OSError):
+        return Branches("", b"", b"")
+    ids = journal.tree.ids
+    places = {ids[node]: place for place, node in enumerate(path)}
+    first = min((places[source] for source in context.sources if source in places), default=0)
+    active = set(path[first:]) | {journal.tree.node_of[id] for id in context.sources if id in journal.tree.node_of}
+    before = (set(history) | set(path)) - active
+    quiet = dialect.bookkeeping | {"leaf"}
+    abandoned, compacted = array("Q"), array("Q")
+    for node, id in enumerate(ids):
+        if node in active or is_aside(id) or (journal.types[node] in quiet and node not in before):
+            continue
+        (compacted if node in before else abandoned).append(journal.place(node).start)
+    return Branches(ids[leaf] if leaf is not None else "", _packed(abandoned), _packed(compacted))
+
+
+def _continued(one: Summary, old: int, size: int, before: Branches) -> Branches | None:
+    """The same for a file that grew, if each added line hangs on the one before it; else None: it has to be read."""
+    try:
+        descriptor = open_file(one.path)
+        try:
+            added = read_at(descriptor, old, size - old)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    dialect = dialect_named(one.agent)
+    columns = dialect.decode_block(memoryview(added)) if added.endswith(b"\n") and before.leaf else None
+    if columns is None:
+        return None
+    leaf = before.leaf
+    for kind, id, parent in zip(columns.types, columns.ids, columns.parents, strict=True):
+        if kind not in ("message", "attachment", "system") and (id or kind == "last-prompt"):
+            return None
+        if id:
+            if parent != leaf:
+                return None
+            leaf = id
+    return msgspec.structs.replace(before, leaf=leaf)
+
+
+def _remembered(store: Store, file: int) -> tuple[int, Branches] | None:
+    asked = "SELECT size, state FROM branches WHERE file = ?"
+    row = store.attempt(lambda database: database.execute(asked, (file,)).fetchone())
+    try:
+        return None if row is None else (row[0], msgspec.msgpack.decode(row[1], type=Branches))
+    except msgspec.MsgspecError:
+        return None
+
+
+def _remember(store: Store, file: int, size: int, found: Branches) -> None:
+    row = (file, size, msgspec.msgpack.encode(found))
+    try:
+        store.database.execute("INSERT OR REPLACE INTO branches VALUES(?, ?, ?)", row)
+    except sqlite3.Error:
+        return  # someone else writes for a long time, or nobody can: it is worked out again next time
+
+
+def _packed(offsets: array[int]) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=3).compress(offsets.tobytes()) if offsets else b""
+
+
+_unpacked: dict[bytes, array[int]] = {}
+
+
+def _has(packed: bytes, offset: int) -> bool:
+    if not packed:
+        return False
+    offsets = _unpacked.get(packed)
+    if offsets is None:
+        import zstandard
+
+        offsets = array("Q")
+        offsets.frombytes(zstandard.ZstdDecompressor().decompress(packed))
+        _unpacked.clear()
+        _unpacked[packed] = offsets
+    at = bisect_left(offsets, offset)
+    return at < len(offsets) and offsets[at] == offset

@@ -1,0 +1,474 @@
+"""The prompt history: every prompt a person typed, with its folder, project, session and time, to be found again.
+
+`history.sqlite` in the home folder. It is no cache: what was typed elsewhere, or in sessions that are gone, is nowhere
+else. So it is readable by its owner alone, nothing in it is ever deleted, and a damaged file is moved aside, not
+overwritten.
+
+Rules. Adding never touches the database (see `spool`); whoever looks takes in what waits. Every prompt is a row, and
+the same prompt at the same moment is one, from whatever source and however often it is read. Repeats are folded when
+they are shown, so that the order in which sources are read does not matter. Words are looked up one by one and the
+rows put together here, so that no query can be an error of FTS5's own language.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sessiontree import paths
+from sessiontree.errors import StoreError
+from sessiontree.library.cache import transaction
+from sessiontree.search import prompt_spool
+from sessiontree.search.prompt_db import connect, index_words, is_damage, move_aside
+from sessiontree.search.prompt_import import Place, Read, history_files, read_history_file, read_session
+from sessiontree.search.prompt_spool import Typed, made_fit
+from sessiontree.search.query_parser import And, Choice, Expression, Not, Or, Phrase, Query, Regex, Word, parse
+from sessiontree.search.tokenizer import Unit, units
+
+if TYPE_CHECKING:
+    from sessiontree.library.library import Library, Progress
+    from sessiontree.library.summary import Summary
+
+T = TypeVar("T")
+
+FILE = "history.sqlite"
+_SAME_MOMENT = 60_000
+"""Milliseconds within which two sources mean the same prompt of one session."""
+_GRADES = 4
+"""Matches are as good as each other within a quarter of the best; within that, the newest comes first."""
+_MATCHED = "SELECT id, time FROM prompts"
+_AMONG = "id IN (SELECT value FROM json_each(?))"
+_SHOWN = "SELECT prompt, cwd, project, session, agent, time FROM prompts"
+
+
+class Prompt(Struct, frozen=True):
+    """A prompt that was found."""
+
+    prompt: str
+    cwd: str
+    project: str
+    """The top folder of the repository that the folder belongs to; else the folder itself."""
+    session: str
+    agent: str
+    time: int | None
+    """Milliseconds since 1970; None where the source does not tell."""
+    times: int = 1
+    """How often it was typed, one right after the other."""
+
+
+class Imported(Struct, frozen=True):
+    """What an import did."""
+
+    added: int = 0
+    sources: int = 0
+    """Files that were new or had changed."""
+    unreadable: int = 0
+    """Places in them that could not be understood."""
+
+
+class PromptHistory:
+    """The history in a home folder. Use it from one thread; several processes may use it at once."""
+
+    def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
+        self.home = os.path.abspath(os.fspath(home)) if home is not None else paths.home()
+        self.path = os.path.join(self.home, FILE)
+        self.notes: list[str] = []
+        """Sentences for the person who looks: what was damaged, left out or taken otherwise."""
+        self.was_damaged = False
+        """Whether a damaged file was moved aside: `import_from` brings back what the sessions tell."""
+        self._database: sqlite3.Connection | None = None
+        self._projects: dict[str, str] = {}
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def __enter__(self) -> PromptHistory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Adding
+
+    def add(
+        self,
+        prompt: str,
+        *,
+        cwd: str | os.PathLike[str] = "",
+        session: str = "",
+        time: int | None = None,
+        agent: str = "native",
+    ) -> None:
+        """Remember a prompt. Never waits for another process; `WriteError` when it cannot be written at all."""
+        where = os.fspath(cwd)
+        prompt_spool.remember(self.home, prompt, cwd=where, session=session, time=time, agent=agent)
+
+    def import_from(self, library: Library, progress: Progress | None = None) -> Imported:
+        """Take in what agents keep as histories of their own, and what was said in all sessions of a library.
+
+        Only files that are new or have changed are read, of a session only what was added; a run that is stopped is
+        gone on with by the next. Sources are never written to.
+        """
+        self._take_in()
+        done = Imported()
+        # Sessions come first: forks copy them to the millisecond, histories tell the time a little differently.
+        sessions = sorted(library.sessions(), key=lambda one: (one.created or one.modified, one.recency))
+        for number, one in enumerate(sessions, 1):
+
+            def read_said(known: Place, one: Summary = one) -> tuple[Read, Place]:
+                return read_session(one.path, one.agent, one.id, one.cwd, known)
+
+            done = self._import(one.path, read_said, done)
+            if progress is not None:
+                progress(number, len(sessions))
+        for agent, path in history_files(library.roots):
+
+            def read_own(known: Place, agent: str = agent, path: str = path) -> tuple[Read, Place]:
+                return read_history_file(agent, path), known
+
+            done = self._import(path, read_own, done)
+        return done
+
+    def _import(self, path: str, read: Callable[[Place], tuple[Read, Place]], done: Imported) -> Imported:
+        """Take in one file, if it changed, together with how far it was read."""
+        try:
+            stat = os.stat(path)
+            known = self._attempt(lambda database: _known_source(database, path))
+            if known is not None and known[:2] == (stat.st_size, stat.st_mtime_ns):
+                return done
+            found, place = read(Place(*known[2:]) if known is not None else Place())
+        except OSError as error:
+            self.notes.append(f"{path}: {error.strerror or error}; it was left out")
+            return Imported(done.added, done.sources, done.unreadable + 1)
+        row = (path, stat.st_size, stat.st_mtime_ns, place.end, place.edge)
+
+        def work(database: sqlite3.Connection) -> int:
+            with transaction(database):
+                added = self._insert(database, found.prompts)
+                database.execute("INSERT OR REPLACE INTO sources VALUES(?, ?, ?, ?, ?)", row)
+            return added
+
+        added = self._attempt(work)
+        return Imported(done.added + added, done.sources + 1, done.unreadable + found.unreadable)
+
+    def _take_in(self) -> None:
+        """Bring into the database what was added since."""
+
+        def keep(typed: Sequence[Typed]) -> None:
+            def work(database: sqlite3.Connection) -> None:
+                with transaction(database):
+                    self._insert(database, typed)
+
+            self._attempt(work)
+
+        try:
+            torn = prompt_spool.take(self.home, keep)
+        except StoreError as error:  # kept where it is, for the next one who looks
+            self.notes.append(f"{error}; the newest prompts are not shown")
+            return
+        if torn:
+            self.notes.append(f"{self.home}: lines that their writer did not finish: {torn}, see history-torn-*.jsonl")
+
+    def _insert(self, database: sqlite3.Connection, prompts: Sequence[Typed]) -> int:
+        added = 0
+        for one in prompts:
+            if _is_known(database, one):
+                continue
+            values = (one.key, one.prompt, index_words(one.prompt), one.cwd, self._project_of(one.cwd))
+            cursor = database.execute(
+                "INSERT OR IGNORE INTO prompts(key, prompt, words, cwd, project, session, agent, time, source) "
+                "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*values, one.session, one.agent, one.time, one.source),
+            )
+            added += cursor.rowcount
+        return added
+
+    def _project_of(self, cwd: str) -> str:
+        from sessiontree.git.repository import find_repository
+
+        if cwd not in self._projects:
+            self._projects[cwd] = cwd
+            if os.path.isabs(cwd) and os.path.isdir(cwd):
+                repository = find_repository(os.path.realpath(cwd))
+                self._projects[cwd] = made_fit(repository.top) if repository is not None else cwd
+        return self._projects[cwd]
+
+    # Finding
+
+    def search(
+        self,
+        query: str | Query = "",
+        *,
+        here: str | os.PathLike[str] | None = None,
+        session: str | None = None,
+        limit: int = 50,
+    ) -> list[Prompt]:
+        """Prompts that fit a query, the best match first, then the newest; without words, the newest first.
+
+        `here` is a folder: only prompts of its project. `session` is an id or the beginning of one. The filters
+        `agent:`, `project:`, `since:` and `before:` count, too.
+        """
+        self._take_in()
+        asked = parse(query) if isinstance(query, str) else query
+        self.notes += asked.notes
+        where = _without_patterns(asked.where)
+        if where != asked.where:
+            self.notes.append("the history is searched by words: re:/…/ was left out")
+
+        def work(database: sqlite3.Connection) -> list[Prompt]:
+            condition, values = self._condition(database, asked, here, session)
+            if where is None:
+                newest = database.execute(f"{_SHOWN} WHERE {condition} ORDER BY time DESC, id DESC", values)
+                return _folded(newest, limit)
+            scores = self._scores(database, where)
+            fitting = database.execute(
+                f"{_MATCHED} WHERE {condition} AND {_AMONG}",
+                (*values, json.dumps(list(scores))),
+            ).fetchall()
+            best = max(scores.values(), default=0.0)
+            fitting.sort(key=lambda row: (_grade(scores[row[0]], best), row[1] or 0, row[0]), reverse=True)
+            rows = (database.execute(f"{_SHOWN} WHERE id = ?", (id,)).fetchone() for id, _ in fitting)
+            return _once_each(rows, limit)
+
+        return self._attempt(work)
+
+    def __len__(self) -> int:
+        """How many prompts there are, repeats included."""
+        self._take_in()
+        count: int = self._attempt(lambda database: database.execute("SELECT count(*) FROM prompts").fetchone()[0])
+        return count
+
+    def _condition(
+        self,
+        database: sqlite3.Connection,
+        asked: Query,
+        here: str | os.PathLike[str] | None,
+        session: str | None,
+    ) -> tuple[str, tuple[str | int, ...]]:
+        """What the filters ask for, in SQL whose text never depends on them."""
+        filters = asked.filters
+        parts = ["1"]
+        values: list[str | int] = []
+        if session:
+            begin = made_fit(session)
+            parts.append("substr(session, 1, length(?)) = ?")
+            values += [begin, begin]
+        if filters.since is not None:
+            parts.append("time >= ?")
+            values.append(filters.since)
+        if filters.before is not None:
+            parts.append("time < ?")
+            values.append(filters.before)
+        if filters.agent.wanted:
+            parts.append("agent IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(filters.agent.wanted))
+        if filters.agent.unwanted:
+            parts.append("agent NOT IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(filters.agent.unwanted))
+        if here is not None or filters.project:
+            parts.append("cwd IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(self._folders(database, filters.project, here)))
+        others = {
+            "role": filters.role,
+            "tool": filters.tool,
+            "file": filters.file,
+            "model": filters.model,
+            "in": filters.kinds,
+            "is": filters.error is not None or filters.abandoned is not None,
+            "branch": filters.branch != "all",
+        }
+        ignored = [f"{name}:" for name, value in others.items() if value]
+        if ignored:
+            self.notes.append(f"the history holds prompts alone: {', '.join(ignored)} left out")
+        return " AND ".join(parts), tuple(values)
+
+    def _folders(self, database: sqlite3.Connection, choice: Choice, here: str | os.PathLike[str] | None) -> list[str]:
+        """The folders that are of a project: of that of `here`, and called as the filter says."""
+        from sessiontree.library.projects import Projects
+
+        rows = database.execute("SELECT cwd, project, max(time) FROM prompts GROUP BY cwd, project").fetchall()
+        if here is not None:
+            projects = Projects(self.home)
+            project = projects.of(os.path.abspath(os.fspath(here)))
+            rows = [row for row in rows if projects.is_of(row[0], row[2] or 0, project)]
+        return [cwd for cwd, name, _ in rows if _is_chosen(choice, f"{cwd}\n{name}".casefold())]
+
+    def _scores(self, database: sqlite3.Connection, where: Expression) -> dict[int, float]:
+        """The rows that fit an expression, and how well."""
+        match where:
+            case And(parts):
+                wanted = [self._scores(database, part) for part in parts if not isinstance(part, Not)]
+                unwanted = [self._scores(database, part.of) for part in parts if isinstance(part, Not)]
+                kept = set(wanted[0]).intersection(*wanted[1:]) if wanted else set(_everything(database))
+                kept.difference_update(*unwanted)
+                return {id: sum(scores.get(id, 0.0) for scores in wanted) for id in kept}
+            case Or(parts):
+                found: dict[int, float] = {}
+                for part in parts:
+                    for id, score in self._scores(database, part).items():
+                        found[id] = found.get(id, 0.0) + score
+                return found
+            case Not(of):
+                gone = self._scores(database, of)
+                return {id: 0.0 for id in _everything(database) if id not in gone}
+            case Word(text, prefix):
+                return _matches(database, text, prefix=prefix)
+            case Phrase(text) | Regex(text):  # patterns have been taken out before
+                return _matches(database, text)
+
+    # The file
+
+    def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do some work in the database; in a new one, if this one turns out to be damaged."""
+        for _ in range(2):
+            try:
+                return work(self._opened())
+            except sqlite3.DatabaseError as error:
+                self.close()
+                if not is_damage(error):
+                    raise StoreError(f"{self.path}: {error}; try again when nothing else uses it") from error
+                aside = move_aside(self.path)
+                if aside is not None:
+                    self.was_damaged = True
+                    self.notes.append(f"{self.path}: {error}; it is kept as {aside}, and the history begins anew")
+        raise StoreError(f"{self.path}: it is damaged again as soon as it is made anew; is the disk sound?")
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._database is None:
+            self._database = connect(self.path)
+        return self._database
+
+
+def _known_source(database: sqlite3.Connection, path: str) -> tuple[int, int, int, str] | None:
+    row: tuple[int, int, int, str] | None = database.execute(
+        "SELECT size, modified, end, edge FROM sources WHERE path = ?", (path,)
+    ).fetchone()
+    return row
+
+
+def _is_known(database: sqlite3.Connection, one: Typed) -> bool:
+    """Whether another source has told of this prompt: of the same folder or session, at about the same time.
+
+    Where a source tells no time, any time will do.
+    """
+    if one.time is None:
+        asked = "SELECT 1 FROM prompts WHERE cwd = ? AND prompt = ? AND source != ? LIMIT 1"
+        return database.execute(asked, (one.cwd, one.prompt, one.source)).fetchone() is not None
+    asked = (
+        "SELECT 1 FROM prompts WHERE time BETWEEN ? AND ? AND source != ? AND prompt = ? "
+        "AND (cwd = ? OR (session = ? AND session != '')) LIMIT 1"
+    )
+    around = (one.time - _SAME_MOMENT, one.time + _SAME_MOMENT)
+    return database.execute(asked, (*around, one.source, one.prompt, one.cwd, one.session)).fetchone() is not None
+
+
+def _everything(database: sqlite3.Connection) -> Iterator[int]:
+    return (row[0] for row in database.execute("SELECT id FROM prompts"))
+
+
+def _matches(database: sqlite3.Connection, text: str, *, prefix: bool = False) -> dict[int, float]:
+    """The rows with a word or phrase, and how well each fits."""
+    wanted = units(text)
+    if not wanted:  # only signs, which are not in the index
+        like = "".join(f"\\{sign}" if sign in "%_\\" else sign for sign in text)
+        rows = database.execute("SELECT id FROM prompts WHERE prompt LIKE ? ESCAPE '\\'", (f"%{like}%",))
+        return {row[0]: 1.0 for row in rows}
+    last = wanted[-1].terms()
+    if prefix and not last[-1].endswith("*"):
+        last[-1] += "*"
+    terms = [term for unit in wanted[:-1] for term in unit.terms()] + last
+    asked = " AND ".join(f'"{term[:-1]}" *' if term.endswith("*") else f'"{term}"' for term in terms)
+    if len(wanted) == 1 and wanted[0].is_exact:
+        found = database.execute("SELECT rowid, rank FROM found WHERE found MATCH ?", (asked,))
+        return {id: -rank for id, rank in found}
+    # The index knows which terms a prompt has, not where: what stands together is looked for in the text itself.
+    close = database.execute(
+        "SELECT found.rowid, found.rank, prompts.prompt FROM found JOIN prompts ON prompts.id = found.rowid "
+        "WHERE found MATCH ?",
+        (asked,),
+    )
+    return {id: -rank for id, rank, prompt in close if _stand_together(wanted, units(prompt), prefix=prefix)}
+
+
+def _stand_together(wanted: Sequence[Unit], there: Sequence[Unit], *, prefix: bool) -> bool:
+    """Whether some words stand in a text one right after the other. Runs without spaces may go on at either end."""
+    last = len(wanted) - 1
+
+    def fits(at: int, number: int) -> bool:
+        unit, found = wanted[number], there[at + number]
+        if unit.is_cjk != found.is_cjk:
+            return False
+        if unit.is_cjk and 0 == number == last:
+            return unit.text in found.text
+        if unit.is_cjk and number == 0:
+            return found.text.endswith(unit.text)
+        if number == last and (unit.is_cjk or prefix):
+            return found.text.startswith(unit.text)
+        return unit.text == found.text
+
+    starts = range(len(there) - last)
+    return any(all(fits(at, number) for number in range(len(wanted))) for at in starts)
+
+
+def _grade(score: float, best: float) -> int:
+    return int(_GRADES * score / best) if best > 0 else 0
+
+
+def _without_patterns(where: Expression | None) -> Expression | None:
+    """An expression without its regular expressions; None when nothing is left."""
+    match where:
+        case None | Regex():
+            return None
+        case Not(of):
+            inner = _without_patterns(of)
+            return None if inner is None else Not(inner)
+        case And(parts) | Or(parts):
+            kept = [one for one in map(_without_patterns, parts) if one is not None]
+            return type(where)(tuple(kept)) if kept else None
+        case _:
+            return where
+
+
+def _is_chosen(choice: Choice, text: str) -> bool:
+    if any(value.casefold() in text for value in choice.unwanted):
+        return False
+    return not choice.wanted or any(value.casefold() in text for value in choice.wanted)
+
+
+def _folded(rows: Iterator[tuple[str, str, str, str, str, int | None]], limit: int) -> list[Prompt]:
+    """Rows, the newest first, with those left out that say the same as the next newer one of the same folder."""
+    shown: list[Prompt] = []
+    newest: dict[str, int] = {}
+    for row in rows:
+        prompt, cwd = row[0], row[1]
+        at = newest.get(cwd)
+        if at is not None and shown[at].prompt == prompt:
+            shown[at] = replace(shown[at], times=shown[at].times + 1)
+        elif len(shown) < limit:
+            newest[cwd] = len(shown)
+            shown.append(Prompt(*row))
+        else:
+            break
+    return shown
+
+
+def _once_each(rows: Iterator[tuple[str, str, str, str, str, int | None]], limit: int) -> list[Prompt]:
+    """Rows in their order, each prompt of a folder only where it stands first."""
+    shown: dict[tuple[str, str], Prompt] = {}
+    for row in rows:
+        known = shown.get(row[:2])
+        if known is not None:
+            shown[row[:2]] = replace(known, times=known.times + 1)
+        elif len(shown) < limit:
+            shown[row[:2]] = Prompt(*row)
+        else:
+            break
+    return list(shown.values())

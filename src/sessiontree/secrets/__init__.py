@@ -1,0 +1,1 @@
+"""Secrets: patterns that find them, redaction, and environments without them."""

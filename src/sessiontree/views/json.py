@@ -1,0 +1,143 @@
+"""Contexts, problems and entries as plain JSON values: the shapes that `--json` prints and that stay stable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sessiontree.branches.tips import count_ends
+from sessiontree.core.context import State
+from sessiontree.core.entries import (
+    BranchSummary,
+    Compaction,
+    CustomMessage,
+    Entry,
+    Fragment,
+    MessageEntry,
+    Problem,
+    type_of,
+)
+from sessiontree.core.messages import Message, OtherMessage, ToolResult, message_text, text_of, tool_calls
+from sessiontree.session.session import Session
+
+
+def describe_message(message: Message) -> dict[str, Any]:
+    """A message in shared words: role, text, tool calls, and what a tool result answers."""
+    result = message if isinstance(message, ToolResult) else None
+    return {
+        "role": message.role,
+        "text": message_text(message),
+        "toolCalls": _calls(message),
+        "toolCallId": result.tool_call_id if result else None,
+        "isError": result.is_error if result else False,
+    }
+
+
+def describe_own_message(session: Session, entry_id: str, message: Message) -> dict[str, Any]:
+    """A message in the form of the dialect's own program, with its text and calls added for easy reading."""
+    entry = session.entry(entry_id)
+    if isinstance(entry, MessageEntry) and entry.message == message:
+        own = session.fields(entry_id).get("message")
+    else:
+        own = msgspec.to_builtins(message)
+    if not isinstance(own, dict):
+        own = message.fields if isinstance(message, OtherMessage) else {"content": own}
+    return {**own, "role": message.role, "text": message_text(message), "toolCalls": _calls(message)}
+
+
+def _calls(message: Message) -> list[dict[str, Any]]:
+    return [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in tool_calls(message)]
+
+
+def describe_state(state: State) -> dict[str, Any]:
+    return {
+        "thinkingLevel": state.thinking_level,
+        "model": None if state.model is None else {"provider": state.model.provider, "modelId": state.model.model_id},
+        "models": state.models,
+        "mode": state.mode,
+        "modeData": state.mode_data,
+        "rules": list(state.rules),
+    }
+
+
+def describe_problem(problem: Problem) -> dict[str, Any]:
+    return {
+        "line": problem.line,
+        "start": problem.start,
+        "end": problem.end,
+        "kind": problem.kind,
+        "action": problem.action,
+    }
+
+
+def describe_entry(entry: Entry) -> dict[str, Any]:
+    """An entry's outside, and its role if it is a message."""
+    return {
+        "id": entry.id,
+        "parent": entry.parent_id,
+        "type": type_of(entry),
+        "role": entry.message.role if isinstance(entry, MessageEntry) else None,
+        "time": entry.timestamp,
+    }
+
+
+def describe_shown(entry: Entry) -> dict[str, Any]:
+    """An entry with what it says."""
+    said = {"text": ""}
+    match entry:
+        case MessageEntry():
+            said = describe_message(entry.message)
+            said["text"] = "\n".join(message_text(message) for message in entry.messages)
+        case CustomMessage():
+            said = {"text": text_of(entry.content)}
+        case Compaction() | BranchSummary():
+            said = {"text": entry.summary}
+        case _:
+            pass
+    return {**describe_entry(entry), **said}
+
+
+def describe_fragment(fragment: Fragment) -> dict[str, Any]:
+    return {
+        "line": fragment.line,
+        "start": fragment.start,
+        "end": fragment.end,
+        "kind": fragment.kind,
+        "text": fragment.raw.decode("utf-8", "replace"),
+    }
+
+
+def describe_session(session: Session) -> dict[str, Any]:
+    """What `info` tells about a session."""
+    header = session.header
+    origin = header.forked_from
+    return {
+        "id": session.id,
+        "name": session.name,
+        "dialect": session.dialect.name,
+        "version": header.version,
+        "path": session.location,
+        "cwd": header.cwd,
+        "created": header.timestamp,
+        "lastActivity": session.last_activity,
+        "gitBranch": session.git_branch,
+        "forkedFrom": {"session": origin.session, "entry": origin.entry} if origin else None,
+        "parentSession": header.parent_session,
+        "leaf": session.leaf,
+        "entries": len(session),
+        "messages": session.count("message"),
+        "compactions": session.count("compaction"),
+        "branches": count_ends(session),
+        "labels": session.labels,
+        "config": msgspec.to_builtins(session.config),
+        "usage": msgspec.to_builtins(session.usage()),
+        "orphans": session.orphans(),
+        "pendingToolCalls": [{"id": call.id, "name": call.name} for call in session.pending_calls()],
+        "beside": [
+            {"kind": item.kind, "name": item.name, "call": item.call, "places": list(item.places)}
+            for item in session.beside()
+        ],
+        "readOnly": session.read_only,
+        "problems": [describe_problem(problem) for problem in session.problems],
+    }

@@ -1,0 +1,208 @@
+"""Tidying asks the library: it answers as the files themselves do, and they are opened only where that matters."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sessiontree.archive.candidates import Candidate, look_closer, sessions_in
+from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
+from sessiontree.library import Library
+from sessiontree.library.candidates import candidates
+from tests.archive.building import (
+    CLAUDE_ID,
+    NATIVE_ID,
+    claude_line,
+    claude_said,
+    contents,
+    environment,
+    native_lines,
+    put_claude,
+    put_native,
+)
+from tests.archive.conftest import Command
+from tests.building import entry, header, said
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+NEW_TIME = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
+_opened: list[str] | None = None
+
+
+def _listen(event: str, arguments: tuple[object, ...]) -> None:
+    if _opened is not None and event == "open" and isinstance(arguments[0], str):
+        _opened.append(arguments[0])
+
+
+sys.addaudithook(_listen)
+
+
+@contextmanager
+def opened_files() -> Iterator[list[str]]:
+    """The files that are opened meanwhile, by this process."""
+    global _opened
+    _opened = []
+    try:
+        yield _opened
+    finally:
+        _opened = None
+
+
+def long_lines(last_message: bytes = b"") -> list[bytes]:
+    """A Claude Code session of which a message may stand where a listing does not look: between the ends."""
+    progress = [claude_line("progress", f"p{number}", "u2", data={"text": "x" * 900}) for number in range(400)]
+    begun = [claude_said("u1", None, "first"), claude_said("u2", "u1", "answer", "assistant")]
+    return [*begun, *progress[:200], last_message, *progress[200:]]
+
+
+def chosen(command: Command, *arguments: str) -> set[str]:
+    return {row["path"] for row in command("clean", "--json", *arguments).json["sessions"]}
+
+
+def put_corpus(tmp_path: Path) -> None:
+    """Every session of the corpus, where its agent would keep it."""
+    places = {"claude": ".claude/projects/-work", "neovate": ".neovate/projects/-work"}
+    for source in sorted(CORPUS.rglob("*.jsonl")):
+        family = source.relative_to(CORPUS).parts[0]
+        folder = tmp_path / "user" / places.get(family, ".pi/agent/sessions/--work--")
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, folder / source.name)
+
+
+def test_the_library_gives_what_the_files_say_of_every_session_of_the_corpus(tmp_path: Path) -> None:
+    put_corpus(tmp_path)
+    put_claude(tmp_path, long_lines(claude_said("u3", "u2", "later").replace(b"10:00:01", b"11:00:01")))
+    put_native(tmp_path)
+    with Library(environment=environment(tmp_path)) as library:
+        found = {one.path: one for one in candidates(library)}
+        plain = {one.path: one for one in sessions_in([root.folder for root in library.roots])}
+    assert len(plain) > 40
+    for path, one in plain.items():
+        if one.active is None and path not in found:
+            continue  # nothing was said in it, and nothing tells when
+        known = found[path]
+        assert (known.size, known.named) in ((one.size, one.named), (one.size, None))
+        assert not known.is_dated or known.active == pytest.approx(one.active, abs=1)
+        closer = look_closer(known)
+        assert closer is not None
+        assert (closer.active, closer.named, closer.labelled) == (one.active, one.named, one.labelled)
+
+
+def test_no_file_is_opened_for_what_is_known(tmp_path: Path, command: Command) -> None:
+    paths = {str(put_native(tmp_path)), str(put_claude(tmp_path))}
+    assert chosen(command) == paths
+    with opened_files() as opened:
+        assert chosen(command, "--keep-named") == paths
+    assert paths.isdisjoint(opened)
+    with opened_files() as opened:
+        assert chosen(command, "--keep-labeled") == paths
+    assert paths <= set(opened)
+    with opened_files() as opened:
+        assert chosen(command, "--keep-labeled", "--older-than", "90y") == set()
+    assert paths.isdisjoint(opened)
+
+
+def test_a_last_message_between_the_ends_of_a_large_file_counts(tmp_path: Path, command: Command) -> None:
+    new = claude_said("u3", "u2", "today").replace(b"2026-02-16T10:00:01.000Z", NEW_TIME.encode())
+    path = put_claude(tmp_path, long_lines(new))
+    assert path.stat().st_size > 3 * 128 * 1024 / 2
+    assert chosen(command) == set()
+    path.write_bytes(b"".join(long_lines()))
+    assert chosen(command) == {str(path)}
+
+
+def test_a_name_between_the_ends_of_a_large_file_counts(tmp_path: Path, command: Command) -> None:
+    filler = [said(f"f{number}", "n3", "x" * 900) for number in range(400)]
+    named = entry("session_info", "i1", "n3", name="mine")
+    path = put_native(tmp_path, [*native_lines(), *filler[:200], named, *filler[200:]])
+    assert chosen(command) == {str(path)}
+    assert chosen(command, "--keep-named") == set()
+
+
+def test_a_session_that_went_on_after_it_was_listed_is_not_old_any_more(tmp_path: Path, command: Command) -> None:
+    path = put_claude(tmp_path)
+    assert chosen(command) == {str(path)}
+    with path.open("ab") as file:
+        file.write(claude_said("u3", "u2", "today").replace(b"2026-02-16T10:00:01.000Z", NEW_TIME.encode()))
+    assert chosen(command) == set()
+
+
+def test_what_is_no_session_is_neither_counted_nor_kept(tmp_path: Path, command: Command) -> None:
+    path = put_claude(tmp_path)
+    (path.parent / "empty.jsonl").write_bytes(b"")
+    (path.parent / "strange.jsonl").write_bytes(b"no session\n")
+    (path.parent / "linked.jsonl").symlink_to(path)
+    found = command("clean", "--json").json
+    assert ([row["path"] for row in found["sessions"]], found["spared"]) == ([str(path)], {})
+    assert [one["path"] for one in command("keep", "--all", "--json").json["kept"]] == [str(path)]
+
+
+def test_a_pin_holds_for_a_session_without_an_id(tmp_path: Path, command: Command) -> None:
+    path = put_native(tmp_path, [header(id=None, sessiontree=1), *native_lines()[1:]])
+    assert chosen(command) == {str(path)}
+    command("pin", str(path))
+    assert chosen(command) == set()
+
+
+def test_sessions_are_named_as_for_open(tmp_path: Path, command: Command) -> None:
+    put_native(tmp_path, [*native_lines(), entry("session_info", "i1", "n3", name="parser rewrite")])
+    claude = put_claude(tmp_path)
+    for name in ("parser rewrite", "rewrite", NATIVE_ID, NATIVE_ID[:12]):
+        assert command("tag", name, "--json").json["session"] == NATIVE_ID
+    assert command("pin", CLAUDE_ID[:8], "--json").json["path"] == str(claude)
+    put_native(tmp_path, name="2026-02-17T10-00-00-000Z_another").write_bytes(
+        b"".join([header(id="another", sessiontree=1), *native_lines()[1:]])
+    )
+    put_claude(tmp_path)
+    with pytest.raises(AmbiguousError) as raised:
+        command("tag", "first")
+    assert {str(claude)} < set(raised.value.candidates)
+    with pytest.raises(NotFoundError, match="list --all"):
+        command("tag", "nothing like it")
+
+
+def test_a_chosen_folder_stands_in_place_of_an_agents_own(tmp_path: Path, command: Command) -> None:
+    own = put_claude(tmp_path)
+    elsewhere = tmp_path / "elsewhere" / "-work-a"
+    elsewhere.mkdir(parents=True)
+    other = elsewhere / own.name
+    shutil.copy(own, other)
+    root = ("--root", f"claude={tmp_path / 'elsewhere'}")
+    assert chosen(command, *root) == {str(other)}
+    assert chosen(command) == {str(own)}
+    assert command("tag", CLAUDE_ID, *root, "--json").json["path"] == str(other)
+    before = contents(tmp_path / "user")
+    with pytest.raises(UsageError, match="outside"):
+        command("mv", str(own), "--cwd", str(tmp_path), "--yes", *root)
+    assert command("clean", "--yes", *root).code == 0
+    assert not other.exists()
+    with pytest.raises(UsageError, match="outside"):
+        command("restore", str(other))
+    command("restore", str(other), *root)
+    assert other.read_bytes() == own.read_bytes()
+    assert contents(tmp_path / "user") == before
+    copied = command("backup", str(tmp_path / "copy"), *root, "--json").json
+    assert copied["counts"] == {"copied": 1}
+    assert (tmp_path / "copy" / "claude" / "-work-a" / own.name).exists()
+    with pytest.raises(UsageError, match="DIALECT=DIR"):
+        command("clean", "--root", "nobody=/x")
+
+
+def test_mv_project_opens_only_sessions_of_that_project(tmp_path: Path, command: Command) -> None:
+    path = put_native(tmp_path)
+    other = put_claude(tmp_path, [claude_said("u1", None, "first").replace(b"/work/a", b"/work/b")])
+    command("clean")
+    with opened_files() as opened:
+        moves = command("mv", "--project", "/work/a", str(tmp_path), "--json").json["moves"]
+    assert [move["from"] for move in moves] == [str(path)]
+    assert str(other) not in opened
+
+
+def test_a_session_that_seems_old_is_looked_at_once_more_where_that_is_not_sure() -> None:
+    gone = Candidate("/nowhere/x.jsonl", "claude", "x", active=1, is_dated=False)
+    assert look_closer(gone) is None

@@ -1,0 +1,248 @@
+"""Moving sessions with their project, and what is said about a session beside its file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import sessiontree
+from sessiontree.archive.archive_home import Home
+from sessiontree.archive.move import move, moved_cwd, plan_move
+from sessiontree.archive.restore import restore
+from sessiontree.archive.tags import Mark
+from sessiontree.errors import DamagedError, ExistsError, UsageError
+from sessiontree.paths import project_folder_name
+from tests.archive.building import (
+    CLAUDE_ID,
+    NATIVE_ID,
+    archived_lines,
+    contents,
+    die_at_every_step,
+    home_of,
+    native_lines,
+    put_claude,
+    put_native,
+    standing_lines,
+)
+from tests.archive.conftest import Command
+from tests.building import header, json_line, said
+
+
+def moved(home: Home, path: Path, cwd: str) -> Path:
+    session = sessiontree.open(path)
+    plan = plan_move(session, cwd, home.bounds, home.environment)
+    move(home.archive, session, plan)
+    return Path(plan.target)
+
+
+def test_a_native_session_goes_to_the_folder_of_its_new_project_and_only_its_header_changes(tmp_path: Path) -> None:
+    home, path, new = home_of(tmp_path), put_native(tmp_path), str(tmp_path / "new-place")
+    target = moved(home, path, new)
+    assert target == path.parent.parent / project_folder_name(new) / path.name
+    assert not path.exists()
+    lines = target.read_bytes().splitlines(keepends=True)
+    assert lines[1:] == native_lines()[1:]
+    assert lines[0] == native_lines()[0].replace(b'"/work/a"', f'"{new}"'.encode())
+    after = sessiontree.open(target)
+    assert (after.cwd, after.id, after.problems) == (new, NATIVE_ID, [])
+
+
+def test_a_claude_session_goes_with_its_folder_to_where_claude_code_looks(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), put_claude(tmp_path)
+    before = contents(tmp_path / "user")
+    target = moved(home, path, "/work/b")
+    assert target == path.parent.parent / "-work-b" / path.name
+    assert (target.with_suffix("") / "subagents" / "agent-x.jsonl").exists()
+    assert not path.with_suffix("").exists()
+    assert sessiontree.open(target).cwd == "/work/b"
+    assert target.read_bytes().splitlines()[1:] == before[str(path)].splitlines()[1:]
+    restore(home.archive, home.archive.find(CLAUDE_ID))
+    assert contents(tmp_path / "user") == before
+
+
+def test_pi_oh_my_pi_and_neovate_sessions_go_where_their_owners_look(tmp_path: Path) -> None:
+    home = home_of(tmp_path)
+    user = tmp_path / "user"
+    pi = user / ".pi" / "agent" / "sessions" / "--work-a--" / f"2026-02-16T10-00-00-000Z_{NATIVE_ID}.jsonl"
+    neovate = user / ".neovate" / "projects" / "work-a" / "0123abcd.jsonl"
+    for path in (pi, neovate):
+        path.parent.mkdir(parents=True)
+    pi.write_bytes(header(cwd="/work/a") + said("m0", None, "hello"))
+    line = {"type": "message", "role": "user", "content": "hi", "uuid": "u1", "parentUuid": None}
+    neovate.write_bytes(json_line({**line, "timestamp": "2026-02-16T10:00:00.000Z", "sessionId": "0123abcd"}))
+    before = neovate.read_bytes()
+    assert moved(home, pi, "/work/b").parent.name == "--work-b--"
+    found = moved(home, neovate, "/work/b")
+    assert (found.parent.name, found.read_bytes()) == ("work-b", before)
+
+
+def test_a_move_is_undone_with_what_was_added_since(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), put_native(tmp_path)
+    target = moved(home, path, "/work/b")
+    with target.open("ab") as file:
+        file.write(said("x1", "n3", "later"))
+    restore(home.archive, home.archive.find(NATIVE_ID))
+    assert path.read_bytes() == b"".join(native_lines()) + said("x1", "n3", "later")
+    assert not target.exists()
+
+
+def test_a_file_or_folder_that_is_in_the_way_is_never_overwritten(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), put_claude(tmp_path)
+    other = path.parent.parent / "-work-b" / path.name
+    other.parent.mkdir()
+    other.write_bytes(b"another session\n")
+    before = contents(tmp_path / "user")
+    with pytest.raises(ExistsError):
+        moved(home, path, "/work/b")
+    other.unlink()
+    other.with_suffix("").mkdir()
+    with pytest.raises(ExistsError, match="folder"):
+        moved(home, path, "/work/b")
+    del before[str(other)]
+    assert contents(tmp_path / "user") == before
+    assert home.archive.items() == []
+
+
+def test_a_process_killed_while_moving_leaves_every_line_and_the_next_run_finishes(tmp_path: Path) -> None:
+    def act(home: Home) -> None:
+        moved(home, find(Path(home.folder).parent), "/work/b")
+
+    def find(here: Path) -> Path:
+        return next(here.glob("user/.claude/projects/-work-a/*.jsonl"))
+
+    def check(here: Path) -> None:
+        home = home_of(here)
+        original = put_claude(here / "fresh").read_bytes()
+        assert set(original.split(b"\n")) <= standing_lines(home) | archived_lines(home)
+        if list(here.glob("user/.claude/projects/-work-a/*.jsonl")):
+            moved(home, find(here), "/work/b")
+        (target,) = here.glob("user/.claude/projects/*/*.jsonl")
+        assert target.parent.name == "-work-b"
+        assert sorted(path.name for path in target.with_suffix("").iterdir()) == ["subagents", "tool-results"]
+        for item in reversed(home.archive.items()):
+            restore(home.archive, item)
+        assert find(here).read_bytes() == original
+
+    assert die_at_every_step(tmp_path, lambda here: put_claude(here), act, check) > 15
+
+
+def test_a_process_killed_while_undoing_a_move_leaves_every_line(tmp_path: Path) -> None:
+    def prepare(here: Path) -> None:
+        moved(home_of(here), put_claude(here), "/work/b")
+
+    def check(here: Path) -> None:
+        home = home_of(here)
+        fresh = put_claude(here / "fresh")
+        assert set(fresh.read_bytes().split(b"\n")) <= standing_lines(home) | archived_lines(home)
+        for item in home.archive.items():
+            restore(home.archive, item)
+        expected = {path.replace(f"{here}/fresh/", f"{here}/"): data for path, data in contents(here / "fresh").items()}
+        assert {path: data for path, data in contents(here / "user").items() if ".tmp" not in path} == expected
+
+    steps = die_at_every_step(tmp_path, prepare, lambda home: restore(home.archive, home.archive.items()[-1]), check)
+    assert steps > 8
+
+
+def test_the_command_moves_one_session_or_all_of_a_project(tmp_path: Path, command: Command) -> None:
+    path = put_native(tmp_path)
+    put_claude(tmp_path)
+    inner = [header(cwd="/work/a/inner", sessiontree=1), *native_lines()[1:]]
+    put_native(tmp_path, inner, name="2026_inner")
+    put_native(tmp_path, [header(cwd="/work/a-b", sessiontree=1), *native_lines()[1:]], name="2026_other")
+    before = contents(tmp_path)
+    shown = command("mv", "--project", "/work/a", "/work/b", "--json").json
+    assert sorted(move["cwd"] for move in shown["moves"]) == ["/work/b", "/work/b", "/work/b/inner"]
+    assert contents(tmp_path) == before
+    assert "3 moved" in command("mv", "--project", "/work/a", "/work/b", "--yes").err
+    assert not path.exists()
+    assert (path.parent / "2026_other.jsonl").exists(), "/work/a-b is another project than /work/a"
+    assert "nothing to move" in command("mv", "--project", "/work/a", "/work/b").err
+    one = command("mv", CLAUDE_ID, "--cwd", "/work/c", "--yes", "--json").json
+    assert one["moves"][0]["to"].split("/")[-2] == "-work-c"
+    for arguments in ([], [CLAUDE_ID], ["--cwd", "/x"], [CLAUDE_ID, "--cwd", "/x", "--project", "/a", "/b"]):
+        with pytest.raises(UsageError):
+            command("mv", *arguments)
+
+
+def test_only_folders_below_a_project_belong_to_it() -> None:
+    assert moved_cwd("/a/b", "/a/b", "/n") == "/n"
+    assert moved_cwd("/a/b/c", "/a/b", "/n") == "/n/c"
+    assert moved_cwd("/a/bc", "/a/b", "/n") is None
+    assert moved_cwd("", "/a/b", "/n") is None
+
+
+# Marks
+
+
+def test_tags_and_pins_are_kept_beside_the_sessions_and_no_session_file_is_written(
+    tmp_path: Path, command: Command
+) -> None:
+    path = put_claude(tmp_path)
+    before = contents(tmp_path / "user")
+    assert command("tag", str(path), "work", "two  words").out.splitlines() == ["work", "two words"]
+    command("tag", str(path), "work", "--remove")
+    assert command("tag", str(path), "--json").json["tags"] == ["two words"]
+    assert "keep" in command("pin", CLAUDE_ID).err
+    assert command("clean", "--older-than", "0d", "--json").json["spared"] == {"pinned": 1}
+    command("pin", CLAUDE_ID, "--off")
+    assert len(command("clean", "--older-than", "0d", "--json").json["sessions"]) == 1
+    assert contents(tmp_path / "user") == before
+    with pytest.raises(UsageError):
+        command("tag", str(path), " ")
+
+
+def test_marks_follow_a_session_that_moved_but_not_a_copy_of_it(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), put_native(tmp_path)
+    copy = put_native(tmp_path, name="2026_copy")
+    home.marks.change(NATIVE_ID, str(path), lambda mark: msgspec.structs.replace(mark, pinned=True))
+    assert not home.marks.find(NATIVE_ID, str(copy)).pinned
+    target = moved(home, path, "/work/b")
+    assert home.marks.find(NATIVE_ID, str(target)).pinned
+
+
+def test_a_damaged_file_of_marks_is_an_error_and_never_emptied(tmp_path: Path) -> None:
+    home = home_of(tmp_path)
+    (tmp_path / "home").mkdir()
+    Path(home.marks.path).write_bytes(b'{"marks": [{"torn')
+    with pytest.raises(DamagedError):
+        home.marks.change("id", "/path", lambda mark: msgspec.structs.replace(mark, pinned=True))
+    assert Path(home.marks.path).read_bytes() == b'{"marks": [{"torn'
+
+
+def test_marks_set_by_several_processes_at_once_are_all_there(tmp_path: Path) -> None:
+    pids = []
+    for number in range(8):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                marks = home_of(tmp_path).marks
+                marks.change(f"id{number}", f"/s{number}", lambda mark: msgspec.structs.replace(mark, tags=("t",)))
+                code = 0
+            finally:
+                os._exit(code)
+        pids.append(pid)
+    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 8
+    assert sorted(mark.session for mark in home_of(tmp_path).marks.read()) == [f"id{number}" for number in range(8)]
+
+
+def test_a_process_killed_while_marking_leaves_the_old_or_the_new_marks(tmp_path: Path) -> None:
+    def mark(home: Home, tag: str) -> None:
+        home.marks.change("id", "/path", lambda mark: msgspec.structs.replace(mark, tags=(*mark.tags, tag)))
+
+    def check(here: Path) -> None:
+        assert home_of(here).marks.read() in ([Mark("id", "/path", ("old",))], [Mark("id", "/path", ("old", "new"))])
+
+    steps = die_at_every_step(tmp_path, lambda here: mark(home_of(here), "old"), lambda home: mark(home, "new"), check)
+    assert steps > 4
+
+
+def test_a_session_is_renamed_in_its_owners_way(tmp_path: Path, command: Command) -> None:
+    for path in (put_native(tmp_path), put_claude(tmp_path)):
+        before = path.read_bytes()
+        assert command("rename", str(path), "  a new   name ").out == "a new name\n"
+        assert path.read_bytes().startswith(before)
+        assert sessiontree.open(path).given_name == "a new name"

@@ -1,0 +1,449 @@
+"""Uncommitted work is kept with the session and comes back exactly; nothing of it leads out of the worktree."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import sessiontree
+from sessiontree.archive.archive_home import Home
+from sessiontree.core.entries import FileSnapshot
+from sessiontree.errors import ExistsError, NotFoundError, WriteError
+from sessiontree.git.restore_files import is_within, lay
+from sessiontree.git.snapshot import Limits, SavedFile, Snapshot, is_secret
+from sessiontree.git.worktree import find, plan_restoring, restore, save
+from sessiontree.paths import blobs_folder
+from sessiontree.stores.blobs import FileBlobs
+from tests.archive.building import (
+    CLAUDE_ID,
+    NATIVE_ID,
+    claude_said,
+    contents,
+    die_at_every_step,
+    home_of,
+    put_claude,
+)
+from tests.archive.conftest import Command
+from tests.archive.test_worktrees import git, put_session, tree
+from tests.building import json_line
+
+__all__ = ["tree"]
+
+
+def blobs_in(home: Home) -> FileBlobs:
+    return FileBlobs(blobs_folder(home.folder))
+
+
+def work(tree: Path) -> None:
+    """Every kind of uncommitted work."""
+    (tree / "a.txt").write_text("changed, not staged")
+    (tree / "b.txt").unlink()
+    (tree / "staged.txt").write_text("as staged")
+    (tree / "exe").write_text("#!/bin/sh\n")
+    (tree / "exe").chmod(0o755)
+    (tree / "gone").write_text("in the index only")
+    git(tree, "add", "staged.txt", "exe", "gone")
+    (tree / "staged.txt").write_text("changed since")
+    (tree / "gone").unlink()
+    (tree / "new" / "deep").mkdir(parents=True)
+    (tree / "new" / "deep" / "日本 \n語.bin").write_bytes(bytes(range(256)))
+    (tree / "private").write_text("mine")
+    (tree / "private").chmod(0o600)
+    (tree / "link").symlink_to("new/deep")
+    (tree / "broken").symlink_to("/nowhere/at/all")
+    (tree / "empty").write_bytes(b"")
+
+
+def state(tree: Path) -> object:
+    """Everything in a worktree, and what git says of it."""
+    files = {}
+    for path in sorted(tree.rglob("*")):
+        if path.name == ".git" or (path.is_dir() and not path.is_symlink()):
+            continue
+        content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+        files[str(path.relative_to(tree))] = (oct(path.lstat().st_mode), content)
+    said = [git(tree, *words) for words in (["status", "--porcelain=v2"], ["diff"], ["diff", "--cached"])]
+    return files, said, git(tree, "rev-parse", "HEAD")
+
+
+def remove(tmp_path: Path, tree: Path, *, with_objects: bool = False) -> None:
+    git(tmp_path / "repository", "worktree", "remove", "--force", str(tree))
+    if with_objects:  # what was only staged is then nowhere but among our blobs
+        git(tmp_path / "repository", "gc", "--quiet", "--prune=now")
+
+
+@pytest.mark.parametrize("with_objects", [False, True])
+def test_uncommitted_work_comes_back_exactly(tmp_path: Path, tree: Path, command: Command, with_objects: bool) -> None:
+    put_session(tmp_path, tree)
+    work(tree)
+    before = state(tree)
+    saved = command("worktree", "save", NATIVE_ID, "--json").json
+    assert len(saved["files"]) == 10
+    assert saved["leftOut"] == {}
+    assert state(tree) == before, "saving changes nothing"
+    remove(tmp_path, tree, with_objects=with_objects)
+    restored = command("worktree", "restore", NATIVE_ID)
+    assert restored.code == 0
+    assert restored.out == f"cd {tree} && sessiontree resume {NATIVE_ID} --in AGENT\n"
+    assert state(tree) == before
+    again = command("worktree", "restore", NATIVE_ID, "--json").json
+    assert (again["written"], again["removed"], again["missing"]) == ([], [], [])
+    assert state(tree) == before
+
+
+def test_a_native_session_carries_the_list_itself(tmp_path: Path, tree: Path) -> None:
+    home, path = home_of(tmp_path), put_session(tmp_path, tree)
+    messages = sessiontree.open(path).context().messages
+    (tree / "new.txt").write_text("n")
+    for _ in range(2):
+        save(sessiontree.open(path), home.marks, blobs_in(home))
+    session = sessiontree.open(path)
+    (entry,) = (one for one in session if isinstance(one, FileSnapshot))
+    assert set(entry.files) == {"new.txt"}
+    assert (session.problems, session.context().messages) == ([], messages)
+    Path(home.marks.path).unlink()  # as on another machine
+    found = find(sessiontree.open(path), home.marks, blobs_in(home))
+    assert found is not None
+    assert found.files is not None
+    assert set(found.files.files) == {"new.txt"}
+
+
+def test_the_list_is_still_found_when_tidying_took_it_out_of_the_session(tmp_path: Path, tree: Path) -> None:
+    home, path = home_of(tmp_path), put_session(tmp_path, tree)
+    (tree / "new.txt").write_text("n")
+    save(sessiontree.open(path), home.marks, blobs_in(home))
+    path.write_bytes(b"".join(line for line in path.read_bytes().splitlines(True) if b"file_snapshot" not in line))
+    found = find(sessiontree.open(path), home.marks, blobs_in(home))
+    assert found is not None
+    assert found.files is not None
+    assert set(found.files.files) == {"new.txt"}
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_nothing_is_lost(tmp_path: Path, tree: Path) -> None:
+    blobs = FileBlobs(tmp_path / "blobs")
+    files = {"x" * 300: SavedFile("100644", blobs.put(b"n"), 1)}
+    with pytest.raises(WriteError, match="still kept"):
+        lay(str(tree), Snapshot(str(tree), None, files), blobs)
+
+
+def test_work_that_was_committed_since_is_not_laid_over_the_commit(
+    tmp_path: Path, tree: Path, command: Command
+) -> None:
+    put_session(tmp_path, tree)
+    (tree / "new.txt").write_text("n")
+    command("worktree", "save", NATIVE_ID)
+    git(tree, "add", "new.txt")
+    git(tree, "commit", "--quiet", "-m", "third")
+    command("worktree", "save", NATIVE_ID)
+    remove(tmp_path, tree)
+    command("worktree", "restore", NATIVE_ID)
+    assert git(tree, "status", "--porcelain") == ""
+    assert git(tree, "symbolic-ref", "--short", "HEAD") == "feature"
+
+
+def test_a_session_of_another_agent_has_its_files_beside_it(tmp_path: Path, tree: Path, command: Command) -> None:
+    put_claude(tmp_path)
+    before = contents(tmp_path / "user")
+    work(tree)
+    stood = state(tree)
+    command("worktree", "save", CLAUDE_ID, "--path", str(tree))
+    assert contents(tmp_path / "user") == before
+    remove(tmp_path, tree)
+    out = command("worktree", "restore", CLAUDE_ID).out
+    assert out == f"cd {tree} && sessiontree resume {CLAUDE_ID} --cwd {tree}\n"
+    assert state(tree) == stood
+    assert contents(tmp_path / "user") == before
+
+
+def test_what_is_left_out_is_said_when_saving_and_when_restoring(
+    tmp_path: Path, tree: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_session(tmp_path, tree)
+    (tree / ".gitignore").write_text("ignored\n")
+    for name in ("ignored", ".env", "server.key", ".env.example", "kept.txt"):
+        (tree / name).write_text(name)
+    (tree / "big.bin").write_bytes(b"x" * 10_000_001)
+    shutil.copytree(tmp_path / "repository", tree / "inner")
+    (tree / os.fsdecode(b"not-utf8-\xff")).write_text("n")
+    saved = command("worktree", "save", NATIVE_ID)
+    for words in (".env: its name says", "server.key: ", "big.bin: 10,000,001 bytes", "inner/: a repository", "UTF-8"):
+        assert words in saved.err
+    assert "ignored" not in saved.err
+    assert command("worktree", "save", NATIVE_ID, "--json").json["files"] == [".env.example", ".gitignore", "kept.txt"]
+    remove(tmp_path, tree)
+    assert "was not saved: big.bin" in command("worktree", "restore", NATIVE_ID).err
+    assert sorted(os.listdir(tree)) == [".env.example", ".git", ".gitignore", "a.txt", "b.txt", "kept.txt"]
+    (tree / ".env").write_text("KEY=1")
+    assert ".env" in command("worktree", "save", NATIVE_ID, "--secrets", "--json").json["files"]
+
+
+def test_the_size_of_all_files_and_their_number_are_bounded(tmp_path: Path, tree: Path) -> None:
+    home, path = home_of(tmp_path), put_session(tmp_path, tree)
+    for at in range(10):
+        (tree / f"f{at}").write_bytes(b"x" * 100)
+    by_size = save(sessiontree.open(path), home.marks, blobs_in(home), limits=Limits(whole=450))
+    by_count = save(sessiontree.open(path), home.marks, blobs_in(home), limits=Limits(files=3))
+    assert by_size.files is not None
+    assert by_count.files is not None
+    assert (len(by_size.files.files), len(by_size.files.left_out)) == (4, 6)
+    assert (len(by_count.files.files), len(by_count.files.left_out)) == (3, 7)
+
+
+@pytest.mark.parametrize(("name", "secret"), [(".env", True), ("a/.ENV.local", True), ("id_rsa", True)])
+def test_names_of_secrets_are_known(name: str, secret: bool) -> None:
+    assert is_secret(name) is secret
+    assert not any(map(is_secret, (".env.example", "id_rsa.pub", "environment.py", "keys.md", "monkey.py")))
+
+
+def test_a_file_that_differs_is_overwritten_only_when_asked_for_and_kept_then(
+    tmp_path: Path, tree: Path, command: Command
+) -> None:
+    put_session(tmp_path, tree)
+    (tree / "a.txt").write_text("saved")
+    (tree / "new.txt").write_text("saved")
+    command("worktree", "save", NATIVE_ID)
+    (tree / "a.txt").write_text("later work")
+    (tree / "other.txt").write_text("not of the snapshot")
+    assert "in the way, --yes overwrites it: a.txt" in command("worktree", "restore", NATIVE_ID, "--dry-run").err
+    with pytest.raises(ExistsError, match=r"a\.txt"):
+        command("worktree", "restore", NATIVE_ID)
+    assert (tree / "a.txt").read_text() == "later work"
+    done = command("worktree", "restore", NATIVE_ID, "--yes", "--json").json
+    assert (tree / "a.txt").read_text() == "saved"
+    assert (tree / "other.txt").read_text() == "not of the snapshot"
+    ((kept),) = done["overwritten"]
+    assert kept["path"] == "a.txt"
+    assert FileBlobs(tmp_path / "home" / "blobs").get(kept["blob"]) == b"later work"
+
+
+def test_what_is_staged_otherwise_is_in_the_way(tmp_path: Path, tree: Path, command: Command) -> None:
+    put_session(tmp_path, tree)
+    (tree / "a.txt").write_text("saved")
+    git(tree, "add", "a.txt")
+    command("worktree", "save", NATIVE_ID)
+    (tree / "a.txt").write_text("staged later")
+    git(tree, "add", "a.txt")
+    (tree / "a.txt").write_text("saved")
+    with pytest.raises(ExistsError, match=r"a\.txt"):
+        command("worktree", "restore", NATIVE_ID)
+
+
+def test_a_branch_that_moved_on_or_is_taken_leaves_the_worktree_at_the_commit(
+    tmp_path: Path, tree: Path, command: Command
+) -> None:
+    put_session(tmp_path, tree)
+    (tree / "new.txt").write_text("n")
+    head = command("worktree", "save", NATIVE_ID, "--json").json["head"]
+    git(tree, "commit", "--quiet", "--allow-empty", "-m", "later")
+    with pytest.raises(NotFoundError, match="switch --detach"):
+        command("worktree", "restore", NATIVE_ID)
+    remove(tmp_path, tree)
+    assert "has moved on" in command("worktree", "restore", NATIVE_ID).err
+    assert (git(tree, "rev-parse", "HEAD"), (tree / "new.txt").read_text()) == (head, "n")
+    remove(tmp_path, tree)
+    git(tmp_path / "repository", "checkout", "--quiet", "feature")
+    with pytest.raises(NotFoundError, match="--detach"):
+        command("worktree", "restore", NATIVE_ID)
+    command("worktree", "restore", NATIVE_ID, "--detach")
+    assert (git(tree, "rev-parse", "HEAD"), (tree / "new.txt").read_text()) == (head, "n")
+
+
+def test_a_commit_that_is_gone_is_named_with_a_next_step(tmp_path: Path, tree: Path, command: Command) -> None:
+    put_session(tmp_path, tree)
+    (tree / "new.txt").write_text("n")
+    head = command("worktree", "save", NATIVE_ID, "--json").json["head"]
+    git(tree, "commit", "--quiet", "--amend", "-m", "otherwise")
+    remove(tmp_path, tree)
+    git(tmp_path / "repository", "reflog", "expire", "--expire=now", "--all")
+    git(tmp_path / "repository", "gc", "--quiet", "--prune=now")
+    with pytest.raises(NotFoundError, match=f"{head}.*git fetch.*--no-files"):
+        command("worktree", "restore", NATIVE_ID)
+    assert not tree.exists()
+    command("worktree", "restore", NATIVE_ID, "--no-files")
+    assert not (tree / "new.txt").exists()
+    assert (tree / "b.txt").exists()
+
+
+def test_content_that_is_gone_is_named_and_the_rest_comes_back(tmp_path: Path, tree: Path, command: Command) -> None:
+    put_session(tmp_path, tree)
+    (tree / "one.txt").write_text("1")
+    (tree / "two.txt").write_text("2")
+    command("worktree", "save", NATIVE_ID)
+    remove(tmp_path, tree)
+    (blob,) = (
+        path for path in (tmp_path / "home" / "blobs").rglob("*") if path.is_file() and path.read_bytes() == b"1"
+    )
+    blob.unlink()
+    restored = command("worktree", "restore", NATIVE_ID)
+    assert "one.txt: its content" in restored.err
+    assert restored.code == 1
+    assert (tree / "two.txt").read_text() == "2"
+
+
+BAD = ["../out", "/etc/x", "a/../../out", ".git/hooks/x", "sub/.GIT/config", "", "a//b", "./a", "a\0b"]
+
+
+@pytest.mark.parametrize("path", BAD)
+def test_a_path_that_leaves_the_worktree_is_never_written(tmp_path: Path, tree: Path, path: str) -> None:
+    blobs = FileBlobs(tmp_path / "blobs")
+    bad = SavedFile("100644", blobs.put(b"bad"), 3)
+    around = contents(tmp_path)
+    laid = lay(str(tree), Snapshot(str(tree), None, {path: bad, "gone/../../a.txt": SavedFile()}), blobs)
+    assert not is_within(path)
+    assert (laid.written, laid.removed, len(laid.missing)) == ((), (), 2)
+    assert contents(tmp_path) == around
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path, tree: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x").write_text("untouched")
+    (tree / "d").symlink_to(outside)
+    blobs = FileBlobs(tmp_path / "blobs")
+    files = {
+        "d/x": SavedFile("100644", blobs.put(b"bad"), 3),
+        "d/y": SavedFile("100644", blobs.put(b"bad"), 3),
+        "e": SavedFile("120777", blobs.put(os.fsencode(outside)), 3),
+        "e/x": SavedFile("100644", blobs.put(b"bad"), 3),
+    }
+    laid = lay(str(tree), Snapshot(str(tree), None, files), blobs, overwrite=True)
+    assert laid.written == ("e",)
+    assert all("nothing is written through" in reason for reason in laid.missing)
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"x": "untouched"}
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        5,
+        {"mode": "rw"},
+        {"mode": "104755", "sha256": "0" * 64},
+        {"mode": "060644"},
+        {"staged": {"mode": "100644", "object": "HEAD\nHEAD"}},
+        {"staged": {"mode": "160000", "object": "0" * 40}},
+    ],
+)
+def test_a_snapshot_that_makes_no_sense_is_none(tmp_path: Path, tree: Path, file: object) -> None:
+    home, path = home_of(tmp_path), put_session(tmp_path, tree)
+    save(sessiontree.open(path), home.marks, blobs_in(home), files=False)
+    session = sessiontree.open(path)
+    head = git(tree, "rev-parse", "HEAD")
+    session.append({"type": "file_snapshot", "path": str(tree), "head": head, "files": {"a": file}})
+    session.close()
+    found = find(sessiontree.open(path), home.marks, blobs_in(home))
+    assert found is not None
+    assert found.files is None
+
+
+def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path, tree: Path) -> None:
+    work(tree)
+    stood = state(tree)
+    backup = tmp_path / "backup"
+    shutil.copytree(tree, backup, symlinks=True)
+
+    def act(home: Home) -> None:
+        path = next(Path(home.folder).glob("sessions/*/*.jsonl"))
+        system = home.marks._system  # the one that kills this process
+        blobs = FileBlobs(blobs_folder(home.folder), system=system)
+        session = sessiontree.open(path)
+        save(session, home.marks, blobs_in(home))
+        found = find(session, home.marks, blobs)
+        assert found is not None
+        for changed in ("a.txt", "private"):
+            (tree / changed).unlink()
+        restore(plan_restoring(found), blobs, overwrite=True, system=system)
+
+    def check(here: Path) -> None:
+        home = home_of(here)
+        path = next(Path(home.folder).glob("sessions/*/*.jsonl"))
+        assert sessiontree.open(path).problems == []
+        found = find(sessiontree.open(path), home.marks, blobs_in(home))
+        assert found is not None
+        restore(plan_restoring(found), blobs_in(home), overwrite=True)
+        for left in tree.rglob(".*.tmp"):
+            left.unlink()
+        assert state(tree) == stood
+
+    assert die_at_every_step(tmp_path, lambda here: put_session(here, tree), act, check) > 5
+    shutil.rmtree(backup)
+
+
+def test_a_process_killed_while_saving_beside_a_session_leaves_the_older_files_or_the_newer(
+    tmp_path: Path, tree: Path
+) -> None:
+    (tree / "a.txt").write_text("older")
+
+    def prepare(here: Path) -> None:
+        put_claude(here)
+        (tree / "a.txt").write_text("older")
+        save_in(home_of(here))
+        (tree / "a.txt").write_text("newer")
+
+    def save_in(home: Home) -> None:
+        path = next(Path(home.folder).parent.glob("user/.claude/projects/*/*.jsonl"))
+        blobs = FileBlobs(blobs_folder(home.folder), system=home.marks._system)
+        save(sessiontree.open(path), home.marks, blobs, str(tree))
+
+    def check(here: Path) -> None:
+        home = home_of(here)
+        session = sessiontree.open(next(here.glob("user/.claude/projects/*/*.jsonl")))
+        found = find(session, home.marks, blobs_in(home))
+        assert found is not None
+        assert found.files is not None
+        assert blobs_in(home).get(found.files.files["a.txt"].sha256) in (b"older", b"newer")
+        assert (tree / "a.txt").read_text() == "newer"
+
+    assert die_at_every_step(tmp_path, prepare, save_in, check) > 10
+
+
+def worktree_state(**state: object) -> bytes:
+    return json_line({"type": "worktree-state", "worktreeSession": state or None, "sessionId": CLAUDE_ID})
+
+
+def test_what_claude_code_noted_itself_is_listed_and_restored(tmp_path: Path, tree: Path, command: Command) -> None:
+    head = git(tree, "rev-parse", "HEAD")
+    noted = worktree_state(
+        originalCwd=str(tmp_path / "repository"),
+        worktreePath=str(tree),
+        worktreeName="side",
+        worktreeBranch="feature",
+        originalHeadCommit=head,
+    )
+    kept = {"b.txt": {"backupFileName": "0123abcd@v2", "version": 2}, "n.txt": {"backupFileName": None}}
+    evil = {"../x": {"backupFileName": "0123abcd@v2"}, "c": {"backupFileName": "../../../../etc/passwd"}}
+    snapshot = {"messageId": "u1", "trackedFileBackups": {**kept, **evil}}
+    lines = [
+        json_line({"type": "file-history-snapshot", "messageId": "u1", "snapshot": snapshot}),
+        claude_said("u1", None, "first"),
+        noted,
+        claude_said("u2", "u1", "answer", "assistant"),
+    ]
+    put_claude(tmp_path, lines)
+    copies = tmp_path / "user" / ".claude" / "file-history" / CLAUDE_ID
+    copies.mkdir(parents=True)
+    (copies / "0123abcd@v2").write_text("an earlier b")
+    before = contents(tmp_path / "user")
+    assert "noted by Claude Code" in command("worktree", "list").out
+    (row,) = command("worktree", "list", "--json").json["worktrees"]
+    assert (row["path"], row["branch"], row["isThere"]) == (str(tree), "feature", True)
+    remove(tmp_path, tree)
+    restored = command("worktree", "restore", CLAUDE_ID)
+    assert "has copies of 2 files" in restored.err
+    assert (tree / "b.txt").read_text() == "b"
+    command("worktree", "restore", CLAUDE_ID, "--from-history")
+    assert (tree / "b.txt").read_text() == "an earlier b"
+    assert not (tmp_path / "x").exists()
+    assert contents(tmp_path / "user") == before
+    put_claude(tmp_path, [*lines, worktree_state()])  # it left the worktree
+    assert command("worktree", "list", "--json").json["worktrees"] == []
+
+
+def test_the_list_of_files_survives_json(tmp_path: Path) -> None:
+    one = SavedFile("100644", "0" * 64, 3)
+    snapshot = Snapshot("/w", "h", {"a": one, "b": SavedFile()}, {"c": "too large"})
+    assert msgspec.convert(json.loads(msgspec.json.encode(snapshot)), Snapshot) == snapshot

@@ -1,0 +1,447 @@
+"""Merging, in every dialect: what is brought, what is recorded, and that nothing is brought twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+from sessiontree.branches.branch_delta import parted
+from sessiontree.branches.merge import merge
+from sessiontree.branches.merge_records import find_joins, history_ids
+from sessiontree.branches.pick import pick
+from sessiontree.branches.summarize import Ask
+from sessiontree.compaction.hooks import Cancel, Hook, Occasion, Supply
+from sessiontree.compaction.summarizers import Answer, ModelSummarizer
+from sessiontree.core.entries import BranchSummary
+from sessiontree.core.messages import Assistant, tool_calls
+from sessiontree.errors import CompactionError, SummaryError, UsageError, WriteError
+from sessiontree.session.open import open_store
+from sessiontree.stores.file import FileStore
+from sessiontree.stores.memory import MemoryStore
+from sessiontree.testing.faults import FailingSystem
+from tests.branches.worlds import (
+    DIALECTS,
+    World,
+    as_file,
+    check_lines_are_kept,
+    check_pairs_are_whole,
+    findings,
+    new_file,
+    said,
+)
+from tests.conversion.conversations import assistant, call, result, text
+
+
+@pytest.fixture(params=DIALECTS)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    return World(request.param, tmp_path / "w")
+
+
+def test_a_summary_tells_what_the_other_branch_learned(world: World) -> None:
+    done = merge(world.opened(), world.one, into=world.other)
+    found = world.opened()
+    assert found.leaf == done.entry
+    everything = "\n".join(said(found))
+    for fact in ("The generated one works.", "recursive descent", "ValueError: bad token 42", "parser.py", "by hand"):
+        assert fact in everything
+    assert world.path.read_bytes().startswith(world.before) or world.dialect == "neovate"
+    check_lines_are_kept(world.before, world.path.read_bytes())
+    assert findings(found) == []
+
+
+def test_append_says_every_message_again_with_calls_and_results_whole(world: World) -> None:
+    done = merge(world.opened(), world.one, into=world.other, how="append")
+    found = world.opened()
+    texts = said(found)
+    assert texts[2:12] == [*said(found, world.other)[2:], *said(found, world.one)[2:]]
+    assert done.messages == 5
+    assert found.leaf == done.entry
+    check_pairs_are_whole(found, None)
+    check_lines_are_kept(world.before, world.path.read_bytes())
+    assert findings(found) == []
+
+
+def test_a_join_records_both_parents(world: World) -> None:
+    done = merge(world.opened(), world.one, into=world.other, how="append")
+    found = world.opened()
+    (join,) = find_joins(found).values()
+    assert (join.entry, join.ancestor, join.how, join.brought) == (world.one, world.fork, "append", 5)
+    assert done.entry in find_joins(found)
+    assert world.other in history_ids(found, done.entry)
+
+
+@pytest.mark.parametrize("how", ["summary", "append"])
+def test_merging_twice_adds_nothing_and_says_so(world: World, how: str) -> None:
+    merge(world.opened(), world.one, into=world.other, how=how)  # type: ignore[arg-type]
+    after = world.path.read_bytes()
+    there_again = merge(world.opened(), world.one, into=world.other, how=how)  # type: ignore[arg-type]
+    behind_it = merge(world.opened(), world.one, how=how)  # type: ignore[arg-type]
+    other_way = merge(world.opened(), world.one, how="append" if how == "summary" else "summary")
+    for again in (there_again, behind_it, other_way):
+        assert again.nothing is not None
+        assert again.entry is None
+    assert world.path.read_bytes() == after
+
+
+def test_what_was_said_since_the_last_merge_is_news_and_nothing_else(world: World) -> None:
+    merge(world.opened(), world.one, into=world.other, how="append")
+    joined = world.opened().leaf
+    more = world.say(world.one, "And now?", "Trying again.", ("toolu_c", "lexer.py", "x"), "13 passed", "Fixed it.")
+    done = merge(world.opened(), more, into=str(joined), how="append")
+    assert done.messages == 5
+    texts = said(world.opened())
+    assert texts.count("Write it by hand.") == 1
+    assert texts.count("And now?") == 1
+    check_pairs_are_whole(world.opened(), None)
+
+
+def test_what_a_branch_has_from_us_is_not_brought_back(world: World) -> None:
+    merge(world.opened(), world.one, into=world.other, how="append")
+    joined = str(world.opened().leaf)
+    more = world.say(joined, "Go on.", "Going on.", ("toolu_d", "z.py", "z"), "ok", "Went on.")
+    done = merge(world.opened(), more, into=world.one, how="append")
+    texts = said(world.opened())
+    assert texts.count("Write it by hand.") == 1
+    assert texts.count("用生成器 instead.") == 1
+    assert texts.count("Go on.") == 1
+    assert done.messages == 10
+    assert merge(world.opened(), world.one, into=more).nothing is not None
+
+
+def test_a_file_that_both_changed_differently_is_a_conflict(world: World) -> None:
+    done = merge(world.opened(), world.one, into=world.other)
+    (conflict,) = done.conflicts
+    assert (conflict.kind, conflict.path) == ("file", "parser.py")
+    assert "parser.py" in done.summary.partition("## Conflicts")[2]
+    (join,) = find_joins(world.opened()).values()
+    assert join.conflicts[0]["path"] == "parser.py"
+    assert (list(join.conflicts[0]["ours"]), list(join.conflicts[0]["theirs"])) == (["toolu_b"], ["toolu_a"])
+
+
+def test_the_same_change_on_both_sides_is_none(world: World) -> None:
+    same = ("toolu_s", "same.py", "equal")
+    one = world.say(world.fork, "One.", "Doing it.", same, "ok", "Done.")
+    other = world.say(world.fork, "Other.", "Doing it, too.", same, "ok", "Done, too.")
+    done = merge(world.opened(), one, into=other, how="append")
+    assert done.conflicts == ()
+    assert done.files.modified == ("same.py",)
+    calls = [each.id for message in world.opened().context().messages for each in tool_calls(message)]
+    assert calls == ["toolu_s", "toolu_s_run", "toolu_s_2", "toolu_s_run_2"]
+    check_pairs_are_whole(world.opened(), None)
+
+
+def test_a_dry_run_writes_nothing_and_shows_everything(world: World) -> None:
+    done = merge(world.opened(), world.one, into=world.other, how="append", dry_run=True)
+    assert done.entry is None
+    assert done.messages == 5
+    assert done.conflicts
+    assert world.path.read_bytes() == world.before
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+@pytest.mark.parametrize("how", ["summary", "append"])
+def test_a_branch_of_another_session_and_dialect_is_brought_the_same_way(
+    world: World, target: str, how: str, tmp_path: Path
+) -> None:
+    path = new_file(target, tmp_path / "t")
+    before = path.read_bytes()
+    source = world.opened()
+    done = merge(sessiontree.open(path), world.one, source=source, how=how)  # type: ignore[arg-type]
+    found = sessiontree.open(path)
+    assert "ValueError: bad token 42" in "\n".join(said(found))
+    assert done.session == source.id
+    assert done.files.modified == ("parser.py",)
+    check_pairs_are_whole(found, None)
+    check_lines_are_kept(before, path.read_bytes())
+    assert world.path.read_bytes() == world.before
+    assert findings(found) == []
+    assert merge(sessiontree.open(path), world.one, source=source, how=how).nothing  # type: ignore[arg-type]
+    if how == "append":
+        names = [each.name for message in found.context().messages for each in tool_calls(message)]
+        assert [name.lower() for name in names] == ["write", "bash"]
+        assert names[1] == ("Bash" if target == "claude" else "bash")  # in the words of the agent it was brought to
+
+
+def test_a_fork_and_its_origin_share_their_beginning(world: World) -> None:
+    origin = world.opened()
+    forked = origin.fork(world.other, store=FileStore(str(world.path.parent / "fork" / world.path.name)))
+    forked.append("user", "only in the fork")
+    forked.append(assistant(text("indeed")))
+    done = merge(origin, str(forked.leaf), into=world.other, source=forked, how="append")
+    assert done.messages == 2
+    assert said(world.opened())[-3:-1] == ["only in the fork", "indeed"]
+
+
+def test_a_place_where_calls_wait_for_results_is_refused(world: World) -> None:
+    session = world.opened()
+    branch = session.branch(world.other)
+    branch.append("user", "wait")
+    waiting = branch.append(assistant(text("waiting"), call("toolu_w", "bash", {"command": "sleep 9"})))
+    session.close()
+    before = world.path.read_bytes()
+    with pytest.raises(UsageError, match="wait for their results"):
+        merge(world.opened(), world.one, into=waiting.id)
+    assert world.path.read_bytes() == before
+
+
+def test_calls_that_were_never_answered_stay_behind(world: World) -> None:
+    session = world.opened()
+    branch = session.branch(world.one)
+    branch.append("user", "one more")
+    end = branch.append(assistant(text("starting"), call("toolu_w", "bash", {"command": "sleep 9"})))
+    session.close()
+    done = merge(world.opened(), end.id, into=world.other, how="append")
+    assert done.notes == ("1 tool calls that have no result stay behind",)
+    found = world.opened()
+    assert "starting" in said(found)
+    assert "toolu_w" not in [each.id for message in found.context().messages for each in tool_calls(message)]
+
+
+def test_a_branch_that_begins_with_results_brings_their_call_along(world: World) -> None:
+    session = world.opened()
+    branch = session.branch(world.fork)
+    branch.append("user", "read it")
+    asked = branch.append(assistant(text("reading"), call("toolu_r", "read", {"path": "x"})))
+    branch.append(result("toolu_r", "read", "first reading"))
+    first = branch.append(assistant(text("seen once")))
+    other = session.branch(asked.id)
+    other.append(result("toolu_r", "read", "second reading"))
+    second = other.append(assistant(text("seen twice")))
+    session.close()
+    merge(world.opened(), second.id, into=first.id, how="append")
+    found = world.opened()
+    texts = said(found)
+    assert texts.index("first reading") < texts.index("second reading")
+    assert texts.count("reading") == 2
+    check_pairs_are_whole(found, None)
+    assert findings(found) == []
+
+
+def test_an_entry_that_goes_on_from_ours_is_no_merge(world: World) -> None:
+    with pytest.raises(UsageError, match="goes on from"):
+        merge(world.opened(), world.one, into=world.fork)
+    assert merge(world.opened(), world.fork, into=world.one).nothing is not None
+
+
+def test_replayed_answers_cost_nothing_again(world: World) -> None:
+    used = world.opened().usage()
+    merge(world.opened(), world.one, into=world.other, how="append")
+    assert world.opened().usage().cost == used.cost
+    assert world.opened().usage().input == used.input
+    answers = [message for message in world.opened().context().messages if isinstance(message, Assistant)]
+    assert all(answer.usage is not None for answer in answers), "Pi does not resume a session without"
+
+
+# Models and hooks
+
+
+def model(answer: str, asked: list[str] | None = None) -> Ask:
+    def complete(*, system: str, messages: object, max_tokens: int) -> Answer:
+        if asked is not None:
+            asked.append(str(messages))
+        return Answer(answer)
+
+    return Ask(summarizer=ModelSummarizer(complete, "scripted"))
+
+
+def test_contradictions_that_a_model_names_are_conflicts(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    asked: list[str] = []
+    notes = "## Goal\n- a parser\n\n## Conflicts\n- here recursive descent, there lark"
+    done = merge(world.opened(), world.one, into=world.other, ask=model(notes, asked))
+    assert "We decided to use lark" in asked[0]
+    assert [conflict.text for conflict in done.conflicts if conflict.kind == "decision"] == [
+        "here recursive descent, there lark"
+    ]
+    entry = world.opened().entry(str(done.entry))
+    assert isinstance(entry, BranchSummary)
+    assert entry.details["summarizer"] == "scripted"
+    assert entry.details["conflicts"][-1] == {"kind": "decision", "text": "here recursive descent, there lark"}
+    assert entry.summary.count("## Conflicts") == 1
+
+
+def test_a_summary_that_fails_changes_nothing(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    with pytest.raises(SummaryError):
+        merge(world.opened(), world.one, into=world.other, ask=model("  "))
+    assert world.path.read_bytes() == world.before
+
+
+def test_hooks_may_cancel_a_merge_or_supply_its_summary(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+
+    class No(Hook):
+        def before(self, occasion: Occasion) -> Cancel:
+            return Cancel("not now")
+
+    class Mine(Hook):
+        def before(self, occasion: Occasion) -> Supply:
+            return Supply("my own words", {"mine": 1})
+
+    with pytest.raises(CompactionError, match="not now"):
+        merge(world.opened(), world.one, into=world.other, ask=Ask(hooks=[No()]))
+    assert world.path.read_bytes() == world.before
+    done = merge(world.opened(), world.one, into=world.other, ask=Ask(hooks=[Mine()]))
+    entry = world.opened().entry(str(done.entry))
+    assert isinstance(entry, BranchSummary)
+    assert entry.summary == "my own words"
+    assert entry.from_hook
+    assert entry.details["mine"] == 1
+    assert find_joins(world.opened())[entry.id].entry == world.one
+
+
+# Nothing is lost
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_cut_at_any_byte_a_merge_leaves_a_session_with_everything_that_was_there(dialect: str, tmp_path: Path) -> None:
+    world = World(dialect, tmp_path)
+    merge(world.opened(), world.one, into=world.other, how="append")
+    after = world.path.read_bytes()
+    assert after.startswith(world.before)  # nothing had to be put in another order here
+    for size in range(len(world.before), len(after), 97):
+        session = open_store(MemoryStore(after[:size], str(world.path)), dialect=dialect)
+        check_lines_are_kept(world.before, after[:size])
+        assert said(session, world.one) == said(world.opened(), world.one)
+        assert said(session, world.other) == said(world.opened(), world.other)
+        was_done = bool(find_joins(session))  # what was cut off is only what Claude Code is told of where it stands
+        again = merge(session, world.one, into=world.other, how="append")
+        assert (again.entry is None) == was_done
+        if was_done:
+            session.move(next(iter(find_joins(session))))
+        assert said(session)[-2] == "The hand-written one fails."
+        check_pairs_are_whole(session, None)
+
+
+def test_a_write_that_falls_short_is_taken_back_whole(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    system = FailingSystem()
+    session = open_store(FileStore(str(world.path), system=system), dialect="native")
+    system.shorten_write(700)
+    system.fail("write", 28, nth=2)
+    with pytest.raises(WriteError):
+        merge(session, world.one, into=world.other, how="append")
+    assert world.path.read_bytes() == world.before
+
+
+def test_killed_while_merging_all_lines_are_there(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    script = f"""
+import sessiontree
+from sessiontree.branches.merge import merge
+print("ready", flush=True)
+while True:
+    session = sessiontree.open({str(world.path)!r})
+    fresh = session.branch({world.fork!r}).append("user", "another way")
+    merge(session, {world.one!r}, into=fresh.id, how="append")
+"""
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"ready\n"
+    for _ in range(200):
+        if len(world.path.read_bytes()) > len(world.before) * 3:
+            break
+        time.sleep(0.02)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    after = world.path.read_bytes()
+    assert after.startswith(world.before)
+    session = world.opened()
+    for leaf in session.leaves():
+        check_pairs_are_whole(session, leaf)
+    assert merge(session, world.one, into=world.other, how="append").entry is not None
+
+
+def test_hostile_words_travel_as_words(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    nasty = 'a\x1b[31m\u202e</summary>"mergedFrom": {"entry": "x"} \ud800 <script>'
+    end = world.say(world.fork, nasty, nasty, ("toolu_n", "../../etc/passwd\n\x1b", nasty), nasty, nasty)
+    merge(world.opened(), end, into=world.one, how="append")
+    merge(world.opened(), world.other)
+    found = world.opened()
+    assert nasty in said(found)
+    assert len(find_joins(found)) == 2
+    check_pairs_are_whole(found, None)
+
+
+def test_entries_that_look_like_joins_and_are_none_do_no_harm(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    session = world.opened()
+    for details in (
+        {"mergedFrom": 3},
+        {"mergedFrom": {"entry": 5}},
+        {"mergedFrom": {"entry": "nowhere"}},
+        ["mergedFrom"],
+    ):
+        session.append({"type": "branch_summary", "fromId": "x", "summary": "s", "details": details})
+    session.append({"type": "branch_summary", "summary": "s", "details": {"mergedFrom": {"entry": session.leaf}}})
+    session.close()
+    found = world.opened()
+    assert next(join.entry for join in find_joins(found).values()) == "nowhere"
+    assert merge(found, world.one).entry is not None
+
+
+def test_edits_of_a_context_are_honoured_when_messages_are_brought(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    session = world.opened()
+    branch = session.branch(world.one)
+    secret = branch.append("user", "forget this")
+    wordy = branch.append(assistant(text("a long answer")))
+    branch.append({"type": "context_edit", "targetId": secret.id, "replacement": None})
+    end = branch.append({"type": "context_edit", "targetId": wordy.id, "replacement": {"content": "short"}})
+    merge(session, end.id, into=world.other, how="append")
+    texts = said(world.opened())
+    assert "forget this" not in texts
+    assert "a long answer" not in texts
+    assert "short" in texts
+
+
+def test_a_branch_that_says_nothing_brings_nothing(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    session = world.opened()
+    branch = session.branch(world.fork)
+    branch.append({"type": "mode_change", "mode": "plan"})
+    end = branch.append({"role": "system", "content": "Be brief."})
+    before = world.path.read_bytes()
+    assert merge(session, end.id, into=world.one).nothing is not None
+    assert merge(session, end.id, into=world.one, how="append").nothing is not None
+    assert world.path.read_bytes() == before
+
+
+def test_images_are_brought_along(tmp_path: Path) -> None:
+    picture = {"type": "image", "data": "iVBORw0KGgo" + "A" * 4001, "mimeType": "image/png"}
+    for dialect in DIALECTS:
+        world = World(dialect, tmp_path / dialect)
+        session = world.opened()
+        end = session.branch(world.one).append("user", [text("look"), picture])
+        merge(session, end.id, into=world.other, how="append")
+        found = [str(message) for message in world.opened().context().messages]
+        assert sum(picture["data"] in message for message in found) == 1, dialect
+
+
+def test_two_sides_have_what_each_has_alone(world: World) -> None:
+    one, other = parted(world.opened(), world.one, world.other)
+    assert one.ancestor == other.ancestor == world.fork
+    assert len(one.messages) == len(other.messages) == 5
+    assert isinstance(one.messages[-1], Assistant)
+    assert parted(world.opened(), world.one, world.one)[0].items == ()
+
+
+def test_a_session_that_never_was_in_a_tree_of_ours_can_be_brought_in(tmp_path: Path) -> None:
+    session = sessiontree.create(cwd="/", in_memory=True)
+    session.append("user", "from elsewhere")
+    session.append(assistant(text("an answer from elsewhere")))
+    source = as_file(session, "claude", tmp_path / "c")
+    world = World("pi", tmp_path / "p")
+    other = sessiontree.open(source)
+    done = pick(world.opened(), [str(other.context().sources[1])], onto=world.one, source=other)
+    assert done.session == other.id
+    assert said(world.opened())[-2] == "an answer from elsewhere"

@@ -1,0 +1,322 @@
+"""Picking chosen entries, leaving a branch with a summary, listing branches, comparing them: in every dialect."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+from sessiontree.branches.branch_delta import parted
+from sessiontree.branches.diff import diff
+from sessiontree.branches.leave import leave
+from sessiontree.branches.list import list_branches
+from sessiontree.branches.merge import merge
+from sessiontree.branches.merge_records import find_joins
+from sessiontree.branches.open_files import find_writers
+from sessiontree.branches.pick import pick
+from sessiontree.branches.summarize import Ask, newest_messages
+from sessiontree.compaction.hooks import Cancel, Hook, Occasion
+from sessiontree.compaction.summarizers import Request, Summary
+from sessiontree.core.entries import BranchSummary
+from sessiontree.core.messages import BranchSummaryText, ToolResult, message_text, tool_calls
+from sessiontree.errors import CompactionError, NotFoundError, SummaryError, UsageError
+from tests.branches.worlds import (
+    DIALECTS,
+    World,
+    check_lines_are_kept,
+    check_pairs_are_whole,
+    findings,
+    said,
+)
+from tests.conversion.conversations import assistant, text
+
+
+@pytest.fixture(params=DIALECTS)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    return World(request.param, tmp_path / "w")
+
+
+def source_of(world: World, words: str) -> str:
+    """The entry on the first branch that says these words."""
+    context = world.opened().context(world.one)
+    return next(
+        source
+        for source, message in zip(context.sources, context.messages, strict=True)
+        if words in message_text(message)
+    )
+
+
+# Pick
+
+
+def test_a_result_travels_with_its_call_and_the_other_results(world: World) -> None:
+    done = pick(world.opened(), [source_of(world, "ValueError")], onto=world.other)
+    found = world.opened()
+    assert said(found)[7:10] == [
+        "We decided to use recursive descent, because it is small.",
+        "written",
+        "E   ValueError: bad token 42",
+    ]
+    assert done.messages == 3
+    assert found.leaf == done.entry
+    check_pairs_are_whole(found, None)
+    check_lines_are_kept(world.before, world.path.read_bytes())
+    assert findings(found) == []
+
+
+def test_picked_entries_come_in_the_order_they_were_said_in(world: World) -> None:
+    wanted = [source_of(world, "fails"), source_of(world, "Write it by hand")]
+    pick(world.opened(), wanted, onto=world.other)
+    assert said(world.opened())[7:9] == ["Write it by hand.", "The hand-written one fails."]
+
+
+def test_picking_twice_adds_nothing(world: World) -> None:
+    wanted = [source_of(world, "fails")]
+    pick(world.opened(), wanted, onto=world.other)
+    after = world.path.read_bytes()
+    assert pick(world.opened(), wanted).nothing is not None
+    assert pick(world.opened(), wanted, onto=world.other).nothing is not None
+    assert pick(world.opened(), [world.other]).nothing is not None, "what is on the path already"
+    assert world.path.read_bytes() == after
+
+
+def test_a_merge_brings_what_was_not_picked_before(world: World) -> None:
+    pick(world.opened(), [source_of(world, "fails")], onto=world.other)
+    done = merge(world.opened(), world.one, how="append")
+    assert done.messages == 4
+    assert said(world.opened()).count("The hand-written one fails.") == 1
+    assert merge(world.opened(), world.one, how="append").nothing is not None
+
+
+def test_entries_of_several_branches_can_be_picked_at_once(world: World) -> None:
+    third = world.say(world.fork, "Third way.", "Trying.", ("toolu_t", "t.py", "t"), "ok", "Third done.")
+    pick(world.opened(), [world.one, third], onto=world.fork)
+    texts = said(world.opened())
+    assert "The hand-written one fails." in texts
+    assert "Third done." in texts
+    check_pairs_are_whole(world.opened(), None)
+
+
+def test_what_says_nothing_cannot_be_picked(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    session = world.opened()
+    mode = session.branch(world.one).append({"type": "mode_change", "mode": "plan"})
+    before = world.path.read_bytes()
+    with pytest.raises(UsageError, match="only what someone said"):
+        pick(session, [mode.id], onto=world.other)
+    with pytest.raises(UsageError, match="not on the way"):
+        pick(session, [world.one], onto=world.fork, branch=world.other)
+    with pytest.raises(NotFoundError):
+        pick(session, ["nowhere"], onto=world.other)
+    assert world.path.read_bytes() == before
+
+
+# Leaving a branch
+
+
+def test_the_summary_of_a_branch_stands_where_the_new_one_begins(world: World) -> None:
+    stood = world.opened().leaf
+    left = leave(world.opened(), world.fork)
+    found = world.opened()
+    assert left.left == stood
+    assert found.leaf == left.entry
+    assert said(found)[:2] == ["Fix the parser.", "Which way?"]
+    assert len(said(found)) == 3
+    for fact in ("lark", "parser.py", "用生成器 instead."):
+        assert fact in said(found)[2]
+    check_lines_are_kept(world.before, world.path.read_bytes())
+    assert findings(found) == []
+    found.append("user", "on")
+    assert said(world.opened())[-1] == "on"
+
+
+def test_it_is_pis_entry_with_files_and_where_it_came_from(tmp_path: Path) -> None:
+    world = World("pi", tmp_path)
+    left = leave(world.opened(), world.fork)
+    entry = world.opened().entry(str(left.entry))
+    assert isinstance(entry, BranchSummary)
+    assert entry.parent_id == world.fork
+    assert entry.from_id == left.left
+    assert entry.details["modifiedFiles"] == ["parser.py"]
+    assert entry.from_hook is False
+
+
+def test_nothing_said_on_the_way_is_a_plain_move(world: World) -> None:
+    before_it = world.opened().leaf
+    left = leave(world.opened(), str(before_it))
+    assert left.entry is None
+    assert world.path.read_bytes() == world.before
+
+
+def test_files_of_nested_summaries_are_carried_on(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    first = leave(world.opened(), world.fork)
+    session = world.opened()
+    session.append("user", "and now something else")
+    second = leave(session, world.fork)
+    assert first.files.modified == second.files.modified == ("parser.py",)
+    assert "lark" in second.summary
+
+
+def test_the_newest_messages_come_first_and_results_are_shortened(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    session = world.opened()
+    end = world.say(world.fork, "Q" * 400, "A", ("toolu_x", "x.py", "x"), "R" * 50_000, "the end")
+    side, _ = parted(world.opened(), end, world.one)
+    everything = newest_messages(side, 100_000)
+    results = [message for message in everything if isinstance(message, ToolResult)]
+    assert len(message_text(results[1])) < 2_100
+    few = newest_messages(side, 20)
+    assert [message_text(message) for message in few] == ["the end"]
+    session.close()
+
+
+def test_a_summary_on_the_branch_is_told_even_if_it_hardly_fits(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    session = world.opened()
+    branch = session.branch(world.fork)
+    branch.append({"type": "branch_summary", "fromId": world.one, "summary": "S" * 4_000})
+    end = branch.append("user", "short")
+    side, _ = parted(session, end.id, world.one)
+    shown = newest_messages(side, 500)
+    assert isinstance(shown[0], BranchSummaryText)
+
+
+def test_whatever_goes_wrong_leaves_the_session_as_it_was(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+
+    class Failing:
+        name = "failing"
+
+        def __init__(self, error: BaseException) -> None:
+            self.error = error
+
+        def __call__(self, request: Request, /) -> Summary:
+            raise self.error
+
+    class No(Hook):
+        def before(self, occasion: Occasion) -> Cancel:
+            return Cancel("no")
+
+    with pytest.raises(SummaryError):
+        leave(world.opened(), world.fork, Ask(summarizer=Failing(SummaryError("no answer"))))
+    with pytest.raises(KeyboardInterrupt):
+        leave(world.opened(), world.fork, Ask(summarizer=Failing(KeyboardInterrupt())))
+    with pytest.raises(CompactionError):
+        leave(world.opened(), world.fork, Ask(hooks=[No()]))
+    assert world.path.read_bytes() == world.before
+
+
+def test_own_instructions_reach_whoever_writes_the_summary(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    asked: list[Request] = []
+
+    class Listening:
+        name = "listening"
+
+        def __call__(self, request: Request, /) -> Summary:
+            asked.append(request)
+            return Summary("heard")
+
+    leave(world.opened(), world.fork, Ask("keep the errors", only_instructions=True, summarizer=Listening()))
+    (request,) = asked
+    assert (request.kind, request.instructions, request.only_instructions) == ("branch", "keep the errors", True)
+    assert request.files.modified == ("parser.py",)
+    assert said(world.opened())[-1].endswith("</modified-files>")
+
+
+# Listing and comparing
+
+
+def test_every_branch_is_listed_with_its_name_and_how_far_it_is(world: World) -> None:
+    session = world.opened()
+    session.label(world.one, "手写")
+    session.move(world.other)
+    session.close()
+    found = list_branches(world.opened())
+    assert len(found) == 2
+    active, other = found
+    assert active.is_active
+    assert not other.is_active
+    assert other.name == "手写"
+    assert other.ahead.messages >= 4
+    assert other.behind.messages >= 4
+    assert other.ancestor == world.fork
+    assert other.tokens > 20
+    assert world.opened().find_entry("手写") == world.one
+
+
+def test_a_branch_that_was_merged_says_where(world: World) -> None:
+    done = merge(world.opened(), world.one, into=world.other)
+    merged = {branch.leaf: branch.merged_into for branch in list_branches(world.opened())}
+    assert merged[world.one] == (done.entry,)
+
+
+def test_a_diff_tells_both_sides_apart(world: World) -> None:
+    found = diff(world.opened(), world.one, world.other)
+    assert found.ancestor == world.fork
+    assert found.one.asked == ("Write it by hand.",)
+    assert found.other.asked == ("用生成器 instead.",)
+    assert found.one.final == "The hand-written one fails."
+    assert {name.lower(): count for name, count in found.one.tools.items()} == {"write": 1, "bash": 1}
+    assert found.one.files.modified == found.other.files.modified == ("parser.py",)
+    assert [conflict.path for conflict in found.conflicts] == ["parser.py"]
+    assert found.one.used.requests == 2
+    assert found.one.context_tokens > 0
+
+
+def test_two_sessions_can_be_compared(tmp_path: Path) -> None:
+    one, other = World("claude", tmp_path / "a"), World("pi", tmp_path / "b")
+    found = diff(one.opened(), one.one, other.other, other_session=other.opened())
+    assert found.ancestor is None
+    assert (found.one.dialect, found.other.dialect) == ("claude", "pi")
+    assert found.other.final == "The generated one works."
+
+
+def test_whoever_holds_the_file_open_for_writing_is_named(tmp_path: Path) -> None:
+    world = World("native", tmp_path)
+    assert find_writers(str(world.path)) == []
+    script = (
+        f"import sessiontree, sys; s = sessiontree.open({str(world.path)!r}); s.append('user', 'mine');"
+        "print('open', flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"open\n"
+        writers = find_writers(str(world.path))
+        assert writers is not None
+        assert [writer.pid for writer in writers] == [child.pid]
+    finally:
+        child.communicate(b"")
+
+
+def test_joins_survive_a_conversion(world: World) -> None:
+    merge(world.opened(), world.one, into=world.other)
+    made = sessiontree.convert(world.opened(), "native", branch="all")
+    store = world.path.parent / "converted.jsonl"
+    store.write_bytes(b"".join(made.lines))
+    (join,) = find_joins(sessiontree.open(store)).values()
+    assert join.how == "summary"
+
+
+def test_several_entries_are_written_at_once_or_not_at_all(world: World) -> None:
+    from sessiontree.dialects.canonical import CanonicalEntry
+
+    session = world.opened()
+    items = [
+        CanonicalEntry("message", {"message": {"role": "user", "content": "one more"}}),
+        CanonicalEntry("message", {"message": assistant(text("and one"))}),
+    ]
+    ids = session.append_all(items, world.one)
+    assert said(world.opened())[-2:] == ["one more", "and one"]
+    assert world.opened().leaf == session.leaf == ids[-1]
+    with pytest.raises(NotFoundError):
+        session.append_all(items, "nowhere")
+    assert [call.id for message in session.context().messages for call in tool_calls(message)] == [
+        "toolu_a",
+        "toolu_a_run",
+    ]

@@ -1,0 +1,95 @@
+"""Sessions to compact: of every dialect that can be written, short ones and long generated ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+import sessiontree
+from sessiontree import Session
+from sessiontree.core.jsonio import render_json
+from sessiontree.core.messages import Assistant, Message, ToolResult, message_text, tool_calls
+from sessiontree.dialects.pi import PI
+from sessiontree.session.entry_input import Options
+from sessiontree.session.journal import Journal
+from sessiontree.session.session import SessionRepository
+from sessiontree.stores.memory import MemoryStore
+from tests.conversion.conversations import assistant, call, result, text
+
+DIALECTS = ("native", "pi", "omp", "claude", "neovate")
+
+
+def pi_session(entries: list[dict[str, Any]]) -> Session:
+    """A session of Pi's, in memory, with these lines."""
+    header = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/"}
+    raw = b"".join(render_json(line) + b"\n" for line in [header, *entries])
+    return Session(
+        Journal(MemoryStore(raw), PI, None), SessionRepository(lambda header, other: MemoryStore()), Options()
+    )
+
+
+def file_of(session: Session, dialect: str, folder: Path) -> Path:
+    """The session as a file of a dialect."""
+    made = sessiontree.convert(session, dialect)
+    name = "0a1b2c3d.jsonl" if dialect == "neovate" else f"{made.start.id}.jsonl"
+    path = folder / name
+    path.write_bytes(b"".join(made.lines))
+    return path
+
+
+def worked_session(turns: int = 3, words: int = 300) -> Session:
+    """A session in which something was asked, done and found, and then more of the same."""
+    session = sessiontree.create(cwd="/work", in_memory=True)
+    session.append("user", "Let src/parser.py keep the last line. You must never touch the tests.")
+    session.append(
+        assistant(
+            text("Decision: split by lines instead of slicing."),
+            call("c1", "read", {"path": "src/lines.py"}),
+            call("c2", "edit", {"path": "src/parser.py", "oldText": "a", "newText": "b"}),
+        )
+    )
+    session.append(result("c1", "read", "def lines(): ..."))
+    session.append(result("c2", "edit", "ok"))
+    session.append(assistant(text("It is changed.")))
+    for turn in range(turns):
+        session.append("user", f"request {turn} " + "word " * words)
+        session.append(assistant(text(f"step {turn}"), call(f"t{turn}", "bash", {"command": f"make check-{turn}"})))
+        session.append(result(f"t{turn}", "bash", f"output {turn} " + "line " * words))
+        session.append(assistant(text(f"answer {turn} " + "said " * words)))
+    return session
+
+
+def said(session: Session) -> list[str]:
+    return [message_text(message) for message in session.context().messages]
+
+
+def sent(session: Session) -> list[Message]:
+    """What a model is sent, without what the answers used: Claude Code forgets that when a boundary keeps them."""
+    return [
+        msgspec.structs.replace(message, usage=None) if isinstance(message, Assistant) else message
+        for message in session.context().messages
+    ]
+
+
+def separated(session: Session) -> list[str]:
+    """The tool calls and results of the context that were torn from each other."""
+    messages = session.context().messages
+    called: set[str] = set()
+    torn: list[str] = []
+    for message in messages:
+        called.update(one.id for one in tool_calls(message))
+        if isinstance(message, ToolResult) and message.tool_call_id not in called:
+            torn.append(message.tool_call_id)
+    return torn
+
+
+_STOCK = """the parser reads a line and then another line while the table grows and the log shows numbers near the end
+of each block of output that was printed during the run of the small program"""
+
+
+def filler(random: Random, words: int) -> str:
+    """Plain talk about nothing, without words that mark a demand or a decision."""
+    return " ".join(random.choice(_STOCK.split()) for _ in range(words)) + "."

@@ -1,0 +1,90 @@
+"""`sessiontree compact` as a person runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+from tests.cli.conftest import Run
+from tests.cli.conftest import run as run  # the fixture
+from tests.compaction.sessions import DIALECTS, file_of, sent, worked_session
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_it_compacts_and_takes_it_back(run: Run, dialect: str, tmp_path: Path) -> None:
+    path = file_of(worked_session(), dialect, tmp_path)
+    before = sent(sessiontree.open(path))
+    ran = run("compact", str(path), "--keep", "900", "--strategy", "segment")
+    assert ran.code == 0
+    assert [line.split()[0] for line in ran.lines] == ["tokens", "summarised", "kept", "files", "summary", "entry"]
+    assert "1 read, 1 modified" in ran.out
+    assert "4 messages" in ran.out
+    assert "--undo` takes it back" in ran.err
+    assert len(sessiontree.open(path).context().messages) == 5
+    assert run("compact", str(path), "--undo").code == 0
+    assert sent(sessiontree.open(path)) == before
+    again = run("compact", str(path), "--undo")
+    assert (again.code, again.out) == (1, "")
+    assert "no compaction to take back" in again.err
+
+
+def test_a_dry_run_shows_the_summary_and_writes_nothing(run: Run, tmp_path: Path) -> None:
+    path = file_of(worked_session(), "native", tmp_path)
+    before = path.read_bytes()
+    ran = run("compact", str(path), "--dry-run", "--keep", "900")
+    assert "## Goal\n- Let src/parser.py keep the last line." in ran.out
+    assert "nothing was written" in ran.err
+    shown = run("compact", str(path), "--dry-run", "--keep", "900", "--json").json
+    assert path.read_bytes() == before
+    assert shown["done"] is False
+    assert shown["tokensBefore"] > shown["tokensAfter"] > 0
+    assert shown["isSplitTurn"] is False
+    assert shown["kept"] + shown["summarised"] + shown["turnPrefix"] == 17
+    assert (shown["readFiles"], shown["modifiedFiles"]) == (["src/lines.py"], ["src/parser.py"])
+
+
+def test_json_names_what_was_written_and_what_undo_left(run: Run, tmp_path: Path) -> None:
+    path = file_of(worked_session(), "native", tmp_path)
+    done = run("compact", str(path), "--keep", "900", "--instructions", "make check-1", "--json").json
+    session = sessiontree.open(path)
+    assert (done["done"], done["entry"]) == (True, session.leaf)
+    assert done["summary"] == session.fields(done["entry"])["summary"]
+    assert done["piTokensBefore"] == session.fields(done["entry"])["tokensBefore"]
+    run("append", str(path), "user", "on")
+    undone = run("compact", str(path), "--undo", "--json").json
+    assert (undone["undone"], undone["leftBehind"]) == (done["entry"], 1)
+
+
+def test_what_a_session_says_cannot_harm_the_terminal(run: Run, tmp_path: Path) -> None:
+    session = worked_session()
+    session.append("user", "You must \x1b[31mnever\x1b[0m do \u202e this")
+    path = file_of(session, "native", tmp_path)
+    ran = run("compact", str(path), "--dry-run", "--keep", "1")
+    assert "\x1b" not in ran.out
+    assert "\u202e" not in ran.out
+    assert "never" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--keep", "many"), 2, "not a number of tokens"),
+        (("--strategy", "other"), 1, "recent, segment, replace"),
+        (("--summarizer", "nobody"), 1, "no summarizer named 'nobody'"),
+        (("--undo", "--dry-run"), 2, "not allowed with"),
+        (("--window", "90"), 1, "not compacted"),
+        (("--keep", "100000", "--strategy", "recent"), 1, "nothing to compact"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    path = file_of(worked_session(), "native", tmp_path)
+    before = path.read_bytes()
+    ran = run("compact", str(path), *arguments)
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+    assert path.read_bytes() == before

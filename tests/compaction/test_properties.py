@@ -1,0 +1,152 @@
+"""Whatever is done, in whatever order: nothing is lost, nothing torn, everything fits, everything can be taken back."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sessiontree
+from sessiontree import Session
+from sessiontree.compaction import MEASURED, compact, prune, undo
+from sessiontree.compaction.context_units import project
+from sessiontree.compaction.strategies import STRATEGIES
+from sessiontree.compaction.token_estimate import estimated_size
+from sessiontree.core.messages import tool_calls
+from sessiontree.errors import CompactionError
+from sessiontree.repair import examine
+from tests.compaction.sessions import DIALECTS, file_of, sent, separated, worked_session
+from tests.conversion.conversations import assistant, call, result, text
+
+steps = st.one_of(
+    st.tuples(st.just("ask"), st.integers(0, 400)),
+    st.tuples(st.just("tools"), st.integers(1, 3)),
+    st.tuples(st.just("half"), st.integers(1, 2)),
+    st.tuples(st.just("compact"), st.sampled_from([*STRATEGIES, None]), st.sampled_from([0, 40, 300, 5000])),
+    st.tuples(st.just("fit"), st.sampled_from([600, 900, 2000, 100_000])),
+    st.tuples(st.just("branch"), st.integers(0, 60)),
+    st.tuples(st.just("undo"), st.just(0)),
+    st.tuples(st.just("prune"), st.just(0)),
+)
+
+
+class Work:
+    """A person at work on one file, who looks at it anew after each step."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._count = 0
+        self._open_calls: list[str] = []
+
+    def do(self, step: tuple[object, ...]) -> None:
+        session = sessiontree.open(self.path)
+        match step:
+            case ("ask", int(words)):
+                self._settle(session)
+                session.append("user", "please " + "word " * words)
+                session.append(assistant(text("sure " + "said " * words)))
+            case ("tools", int(count)):
+                self._settle(session)
+                self._call(session, count)
+                self._settle(session)
+                session.append(assistant(text("done")))
+            case ("half", int(count)):
+                self._settle(session)
+                self._call(session, count)
+            case ("compact", strategy, int(keep)):
+                self._compact(session, strategy=strategy, keep=keep)
+            case ("fit", int(window)):
+                self._compact(session, window=window)
+            case ("branch", int(at)):
+                session.move(self._resting_place(session, at))
+                self._open_calls = []
+            case ("undo", _):
+                self._undo(session)
+            case ("prune", _) if session.dialect.name in ("native", "pi"):
+                prune(session)
+            case _:
+                pass
+        session.close()
+
+    def _call(self, session: Session, count: int) -> None:
+        self._open_calls = [f"toolu_{self._count}_{number}" for number in range(count)]
+        self._count += 1
+        calls = [call(id, "bash", {"command": f"run {id}"}) for id in self._open_calls]
+        session.append("user", "run something")
+        session.append(assistant(text("running"), *calls))
+
+    def _settle(self, session: Session) -> None:
+        for id in self._open_calls:
+            session.append(result(id, "bash", "output " * 90))
+        self._open_calls = []
+
+    def _compact(self, session: Session, **how: object) -> None:
+        before = sent(session)
+        stood = session.leaf
+        lines = self.path.read_bytes()
+        try:
+            done = compact(session, **how)  # type: ignore[arg-type]
+        except CompactionError:
+            assert self.path.read_bytes() == lines
+            assert sent(sessiontree.open(self.path)) == before
+            return
+        assert done.stood_at == stood
+        window = how.get("window")
+        if isinstance(window, int):
+            assert estimated_size(sessiontree.open(self.path).context().messages, MEASURED) <= window
+        again = sessiontree.open(self.path)
+        undo(again)
+        assert sent(sessiontree.open(self.path)) == before
+        if not self._open_calls:
+            sessiontree.open(self.path).append("user", "on")
+            assert sent(sessiontree.open(self.path))[:-1] == before
+        compacted = sessiontree.open(self.path)
+        if not self._open_calls:
+            with contextlib.suppress(CompactionError):  # with one more word it may not fit
+                compact(compacted, **how)  # type: ignore[arg-type]
+
+    def _undo(self, session: Session) -> None:
+        if self._open_calls:
+            return
+        if project(session, session.leaf).earlier is not None:
+            undo(session)
+            return
+        with pytest.raises(CompactionError, match="no compaction"):
+            undo(session)
+
+    def _resting_place(self, session: Session, at: int) -> str | None:
+        """An entry of the context behind which no call waits for its result."""
+        context = session.context()
+        waiting: set[str] = set()
+        places: list[str] = []
+        for message, source in zip(context.messages, context.sources, strict=True):
+            waiting |= {one.id for one in tool_calls(message)}
+            waiting.discard(getattr(message, "tool_call_id", ""))
+            if not waiting:
+                places.append(source)
+        return places[at % len(places)] if places else session.leaf
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=40, deadline=None)
+@given(st.lists(steps, min_size=1, max_size=9))
+def test_after_any_work_no_line_is_lost_no_pair_torn_and_all_can_be_taken_back(
+    dialect: str, todo: list[tuple[object, ...]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = file_of(worked_session(turns=1, words=60), dialect, Path(folder))
+        original = Counter(path.read_bytes().splitlines())
+        work = Work(path)
+        for step in todo:
+            lines = Counter(path.read_bytes().splitlines())
+            work.do(step)
+            assert lines <= Counter(path.read_bytes().splitlines()), step
+            assert separated(sessiontree.open(path)) == [], step
+        assert original <= Counter(path.read_bytes().splitlines())
+        findings = [found.rule.id for found in examine(sessiontree.open(path)) if found.rule.severity != "note"]
+        assert findings == []

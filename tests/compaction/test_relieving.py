@@ -1,0 +1,153 @@
+"""Making room: when, by the cheaper step first, after an overflow once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sessiontree
+from sessiontree import Session
+from sessiontree.compaction import (
+    Compacted,
+    Pruned,
+    Ratio,
+    Window,
+    after_overflow,
+    compact,
+    make_room,
+    measure,
+    prune,
+    restore,
+    should_compact,
+)
+from sessiontree.core.messages import Assistant
+from sessiontree.errors import CompactionError
+from sessiontree.settings import Prune
+from tests.compaction.sessions import DIALECTS, file_of, said, separated, worked_session
+from tests.conversion.conversations import assistant, call, result, text
+
+
+def counted(tokens: int, **more: Any) -> dict[str, Any]:
+    """An answer whose provider counted so many tokens."""
+    usage = {"input": tokens, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": tokens}
+    return {**assistant(text("answer")), "usage": usage, **more}
+
+
+def busy_session(folder: Path, outputs: int = 10, words: int = 8000) -> Session:
+    """A native session with large outputs in its older turns."""
+    session = sessiontree.create(cwd=str(folder), path=folder / "busy.jsonl", appear="now")
+    for number in range(outputs):
+        session.append("user", f"turn {number}")
+        session.append({**assistant(text("look"), call(f"c{number}", "bash", {"command": "cat"})), "usage": None})
+        session.append(result(f"c{number}", "bash", f"[{number}]" + " out" * words))
+        session.append({**assistant(text("seen")), "usage": None})
+    return session
+
+
+def test_what_the_provider_counted_decides_until_a_compaction_and_never_again_after_it(tmp_path: Path) -> None:
+    session = sessiontree.open(file_of(worked_session(), "native", tmp_path))
+    session.append("user", "go")
+    session.append(counted(190_000))
+    assert measure(session).counted == 190_000
+    assert should_compact(session, 200_000)
+    assert not should_compact(session, 1_000_000)
+    session.append("user", "more")
+    compact(session, keep=2000)
+    assert measure(session).counted == 0  # the answer is kept, and what it counted is no more
+    assert not should_compact(session, 200_000)
+    session.append("user", "and on")
+    session.append(counted(5_000))
+    assert measure(session).counted == 5_000
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_kept_usage_does_not_trigger_in_any_dialect(dialect: str, tmp_path: Path) -> None:
+    base = worked_session()
+    base.append("user", "go")
+    base.append(counted(190_000))
+    session = sessiontree.open(file_of(base, dialect, tmp_path))
+    assert should_compact(session, 200_000)
+    compact(session, keep=700, strategy="segment")
+    again = sessiontree.open(session.location)
+    assert "answer" in said(again)
+    assert not should_compact(again, 200_000)
+
+
+def test_old_outputs_make_room_and_can_be_put_back(tmp_path: Path) -> None:
+    session = busy_session(tmp_path)
+    before = list(session.context().messages)
+    lines = Path(session.location).read_bytes()
+    tokens = measure(session).tokens
+    done = prune(session)
+    assert len(done.entries) == 4  # two turns and the newest 40,000 tokens behind them are left alone
+    texts = said(sessiontree.open(session.location))
+    assert [entry for entry in texts if "made room" in entry] == texts[2:15:4]
+    assert measure(session).tokens == pytest.approx(tokens - done.freed, rel=0.01)
+    assert Path(session.location).read_bytes().startswith(lines)
+    assert separated(session) == []
+    assert prune(session).entries == ()
+    assert len(restore(session)) == 4
+    assert list(sessiontree.open(session.location).context().messages) == before
+    assert restore(session) == ()
+
+
+def test_pruning_that_frees_too_little_is_left_alone(tmp_path: Path) -> None:
+    session = busy_session(tmp_path, outputs=8)
+    lines = Path(session.location).read_bytes()
+    assert prune(session) == Pruned((), 0)
+    assert Path(session.location).read_bytes() == lines
+
+
+@pytest.mark.parametrize("dialect", ["omp", "claude", "neovate"])
+def test_where_the_owner_does_not_know_edits_nothing_is_pruned(dialect: str, tmp_path: Path) -> None:
+    session = sessiontree.open(file_of(worked_session(), dialect, tmp_path))
+    with pytest.raises(CompactionError, match="cannot be pruned"):
+        prune(session)
+
+
+def test_room_is_made_by_the_cheapest_step_that_suffices(tmp_path: Path) -> None:
+    session = busy_session(tmp_path)
+    tokens = measure(session).tokens
+    assert make_room(session, 10 * tokens) is None
+    assert isinstance(make_room(session, Window(tokens + 1000), policy=Ratio(0.9)), Pruned)
+    assert make_room(session, Window(tokens + 1000), policy=Ratio(0.9)) is None
+    assert isinstance(make_room(session, tokens // 3), Compacted)
+    assert not should_compact(session, tokens // 3)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_after_an_overflow_the_attempt_is_left_out_and_a_second_one_gives_up(dialect: str, tmp_path: Path) -> None:
+    base = worked_session()
+    base.append("user", "the long one")
+    base.append({**assistant(text("")), "stopReason": "error", "errorMessage": "prompt is too long"})
+    session = sessiontree.open(file_of(base, dialect, tmp_path))
+    done = after_overflow(session, keep=300, strategy="segment")
+    assert done.entry is not None
+    found = sessiontree.open(session.location)
+    last = found.context().messages[-1]
+    assert not isinstance(last, Assistant)
+    assert said(found)[-1] == "the long one"
+    with pytest.raises(CompactionError, match="still too long"):
+        after_overflow(found)
+    found.append(assistant(text("now it works")))
+    found.append("user", "more " * 900)
+    assert after_overflow(sessiontree.open(session.location), keep=10, strategy="segment").entry is not None
+
+
+def test_an_overflow_with_nothing_to_compact_leaves_the_session_standing_where_it_stood(tmp_path: Path) -> None:
+    session = sessiontree.create(cwd=str(tmp_path), path=tmp_path / "s.jsonl", appear="now")
+    session.append("user", "one")
+    session.append({**assistant(text("")), "stopReason": "error"})
+    before = list(session.context().messages)
+    with pytest.raises(CompactionError, match="nothing to compact"):
+        after_overflow(session)
+    assert list(sessiontree.open(tmp_path / "s.jsonl").context().messages) == before
+
+
+def test_what_is_protected_is_as_settings_say(tmp_path: Path) -> None:
+    session = busy_session(tmp_path)
+    usual = prune(session, dry_run=True)
+    assert prune(session, dry_run=True, protected_by=Prune(protect_tokens=10_000_000)) == Pruned((), 0)
+    assert set(usual.entries) < set(prune(session, dry_run=True, protected_by=Prune(protect_tokens=0)).entries)

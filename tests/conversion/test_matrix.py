@@ -1,0 +1,98 @@
+"""Every dialect to every other one and back: the same conversation, and a report of what the target could not hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+import sessiontree
+from sessiontree import Session
+from sessiontree.conversion.verify import first_difference
+from sessiontree.conversion.walk import iter_items
+from sessiontree.repair import examine
+from tests.building import examples, opened
+from tests.conversion.conversations import everything, sessions
+
+DIALECTS = ("claude", "neovate", "omp", "pi", "native")
+PAIRS = [(source, target) for source in DIALECTS for target in DIALECTS]
+CORPUS = sorted((Path(__file__).parents[1] / "corpus").glob("*/*.jsonl"))
+
+
+def converted(session: Session, to: str) -> Session:
+    return opened(b"".join(sessiontree.convert(session, to, branch="all").lines), to)
+
+
+def told(session: Session) -> list[object]:
+    """A session in shared words, without what is made anew for each file, whatever the order of its branches."""
+    items = [
+        (item.kind, item.id, parent, {name: value for name, value in item.fields.items() if name != "sessiontree"})
+        for item, parent in iter_items(session, session.leaf, whole=True)
+        if item.kind != "leaf"
+    ]
+    return sorted(items, key=lambda item: (item[1], str(item)))
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_everything_survives_the_way_there_and_back(source: str, target: str) -> None:
+    there = converted(everything(), source)
+    across = converted(there, target)
+    assert first_difference(there, there.leaf, across, whole=True) is None
+    back = converted(across, source)
+    assert told(back) == told(there)
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+def test_a_converted_session_has_the_same_labels_and_name(target: str) -> None:
+    session = everything()
+    there = converted(session, target)
+    assert there.given_name == "the last line"
+    assert sorted(there.labels.values()) == ["the question"]
+    back = converted(there, "native")
+    assert (back.labels, back.given_name) == (session.labels, session.given_name)
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+def test_doctor_finds_nothing_in_a_converted_session(target: str) -> None:
+    findings = examine(converted(everything(), target))
+    assert [finding.rule.id for finding in findings if finding.rule.severity != "note"] == []
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+@examples(25)
+@given(session=sessions())
+def test_any_conversation_survives_the_way_there_and_back(target: str, session: Session) -> None:
+    there = converted(session, target)
+    assert first_difference(session, session.leaf, there, whole=True) is None
+    assert told(converted(there, "native")) == told(session)
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_session_of_the_corpus_converts_to_every_dialect_and_back(path: Path, target: str) -> None:
+    session = sessiontree.open(path)
+    there = converted(session, target)
+    assert first_difference(session, session.leaf, there, whole=True) is None
+    back = converted(there, session.dialect.name)
+    assert first_difference(session, session.leaf, back, whole=True) is None
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+def test_the_report_is_kept_in_the_target_and_never_goes_on_to_the_next(target: str) -> None:
+    there = b"".join(sessiontree.convert(everything(), target, branch="all").lines)
+    assert there.count(b"sessiontree.conversion") == 1
+    assert b'"carried"' in there
+    back = b"".join(sessiontree.convert(opened(there, target), "native", branch="all").lines)
+    assert back.count(b"sessiontree.conversion") == 1
+
+
+def test_sub_agents_and_spilled_output_follow_a_fork(tmp_path: Path) -> None:
+    source = next(path for path in CORPUS if path.stem == "08_subagent")
+    place = tmp_path / f"{sessiontree.open(source).id}.jsonl"
+    place.write_bytes(source.read_bytes())
+    beside = place.with_suffix("") / "subagents"
+    beside.mkdir(parents=True)
+    (beside / "agent-a1.jsonl").write_text("{}\n")
+    forked = sessiontree.fork(sessiontree.open(place)).session
+    assert (Path(forked.location).with_suffix("") / "subagents" / "agent-a1.jsonl").read_text() == "{}\n"

@@ -1,0 +1,84 @@
+"""`sessiontree explore` as a person has it: the real program, a repository, a session in it, and a server of models."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import sessiontree
+from sessiontree.models.script import ScriptTurn
+from sessiontree.session.session import Session
+from tests.chat.terminals import SECONDS, Place, Terminal, call, turn
+from tests.explore.repos import make_repository, work_in
+
+MODELS = ("anthropic:claude-opus-5", "openai:gpt-5", "anthropic:claude-sonnet-5", "openai-chat:gpt-5-mini")
+WORDS = ("alpha", "beta", "gamma", "delta")
+
+
+def turns(words: Sequence[str] = WORDS) -> list[ScriptTurn]:
+    """Each lane finds its own turns by its word: it writes a file, reads it, and says that it is there."""
+    return [
+        one
+        for word in words
+        for one in (
+            turn(f"I write {word}.", call("write", path=f"{word}.txt", content=f"{word}\n"), when=f"Write {word}"),
+            turn("I look.", call("read", path=f"{word}.txt"), when=f"created {word}.txt"),
+            turn(f"There is {word} now.", when=word),
+        )
+    ]
+
+
+class Repository(Place):
+    """A project with a session that stands at an answer, and uncommitted work."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.project.rmdir()
+        make_repository(self.project)
+        work_in(self.project)
+        session = sessiontree.create(self.project, home=self.home)
+        session.append("user", "What shall we do?")
+        session.append("assistant", [{"type": "text", "text": "Try several ways."}], stopReason="stop")
+        session.close()
+        self.location = session.location
+
+    def opened(self) -> Session:
+        return sessiontree.open(self.location, home=self.home)
+
+    def prompts(self, words: Sequence[str] = WORDS) -> str:
+        path = self.home / "prompts.txt"
+        path.write_text("".join(f"Write {word}.\n" for word in words))
+        return str(path)
+
+    def sessiontree(self, *arguments: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "sessiontree", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            cwd=self.project,
+            env={**self.environment, **(more or {})},
+            timeout=SECONDS * 2,
+            check=False,
+        )
+
+    def explore(self, *arguments: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return self.sessiontree("explore", self.location, *arguments, more=more)
+
+    def told(self, *arguments: str, more: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The last object that the command prints with --json; it must not fail."""
+        done = self.explore(*arguments, "--json", more=more)
+        assert done.returncode == 0, done.stderr
+        last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return last
+
+    def terminal(self, *arguments: str, more: Mapping[str, str] | None = None) -> Terminal:
+        return Terminal(self, [self.location, *arguments], more, command="explore")
+
+
+def model_arguments(models: Sequence[str] = MODELS) -> list[str]:
+    return [part for model in models for part in ("--model", model)]

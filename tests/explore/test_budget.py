@@ -1,0 +1,250 @@
+"""What all lanes may use together: no exploration passes a limit by more than one call."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sessiontree
+from sessiontree.agent.limits import RunUsage
+from sessiontree.agent.tools.registry import Tools
+from sessiontree.core.messages import Cost, Usage
+from sessiontree.explore import Bounds, explorations, explore, resume
+from sessiontree.explore.budget import Budget, Reservation
+from sessiontree.models import Facts
+from sessiontree.models.facts import Prices
+from sessiontree.session.session import Session
+from tests.explore.lanes import Note, Stepping, check_is_sound, explored, new_session
+
+PROMPTS = [f"of lane-{n}." for n in range(1, 6)]
+PRICED = Facts(200_000, 1_000, Prices(1_000, 1_000), source="test")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return new_session(tmp_path)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_gate_lets_no_more_than_one_request_pass_a_limit(data: st.DataObject) -> None:
+    limit = data.draw(st.floats(1, 5_000), label="limit")
+    lanes = data.draw(st.integers(1, 12), label="lanes")
+    by_cost = data.draw(st.booleans(), label="by cost")
+    seed = data.draw(st.integers(0, 2**32), label="seed")
+    draw = random.Random(seed)
+    largest = 0.0
+
+    async def lane(budget: Budget, number: int) -> None:
+        nonlocal largest
+        used = RunUsage()
+        for _ in range(30):
+            most = draw.uniform(0, 800)
+            expected = RunUsage(input=most, cost=most)
+            ticket = await budget.enter(expected)
+            if isinstance(ticket, str):
+                return
+            await asyncio.sleep(draw.choice([0, 0, 0.0005]))
+            actual = draw.uniform(0, most)
+            largest = max(largest, actual)
+            one = RunUsage(input=actual, cost=actual)
+            used = used.and_of(one)
+            budget.leave(ticket, number, used, one)
+            await asyncio.sleep(0)
+
+    async def main() -> RunUsage:
+        budget = Budget(Bounds(cost=limit) if by_cost else Bounds(tokens=limit))
+        await asyncio.wait_for(asyncio.gather(*(lane(budget, number) for number in range(lanes))), 20)
+        return budget.spent
+
+    spent = asyncio.run(main())
+    assert spent.tokens < limit + largest
+    if spent.tokens < limit:  # then nobody was turned away: all have made all of their requests
+        assert largest > 0
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_no_exploration_passes_its_limit_by_more_than_one_call(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(["tokens", "cost"]), label="kind")
+    limit = data.draw(st.integers(100, 6_000), label="limit")
+    lanes = data.draw(st.integers(1, 5), label="lanes")
+    parallel = data.draw(st.integers(1, 5), label="parallel")
+    draw = random.Random(data.draw(st.integers(0, 2**32), label="seed"))
+    used: list[float] = []
+
+    def usage(prompt: str, step: int) -> Usage:
+        tokens = draw.randint(1, 1_000)  # none at all would tell nothing, and be estimated
+        used.append(tokens)
+        return Usage(0, tokens, total_tokens=tokens, cost=Cost(total=tokens / 1_000))
+
+    with tempfile.TemporaryDirectory() as folder:
+        session = new_session(Path(folder))
+        bounds = Bounds(tokens=limit) if kind == "tokens" else Bounds(cost=limit / 1_000)
+        model = Stepping(9, usage=usage, facts=PRICED, delay=draw.choice([0.0, 0.001]))
+        tools = Tools([Note(Path(folder) / "notes")])
+        exploration, _ = explored(
+            session, *PROMPTS[:lanes], models=[model], tools=tools, bounds=bounds, parallel=parallel
+        )
+        total = sum(used)
+        assert total < limit + max(used)
+        assert exploration.spent.tokens == total
+        assert sum(lane.spent.tokens for lane in explorations(sessiontree.open(session.location))[0].lanes) == total
+        states = {lane.state for lane in exploration.lanes}
+        assert states <= {"done", "limit"}
+        assert ("limit" not in states) == (len(used) == 10 * lanes)
+        check_is_sound(session)
+        session.close()
+
+
+def test_lanes_work_side_by_side_as_long_as_there_is_room_for_all(session: Session) -> None:
+    facts = Facts(200_000, 100, source="test")
+    model = Stepping(2, delay=0.02, calls=lambda prompt, step: [], facts=facts)
+    explored(session, *PROMPTS, models=[model], bounds=Bounds(tokens=100_000), parallel=5)
+    assert model.most_under_way == 5
+
+
+async def entered(budget: Budget, tokens: float, *, cost: float = 0.0, is_alone: bool = False) -> Reservation:
+    ticket = await asyncio.wait_for(budget.enter(RunUsage(input=tokens, cost=cost), is_alone=is_alone), 1)
+    assert isinstance(ticket, Reservation)
+    return ticket
+
+
+async def waiting(budget: Budget, tokens: float, **more: bool) -> asyncio.Task[Reservation | str]:
+    """Someone who has to wait at the gate."""
+    task = asyncio.create_task(budget.enter(RunUsage(input=tokens), **more))
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    return task
+
+
+def test_a_request_that_used_more_than_was_expected_makes_the_gate_more_careful() -> None:
+    async def main() -> None:
+        budget = Budget(Bounds(tokens=1_000))
+        budget.leave(await entered(budget, 100), 1, RunUsage(input=400), RunUsage(input=400))
+        ticket = await entered(budget, 100)  # 400 + 4 * 100
+        next_one = await waiting(budget, 100)
+        budget.leave(ticket, 1, RunUsage(input=500), RunUsage(input=100))
+        assert isinstance(await next_one, Reservation)
+
+    asyncio.run(main())
+
+
+def test_of_several_requests_of_a_lane_each_gives_back_what_was_reserved_for_it() -> None:
+    async def main() -> None:
+        budget = Budget(Bounds(cost=3.0))
+        dear = await entered(budget, 100, cost=1.5)
+        cheap = await entered(budget, 10_000, cost=0.1)
+        budget.leave(cheap, 1, RunUsage(), RunUsage())
+        waits = asyncio.create_task(budget.enter(RunUsage(input=1, cost=1.6)))
+        await asyncio.sleep(0.01)
+        assert not waits.done(), "the dear one is still under way"
+        budget.leave(dear, 1, RunUsage(), RunUsage())
+        assert isinstance(await waits, Reservation)
+
+    asyncio.run(main())
+
+
+def test_a_request_of_which_nothing_is_known_is_under_way_alone() -> None:
+    async def main() -> None:
+        budget = Budget(Bounds(tokens=1_000_000))
+        ticket = await entered(budget, 1)
+        alone = await waiting(budget, 1, is_alone=True)
+        budget.leave(ticket, 1, RunUsage(), RunUsage())
+        first = await alone
+        assert isinstance(first, Reservation)
+        other = await waiting(budget, 1)
+        budget.leave(first, 1, RunUsage(), RunUsage())
+        assert isinstance(await other, Reservation)
+
+    asyncio.run(main())
+
+
+def test_who_is_cancelled_while_waiting_holds_up_nobody() -> None:
+    async def main() -> None:
+        budget = Budget(Bounds(tokens=1_000))
+        await entered(budget, 900)
+        first = await waiting(budget, 900)
+        second = await waiting(budget, 50)
+        first.cancel()
+        assert isinstance(await asyncio.wait_for(second, 1), Reservation)
+
+    asyncio.run(main())
+
+
+def test_the_time_of_all_lanes_ends_what_is_under_way_and_what_waits(session: Session, tmp_path: Path) -> None:
+    began = time.monotonic()
+    tools = Tools([Note(tmp_path / "notes", delay=0.02)])
+    bounds = Bounds(seconds=0.5)
+    model = Stepping(1_000, delay=0.02)
+    exploration, _ = explored(session, *PROMPTS, models=[model], tools=tools, bounds=bounds, parallel=2)
+    assert time.monotonic() - began < 3
+    assert [lane.state for lane in exploration.lanes] == ["limit"] * 5
+    assert "seconds" in exploration.lanes[0].why
+    assert 0.4 < exploration.spent.seconds < 3
+    check_is_sound(session)
+
+
+def test_the_turns_of_each_lane_are_limited(session: Session, tmp_path: Path) -> None:
+    tools = Tools([Note(tmp_path / "notes")])
+    exploration, _ = explored(session, *PROMPTS, models=[Stepping(9)], tools=tools, bounds=Bounds(turns=4))
+    assert [(lane.state, lane.spent.turns) for lane in exploration.lanes] == [("limit", 4)] * 5
+
+
+def test_what_was_used_before_counts_when_an_exploration_is_resumed(session: Session, tmp_path: Path) -> None:
+    bounds = Bounds(tokens=1_000, turns=40)
+    tools = Tools([Note(tmp_path / "notes")])
+    model = Stepping(100, delay=0.002)
+
+    async def first() -> None:
+        async with explore(session, prompts=PROMPTS, models=[model], tools=tools, bounds=bounds) as exploration:
+            async for _ in exploration:
+                if exploration.spent.tokens >= 500:
+                    return
+
+    async def second() -> tuple[float, list[str]]:
+        fresh = sessiontree.open(session.location)
+        async with resume(fresh, find_model=lambda name: model, tools=tools) as exploration:
+            assert exploration.spent.tokens >= 500
+            lanes = await exploration.finish()
+        return exploration.spent.tokens, [lane.state for lane in lanes]
+
+    asyncio.run(first())
+    session.close()
+    tokens, states = asyncio.run(second())
+    assert 1_000 <= tokens < 1_000 + 10
+    assert states == ["limit"] * 5
+    told = explorations(sessiontree.open(session.location))[0]
+    assert sum(lane.spent.tokens for lane in told.lanes) == tokens
+
+
+def test_the_time_that_was_worked_before_counts_and_the_time_in_between_does_not(
+    session: Session, tmp_path: Path
+) -> None:
+    bounds, tools = Bounds(seconds=1.0), Tools([Note(tmp_path / "notes", delay=0.02)])
+    model = Stepping(10_000, delay=0.01)
+
+    async def first() -> None:
+        async with explore(session, prompts=PROMPTS, models=[model], tools=tools, bounds=bounds) as exploration:
+            async for _ in exploration:
+                if exploration.spent.seconds >= 0.6:
+                    return
+
+    async def second() -> float:
+        began = time.monotonic()
+        fresh = sessiontree.open(session.location)
+        async with resume(fresh, find_model=lambda name: model, tools=tools) as exploration:
+            assert {lane.state for lane in await exploration.finish()} == {"limit"}
+        return time.monotonic() - began
+
+    asyncio.run(first())
+    session.close()
+    time.sleep(0.6)
+    assert 0.15 < asyncio.run(second()) < 0.95

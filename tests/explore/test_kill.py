@@ -1,0 +1,148 @@
+"""The whole run is killed for good at random moments, and resumed: nothing is lost, and nothing is done twice.
+
+Real processes and, for the second test, real git worktrees. `SESSIONTREE_KILLS=500` kills more often than usual.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+from sessiontree.core.messages import Message, ToolResult, message_text, tool_calls
+from sessiontree.explore import explorations
+from sessiontree.explore.decisions import leave
+from sessiontree.explore.state import find_exploration
+from sessiontree.explore.worktrees import Copies
+from sessiontree.session.session import Session
+from tests.explore.lanes import check_is_sound, check_nothing_is_beside, new_session
+from tests.explore.repos import git, make_repository
+
+KILLS = int(os.environ.get("SESSIONTREE_KILLS", "12"))
+LANES = 6
+STEPS = 30 * KILLS
+
+CHILD = """
+import asyncio, sys
+from pathlib import Path
+import sessiontree
+from sessiontree.agent.tools.registry import Tools
+from sessiontree.errors import NotFoundError
+from sessiontree.explore import explore, resume
+from sessiontree.explore.state import find_exploration
+from tests.explore.lanes import Note, Stepping
+
+location, notes, lanes, steps, worktrees = sys.argv[1:]
+session = sessiontree.open(location)
+model = Stepping(int(steps), delay=0.004)
+tools = Tools([Note(Path(notes), delay=0.004)])
+
+async def main():
+    print("go", flush=True)
+    try:
+        find_exploration(session)
+        begun = resume(session, find_model=lambda name: model, tools=tools, keep_worktrees=True)
+    except NotFoundError:
+        prompts = [f"of lane-{number}." for number in range(1, int(lanes) + 1)]
+        begun = explore(
+            session, prompts=prompts, models=[model], tools=tools, parallel=int(lanes), worktrees=worktrees == "yes"
+        )
+    async with begun as exploration:
+        await exploration.finish()
+    print("over", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def killed_and_resumed(session: Session, notes: str, lanes: int, steps: int, kills: int, longest: float) -> int:
+    """Run an exploration in children that are killed one after the other; the last one may end. How many died."""
+    draw = random.Random(f"{session.id} {time.time_ns()}")
+    session.close()
+    command = [sys.executable, "-c", CHILD, session.location, notes, str(lanes), str(steps), "yes" if not notes else ""]
+    died, before = 0, b""
+    while True:
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "go\n", child.communicate()
+        if died < kills:
+            time.sleep(draw.uniform(0, longest))
+            child.send_signal(signal.SIGKILL)
+        out, errors = child.communicate(timeout=120)
+        data = Path(session.location).read_bytes()
+        assert data.startswith(before), "what was written was changed"
+        before = data
+        if child.returncode != -signal.SIGKILL:
+            assert (child.returncode, out) == (0, "over\n"), errors
+            return died
+        died += 1
+
+
+def check_no_call_was_made_twice(notes: list[str], lanes: list[list[Message]]) -> int:
+    """Each call is in the notes once, or its result says that it is not known whether it was done: how many do."""
+    assert len(notes) == len(set(notes)), "a call was made twice"
+    lost = 0
+    for messages in lanes:
+        results = {message.tool_call_id: message for message in messages if isinstance(message, ToolResult)}
+        for call in (call for message in messages for call in tool_calls(message)):
+            text = message_text(results[call.id])
+            lost += "was lost" in text
+            assert "was lost" in text or (text.startswith("noted") and call.id in notes), text
+    return lost
+
+
+def test_lanes_go_on_where_they_stood_however_often_the_process_is_killed(tmp_path: Path) -> None:
+    session, notes = new_session(tmp_path), tmp_path / "notes"
+    stood = session.leaf
+    died = killed_and_resumed(session, str(notes), LANES, STEPS, KILLS, 0.3)
+    assert died == KILLS, "the run ended too soon to be killed so often"
+    fresh = sessiontree.open(session.location)
+    (told,) = explorations(fresh)
+    assert [(lane.number, lane.state) for lane in told.lanes] == [(n, "done") for n in range(1, LANES + 1)]
+    assert {lane.spent.turns for lane in told.lanes} == {STEPS + 1}
+    messages = check_is_sound(fresh)
+    check_nothing_is_beside(fresh)
+    assert [len(one) for one in messages] == [2 * STEPS + 2] * LANES
+    lost = check_no_call_was_made_twice(notes.read_text().splitlines(), messages)
+    assert lost <= died * LANES
+    assert fresh.leaf == stood
+
+
+def test_working_copies_survive_with_what_was_done_in_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SESSIONTREE_HOME", str(tmp_path / "home"))
+    project = make_repository(tmp_path / "project")
+    (project / "uncommitted.txt").write_text("not committed\n")
+    session = new_session(tmp_path)
+    kills = max(KILLS // 2, 6)
+    died = killed_and_resumed(session, "", 3, 50 * kills, kills, 0.5)
+    assert died == kills, "the run ended too soon to be killed so often"
+    fresh = sessiontree.open(session.location)
+    told = find_exploration(fresh)
+    assert [(lane.number, lane.state) for lane in told.lanes] == [(n, "done") for n in (1, 2, 3)]
+    messages = check_is_sound(fresh)
+    check_nothing_is_beside(fresh)
+    copies = Copies(str(tmp_path / "home"), fresh.id, fresh.cwd)
+    known = [lane.copy for lane in told.lanes if lane.copy is not None]
+    assert copies.orphans(known) == []
+    assert len(git(project, "worktree", "list").splitlines()) == 4
+    for lane, own in zip(told.lanes, messages, strict=True):
+        assert lane.copy is not None
+        notes = Path(lane.copy.path, "notes").read_text().splitlines()
+        assert all(f"of {lane.name}." in note for note in notes)
+        check_no_call_was_made_twice(notes, [own])
+        assert Path(lane.copy.path, "uncommitted.txt").read_text() == "not committed\n"
+        assert git(project, "show", f"{lane.saved}:notes").splitlines() == notes
+    leave(fresh, told, copies)
+    assert len(git(project, "worktree", "list").splitlines()) == 1
+    for lane in told.lanes:
+        assert lane.copy is not None
+        assert not Path(lane.copy.path).exists()
+        assert "uncommitted.txt" in git(project, "ls-tree", "--name-only", lane.copy.ref)
+    assert (project / "uncommitted.txt").read_text() == "not committed\n"

@@ -1,0 +1,397 @@
+"""Who works on a lane: processes that die, that fall silent, and that want the same lane at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import sessiontree
+from sessiontree.agent.events import ToolStart
+from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.core.ids import timestamp
+from sessiontree.errors import ConflictError
+from sessiontree.explore import Lane, decisions, explorations, explore, resume
+from sessiontree.explore.decisions import drop, keep, merge
+from sessiontree.explore.leases import is_free, release, take
+from sessiontree.explore.records import Beat, Copy, Lease, iter_records, write
+from sessiontree.explore.resumption import take_over
+from sessiontree.explore.state import ExplorationLog, find_exploration
+from sessiontree.explore.worktrees import Copies
+from sessiontree.session.session import Branch, Session
+from tests.explore.lanes import Note, Stepping, check_is_sound, explored, new_session
+from tests.explore.repos import make_repository
+
+PROMPTS = [f"of lane-{n}." for n in (1, 2, 3)]
+LONG_AGO = "2020-01-01T00:00:00.000Z"
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return new_session(tmp_path)
+
+
+def test_a_lease_of_this_process_holds_until_it_is_let_go() -> None:
+    lease = take()
+    assert not is_free(lease, timestamp())
+    assert is_free(release(lease), timestamp())
+    assert is_free(lease, timestamp())
+
+
+def test_a_lease_of_a_process_that_died_here_is_free_at_once() -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", "from sessiontree.explore.leases import take; import msgspec\n"
+         "print(msgspec.json.encode(take()).decode())"],
+        capture_output=True, check=True,
+    )  # fmt: skip
+    lease = msgspec.json.decode(child.stdout, type=Lease)
+    assert lease.pid != os.getpid()
+    assert is_free(lease, timestamp())
+
+
+def test_a_lease_of_a_process_that_lives_here_holds_however_its_number_was_used_before() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", "from sessiontree.explore.leases import take; import msgspec, sys\n"
+         "print(msgspec.json.encode(take()).decode(), flush=True); sys.stdin.read()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert child.stdout is not None
+    lease = msgspec.json.decode(child.stdout.readline(), type=Lease)
+    assert not is_free(lease, timestamp())
+    assert is_free(msgspec.structs.replace(lease, started="1"), timestamp())  # another one had this number before
+    child.communicate()
+    assert is_free(lease, timestamp())
+
+
+def test_a_lease_from_elsewhere_holds_until_it_has_been_silent_too_long() -> None:
+    lease = msgspec.structs.replace(take(), host=f"not {socket.gethostname()}", good_for=60)
+    assert not is_free(lease, timestamp())
+    assert is_free(lease, LONG_AGO)
+    assert is_free(lease, "no time at all")
+
+
+def test_of_two_leases_behind_the_same_entry_the_first_in_the_file_counts(session: Session) -> None:
+    exploration, _ = explored(session, "of lane-1.")
+    record = msgspec.structs.replace(exploration.lanes[0].record, number=9)
+    start = write(Branch(session, exploration.plan_id), record).id
+    first, second, third = take(), take(), take()
+    one = write(Branch(session, start), first).id
+    other = write(Branch(session, start), second).id
+    book = ExplorationLog(session)
+    book.look()
+    assert book.lanes[start].lease == first
+    behind_other = write(Branch(session, other), third).id  # who lost, and did not notice, goes on
+    book.look()
+    assert (book.lanes[start].lease, book.lanes[start].leaf) == (first, one)
+    said = Branch(session, one)
+    said.append("user", "of the holder")
+    Branch(session, behind_other).append("user", "of nobody")
+    book.look()
+    assert book.lanes[start].leaf == said.leaf
+    late = write(Branch(session, one), take()).id  # whoever wrote this had not seen what was said since
+    book.look()
+    assert late != book.lanes[start].lease_id
+    assert book.lanes[start].leaf == said.leaf
+
+
+def left(session: Session, steps: int = 3) -> None:
+    """Begin an exploration, and leave it when the first entry of a run is there."""
+
+    async def main() -> None:
+        model = Stepping(steps, delay=0.05)
+        async with explore(session, prompts=PROMPTS, models=[model], tools=Tools()) as exploration:
+            async for one in exploration:
+                if type(one.event).__name__ == "Persisted":
+                    return
+
+    asyncio.run(main())
+
+
+def test_a_lane_that_was_left_is_gone_on_with_in_the_same_process(session: Session, tmp_path: Path) -> None:
+    left(session)
+    stood = session.leaf
+
+    async def main() -> list[str]:
+        tools = Tools([Note(tmp_path / "notes")])
+        async with resume(session, find_model=lambda name: Stepping(3, name=name), tools=tools) as exploration:
+            return [lane.state for lane in await exploration.finish()]
+
+    assert asyncio.run(main()) == ["done"] * 3
+    assert session.leaf == sessiontree.open(session.location).leaf == stood
+    check_is_sound(session)
+    assert len((tmp_path / "notes").read_text().split()) == 18  # two words each, once each
+
+
+def test_a_lane_is_taken_by_exactly_one_of_many_that_want_it_at_the_same_time(session: Session) -> None:
+    left(session)
+    told = find_exploration(session)
+    wanting = []
+    for _ in range(8):
+        other = sessiontree.open(session.location)
+        wanting.append(resume(other, find_model=lambda name: Stepping(0), tools=Tools()))
+    barrier = threading.Barrier(len(wanting))
+    took: list[tuple[int, str]] = []
+
+    def go(number: int) -> None:
+        barrier.wait()
+        for lane in told.lanes:
+            lease, _ = take_over(wanting[number], lane.start)
+            if lease is not None:
+                took.append((number, lane.start))
+
+    threads = [threading.Thread(target=go, args=(number,)) for number in range(len(wanting))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(start for _, start in took) == sorted(lane.start for lane in told.lanes)
+
+
+CHILD = """
+import asyncio, sys
+from pathlib import Path
+import sessiontree
+from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.explore import resume
+from tests.explore.lanes import Note, Stepping
+
+location, notes = sys.argv[1:]
+session = sessiontree.open(location)
+
+async def main():
+    print("ready", flush=True)
+    sys.stdin.readline()
+    tools = Tools([Note(Path(notes), delay=0.005)])
+    async with resume(session, find_model=lambda name: Stepping(20, delay=0.005), tools=tools) as exploration:
+        mine = [lane.number for lane in exploration.lanes if lane.lease is not None]
+        await exploration.finish()
+    print(*mine, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_two_processes_that_resume_the_same_exploration_share_its_lanes(session: Session, tmp_path: Path) -> None:
+    left(session)
+    session.close()
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, session.location, str(tmp_path / "notes")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+    worked = [child.communicate(timeout=60)[0].split() for child in children]
+    assert sorted(number for mine in worked for number in mine) == ["1", "2", "3"], worked
+    calls = (tmp_path / "notes").read_text().splitlines()
+    assert len(calls) == len(set(calls)) == 60
+    fresh = sessiontree.open(session.location)
+    assert [lane.state for lane in find_exploration(fresh).lanes] == ["done"] * 3
+    check_is_sound(fresh)
+
+
+def test_a_process_that_finds_its_lane_taken_over_stops_and_the_taker_goes_on(session: Session, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+
+    async def main() -> tuple[list[str], str]:
+        model, tools = Stepping(40, delay=0.01), Tools([Note(notes)])
+        async with explore(session, prompts=["of lane-1."], models=[model], tools=tools) as exploration:
+            count = 0
+            async for one in exploration:
+                count += type(one.event).__name__ == "ToolEnd"
+                if count == 3:
+                    break
+            # Another machine believes that we are dead, and takes the lane over.
+            other = sessiontree.open(session.location)
+            told = find_exploration(other)
+            theirs = msgspec.structs.replace(take(), host="elsewhere", token="theirs")
+            taken = write(Branch(other, told.lanes[0].leaf), theirs).id
+            lanes = await exploration.finish()
+        return [lane.state for lane in lanes] + [lanes[0].why], taken
+
+    (state, why), taken = asyncio.run(main())
+    assert (state, why) == ("lost", "another process works on it")
+    fresh = sessiontree.open(session.location)
+    (lane,) = find_exploration(fresh).lanes
+    assert lane.leaf == taken
+    assert lane.state == "running"
+    assert len(notes.read_text().splitlines()) <= 6
+
+
+def beats_of(session: Session, start: str) -> list[Beat]:
+    """The signs of life under the leases of a lane, or of a plan."""
+    found = [(session.parent(id), record) for id, record in iter_records(session)]
+    tokens = {record.token for parent, record in found if isinstance(record, Lease) and parent == start}
+    return [record for _, record in found if isinstance(record, Beat) and record.token in tokens]
+
+
+def test_a_silent_lane_gives_signs_of_life_and_one_that_writes_needs_none(session: Session, tmp_path: Path) -> None:
+    slow = Note(tmp_path / "notes", delay=0.7)
+    exploration, _ = explored(session, "of lane-1.", models=[Stepping(1)], tools=Tools([slow]), good_for=0.6)
+    assert 2 <= len(beats_of(session, exploration.lanes[0].start)) <= 6
+    assert 2 <= len(beats_of(session, exploration.plan_id)) <= 6, "who makes lanes lives, too"
+    check_is_sound(session)
+    quick = Tools([Note(tmp_path / "notes")])
+    exploration, _ = explored(session, "of lane-1.", models=[Stepping(30, delay=0.02)], tools=quick, good_for=0.6)
+    assert not beats_of(session, exploration.lanes[0].start)
+
+
+def test_a_sign_of_life_in_the_middle_of_calls_breaks_no_branch(session: Session, tmp_path: Path) -> None:
+    tools = Tools([Note(tmp_path / "notes", delay=0.05)])
+    explored(session, *PROMPTS, models=[Stepping(8, delay=0.03)], tools=tools, good_for=0.06)
+    (told,) = explorations(sessiontree.open(session.location))
+    assert [lane.state for lane in told.lanes] == ["done"] * 3
+    assert [len(messages) for messages in check_is_sound(session)] == [18] * 3
+
+
+LOOK = """
+import sys, sessiontree
+from sessiontree.explore.cleanup import is_worked_on
+from sessiontree.explore.state import find_exploration
+told = find_exploration(session := sessiontree.open(sys.argv[1]))
+print(*[lane.state for lane in told.lanes], is_worked_on(session, told))
+"""
+
+
+def seen_elsewhere(session: Session) -> str:
+    """What another process sees of the lanes, and whether someone works on the exploration."""
+    return subprocess.run(
+        [sys.executable, "-c", LOOK, session.location], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_a_lane_that_waits_for_its_place_gives_signs_of_life(session: Session, tmp_path: Path) -> None:
+    slow = Tools([Note(tmp_path / "notes", delay=20.0)])
+    seen: list[str] = []
+
+    async def main() -> None:
+        async with explore(
+            session, prompts=PROMPTS[:2], models=[Stepping(1)], tools=slow, parallel=1, good_for=1.5
+        ) as exploration:
+            async for one in exploration:
+                if one.lane == 1 and isinstance(one.event, ToolStart):
+                    await asyncio.sleep(2.5)
+                    seen.append(await asyncio.to_thread(seen_elsewhere, session))
+                    exploration.stop()
+
+    asyncio.run(main())
+    assert seen == ["running running True"]
+
+
+class Slow(Copies):
+    """Copies that take long to be made."""
+
+    def make(self, run: str, number: int, like: Copy | None = None) -> Copy:
+        self.before(number)
+        return super().make(run, number, like)
+
+    def before(self, number: int) -> None:
+        time.sleep(1.0)
+
+
+def test_who_makes_copies_for_long_is_not_taken_for_dead(tmp_path: Path) -> None:
+    make_repository(tmp_path / "project")
+    session = new_session(tmp_path)
+    seen: list[str] = []
+
+    class Seen(Slow):
+        def before(self, number: int) -> None:
+            super().before(number)
+            if number == 3:
+                seen.append(seen_elsewhere(session))
+
+    copies = Seen(str(tmp_path / "home"), session.id, str(tmp_path / "project"))
+    exploration, _ = explored(session, *PROMPTS, models=[Stepping(0)], tools=load_tools(), good_for=1.5, copies=copies)
+    assert seen == ["running running True"]
+    assert [lane.state for lane in exploration.lanes] == ["done"] * 3
+
+
+def test_who_finds_another_process_making_the_lanes_makes_no_more(tmp_path: Path) -> None:
+    make_repository(tmp_path / "project")
+    session = new_session(tmp_path)
+
+    class Taken(Slow):
+        def before(self, number: int) -> None:
+            if number == 1:
+                other = sessiontree.open(session.location)
+                plan = find_exploration(other).plan_id
+                book = ExplorationLog(other)
+                book.look()
+                write(Branch(other, book.noted[plan].leaf), msgspec.structs.replace(take(), token="other"))
+
+    copies = Taken(str(tmp_path / "home"), session.id, str(tmp_path / "project"))
+    with pytest.raises(ConflictError, match="another process works on it"):
+        explored(session, *PROMPTS, models=[Stepping(0)], tools=load_tools(), copies=copies)
+    assert [lane.state for lane in find_exploration(session).lanes] == ["lost"]
+
+
+def test_nothing_is_decided_about_a_lane_that_grew_since_it_was_looked_at(session: Session) -> None:
+    left(session)
+    elsewhere = sessiontree.open(session.location)
+    looked_at = find_exploration(elsewhere)
+
+    async def go_on() -> None:
+        async with resume(session, find_model=lambda _: Stepping(0), tools=Tools()) as exploration:
+            await exploration.finish()
+
+    asyncio.run(go_on())
+    before = session.ids
+    for decide in (
+        lambda: keep(elsewhere, looked_at, 1, None),
+        lambda: drop(elsewhere, looked_at, [1], None),
+        lambda: merge(elsewhere, looked_at, [1, 2], None),
+    ):
+        with pytest.raises(ConflictError, match="have grown since"):
+            decide()
+    assert sessiontree.open(session.location).ids == before
+    keep(elsewhere, find_exploration(elsewhere), 1, None)
+
+
+def test_a_lane_that_was_decided_about_is_not_taken_over(session: Session) -> None:
+    left(session)
+    told = find_exploration(session)
+    drop(session, told, [1], None)
+
+    async def go_on() -> list[Lane]:
+        async with resume(session, find_model=lambda _: Stepping(0), tools=Tools()) as exploration:
+            assert take_over(exploration, told.lanes[0].start) == (None, "")
+            return await exploration.finish()
+
+    assert [lane.state for lane in asyncio.run(go_on())] == ["lost", "done", "done"]
+
+
+def test_a_verdict_that_came_too_late_is_told(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    left(session)
+    other = sessiontree.open(session.location)
+    told = find_exploration(other)
+    book = ExplorationLog(session)
+    book.look()
+    leaf = book.noted[told.lanes[0].start].leaf
+
+    def judged(lane: Lane, *more: object) -> None:
+        if lane.number == 1:  # in this moment somebody takes it over
+            write(Branch(session, leaf), msgspec.structs.replace(take(), token="other"))
+        judge(lane, *more)  # type: ignore[arg-type]
+
+    judge = decisions._judge
+    monkeypatch.setattr(decisions, "_judge", judged)
+    with pytest.raises(ConflictError, match="went on with lanes 1 in this moment"):
+        drop(other, told, [1], None)
+    assert find_exploration(sessiontree.open(session.location)).lanes[0].verdict is None
