@@ -21,7 +21,7 @@ from sessiontree.archive.object_store import Objects, Stored
 from sessiontree.core.ids import timestamp
 from sessiontree.errors import AmbiguousError, ConflictError, ExistsError, NotFoundError, WriteError
 from sessiontree.stores.atomic_files import create_file, make_folder, publish_new, sync_folder, write_beside
-from sessiontree.stores.file_lock import locked_file, wait_for_lock
+from sessiontree.stores.file_lock import file_lock, lock_descriptor, release_descriptor
 from sessiontree.stores.os_calls import SYSTEM, System
 
 _DELETES_BY_DATE = frozenset({"claude"})
@@ -57,7 +57,7 @@ class Archive:
             return
         try:
             make_folder(self.folder, self.system)
-            with locked_file(os.path.join(self.folder, "lock"), self.system):
+            with file_lock(os.path.join(self.folder, "lock"), system=self.system):
                 self._is_locked = True
                 yield
         except OSError as error:
@@ -167,7 +167,7 @@ class Archive:
     def _remove_unchanged(self, file: Stored) -> None:
         fd = self.system.open(file.path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
-            wait_for_lock(fd, file.path)
+            lock_descriptor(fd, file.path)
             found = os.stat(file.path, follow_symlinks=False)
             opened = os.fstat(fd)
             same = (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
@@ -175,7 +175,7 @@ class Archive:
                 raise ConflictError(f"{file.path}: changed while it was being archived; it stays where it is")
             self.system.unlink(file.path)
         finally:
-            os.close(fd)
+            release_descriptor(fd)
         sync_folder(os.path.dirname(file.path), self.system)
 
     def finish(self) -> None:

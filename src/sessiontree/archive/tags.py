@@ -15,7 +15,7 @@ from msgspec import Struct
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.errors import DamagedError, WriteError
 from sessiontree.stores.atomic_files import make_folder, sync_folder, write_beside
-from sessiontree.stores.file_lock import locked_file
+from sessiontree.stores.file_lock import file_lock
 from sessiontree.stores.os_calls import SYSTEM, System
 
 
@@ -88,7 +88,7 @@ class Marks:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         make_folder(os.path.dirname(self.path), self._system)
-        with locked_file(f"{self.path}.lock", self._system):
+        with file_lock(f"{self.path}.lock", system=self._system):
             yield
 
     def _write(self, marks: list[Mark]) -> None:

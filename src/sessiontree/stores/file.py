@@ -17,10 +17,8 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from sessiontree.errors import ConflictError, NotFoundError, ReplacedError, StoreError, WriteError
 from sessiontree.stores.atomic_files import create_file, sync_folder, write_beside
 from sessiontree.stores.contract import read_bytes
+from sessiontree.stores.file_lock import lock_descriptor
 from sessiontree.stores.os_calls import SYSTEM, System
-
-LOCK_SECONDS = 30.0
-"""How long a writer waits for others. A lock is held for microseconds, so this means a stopped process."""
 
 _TAKE = LOCK_EX | LOCK_NB
 _forks = 0
@@ -75,10 +73,12 @@ class FileStore:
         fd = self._writer
         if fd < 0 or self._writer_forks != _forks:
             fd = self._open_writer()
+        # The descriptor is open already and nearly always free: one bare flock here, and only a lock that is taken
+        # goes through `file_lock`. A context manager on this path makes an append a third slower (5.6 to 7.4 us).
         try:
             flock(fd, _TAKE)
         except BlockingIOError:
-            _wait_for_lock(fd, self.location)
+            lock_descriptor(fd, self.location)
         try:
             found = os.stat(self.location)
         except OSError:
@@ -237,20 +237,3 @@ class FileStore:
         except OSError as error:
             return f"a torn line stays at its end ({error.strerror})"
         return "a torn line stays in it, because someone else wrote behind it"
-
-
-def _wait_for_lock(fd: int, location: str) -> None:
-    """Wait for the writer that is in."""
-    deadline = time.monotonic() + LOCK_SECONDS
-    pause = 0.0001
-    while True:
-        time.sleep(pause)
-        try:
-            flock(fd, _TAKE)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise StoreError(
-                    f"{location}: another process has kept it locked for {LOCK_SECONDS:.0f} s; nothing was written"
-                ) from None
-            pause = min(2 * pause, 0.005)
