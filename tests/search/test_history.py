@@ -648,7 +648,7 @@ def test_notes_about_a_query_are_said_and_a_wrong_limit_is_refused(world: World)
     noted = run(world, "history", "since:banana")
     assert noted.returncode == 0
     assert "sessiontree: at character 1: since: expects an age" in noted.stderr
-    assert "knows ages" in json.loads(run(world, "history", "since:banana", "--json").stdout)["notes"][0]
+    assert "expects an age" in json.loads(run(world, "history", "since:banana", "--json").stdout)["notes"][0]
     assert run(world, "history", "--limit", "-1").returncode == 2
     assert run(world, "history", "--", "-draft").returncode == 0
 
