@@ -19,7 +19,7 @@ from msgspec import Struct
 from sessiontree.errors import UsageError
 from sessiontree.git.snapshot import is_secret
 from sessiontree.stores.atomic_files import write_all
-from sessiontree.stores.os_calls import SYSTEM
+from sessiontree.stores.os_calls import OS_CALLS
 
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _GUARDED = frozenset({".git", "git~1", ".hg", ".svn", ".ssh", ".gnupg"})
@@ -263,7 +263,7 @@ def write_file(path: str, data: bytes, permissions: int | None = None) -> list[s
             temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder
         )
         try:
-            write_all(fd, data, SYSTEM)
+            write_all(fd, data, OS_CALLS)
             if old is not None and (old.st_uid, old.st_gid) != (os.fstat(fd).st_uid, os.fstat(fd).st_gid):
                 with contextlib.suppress(PermissionError):  # as it is when any editor saves a file of someone else
                     os.fchown(fd, old.st_uid, old.st_gid)
