@@ -11,9 +11,9 @@ import pytest
 
 from sessiontree.agent.tools.read import READ
 from sessiontree.agent.tools.write_edit import EDIT, WRITE
-from sessiontree.agent.workspace import (
-    PathError,
-    Workspace,
+from sessiontree.agent.workspace import Workspace
+from sessiontree.errors import PathError
+from sessiontree.stores.safe_files import (
     change_permissions,
     find_file,
     read_file,
