@@ -4,13 +4,17 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test setup check docs bench fuzz acceptance browser-test lock clean
+.PHONY: demo test test-all setup check docs bench fuzz acceptance browser-test lock clean
 
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
 
 test: check
-	$(BIN)/pytest -n 3
+	$(BIN)/pytest -n 3 -m "not slow"
+
+# Everything: the slow tests too, and properties with all of their examples.
+test-all: check
+	SESSIONTREE_THOROUGH=1 $(BIN)/pytest -n 3
 
 check: $(READY)
 	$(BIN)/ruff format --check --quiet .

@@ -76,7 +76,7 @@ def test_every_type_role_and_block_of_the_native_format_is_documented() -> None:
 
 
 def test_every_kind_of_problem_is_documented() -> None:
-    source = (ROOT / "src" / "sessiontree" / "journal.py").read_text()
+    source = (ROOT / "src" / "sessiontree" / "session" / "journal.py").read_text()
     kinds = {*re.findall(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"', source), *OddityKind.__args__, "bom", "crlf", "undecodable"}
     kinds -= {"utf-8"}
     page = (ROOT / "docs" / "how-it-works.md").read_text()

@@ -219,7 +219,7 @@ def test_every_kind_of_problem_has_a_rule() -> None:
 
     from sessiontree.core.tree import OddityKind
 
-    source = (Path(__file__).parents[1] / "src" / "sessiontree" / "journal.py").read_text()
+    source = (Path(__file__).parents[1] / "src" / "sessiontree" / "session" / "journal.py").read_text()
     kinds = {*re.findall(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"', source), *OddityKind.__args__, "bom", "crlf", "undecodable"}
     assert kinds - {"utf-8"} <= set(RULES)
 
