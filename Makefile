@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all setup check docs bench fuzz acceptance browser-test lock clean
+.PHONY: demo test test-all check-wheel setup check docs bench fuzz acceptance browser-test lock clean
 
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
@@ -15,6 +15,10 @@ test: check
 # Everything: the slow tests too, and properties with all of their examples.
 test-all: check
 	SESSIONTREE_THOROUGH=1 $(BIN)/pytest -n 3
+
+# Build the wheel and the sdist, and try the wheel in an empty environment.
+check-wheel: $(READY)
+	$(BIN)/python .ci/check_wheel.py
 
 check: $(READY)
 	$(BIN)/ruff format --check --quiet .

@@ -71,6 +71,15 @@ def render_json(value: object) -> bytes:
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
+def render_indented_json(value: object) -> str:
+    """Encode a value as indented JSON for people to read."""
+    data = render_json(value)
+    try:
+        return msgspec.json.format(data).decode("utf-8", "replace")
+    except (msgspec.MsgspecError, RecursionError):
+        return data.decode("utf-8", "replace")
+
+
 Parsers: TypeAlias = Mapping[str, Callable[[Any], Any]]
 
 
