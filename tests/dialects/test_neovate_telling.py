@@ -33,9 +33,9 @@ def journal(*lines: bytes) -> Journal:
     return found
 
 
-def tell(*lines: bytes, reading: ReadOptions = AS_CLIENT) -> list[CanonicalEntry]:
+def tell(*lines: bytes, read_options: ReadOptions = AS_CLIENT) -> list[CanonicalEntry]:
     found = journal(*lines)
-    return list(NEOVATE.tell(found, NEOVATE.find_history(found, NEOVATE.find_leaf(found, reading), reading)))
+    return list(NEOVATE.tell(found, NEOVATE.find_history(found, NEOVATE.find_leaf(found, read_options), read_options)))
 
 
 def rewritten(items: list[CanonicalEntry]) -> bytes:
@@ -164,7 +164,7 @@ def test_asides_are_no_part_of_a_history() -> None:
 def test_a_recovered_history_has_what_the_owner_loses() -> None:
     lines = [message("a", None), answer("b", "a"), SNAPSHOT, message("c", None)]
     assert [item.id for item in tell(*lines)] == ["c"]
-    assert [item.id for item in tell(*lines, reading=ReadOptions(recovered=True))] == ["a", "b", "c"]
+    assert [item.id for item in tell(*lines, read_options=ReadOptions(recovered=True))] == ["a", "b", "c"]
 
 
 def test_of_a_uuid_that_stands_twice_both_lines_are_told() -> None:

@@ -68,12 +68,12 @@ def expectation(name: str) -> dict[str, Any]:
     return found
 
 
-def opened(*lines: bytes, reading: ReadOptions = AS_CLIENT) -> Session:
-    return open_store(MemoryStore(b"".join(lines)), root=NOWHERE, dialect="omp", reading=reading)
+def opened(*lines: bytes, read_options: ReadOptions = AS_CLIENT) -> Session:
+    return open_store(MemoryStore(b"".join(lines)), root=NOWHERE, dialect="omp", read_options=read_options)
 
 
-def context(*lines: bytes, reading: ReadOptions = AS_CLIENT) -> Context:
-    return opened(header(), *lines, reading=reading).context()
+def context(*lines: bytes, read_options: ReadOptions = AS_CLIENT) -> Context:
+    return opened(header(), *lines, read_options=read_options).context()
 
 
 def texts(found: Context) -> list[str]:
@@ -385,15 +385,15 @@ def test_recovered_keeps_aborted_turns_dangling_calls_and_errors_that_oh_my_pi_l
         turn("c", "b", stop="error", errorMessage="boom"),
         turn("d", "c", call("2"), stop="toolUse"),
     ]
-    found = context(*lines, reading=RECOVERED)
+    found = context(*lines, read_options=RECOVERED)
     assert found.sources == ("a", "b", "c", "d")
     assert [len(tool_calls(message)) for message in found.messages] == [0, 1, 0, 1]
 
 
 def test_recovered_finds_the_history_behind_a_lost_line_but_never_the_title_slot() -> None:
-    session = opened(slot("T"), header(), said("a"), said("c", "b"), reading=RECOVERED)
+    session = opened(slot("T"), header(), said("a"), said("c", "b"), read_options=RECOVERED)
     assert session.path_ids() == ["a", "c"]
-    assert opened(slot("T"), header(), said("c", "b"), reading=RECOVERED).path_ids() == ["c"]
+    assert opened(slot("T"), header(), said("c", "b"), read_options=RECOVERED).path_ids() == ["c"]
 
 
 # Notes

@@ -207,7 +207,7 @@ class Checkpoints:
         """What was noted behind an entry, by its number in file order; in the order it was done."""
         journal = self._session.journal
         wanted = [node for node in range(behind + 1, len(journal)) if journal.types[node] in _KINDS]
-        for node, fields in zip(wanted, journal.whole_fields(wanted), strict=True):
+        for node, fields in zip(wanted, journal.resolved_fields(wanted), strict=True):
             inner = fields.get("entry") if fields.get("type") == "sessiontree" else fields
             touched = _parse(inner)
             if touched is not None:

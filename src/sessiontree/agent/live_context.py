@@ -16,7 +16,7 @@ from sessiontree.agent.approval import Approvals
 from sessiontree.agent.branch_writer import in_thread, uncancelled
 from sessiontree.compaction import MEASURED
 from sessiontree.compaction.token_estimate import Size, context_size, estimated_size
-from sessiontree.core.context import said_by
+from sessiontree.core.context import entry_messages
 from sessiontree.core.entries import (
     ApprovalMode,
     Compaction,
@@ -113,7 +113,7 @@ class LiveContext:
             self._add(entry)
 
     def _add(self, entry: Entry) -> None:
-        for message in said_by(entry):
+        for message in entry_messages(entry):
             self._messages.append(message)
             if isinstance(message, System):
                 self._estimated = None

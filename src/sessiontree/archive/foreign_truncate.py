@@ -54,7 +54,7 @@ _MODEL_WINDOW = 256
 def kept_nodes(session: Session) -> set[int]:
     """The lines that stay; `UsageError` when all of the conversation is needed."""
     journal = session.journal
-    path = journal.dialect.find_path(journal, session.node_of(session.leaf), session.reading)
+    path = journal.dialect.find_path(journal, session.node_of(session.leaf), session.read_options)
     if not path or not _is_boundary(session, path[0]):
         raise UsageError(
             f"{session.location}: no compaction stands in for its older part, so {journal.dialect.name} needs all of "

@@ -193,7 +193,7 @@ def message_of(item: CanonicalEntry) -> Message | None:
     match item.kind:
         case "message":
             message = parse_message(fields.get("message"))
-            return None if isinstance(message, OtherMessage) and message.is_nothing else message
+            return None if isinstance(message, OtherMessage) and message.is_empty else message
         case "custom_message":
             return CustomText(
                 timestamp=time,

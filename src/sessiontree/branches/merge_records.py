@@ -165,7 +165,7 @@ def history_nodes(session: Reader, leaf: str | None) -> list[int]:
     Where a program goes by the order of lines, and lines were put in another order since, a path reads otherwise.
     """
     end = session.node_of(leaf)
-    nodes = session.dialect.find_history(session.journal, end, session.reading)
+    nodes = session.dialect.find_history(session.journal, end, session.read_options)
     return nodes if session.dialect.writes_plainly else _in_order(nodes, session.journal.tree, end)
 
 

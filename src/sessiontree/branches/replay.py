@@ -18,7 +18,7 @@ from sessiontree.branches.merge_records import MERGED_FROM, find_joins, history_
 from sessiontree.branches.tips import SPEAKING
 from sessiontree.conversion.roles import in_common_roles
 from sessiontree.conversion.tool_names import ToolWords, with_own_words
-from sessiontree.core.context import said_by
+from sessiontree.core.context import entry_messages
 from sessiontree.core.ids import timestamp
 from sessiontree.core.messages import Assistant, Message, ToolResult, tool_calls
 from sessiontree.dialects.canonical import CanonicalEntry
@@ -59,7 +59,7 @@ def check_is_whole(session: Reader, leaf: str | None) -> None:
         return
     journal = session.journal
     nodes = history_nodes(session, leaf)[-_TAIL:]
-    waiting = _waiting([message for entry in journal.entries(nodes) for message in said_by(entry)])
+    waiting = _waiting([message for entry in journal.entries(nodes) for message in entry_messages(entry)])
     if waiting:
         raise UsageError(
             f"{session.location}: at {leaf} {len(waiting)} tool calls ({', '.join(waiting[:3])}) wait for their "

@@ -294,7 +294,7 @@ def undo(session: Session, *, branch: Branch | None = None) -> Undone:
     if projection.earlier is None:
         raise CompactionError(f"{session.location}: there is no compaction to take back")
     journal = session.journal
-    nodes = session.dialect.find_history(journal, session.node_of(place.leaf), session.reading)
+    nodes = session.dialect.find_history(journal, session.node_of(place.leaf), session.read_options)
     ids = [journal.tree.ids[node] for node in nodes]
     before = [id for id in ids[: ids.index(projection.earlier.id)] if id in session and not id.startswith("@")]
     stood_at = projection.earlier.stood_at

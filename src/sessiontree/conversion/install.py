@@ -20,7 +20,7 @@ from sessiontree.errors import ConversionError, ExistsError, WriteError
 from sessiontree.session.open import open
 from sessiontree.session.reader import CURRENT, Current
 from sessiontree.session.session import Session
-from sessiontree.stores.atomic_files import Staged, make_folder, sync_folder
+from sessiontree.stores.atomic_files import StagedFile, make_folder, sync_folder
 
 
 class Request(Struct, frozen=True):
@@ -73,7 +73,7 @@ def carry_out(session: Session, plan: Plan) -> Session:
     if os.path.lexists(plan.path):
         raise ExistsError(f"{plan.path}: there is a file already; it was not touched")
     try:
-        staged = Staged(plan.path, _converted(session, plan.request, plan.id).lines)
+        staged = StagedFile(plan.path, _converted(session, plan.request, plan.id).lines)
         try:
             _check(session, staged.location, plan)
             if plan.beside is not None:

@@ -46,7 +46,7 @@ class Stretch(Struct, frozen=True):
 
 def active_stretches(session: Reader, leaf: int | None) -> list[Stretch]:
     """The history of one leaf."""
-    nodes = session.dialect.find_history(session.journal, leaf, session.reading)
+    nodes = session.dialect.find_history(session.journal, leaf, session.read_options)
     return [Stretch(nodes, None)] if nodes else []
 
 
@@ -62,9 +62,9 @@ class _Forest:
     def __init__(self, session: Reader, leaf: int | None) -> None:
         self._dialect, self._lines = session.dialect, session.journal
         self._parents: dict[int, int | None] = {}
-        history = session.dialect.find_history(session.journal, leaf, session.reading)
+        history = session.dialect.find_history(session.journal, leaf, session.read_options)
         self._active = set(history)
-        if session.dialect.writes_plainly and not session.reading.recovered:
+        if session.dialect.writes_plainly and not session.read_options.recovered:
             # A history is a path of the tree here, so the tree says it all, however many branches there are.
             tree = session.journal.tree
             self._parents.update((node, up) for node, up in enumerate(tree.parents()) if not is_aside(tree.ids[node]))
@@ -72,7 +72,7 @@ class _Forest:
             self._place(history)
             for other in _ends(session):
                 if other not in self._parents:
-                    self._place(session.dialect.find_history(session.journal, other, session.reading))
+                    self._place(session.dialect.find_history(session.journal, other, session.read_options))
         self._children: dict[int | None, list[int]] = {}
         for node in sorted(self._parents, key=lambda node: (node in self._active, node)):
             self._children.setdefault(self._parents[node], []).append(node)

@@ -171,7 +171,7 @@ class IndexedLines(Protocol):
         """The decoded objects of some nodes' lines, as they stand there, in the order asked for."""
         ...
 
-    def whole_fields(self, nodes: Sequence[int]) -> Iterator[dict[str, Any]]:
+    def resolved_fields(self, nodes: Sequence[int]) -> Iterator[dict[str, Any]]:
         """The same with large content back in its place."""
         ...
 
@@ -257,11 +257,11 @@ class Dialect(Protocol):
 
     def parse(self, raw: bytes) -> Entry: ...
 
-    def find_leaf(self, lines: IndexedLines, reading: ReadOptions) -> int | None: ...
+    def find_leaf(self, lines: IndexedLines, read_options: ReadOptions) -> int | None: ...
 
-    def find_path(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]: ...
+    def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]: ...
 
-    def build_context(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> Context: ...
+    def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context: ...
 
     @property
     def tells_by_parts(self) -> bool:
@@ -332,7 +332,7 @@ class Dialect(Protocol):
 
     # Telling a session in shared words, and writing one
 
-    def find_history(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
+    def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         """The nodes that belong to a leaf from the very beginning: also what stood before a compaction."""
         ...
 
@@ -459,8 +459,8 @@ class DialectBase:
     def is_told_by_parts(self, lines: IndexedLines, context: Context) -> bool:
         return False
 
-    def find_path(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
-        if not reading.recovered:
+    def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
+        if not read_options.recovered:
             return lines.tree.path(leaf)
         return relinked_path(lines.tree, leaf, {relink.node: relink.parent for relink in self.find_relinks(lines)})
 
@@ -487,8 +487,8 @@ class DialectBase:
     def with_id(self, raw: bytes, id: str) -> bytes:
         return replace_field(raw, self.id_key, id)
 
-    def build_context(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> Context:
-        return build_context(path_of(lines, self.find_path(lines, leaf, reading)), self.rules)
+    def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
+        return build_context(path_of(lines, self.find_path(lines, leaf, read_options)), self.rules)
 
     def find_title(self, lines: IndexedLines) -> str | None:
         return lines.header.title if lines.header else None
@@ -522,14 +522,14 @@ class DialectBase:
     def blob_folder(self, location: str) -> str | None:
         return None
 
-    def find_history(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
-        return self.find_path(lines, leaf, reading)
+    def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
+        return self.find_path(lines, leaf, read_options)
 
     def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         """Lines of the native shape, every field as it stands there."""
         for start in range(0, len(nodes), _TOLD_TOGETHER):
             step = nodes[start : start + _TOLD_TOGETHER]
-            for node, fields in zip(step, lines.whole_fields(step), strict=True):
+            for node, fields in zip(step, lines.resolved_fields(step), strict=True):
                 yield native_item(lines.types[node], lines.tree.ids[node], fields)
 
     def belong_together(self, lines: IndexedLines, node: int, child: int) -> bool:

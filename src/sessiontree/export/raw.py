@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from sessiontree.core.entries import ConfigChange, Entry, Label, SessionInfo
-from sessiontree.core.jsonio import NEVER_WRITTEN, render_json
+from sessiontree.core.jsonio import UNKNOWN_TAG, render_json
 from sessiontree.dialects.contract import is_aside
 from sessiontree.export.source import Source
 from sessiontree.session.reader import Reader
@@ -76,7 +76,7 @@ def _described(entry: Entry, source: Source, *, active: bool, strand: int | None
 def _told(value: Any) -> Any:
     """Built-in values, where what we do not know is told in its own words."""
     if isinstance(value, dict):
-        if value.get("type") == NEVER_WRITTEN or value.get("role") == NEVER_WRITTEN:
+        if value.get("type") == UNKNOWN_TAG or value.get("role") == UNKNOWN_TAG:
             return value.get("fields")
         return {name: _told(inner) for name, inner in value.items()}
     return [_told(inner) for inner in value] if isinstance(value, list) else value
@@ -116,8 +116,8 @@ def _every_line(source: Source) -> Iterator[bytes]:
 def _lines_of_path(source: Source) -> Iterator[bytes]:
     """Header, path and what is said about them, in file order, so that it opens where the session stands."""
     session, journal = source.session, source.session.journal
-    if journal.header_place is not None:
-        place = journal.header_place
+    if journal.header_span is not None:
+        place = journal.header_span
         yield read_bytes(journal.store, place.start, place.end - place.start) + b"\n"
     path = set(source.outline.strands[0].nodes)
     ids = {journal.tree.ids[node] for node in path}

@@ -81,7 +81,7 @@ def build_outline(session: Reader) -> Outline:
 
 
 def _history(session: Reader, leaf: int | None) -> list[int]:
-    return session.dialect.find_history(session.journal, leaf, session.reading)
+    return session.dialect.find_history(session.journal, leaf, session.read_options)
 
 
 def _conversation_parents(session: Reader, history: list[int]) -> dict[int, int | None]:

@@ -56,7 +56,7 @@ def _path_with_labels(journal: Journal, leaf: int | None) -> Iterator[bytes]:
 
 def migrated_lines(journal: Journal) -> Iterator[bytes]:
     """The whole file in the current version; what could not be read stays where it is, as it is."""
-    entries = {journal.place(node).start: node for node in range(len(journal))}
+    entries = {journal.span(node).start: node for node in range(len(journal))}
     fragments = {fragment.start: fragment.raw for fragment in journal.fragments}
     yield render_json({**journal.header_fields, "version": journal.dialect.version}) + b"\n"
     for start in sorted({*entries, *fragments}):

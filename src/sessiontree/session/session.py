@@ -28,9 +28,9 @@ from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, Ses
 from sessiontree.dialects.contract import Dialect, aside_id, is_aside
 from sessiontree.dialects.side_branches import OF_BRANCH, Sides
 from sessiontree.errors import ConflictError, InvalidEntryError, NotFoundError, ReadOnlyError, UsageError
-from sessiontree.session.blob_refs import LargeContent, externalise, may_hold_large_content, truncate
+from sessiontree.session.blob_refs import LargeContent, externalize, may_hold_large_content, truncate
 from sessiontree.session.copy_lines import forked_lines, migrated_lines
-from sessiontree.session.entry_input import Options, as_entry, ends_turn, makes_file_appear
+from sessiontree.session.entry_input import Options, creates_file, ends_turn, parse_entry_input
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.stores.contract import BlobStore, Store, read_bytes
@@ -62,7 +62,7 @@ class Branch:
         `append("user", "hello")`, `append(role="user", content="hello")`, `append({"type": "custom", ...})`.
         """
         session = self.session
-        kind, body = as_entry(what, content, fields)
+        kind, body = parse_entry_input(what, content, fields)
         moves = kind not in session._indexed.dialect.bookkeeping
         entry = session._write(kind, body, self.leaf)
         if moves and not is_aside(entry.id):
@@ -90,10 +90,10 @@ class Session(Reader):
     """One session. Use `sessiontree.open` or `sessiontree.create` to get one."""
 
     def __init__(
-        self, journal: Journal, around: SessionRepository, options: Options, pending: Store | None = None
+        self, journal: Journal, repository: SessionRepository, options: Options, pending: Store | None = None
     ) -> None:
-        super().__init__(journal, options.reading)
-        self._around = around
+        super().__init__(journal, options.read_options)
+        self._repository = repository
         self._options = options
         self._pending = pending
         """The store that does not exist yet: until it appears, the journal is in memory."""
@@ -269,10 +269,10 @@ class Session(Reader):
                 forked_from=ForkOrigin(self.id, leaf),
                 large_content=self._asked_of_writers(),
             )
-            target = store or self._around.store_for(header, cwd is not None)
+            target = store or self._repository.store_for(header, cwd is not None)
             target.create(forked_lines(self._journal, header, self.node_of(leaf), self.given_name))
-        forked = Session(Journal(target, self.dialect, self._around.blobs), self._around, self._options)
-        take_settings(forked, self)
+        forked = Session(Journal(target, self.dialect, self._repository.blobs), self._repository, self._options)
+        copy_settings(forked, self)
         return forked
 
     def migrate(self) -> str | None:
@@ -284,7 +284,7 @@ class Session(Reader):
                 return None
             self._journal.refresh()
             backup = self._journal.store.replace(migrated_lines(self._journal), self._journal.size)
-            self._journal = Journal(self._journal.store, self.dialect, self._around.blobs)
+            self._journal = Journal(self._journal.store, self.dialect, self._repository.blobs)
             self._journal.refresh()
             return backup
 
@@ -385,7 +385,7 @@ class Session(Reader):
         else:
             raise ConflictError(f"{self.location}: others kept writing while it was being rewritten; it is as it was")
         if written.overwrite is not None or written.rewrite is not None:
-            self._journal = Journal(store, journal.dialect, self._around.blobs)
+            self._journal = Journal(store, journal.dialect, self._repository.blobs)
         self._journal.refresh()
         self._unsynced = True
         durability = self._options.durability
@@ -414,7 +414,7 @@ class Session(Reader):
                 break
             try:
                 store.replace((line + b"\n" for line in rewrite), journal.size)
-                self._journal = Journal(store, journal.dialect, self._around.blobs)
+                self._journal = Journal(store, journal.dialect, self._repository.blobs)
                 break
             except ConflictError:
                 continue  # someone wrote meanwhile: what shall be rewritten is looked at again
@@ -431,7 +431,7 @@ class Session(Reader):
         blobs = self._blobs_for(item.kind)
         if blobs is None or not may_hold_large_content(render_json(item.fields)):
             return item
-        return msgspec.structs.replace(item, fields=externalise(item.fields, blobs.put))
+        return msgspec.structs.replace(item, fields=externalize(item.fields, blobs.put))
 
     def _asked_of_writers(self) -> KeptLargeContent | None:
         """What a copy of this session asks of those who write to it."""
@@ -446,7 +446,7 @@ class Session(Reader):
         if chosen == "inline" and kind != "config":
             return None
         # Nobody else reads settings, and each change says all of them anew: pasted images would be in the file often.
-        return self._around.blobs
+        return self._repository.blobs
 
     def _entry_of(self, written: Encoded, item: CanonicalEntry, known: int) -> Entry:
         """What a scribe wrote, as it reads: the entry itself, or the line beside the tree that says it."""
@@ -469,7 +469,7 @@ class Session(Reader):
             if self.large_content == "truncate":
                 line = whole = dialect.render_entry(kind, id, parent, now, truncate(fields)) + b"\n"
             elif blobs is not None:
-                line = dialect.render_entry(kind, id, parent, now, externalise(fields, blobs.put)) + b"\n"
+                line = dialect.render_entry(kind, id, parent, now, externalize(fields, blobs.put)) + b"\n"
         return line, whole
 
     def _write_pending(self, kind: str, fields: dict[str, Any], parent: str | Current | None) -> Entry:
@@ -480,7 +480,7 @@ class Session(Reader):
         journal, memory = self._journal, self._journal.store
         id = new_entry_id(journal.tree.node_of)
         line, whole = self._line(kind, id, parent, fields)
-        if makes_file_appear(self._options.appear, kind, fields):
+        if creates_file(self._options.appear, kind, fields):
             self._pending.create([read_bytes(memory, 0, journal.size), line])
             journal.store, self._pending = self._pending, None
         else:
@@ -514,7 +514,7 @@ def _written_by(
     return ids, lines, rewrite
 
 
-def take_settings(fork: Session, origin: Session) -> None:
+def copy_settings(fork: Session, origin: Session) -> None:
     """Let a fork have the settings of its origin, but for approvals: those were given to that session, not to copies.
 
     Some formats have copied them already, so they are taken back.
@@ -528,10 +528,12 @@ def take_settings(fork: Session, origin: Session) -> None:
         fork.flush()
 
 
-def new_session(header: Header, dialect: Dialect, store: Store, around: SessionRepository, options: Options) -> Session:
+def new_session(
+    header: Header, dialect: Dialect, store: Store, repository: SessionRepository, options: Options
+) -> Session:
     """A session that does not exist yet. With `appear="now"` its file is made at once, else it waits in memory."""
     first = dialect.render_header(header) + b"\n"
     if options.appear == "now":
         store.create([first])
-        return Session(Journal(store, dialect, around.blobs), around, options)
-    return Session(Journal(MemoryStore(first), dialect, around.blobs), around, options, pending=store)
+        return Session(Journal(store, dialect, repository.blobs), repository, options)
+    return Session(Journal(MemoryStore(first), dialect, repository.blobs), repository, options, pending=store)

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sessiontree.errors import PathError
 from sessiontree.stores.atomic_files import write_all
-from sessiontree.stores.os_calls import SYSTEM
+from sessiontree.stores.os_calls import OS_CALLS
 
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _KINDS = {
@@ -188,7 +188,7 @@ def write_file(path: str, data: bytes, permissions: int | None = None) -> list[s
             temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder
         )
         try:
-            write_all(fd, data, SYSTEM)
+            write_all(fd, data, OS_CALLS)
             if old is not None and (old.st_uid, old.st_gid) != (os.fstat(fd).st_uid, os.fstat(fd).st_gid):
                 with contextlib.suppress(PermissionError):  # like an editor that saves another user's file
                     os.fchown(fd, old.st_uid, old.st_gid)

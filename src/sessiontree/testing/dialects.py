@@ -55,7 +55,7 @@ def _every_entry_parses(dialect: Dialect, sample: bytes) -> None:
     for node, entry in zip(nodes, journal.entries(nodes), strict=True):
         expect(type_of(entry) == journal.types[node], "an entry's value and its envelope have the same type", entry)
         expect(entry.id == journal.tree.ids[node] or journal.tree.ids[node].startswith("@"), "and the same id", entry)
-        place = journal.place(node)
+        place = journal.span(node)
         raw = next(journal.iter_raw([node]))
         expect(sample[place.start : place.end] == raw, "an entry's raw bytes are those of the file", raw)
     leaf = dialect.find_leaf(journal, ReadOptions())
@@ -69,10 +69,10 @@ def _survives(dialect: Dialect, data: bytes) -> None:
     journal.refresh()
     journal.entries(range(len(journal)))
     journal.problems()
-    for reading in (ReadOptions(), ReadOptions(recovered=True), ReadOptions(as_of="timestamps")):
-        leaf = dialect.find_leaf(journal, reading)
-        dialect.find_path(journal, leaf, reading)
-        dialect.build_context(journal, leaf, reading)
+    for read_options in (ReadOptions(), ReadOptions(recovered=True), ReadOptions(as_of="timestamps")):
+        leaf = dialect.find_leaf(journal, read_options)
+        dialect.find_path(journal, leaf, read_options)
+        dialect.build_context(journal, leaf, read_options)
     dialect.find_title(journal)
 
 

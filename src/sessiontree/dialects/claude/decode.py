@@ -139,7 +139,7 @@ class _Teller:
     def _iter_lines(self, nodes: Sequence[int]) -> Iterator[_Line]:
         for start in range(0, len(nodes), _STEP):
             step = nodes[start : start + _STEP]
-            yield from zip(step, self._lines.whole_fields(step), strict=True)
+            yield from zip(step, self._lines.resolved_fields(step), strict=True)
 
     def _line(self, pending: list[_Line]) -> Iterator[_Unit | int]:
         """Tell the first of some lines, and those behind it that belong to it."""

@@ -64,11 +64,11 @@ class ClaudeCode(DialectBase):
     def find_header(self, lines: IndexedLines) -> Header | None:
         return header.find_header(lines)
 
-    def find_leaf(self, lines: IndexedLines, reading: ReadOptions) -> int | None:
-        return leaf.find_leaf(Chain(lines), reading)
+    def find_leaf(self, lines: IndexedLines, read_options: ReadOptions) -> int | None:
+        return leaf.find_leaf(Chain(lines), read_options)
 
-    def find_path(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
-        return path.find_trail(Chain(lines), leaf, reading).nodes
+    def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
+        return path.find_trail(Chain(lines), leaf, read_options).nodes
 
     tells_by_parts = True
 
@@ -86,11 +86,11 @@ class ClaudeCode(DialectBase):
     def find_relinks(self, lines: IndexedLines) -> list[Reparenting]:
         return reparent.find_relinks(Chain(lines))
 
-    def build_context(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> Context:
+    def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
         from sessiontree.dialects.claude import context
 
         chain = Chain(lines)
-        return context.build_context(chain, path.find_trail(chain, leaf, reading))
+        return context.build_context(chain, path.find_trail(chain, leaf, read_options))
 
     def find_title(self, lines: IndexedLines) -> str | None:
         from sessiontree.dialects.claude import titles
@@ -113,10 +113,10 @@ class ClaudeCode(DialectBase):
 
         return related_files.find_session_ids(lines)
 
-    def find_history(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
+    def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         from sessiontree.dialects.claude import history
 
-        return history.find_history(lines, leaf, reading)
+        return history.find_history(lines, leaf, read_options)
 
     def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         from sessiontree.dialects.claude import decode

@@ -27,31 +27,31 @@ _known: WeakKeyDictionary[Tree, _Asides] = WeakKeyDictionary()
 """The asides of the sessions in hand: whoever asks for the history of one leaf asks for those of all."""
 
 
-def find_history(lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
+def find_history(lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
     """The nodes of a conversation from the very beginning, in its order."""
     chain = Chain(lines)
     if leaf is not None and is_aside(lines.tree.ids[leaf]):
-        return _history_of_aside(chain, leaf, reading)
+        return _history_of_aside(chain, leaf, read_options)
     if leaf is not None and chain.is_link(leaf) and not chain.counts(leaf):
         return []  # a sub-agent's, whose conversation is another one
-    return _with_asides(chain, spoken_history(chain, leaf, reading))
+    return _with_asides(chain, spoken_history(chain, leaf, read_options))
 
 
-def _history_of_aside(chain: Chain, aside: int, reading: ReadOptions) -> list[int]:
+def _history_of_aside(chain: Chain, aside: int, read_options: ReadOptions) -> list[int]:
     """What leads to an aside of ours; those of the client belong to no conversation."""
     asides = _asides_of(chain.lines)
     if aside not in asides.parents:
         return []
-    before = spoken_history(chain, chain.node(asides.parents[aside]), reading)
+    before = spoken_history(chain, chain.node(asides.parents[aside]), read_options)
     return [*_with_asides(chain, before, at_end=False), *asides.leading_to(aside)]
 
 
-def spoken_history(chain: Chain, leaf: int | None, reading: ReadOptions) -> list[int]:
+def spoken_history(chain: Chain, leaf: int | None, read_options: ReadOptions) -> list[int]:
     """The same without asides."""
     stretches: list[list[int]] = []
     boundaries: set[int] = set()
     while leaf is not None:
-        nodes = find_trail(chain, leaf, reading).nodes
+        nodes = find_trail(chain, leaf, read_options).nodes
         if nodes and nodes[0] != leaf and _is_ours_alone(chain, nodes[0]):
             nodes = _from_compaction(chain, nodes[1:])
         stretches.append(nodes)

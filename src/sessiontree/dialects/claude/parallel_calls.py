@@ -175,7 +175,7 @@ class Beside:
 
     def _lost_shards(self) -> list[int]:
         """Lines beside the path whose parents are missing."""
-        orphans = [oddity.node for oddity in self.chain.tree.oddities() if oddity.kind == "missing-parent"]
+        orphans = [problem.node for problem in self.chain.tree.problems() if problem.kind == "missing-parent"]
         return [
             node for node in orphans if node not in self.position and self.chain.is_link(node) and self._may_use(node)
         ]

@@ -89,7 +89,7 @@ def _is_silent(rider: dict[str, Any]) -> bool:
 def _iter_lines(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[_Line]:
     for start in range(0, len(nodes), _STEP):
         step = nodes[start : start + _STEP]
-        for node, fields in zip(step, lines.whole_fields(step), strict=True):
+        for node, fields in zip(step, lines.resolved_fields(step), strict=True):
             yield _line(lines, node, fields)
 
 

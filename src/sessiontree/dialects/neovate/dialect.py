@@ -51,17 +51,17 @@ class Neovate(DialectBase):
     def parse(self, raw: bytes) -> Entry:
         return records.parse_raw(raw)
 
-    def find_leaf(self, lines: IndexedLines, reading: ReadOptions) -> int | None:
+    def find_leaf(self, lines: IndexedLines, read_options: ReadOptions) -> int | None:
         return path.find_leaf(lines)
 
-    def find_path(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
-        return path.find_path(lines, leaf, reading)
+    def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
+        return path.find_path(lines, leaf, read_options)
 
     def find_relinks(self, lines: IndexedLines) -> list[Reparenting]:
         return reparent.find_relinks(lines)
 
-    def build_context(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> Context:
-        return path.build(lines, leaf, reading, self.rules)
+    def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
+        return path.build(lines, leaf, read_options, self.rules)
 
     def find_config(self, lines: IndexedLines) -> Config:
         return header.find_config(lines)
@@ -72,8 +72,8 @@ class Neovate(DialectBase):
     def find_given_title(self, lines: IndexedLines) -> str | None:
         return titles.find_given_title(lines)
 
-    def find_history(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
-        return path.find_history(lines, leaf, reading)
+    def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
+        return path.find_history(lines, leaf, read_options)
 
     def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         from sessiontree.dialects.neovate import decode

@@ -106,7 +106,7 @@ class Kept:
             fields: dict[str, Any] = parse_json(raw)
             return fields
         node = self._lines.tree.node_of.get(uuid) if self._lines is not None else None
-        return next(self._lines.whole_fields([node])) if self._lines is not None and node is not None else None
+        return next(self._lines.resolved_fields([node])) if self._lines is not None and node is not None else None
 
 
 def _is_repeated(fields: dict[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from sessiontree.core.entries import (
     Unknown,
     parse_entry,
 )
-from sessiontree.core.jsonio import parse_json, tolerant
+from sessiontree.core.jsonio import convert_fields, parse_json
 from sessiontree.core.messages import (
     Assistant,
     Block,
@@ -159,7 +159,7 @@ def parse_line(fields: dict[str, Any]) -> Entry:
             return MessageEntry(string(fields, "uuid"), parent, time, first, tuple(more))
         case "config":
             config = fields.get("config")
-            return ConfigChange(config=tolerant(Config, config) if isinstance(config, dict) else Config())
+            return ConfigChange(config=convert_fields(Config, config) if isinstance(config, dict) else Config())
         case "snapshot":
             files = fields.get("trackedFileBackups")
             return FileSnapshot(timestamp=time, files=files if isinstance(files, dict) else {})

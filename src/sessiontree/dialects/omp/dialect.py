@@ -21,7 +21,7 @@ import msgspec
 
 from sessiontree.core.context import Context, Rules, build_context
 from sessiontree.core.entries import Compaction, Entry, Header, MessageEntry, Unknown, UsageRecord
-from sessiontree.core.jsonio import parse_json, tolerant
+from sessiontree.core.jsonio import convert_fields, parse_json
 from sessiontree.core.messages import Assistant, ToolResult, Usage
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
 from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadOptions, SessionFile, is_aside, path_of
@@ -96,7 +96,7 @@ class OhMyPi(PiShape):
     def parse(self, raw: bytes) -> Entry:
         entry = super().parse(raw)
         if isinstance(entry, Unknown) and entry.kind == "model_usage":
-            return tolerant(UsageRecord, {**entry.fields, "kind": entry.fields.get("purpose")})
+            return convert_fields(UsageRecord, {**entry.fields, "kind": entry.fields.get("purpose")})
         if isinstance(entry, MessageEntry):
             return _with_own_fields(entry, raw)
         return entry
@@ -111,19 +111,19 @@ class OhMyPi(PiShape):
     def iter_moves(self, lines: IndexedLines) -> Iterator[tuple[int, int | None]]:
         return (move for move in super().iter_moves(lines) if not _is_aside(lines, move[0]))
 
-    def find_path(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
-        return [node for node in super().find_path(lines, leaf, reading) if not _is_aside(lines, node)]
+    def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
+        return [node for node in super().find_path(lines, leaf, read_options) if not _is_aside(lines, node)]
 
-    def build_context(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> Context:
-        path = path_of(lines, self.find_path(lines, leaf, reading))
+    def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
+        path = path_of(lines, self.find_path(lines, leaf, read_options))
         loaded: dict[str, Entry] = {}
         context = build_context(as_read_here(path, loaded), self.rules)
         said = [
             (message, source)
             for message, source in zip(context.messages, context.sources, strict=True)
-            if is_sent(lines, loaded[source], reading)
+            if is_sent(lines, loaded[source], read_options)
         ]
-        if not reading.recovered:
+        if not read_options.recovered:
             said = without_failed_turns(without_dangling_calls(said))
         said = [*notes(path), *said]
         return Context(
@@ -205,7 +205,7 @@ def _with_own_fields(entry: MessageEntry, raw: bytes) -> Entry:
         details = _message_fields(raw).get("details")
         usage = details.get("usage") if isinstance(details, dict) else None
         if isinstance(usage, dict):
-            counted = msgspec.structs.replace(message, usage=tolerant(Usage, usage))
+            counted = msgspec.structs.replace(message, usage=convert_fields(Usage, usage))
             return msgspec.structs.replace(entry, message=counted)
     return entry
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from sessiontree.core.context import Rules
 from sessiontree.core.entries import Compaction, Entry, Header, SessionInfo, decode_entry, parse_entry
-from sessiontree.core.jsonio import parse_json, render_json, tolerant
+from sessiontree.core.jsonio import convert_fields, parse_json, render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
 from sessiontree.dialects.contract import (
     Columns,
@@ -84,7 +84,7 @@ class PiShape(DialectBase):
         version = fields.get("version")
         if isinstance(version, str) and version.isdecimal():
             fields = {**fields, "version": int(version)}
-        return tolerant(Header, fields)
+        return convert_fields(Header, fields)
 
     def envelope(self, fields: dict[str, Any]) -> Envelope:
         kind, id, parent = fields.get("type"), fields.get("id"), fields.get("parentId")
@@ -104,7 +104,7 @@ class PiShape(DialectBase):
             fields = None
         return parse_entry(fields if isinstance(fields, dict) else {})
 
-    def find_leaf(self, lines: IndexedLines, reading: ReadOptions) -> int | None:
+    def find_leaf(self, lines: IndexedLines, read_options: ReadOptions) -> int | None:
         return find_standing(lines, self.iter_moves(lines))
 
     def iter_moves(self, lines: IndexedLines) -> Iterator[tuple[int, int | None]]:
@@ -124,7 +124,7 @@ class PiShape(DialectBase):
     def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         for start in range(0, len(nodes), _TOLD_TOGETHER):
             step = nodes[start : start + _TOLD_TOGETHER]
-            for node, fields in zip(step, lines.whole_fields(step), strict=True):
+            for node, fields in zip(step, lines.resolved_fields(step), strict=True):
                 kind, shared = self.in_shared_words(lines.types[node], _as_version_3(lines, node, fields))
                 yield native_item(kind, lines.tree.ids[node], shared)
 

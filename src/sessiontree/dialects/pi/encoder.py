@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sessiontree.core.entries import Config, Header
 from sessiontree.core.ids import new_entry_id, timestamp
-from sessiontree.core.jsonio import tolerant
+from sessiontree.core.jsonio import convert_fields
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.contract import Dialect, IndexedLines
 from sessiontree.dialects.passthrough import RIDER, rider
@@ -189,7 +189,7 @@ class ShapeScribe:
             self._name = " ".join(name_of(item).split())
         elif item.kind == "config":
             config = item.fields.get("config")
-            self._config = tolerant(Config, config) if isinstance(config, dict) else Config()
+            self._config = convert_fields(Config, config) if isinstance(config, dict) else Config()
 
     def _still_to_say(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What is known of the session and was said by no entry."""
