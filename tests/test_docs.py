@@ -13,7 +13,7 @@ import pytest
 from sessiontree.cli.parser import COMMANDS
 from sessiontree.core.entries import ENTRY_TYPES
 from sessiontree.core.messages import BLOCK_TYPES, MESSAGE_ROLES
-from sessiontree.core.tree import OddityKind
+from sessiontree.core.tree import TreeProblemKind
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -89,7 +89,13 @@ def test_every_type_role_and_block_of_the_native_format_is_documented() -> None:
 
 def test_every_kind_of_problem_is_documented() -> None:
     source = (ROOT / "src" / "sessiontree" / "session" / "journal.py").read_text()
-    kinds = {*re.findall(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"', source), *OddityKind.__args__, "bom", "crlf", "undecodable"}
+    kinds = {
+        *re.findall(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"', source),
+        *TreeProblemKind.__args__,
+        "bom",
+        "crlf",
+        "undecodable",
+    }
     kinds -= {"utf-8"}
     page = (ROOT / "docs" / "how-it-works.md").read_text()
     assert kinds - set(re.findall(r"`([a-z0-9-]+)`", page)) == set()

@@ -115,7 +115,7 @@ def build_context(path: Path, rules: Rules) -> Context:
     for entry in ordered:
         if isinstance(entry, Compaction) and (compaction_at is None or entry is not ordered[0]):
             continue  # an older compaction inside the kept range has nothing left to say
-        for message in said_by(entry):
+        for message in entry_messages(entry):
             if isinstance(message, System) and entry.id in kept_ids:
                 continue  # the compaction carries the system prompt that was in force
             edited = edited_message(message, edits[entry.id]) if entry.id in edits else message
@@ -126,10 +126,10 @@ def build_context(path: Path, rules: Rules) -> Context:
     return Context(tuple(path.ids), tuple(messages), tuple(sources), state)
 
 
-def messages_on(path: Path) -> list[Message]:
+def path_messages(path: Path) -> list[Message]:
     """Every message on a path as it was said, with no compaction, reset or edit applied."""
     wanted = [position for position, kind in enumerate(path.types) if kind in _SPEAKING_TYPES]
-    return [message for entry in path.load(wanted) for message in said_by(entry)]
+    return [message for entry in path.load(wanted) for message in entry_messages(entry)]
 
 
 _SPEAKING_TYPES = frozenset({"message", "custom_message", "branch_summary", "compaction"})
@@ -173,12 +173,12 @@ def _first_kept(path: Path, compaction_at: int) -> int:
     return path.ids.index(bound)
 
 
-def said_by(entry: Entry) -> Iterator[Message]:
+def entry_messages(entry: Entry) -> Iterator[Message]:
     """What an entry says in a context: mostly one message or none."""
     match entry:
         case MessageEntry():
             for message in entry.messages:
-                if not (isinstance(message, OtherMessage) and message.is_nothing):
+                if not (isinstance(message, OtherMessage) and message.is_empty):
                     yield message
         case CustomMessage():
             yield CustomText(

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from sessiontree.core.jsonio import NEVER_WRITTEN, JsonObject, Value, struct_tag, tolerant
+from sessiontree.core.jsonio import UNKNOWN_TAG, JsonObject, Value, convert_fields, struct_tag
 from sessiontree.core.messages import (
     Content,
     Message,
@@ -225,7 +225,7 @@ class Worktree(EntryBase, frozen=True, tag="worktree"):
     base: str | None = None
 
 
-class Unknown(EntryBase, frozen=True, tag=NEVER_WRITTEN):
+class Unknown(EntryBase, frozen=True, tag=UNKNOWN_TAG):
     """An entry of a type we do not know: a link in the tree that adds nothing to a context."""
 
     kind: str = ""
@@ -312,9 +312,9 @@ def parse_entry(fields: Mapping[str, Any]) -> Entry:
     kind = fields.get("type")
     cls = ENTRY_TYPES.get(kind) if isinstance(kind, str) else None
     if cls is None:
-        base = tolerant(EntryBase, fields)
+        base = convert_fields(EntryBase, fields)
         return Unknown(base.id, base.parent_id, base.timestamp, str(kind or ""), dict(fields))
-    return tolerant(cls, fields, {"content": parse_content, "message": parse_message})
+    return convert_fields(cls, fields, {"content": parse_content, "message": parse_message})
 
 
 _decoder: msgspec.json.Decoder[Entry] | None = None

@@ -17,7 +17,7 @@ JsonObject: TypeAlias = dict[str, Any]
 
 # The tag of union members that hold what we do not know. No file has it: a tag is needed only so that the decoder
 # accepts the union.
-NEVER_WRITTEN = "\x00"
+UNKNOWN_TAG = "\x00"
 
 
 class Value(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -71,10 +71,19 @@ def render_json(value: object) -> bytes:
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
+def render_indented_json(value: object) -> str:
+    """Encode a value as indented JSON for people to read."""
+    data = render_json(value)
+    try:
+        return msgspec.json.format(data).decode("utf-8", "replace")
+    except (msgspec.MsgspecError, RecursionError):
+        return data.decode("utf-8", "replace")
+
+
 Parsers: TypeAlias = Mapping[str, Callable[[Any], Any]]
 
 
-def tolerant(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parsers = {}) -> ValueT:  # noqa: B006 - never changed
+def convert_fields(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parsers = {}) -> ValueT:  # noqa: B006 - never changed
     """Build a value from decoded JSON field by field: a field of the wrong type takes its default.
 
     `parsers` names fields, here and in values inside, that have a tolerant parser of their own.
@@ -92,7 +101,7 @@ def tolerant(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parsers = {}
         except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:
             inner = _value_type(field.type)
             if inner is not None and isinstance(found, dict):
-                values[field.name] = tolerant(inner, found, parsers)
+                values[field.name] = convert_fields(inner, found, parsers)
             elif isinstance(error, UnicodeEncodeError) and _is_fit(found, field.type):
                 values[field.name] = found
             elif field.required:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from sessiontree.core.jsonio import NEVER_WRITTEN, JsonObject, Value, struct_tag, tolerant
+from sessiontree.core.jsonio import UNKNOWN_TAG, JsonObject, Value, convert_fields, struct_tag
 
 
 class Text(Value, frozen=True, tag="text"):
@@ -40,7 +40,7 @@ class ToolCall(Value, frozen=True, tag="toolCall"):
     thought_signature: str | None = None
 
 
-class OtherBlock(Value, frozen=True, tag=NEVER_WRITTEN):
+class OtherBlock(Value, frozen=True, tag=UNKNOWN_TAG):
     """A block of a kind we do not know, kept as it is."""
 
     kind: str
@@ -150,7 +150,7 @@ class BranchSummaryText(MessageBase, frozen=True, tag="branchSummary"):
     from_id: str | None = None
 
 
-class OtherMessage(MessageBase, frozen=True, tag=NEVER_WRITTEN):
+class OtherMessage(MessageBase, frozen=True, tag=UNKNOWN_TAG):
     """A message of a role we do not know, kept as it is."""
 
     kind: str = ""
@@ -161,7 +161,7 @@ class OtherMessage(MessageBase, frozen=True, tag=NEVER_WRITTEN):
         return self.kind
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether this stands for a message that was not there at all."""
         return not self.kind and not self.fields
 
@@ -247,7 +247,7 @@ def parse_block(fields: Any) -> Block:
         return OtherBlock(type(fields).__name__, fields)
     kind = fields.get("type")
     cls = BLOCK_TYPES.get(kind) if isinstance(kind, str) else None
-    return tolerant(cls, fields) if cls else OtherBlock(str(kind or ""), fields)
+    return convert_fields(cls, fields) if cls else OtherBlock(str(kind or ""), fields)
 
 
 def parse_content(content: Any) -> Content:
@@ -269,4 +269,4 @@ def parse_message(fields: Any) -> Message:
     cls = MESSAGE_ROLES.get(role) if isinstance(role, str) else None
     if cls is None:
         return OtherMessage(kind=str(role or ""), fields=fields)
-    return tolerant(cls, fields, {"content": parse_content})
+    return convert_fields(cls, fields, {"content": parse_content})

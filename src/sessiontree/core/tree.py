@@ -17,14 +17,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-OddityKind = Literal["duplicate-id", "missing-parent", "self-parent", "cycle", "forward-reference"]
+TreeProblemKind = Literal["duplicate-id", "missing-parent", "self-parent", "cycle", "forward-reference"]
 
 
 class TreeProblem(Struct, frozen=True):
     """Something about a node that should not be, and the id it is about."""
 
     node: int
-    kind: OddityKind
+    kind: TreeProblemKind
     id: str
 
 
@@ -143,7 +143,7 @@ class Tree:
             yield current
             pending.extend(reversed(self.children(current)))
 
-    def oddities(self) -> tuple[TreeProblem, ...]:
+    def problems(self) -> tuple[TreeProblem, ...]:
         """What should not be, in file order."""
         self._settle()
         return self._oddities
@@ -159,11 +159,11 @@ class Tree:
         for node, parent in self._cuts.items():  # what came since may have opened the ring elsewhere
             self._parents[node] = parent
         self._cuts = {}
-        oddities = self._settle_duplicates() + self._settle_missing()
+        problems = self._settle_duplicates() + self._settle_missing()
         if self._looks_ahead:
-            oddities += self._cut_rings() + self._forward_references()
+            problems += self._cut_rings() + self._forward_references()
         self._children_upto = 0
-        self._oddities = tuple(sorted(oddities, key=lambda oddity: oddity.node))
+        self._oddities = tuple(sorted(problems, key=lambda problem: problem.node))
 
     def _settle_duplicates(self) -> list[TreeProblem]:
         if len(self.node_of) == len(self.ids):
@@ -176,20 +176,20 @@ class Tree:
         return [TreeProblem(node, "duplicate-id", self.ids[node]) for node in shadowed]
 
     def _settle_missing(self) -> list[TreeProblem]:
-        oddities: list[TreeProblem] = []
+        problems: list[TreeProblem] = []
         for node, parent in list(self._unresolved.items()):
             found = self.node_of.get(parent)
             if found is None:
-                oddities.append(TreeProblem(node, "missing-parent", parent))
+                problems.append(TreeProblem(node, "missing-parent", parent))
             else:
                 self._parents[node] = found
                 self._looks_ahead = True
                 del self._unresolved[node]
-        return oddities
+        return problems
 
     def _cut_rings(self) -> list[TreeProblem]:
         """Make the earliest node of each ring a root. Every node is walked once."""
-        oddities: list[TreeProblem] = []
+        problems: list[TreeProblem] = []
         parents = self._parents
         fresh, walking, done = 0, 1, 2
         state = bytearray(len(parents))
@@ -204,12 +204,12 @@ class Tree:
                 ring = walk[walk.index(node) :]
                 first = min(ring)
                 named = ring[ring.index(first) + 1] if first != ring[-1] else ring[0]
-                oddities.append(TreeProblem(first, "self-parent" if len(ring) == 1 else "cycle", self.ids[named]))
+                problems.append(TreeProblem(first, "self-parent" if len(ring) == 1 else "cycle", self.ids[named]))
                 self._cuts[first] = named
                 parents[first] = None
             for walked in walk:
                 state[walked] = done
-        return oddities
+        return problems
 
     def _forward_references(self) -> list[TreeProblem]:
         return [

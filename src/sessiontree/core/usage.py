@@ -34,13 +34,13 @@ def usage_of(entry: Entry) -> Usage | None:
             return None
 
 
-def response_of(entry: Entry) -> str:
+def response_key(entry: Entry) -> str:
     """What the lines of one response have in common: the provider's name for it, else the entry's own id."""
     message = entry.message if isinstance(entry, MessageEntry) else None
     return (message.response_id if isinstance(message, Assistant) else None) or entry.id
 
 
-def most_telling(known: Usage | None, found: Usage) -> Usage:
+def larger_usage(known: Usage | None, found: Usage) -> Usage:
     """Of what two lines of one response tell, the one that tells most; of equals, the later one."""
     return found if known is None or _size(found) >= _size(known) else known
 
@@ -49,7 +49,7 @@ def _size(usage: Usage) -> float:
     return usage.input + usage.output + usage.cache_read + usage.cache_write
 
 
-def countable(number: float) -> float:
+def valid_count(number: float) -> float:
     """A number that can be added up: what a damaged or forged line says may be less than nothing, or no number."""
     return number if 0 <= number <= _LARGEST else 0
 
@@ -65,15 +65,15 @@ def total_usage(entries: Iterable[Entry]) -> UsageTotals:
         found = usage_of(entry)
         if found is None:
             continue
-        response = response_of(entry)
+        response = response_key(entry)
         known = by_response.get(response) if response != entry.id else None
-        by_response[response] = most_telling(known, found)
+        by_response[response] = larger_usage(known, found)
     used = list(by_response.values())
     return UsageTotals(
         requests=len(used),
-        input=sum(countable(usage.input) for usage in used),
-        output=sum(countable(usage.output) for usage in used),
-        cached=sum(countable(usage.cache_read) for usage in used),
-        cache_written=sum(countable(usage.cache_write) for usage in used),
-        cost=round(sum(countable(usage.cost.total) for usage in used if usage.cost is not None), 10),
+        input=sum(valid_count(usage.input) for usage in used),
+        output=sum(valid_count(usage.output) for usage in used),
+        cached=sum(valid_count(usage.cache_read) for usage in used),
+        cache_written=sum(valid_count(usage.cache_write) for usage in used),
+        cost=round(sum(valid_count(usage.cost.total) for usage in used if usage.cost is not None), 10),
     )

@@ -8,7 +8,7 @@ import re
 
 from sessiontree.errors import DamagedError, ExistsError, NotFoundError, StoreError
 from sessiontree.stores.atomic_files import create_file
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 _BLOB_NAME = r"[0-9a-f]{64}\Z"
 
@@ -30,10 +30,10 @@ def blob_name(data: bytes) -> str:
 class FileBlobs:
     """Large content in a folder, spread over 256 sub-folders, or flat as other programs keep it."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, flat: bool = False, system: System = SYSTEM) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, flat: bool = False, os_calls: OsCalls = OS_CALLS) -> None:
         self.folder = os.path.abspath(os.fspath(folder))
         self._flat = flat
-        self._system = system
+        self._os_calls = os_calls
 
     def put(self, data: bytes) -> str:
         name = blob_name(data)
@@ -42,15 +42,15 @@ class FileBlobs:
             if self.get(name) is not None:
                 return name
         except DamagedError:
-            self._system.unlink(path)  # its content does not fit its name: the good copy takes its place
+            self._os_calls.unlink(path)  # its content does not fit its name: the good copy takes its place
         with contextlib.suppress(ExistsError):  # another process put the same content meanwhile
-            create_file(path, [data], self._system)
+            create_file(path, [data], self._os_calls)
         return name
 
     def get(self, name: str) -> bytes | None:
         path = self._path(name)
         try:
-            fd = self._system.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            fd = self._os_calls.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 
 from sessiontree.errors import ConflictError, NotFoundError, ReplacedError, StoreError, WriteError
-from sessiontree.stores.atomic_files import create_file, sync_folder, write_beside
+from sessiontree.stores.atomic_files import create_file, sync_folder, write_temporary
 from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.file_lock import lock_descriptor
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 _TAKE = LOCK_EX | LOCK_NB
 _forks = 0
@@ -36,13 +36,13 @@ os.register_at_fork(after_in_child=_came_out_of_a_fork)
 class FileStore:
     """The bytes of one session in a file."""
 
-    def __init__(self, path: str | os.PathLike[str], *, system: System = SYSTEM) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, os_calls: OsCalls = OS_CALLS) -> None:
         self._reader = -1
         self._writer = -1
         self.location = os.path.abspath(os.fspath(path))
         if "\x00" in self.location:
             raise NotFoundError("a path cannot hold a NUL byte")
-        self._system = system
+        self._os_calls = os_calls
         self._writer_forks = 0
         self._identity = (0, 0)
         self._locked_size = 0
@@ -61,7 +61,7 @@ class FileStore:
             raise StoreError(f"{self.location} byte {offset}: cannot be read: {error.strerror}") from error
 
     def create(self, data: Iterable[bytes]) -> None:
-        create_file(self.location, data, self._system)
+        create_file(self.location, data, self._os_calls)
         self._open_reader()  # from now on this file is meant, whatever its name may come to mean
 
     def lock(self) -> int:
@@ -92,7 +92,7 @@ class FileStore:
 
     def append(self, data: bytes) -> None:
         try:
-            written = self._system.write(self._writer, data)
+            written = self._os_calls.write(self._writer, data)
             if written == len(data):
                 return
             cause = f"only {written} of {len(data)} bytes were written"
@@ -117,7 +117,7 @@ class FileStore:
     def replace(self, data: Iterable[bytes], expected_size: int) -> str:
         backup = f"{self.location}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(2).hex()}.bak"
         try:
-            temporary = write_beside(self.location, data, self._system)
+            temporary = write_temporary(self.location, data, self._os_calls)
         except OSError as error:
             raise WriteError(f"{self.location}: could not be rewritten: {error.strerror}; it is as it was") from error
         try:
@@ -125,28 +125,28 @@ class FileStore:
                 self.unlock()
                 raise ConflictError(f"{self.location}: changed while it was being rewritten; it is as it was")
             try:
-                self._system.link(self.location, backup)
-                self._system.rename(temporary, self.location)
+                self._os_calls.link(self.location, backup)
+                self._os_calls.rename(temporary, self.location)
             finally:
                 self.unlock()
         except OSError as error:
             raise WriteError(f"{self.location}: could not be rewritten: {error.strerror}; it is as it was") from error
         finally:
             with contextlib.suppress(OSError):
-                self._system.unlink(temporary)
-        sync_folder(os.path.dirname(self.location), self._system)
+                self._os_calls.unlink(temporary)
+        sync_folder(os.path.dirname(self.location), self._os_calls)
         self.close()
         return backup
 
     def start_sync(self) -> None:
         if self._writer >= 0:
-            self._system.start_writing_out(self._writer, self._locked_size)
+            self._os_calls.start_writeback(self._writer, self._locked_size)
 
     def sync(self) -> None:
         if self._writer < 0:
             return
         try:
-            self._system.fsync(self._writer, data_only=True)
+            self._os_calls.fsync(self._writer, data_only=True)
         except OSError as error:
             self._failure = WriteError(
                 f"{self.location}: fsync failed: {error.strerror}; what was written since the last sync may be lost"
@@ -171,7 +171,7 @@ class FileStore:
     def _open_reader(self) -> int:
         if self._reader < 0:
             try:
-                self._reader = self._system.open(self.location, os.O_RDONLY)
+                self._reader = self._os_calls.open(self.location, os.O_RDONLY)
             except FileNotFoundError:
                 raise NotFoundError(f"{self.location}: no such file") from None
             except OSError as error:
@@ -192,7 +192,7 @@ class FileStore:
     def _open_for_writing(self, flags: int) -> int:
         """A descriptor of the file that is meant, unless its name means another one by now."""
         try:
-            fd = self._system.open(self.location, flags)
+            fd = self._os_calls.open(self.location, flags)
         except FileNotFoundError:
             raise ReplacedError(
                 f"{self.location}: was deleted while it was open; nothing was written. Open it again."
@@ -209,7 +209,7 @@ class FileStore:
 
     def _put_over(self, fd: int, offset: int, data: bytes, expected: bytes) -> None:
         try:
-            written = self._system.pwrite(fd, data, offset)
+            written = self._os_calls.pwrite(fd, data, offset)
             if written == len(data):
                 return
             cause = f"only {written} of {len(data)} bytes were written"
@@ -219,7 +219,7 @@ class FileStore:
         state = "the file is as it was"
         if written:
             try:
-                if self._system.pwrite(fd, expected[:written], offset) != written:
+                if self._os_calls.pwrite(fd, expected[:written], offset) != written:
                     state = f"bytes {offset} to {offset + written} are new, the rest is old"
             except OSError:
                 state = f"bytes {offset} to {offset + written} are new, the rest is old"
@@ -232,7 +232,7 @@ class FileStore:
             return "the file is as it was"
         try:
             if os.fstat(self._writer).st_size == self._locked_size + written:
-                self._system.truncate(self._writer, self._locked_size)
+                self._os_calls.truncate(self._writer, self._locked_size)
                 return "the file is as it was"
         except OSError as error:
             return f"a torn line stays at its end ({error.strerror})"

@@ -7,7 +7,7 @@ import os
 _CAN_ADVISE = hasattr(os, "posix_fadvise")
 
 
-class System:
+class OsCalls:
     """The real thing. A test double overrides single methods (see `sessiontree.testing.faults`)."""
 
     def open(self, path: str, flags: int, mode: int = 0o600) -> int:
@@ -26,7 +26,7 @@ class System:
         else:
             os.fsync(fd)
 
-    def start_writing_out(self, fd: int, start: int) -> None:
+    def start_writeback(self, fd: int, start: int) -> None:
         """Let the disk begin with what was written from `start` on, without waiting for it.
 
         Linux begins to write pages out when it is told that they are not needed, and keeps those it is writing. This is
@@ -51,4 +51,4 @@ class System:
         os.unlink(path)
 
 
-SYSTEM = System()
+OS_CALLS = OsCalls()

@@ -8,7 +8,7 @@ from sessiontree.errors import ReadOnlyError
 from sessiontree.stores.contract import Store
 
 
-class PartsStore:
+class SliceStore:
     """Parts of another store, one behind the other."""
 
     def __init__(self, store: Store, parts: Sequence[tuple[int, int]]) -> None:
