@@ -149,7 +149,6 @@ def compact(
     it cannot be made to fit, or there is nothing to compact, that is a `CompactionError` and nothing is written.
     """
     place: Session | Branch = session if branch is None else branch
-    session.expect_gists()
     if session.read_only is not None and not dry_run:
         raise ReadOnlyError(f"{session.location}: cannot be compacted: {session.read_only}")
     projection = project(session, place.leaf)

@@ -58,8 +58,6 @@ class Columns(Struct, frozen=True):
     parents: list[str | None]
     notes: Sequence[object] = ()
     """What else the dialect wants to know of each line without reading it again: None for nothing, or empty for all."""
-    said: Sequence[object] = ()
-    """What each line says, where that was asked for: None where it is not known, or empty for all."""
 
 
 class ReadOptions(Struct, frozen=True):
@@ -151,11 +149,6 @@ class IndexedLines(Protocol):
         ...
 
     @property
-    def said(self) -> Mapping[int, object]:
-        """What `decode_said` told of a node's line, if it was used when the line was read."""
-        ...
-
-    @property
     def own_customs(self) -> Sequence[int]:
         """The `custom` entries, in file order, that may be of our own making (`customType` begins with our name)."""
         ...
@@ -238,10 +231,6 @@ class Dialect(Protocol):
         ...
 
     def decode_block(self, data: memoryview) -> Columns | None: ...
-
-    def decode_said(self, data: memoryview) -> Columns | None:
-        """The same as `decode_block`, for lines whose messages are all going to be looked over."""
-        ...
 
     def is_record(self, fields: dict[str, Any]) -> bool: ...
 
@@ -436,9 +425,6 @@ class DialectBase:
     folders: tuple[str, ...] = ()
     barren_folders: frozenset[str] = frozenset()
     tells_by_parts = False
-
-    def decode_said(self: Dialect, data: memoryview) -> Columns | None:
-        return self.decode_block(data)
 
     def is_header(self, fields: dict[str, Any]) -> bool:
         return False

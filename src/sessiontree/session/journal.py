@@ -52,8 +52,6 @@ class Journal:
         self.store = store
         self.dialect = dialect
         self.blobs = blobs
-        self.keeps_said = False
-        """Whether to keep what lines say while they are read, as all of it will be asked for."""
         self._start_over()
 
     def _start_over(self) -> None:
@@ -64,8 +62,6 @@ class Journal:
         self.types: list[str] = []
         self.notes: dict[int, object] = {}
         """What the dialect noted of the lines while it decoded their blocks."""
-        self.said: dict[int, object] = {}
-        """What the lines say, as far as that was kept."""
         self.own_customs: list[int] = []
         """The `custom` entries that may be of our own making: the others need no look when one of ours is wanted."""
         self.fragments: list[Fragment] = []
@@ -132,8 +128,7 @@ class Journal:
     def _take_block(self, block: Block) -> None:
         ends = line_ends(block.buffer, block.size)
         plain = block.whole and _has_one_object_per_line(block.buffer, ends)
-        decode = self.dialect.decode_said if self.keeps_said else self.dialect.decode_block
-        columns = decode(block.data) if plain else None
+        columns = self.dialect.decode_block(block.data) if plain else None
         if columns is not None and len(columns.ids) == len(ends):
             if not block.buffer.isascii():
                 self._unchecked.append((block.start, block.size, self._lines + 1))
@@ -143,8 +138,6 @@ class Journal:
                 ids = [id or aside_id(node) for node, id in enumerate(ids, len(self.types))]
             if columns.notes:
                 self.notes.update(enumerate(columns.notes, len(self.types)))
-            if columns.said:
-                self.said.update(enumerate(columns.said, len(self.types)))
             if "custom" in columns.types:
                 self._note_customs(block.buffer, ends, columns.types)
             self.types += columns.types

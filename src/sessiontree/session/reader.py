@@ -71,11 +71,6 @@ class Reader:
                 self._indexed.refresh()
                 self._is_read = True
 
-    def expect_gists(self) -> None:
-        """All messages are going to be looked over: what is not read yet need not be read twice for that."""
-        if not self._is_read:
-            self._indexed.keeps_said = True
-
     def _may_wait(self, journal: Journal) -> bool:
         """Whether reading the lines can wait until something is asked for that needs all of them."""
         is_told = journal.dialect.tells_by_parts and self._read_options == AS_CLIENT

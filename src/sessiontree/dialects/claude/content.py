@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from sessiontree.dialects.claude.ordinary import STOP_REASONS
-from sessiontree.dialects.claude.records import Fields, object_in, string_in
+from sessiontree.dialects.claude.records import STOP_REASONS, Fields, object_in, string_in
 
 TOLD_API, TOLD_PROVIDER = "anthropic-messages", "anthropic"
 SHARED_BLOCKS = frozenset({"text", "thinking", "redactedThinking", "image", "toolCall"})

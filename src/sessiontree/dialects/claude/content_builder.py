@@ -28,8 +28,6 @@ class Composed(Struct):
     """Where each of the blocks stood in the content as it was."""
     left_out: list[int] = field(default_factory=list)
     notes: list[LossNote] = field(default_factory=list)
-    more: list[list[Any]] | None = None
-    """Fields of blocks that their form has no place for, by position; None when nobody looked."""
 
 
 def shared_blocks(content: Any) -> list[Any]:

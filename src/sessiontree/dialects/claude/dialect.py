@@ -47,11 +47,6 @@ class ClaudeCode(DialectBase):
     def decode_block(self, data: memoryview) -> Columns | None:
         return index.decode_columns(data)
 
-    def decode_said(self, data: memoryview) -> Columns | None:
-        from sessiontree.dialects.claude import gists
-
-        return gists.decode_said(data)
-
     def is_record(self, fields: dict[str, Any]) -> bool:
         return header.is_record(fields)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote
-from sessiontree.dialects.claude import content_builder, decode_lines, plain
+from sessiontree.dialects.claude import content_builder, decode_lines
 from sessiontree.dialects.claude.aside import put_aside
 from sessiontree.dialects.claude.content import tool_word, written_reason, written_usage
 from sessiontree.dialects.claude.content_builder import Composed
@@ -35,50 +35,18 @@ class Answering:
     # Answers
 
     def answer(self, item: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
-        composed = plain.composed_answer(message, self._name_call)
-        if composed is None:
-            composed = content_builder.composed_answer(message, self._name_call)
+        composed = content_builder.composed_answer(message, self._name_call)
         is_failed = message.get("stopReason") in ("error", "aborted")
         if not composed.blocks and composed.left_out and not is_failed:
             # An answer of nothing would be sent as words that nobody said.
             written = put_aside(self._transcript, item, parent, "answers of nothing but unsigned thinking")
             return Encoded(written.id, written.lines, [*composed.notes, *written.notes])
-        if self._is_plain(item, composed) and plain.is_plain_answer(message):
-            lines = self._plain_shards(item, parent, message, composed)
-        else:
-            lines = self._shards(item, parent, message, composed, is_note=not composed.blocks and is_failed)
+        lines = self._shards(item, parent, message, composed, is_note=not composed.blocks and is_failed)
         calls = calls_on(lines, message, composed.places) if _has_calls(composed) else ()
         written = self._transcript.placed(item, parent, lines, composed.notes, calls=calls)
         if calls and self._transcript.is_new:
             self._transcript.held = Held(lines[-1]["uuid"], {call.line for call in calls}, [])
         return written
-
-    def _is_plain(self, item: CanonicalEntry, composed: Composed) -> bool:
-        """Whether it is known beforehand what lines with some content do not say of an item."""
-        if composed.more is None or not composed.blocks:
-            return False
-        return self._sheet.is_settled and plain.rides_plainly(item)
-
-    def _plain_shards(
-        self, item: CanonicalEntry, parent: str | None, message: Fields, composed: Composed
-    ) -> list[Fields]:
-        sheet = self._sheet
-        uuids = sheet.uuids(item, len(composed.blocks), last=True)
-        common = self._common(uuids[-1], message, composed)
-        time, request = sheet.time(item), request_of(common["id"])
-        lines: list[Fields] = []
-        before = parent
-        for id, block in zip(uuids, composed.blocks, strict=True):
-            line = sheet.plain_line("assistant", id, before, time, {**common, "content": [block]})
-            line["requestId"] = request
-            line["apiBlockIndex"] = len(lines)
-            lines.append(line)
-            before = id
-        said = plain.said_of_answer(message, common, time)
-        riding = plain.plain_rider(item, uuids[-1], said, composed, plain.SAID_OF_ANSWERS)
-        if riding:
-            lines[-1][RIDER] = riding
-        return lines
 
     def _shards(
         self, item: CanonicalEntry, parent: str | None, message: Fields, composed: Composed, *, is_note: bool
@@ -146,9 +114,7 @@ class Answering:
         found = transcript.standing.find_call(string_in(message, "toolCallId") or "", parent)
         if found is None:
             return self._lost_result(item, parent)
-        composed = plain.composed_spoken(message.get("content"))
-        if composed is None:
-            composed = content_builder.composed_spoken(message.get("content"))
+        composed = content_builder.composed_spoken(message.get("content"))
         is_apart = found.is_near and transcript.standing.needs_boundary(parent, is_result=True)
         held = transcript.held if found.is_near and not is_apart else None
         lines = [] if held is not None else transcript.released()
@@ -187,13 +153,6 @@ class Answering:
         }
         if is_error:
             block["is_error"] = True
-        if self._is_plain(item, composed):
-            line = self._sheet.plain_line("user", id, hangs_on, time, {"role": "user", "content": [block]})
-            line["sourceToolAssistantUUID"] = call.line
-            riding = plain.plain_rider(item, id, plain.said_of_result(call.id, call.name, is_error, time), composed)
-            if riding:
-                line[RIDER] = riding
-            return line
         (rest,) = rests_of(item, 1)
         content = rest["content"] if is_same_result(rest.get("content"), block) else [block]
         said = {"message": {"role": "user", "content": content}}

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded
-from sessiontree.dialects.claude import content_builder, decode_lines, plain
+from sessiontree.dialects.claude import content_builder, decode_lines
 from sessiontree.dialects.claude.content import text_of, told_content
 from sessiontree.dialects.claude.content_builder import Composed
 from sessiontree.dialects.claude.decode_lines import NAME
@@ -26,34 +26,19 @@ def write_prompt(transcript: Transcript, item: CanonicalEntry, parent: str | Non
     """What the user said."""
     content, composed = _spoken(message.get("content"))
     (id,) = transcript.sheet.uuids(item, 1)
-    if _is_plain(transcript, item, content, composed):
-        said = {"role": "user", "content": content}
-        line = transcript.sheet.plain_line("user", id, parent, transcript.sheet.time(item), said)
-        riding = plain.plain_rider(item, id, plain.said_of_prompt(line["timestamp"]), composed)
-        if riding:
-            line[RIDER] = riding
-    else:
-        (rest,) = rests_of(item, 1)
-        again = _told_again(transcript, item, id, parent, rest)
-        line = again or _user_line(transcript, item, id, parent, content, rest)
-        if again is None and isinstance(content, str) and content.startswith(("<bash-input>", "<bash-stdout>")):
-            line[RIDER] = {PLAIN: True}
-        transcript.ride(item, line, decode_lines.told_spoken(line, transcript.base), composed.left_out)
+    (rest,) = rests_of(item, 1)
+    again = _told_again(transcript, item, id, parent, rest)
+    line = again or _user_line(transcript, item, id, parent, content, rest)
+    if again is None and isinstance(content, str) and content.startswith(("<bash-input>", "<bash-stdout>")):
+        line[RIDER] = {PLAIN: True}
+    transcript.ride(item, line, decode_lines.told_spoken(line, transcript.base), composed.left_out)
     return transcript.placed(item, parent, [line], composed.notes, prompt=text_of(content))
-
-
-def _is_plain(transcript: Transcript, item: CanonicalEntry, content: Any, composed: Composed) -> bool:
-    """Whether it is known beforehand what the line of a prompt does not say of it."""
-    is_known = composed.more is not None and plain.is_heard(content)
-    return is_known and transcript.sheet.is_settled and plain.rides_plainly(item)
 
 
 def _spoken(content: Any) -> tuple[Any, Composed]:
     if isinstance(content, str):
-        return content, Composed(more=[])
-    composed = plain.composed_spoken(content)
-    if composed is None:
-        composed = content_builder.composed_spoken(content)
+        return content, Composed()
+    composed = content_builder.composed_spoken(content)
     return composed.blocks, composed
 
 

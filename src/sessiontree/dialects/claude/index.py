@@ -72,22 +72,20 @@ def decode_columns(data: memoryview) -> Columns | None:
     """The columns of a block of ordinary lines; None when the outside of one of them needs a closer look."""
     lines = decode_wires(_decode_lines, data)
     if lines is not None:
-        return columns_of(lines, list(map(speech_on, lines)))
+        return _columns_of(lines, list(map(_speech_on, lines)))
     outsides = decode_wires(_decode_outsides, data)  # what is odd inside a line changes nothing in the tree
-    return None if outsides is None else columns_of(outsides, [])
+    return None if outsides is None else _columns_of(outsides, [])
 
 
-def columns_of(
-    lines: Sequence[_Outside], notes: Sequence[LineSummary | None], said: Sequence[object] = ()
-) -> Columns | None:
+def _columns_of(lines: Sequence[_Outside], notes: Sequence[LineSummary | None]) -> Columns | None:
     """The columns of lines that were decoded."""
     types = [_SHARED_TYPES.get(line.type) or intern(line.shared_type) for line in lines]
     ids = [(line.uuid or "") if line.type in CHAIN_TYPES else "" for line in lines]
     parents = [line.parent if id else None for line, id in zip(lines, ids, strict=True)]
-    return None if "" in types or "" in parents else Columns(types, ids, parents, notes, said)
+    return None if "" in types or "" in parents else Columns(types, ids, parents, notes)
 
 
-def speech_on(line: WireLine) -> LineSummary | None:
+def _speech_on(line: WireLine) -> LineSummary | None:
     """What an ordinary line says; None when its entry has to be asked."""
     kind, message = line.type, line.message
     if message is None:

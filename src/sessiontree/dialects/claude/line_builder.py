@@ -74,8 +74,6 @@ class LineBuilder:
         self.version = VERSION
         self.git_branch = start.git_branch or ""
         self.base: Base | None = None
-        self._compared: Base | None = None
-        self._is_settled = False
         self._forked_from = start.forked_from
         self._taken: set[str] = set()
         self._time = start.timestamp if _iso.match(start.timestamp) else ""
@@ -143,14 +141,6 @@ class LineBuilder:
 
     # Lines
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether a line with nothing to ride along says of itself only what the first line says of all."""
-        if self.base is not self._compared:
-            self._compared = self.base
-            self._is_settled = _said_alike(self.base) == (self.cwd, self.version, self.git_branch)
-        return self._is_settled
-
     def line(self, kind: str, id: str, parent: str | None, time: str, said: Fields, rest: Fields) -> Fields:
         """A line of the chain. `rest` is what rode along of the line that the item was told from."""
         if self.base is None and string_in(rest, "version"):
@@ -176,22 +166,6 @@ class LineBuilder:
                 origin = self._forked_from
                 line["forkedFrom"] = {"sessionId": origin.session, "messageUuid": origin.entry}
         return line
-
-    def plain_line(self, kind: str, id: str, parent: str | None, time: str, message: Fields) -> Fields:
-        """A line that has nothing beside a message, when the sheet is settled."""
-        return {
-            "parentUuid": parent,
-            "isSidechain": False,
-            "type": kind,
-            "message": message,
-            "uuid": id,
-            "timestamp": time,
-            "userType": "external",
-            "cwd": self.cwd,
-            "sessionId": self.session,
-            "version": self.version,
-            "gitBranch": self.git_branch,
-        }
 
     def aside(self, entry: Fields, time: str, **more: Any) -> Fields:
         """A line that the client passes over, with an entry in the native shape."""
@@ -227,10 +201,6 @@ def calls_on(lines: Sequence[Fields], message: Fields, places: Sequence[int]) ->
         if block["type"] == "tool_use" and isinstance(blocks[at], dict):
             calls.append(Call(string_in(blocks[at], "id") or "", block["id"], block["name"], line["uuid"]))
     return tuple(calls)
-
-
-def _said_alike(base: Base | None) -> tuple[str, str, str] | None:
-    return None if base is None else (base.cwd, base.version, base.git_branch)
 
 
 def _first(lines: Sequence[Fields], key: str) -> str:

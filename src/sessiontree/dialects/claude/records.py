@@ -33,7 +33,6 @@ from sessiontree.core.messages import (
     Usage,
     User,
 )
-from sessiontree.dialects.claude.ordinary import STOP_REASONS, parse_ordinary
 from sessiontree.dialects.contract import Envelope
 from sessiontree.dialects.passthrough import RIDER
 
@@ -74,6 +73,7 @@ METADATA_TYPES = frozenset(
     }
 )
 SYNTHETIC = "<synthetic>"
+STOP_REASONS = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "toolUse", "max_tokens": "length"}
 
 _FOREIGN_PREFIX = "claude:"
 # An entry that speaks has its place in the chain; beside it, it is nothing that anyone should take for one.
@@ -141,12 +141,6 @@ def shared_type(kind: object, subtype: object, inner_type: object) -> str:
 
 def parse_line(raw: bytes) -> Entry:
     """The entry on a line, whatever the line is."""
-    entry = parse_ordinary(raw)
-    return entry if entry is not None else parse_any(raw)
-
-
-def parse_any(raw: bytes) -> Entry:
-    """The entry on a line that is not ordinary."""
     try:
         spoken: Fields = msgspec.structs.asdict(_decode_spoken(raw))
         if type_of_line(spoken) == "message":
