@@ -64,7 +64,7 @@ def test_a_short_write_that_cannot_be_cut_back_is_closed_before_the_next_line(pa
     session = open_with(path, os_calls)
     os_calls.shorten_write(30)
     os_calls.fail("truncate", errno.EIO)
-    with pytest.raises(WriteError, match="torn line stays"):
+    with pytest.raises(WriteError, match="incomplete line is left"):
         session.append("user", "torn")
     session.resolve()
     entry = session.append("user", "after")
@@ -83,7 +83,7 @@ def test_what_another_program_wrote_behind_a_short_write_is_not_cut_away(path: P
             return written
 
     session = open_with(path, Racing())
-    with pytest.raises(WriteError, match="someone else wrote behind it"):
+    with pytest.raises(WriteError, match="another program has appended since"):
         session.append("user", "torn")
     assert "other000" in sessiontree.open(path)
 

@@ -182,7 +182,7 @@ class ResetBoundary(EntryBase, frozen=True, tag="reset_boundary"):
 ApprovalMode: TypeAlias = Literal["default", "autoEdit", "yolo"]
 
 KeptLargeContent: TypeAlias = Literal["blobs", "inline"]
-"""Where a session asks its writers to keep large content. Not "truncate": losing content is for each writer to decide."""
+"""Where a session asks its writers to keep large content. Not "truncate": only a writer may choose to lose content."""
 
 
 class Config(Value, frozen=True, omit_defaults=False):
