@@ -36,7 +36,7 @@ def test_a_failed_write_changes_no_byte_and_is_raised_until_resolved(path: Path,
     session = open_with(path, os_calls)
     before = path.read_bytes()
     os_calls.fail("write", error)
-    with pytest.raises(WriteError, match="as it was"):
+    with pytest.raises(WriteError, match="the file is unchanged"):
         session.append("user", "lost to a full disk")
     assert path.read_bytes() == before
     with pytest.raises(WriteError, match="earlier write failed"):
@@ -220,7 +220,7 @@ def test_an_overwrite_that_fails_changes_no_byte_and_is_raised_until_resolved(pa
     store = FileStore(path, os_calls=os_calls)
     before = path.read_bytes()
     os_calls.fail("pwrite", error)
-    with pytest.raises(WriteError, match="as it was"):
+    with pytest.raises(WriteError, match="the file is unchanged"):
         put_over(store, b"XXXX", before[:4])
     assert path.read_bytes() == before
     with pytest.raises(WriteError, match="earlier write failed"):
@@ -236,7 +236,7 @@ def test_an_overwrite_that_falls_short_is_undone(path: Path, size: int) -> None:
     store = FileStore(path, os_calls=os_calls)
     before = path.read_bytes()
     os_calls.shorten_write(size, call="pwrite")
-    with pytest.raises(WriteError, match="as it was"):
+    with pytest.raises(WriteError, match="the file is unchanged"):
         put_over(store, b"XXXX", before[:4])
     assert path.read_bytes() == before
 
