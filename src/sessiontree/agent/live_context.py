@@ -107,7 +107,7 @@ class LiveContext:
     def _take(self, entry: Entry) -> None:
         if self._is_stale or entry.id == self._leaf:  # the next look will read it, or one has while it was written
             return
-        if isinstance(entry, _REBUILDING) or not self._session.dialect.writes_plainly:
+        if isinstance(entry, _REBUILDING) or not self._session.dialect.one_line_per_entry:
             self._is_stale = True
         elif entry.parent_id == self._leaf:  # else others wrote before it through the same branch: a look reads both
             self._add(entry)
@@ -163,7 +163,9 @@ class LiveContext:
             new.append(at)
             at = self._session.parent(at)
         entries = self._session.entries(new[::-1]) if at == self._leaf else []
-        changes = not self._session.dialect.writes_plainly or any(isinstance(entry, _REBUILDING) for entry in entries)
+        changes = not self._session.dialect.one_line_per_entry or any(
+            isinstance(entry, _REBUILDING) for entry in entries
+        )
         if at != self._leaf or changes:
             self._is_stale = True
             return
@@ -220,7 +222,7 @@ class LiveApprovals(Approvals):
 
     def _now(self) -> Config:
         session = self._session
-        if not session.dialect.writes_plainly:
+        if not session.dialect.one_line_per_entry:
             return session.config
         types = session.journal.types
         seen, config = _configs.get(session, (len(types) + 1, Config()))

@@ -171,5 +171,5 @@ def iter_session_files(roots: Iterable[str]) -> Iterator[str]:
 def _is_session(dialect: Dialect, root: str, path: str) -> bool:
     if not path.startswith(root + os.sep):
         return False
-    found = dialect.session_kind(root, os.path.relpath(path, root))
+    found = dialect.classify_file(root, os.path.relpath(path, root))
     return found is not None and found.kind == "session"

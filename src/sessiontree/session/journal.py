@@ -22,7 +22,7 @@ from sessiontree.core.entries import Compaction, Entry, Fragment, Header, Proble
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.core.lines import Block, iter_blocks, iter_lines, line_ends
 from sessiontree.core.tree import Tree, TreeProblem
-from sessiontree.dialects.contract import Dialect, Envelope, aside_id, is_aside
+from sessiontree.dialects.contract import Dialect, Envelope, is_metadata_id, metadata_id
 from sessiontree.errors import DamagedError, ReplacedError, StoreError
 from sessiontree.session.blob_refs import PREFIX, restore
 from sessiontree.session.line_offsets import LineOffsets, LineSpan
@@ -135,7 +135,7 @@ class Journal:
             self._offsets.add_block(block.start, self._lines + 1, ends)
             ids = columns.ids
             if "" in ids:
-                ids = [id or aside_id(node) for node, id in enumerate(ids, len(self.types))]
+                ids = [id or metadata_id(node) for node, id in enumerate(ids, len(self.types))]
             if columns.notes:
                 self.notes.update(enumerate(columns.notes, len(self.types)))
             if "custom" in columns.types:
@@ -235,10 +235,10 @@ class Journal:
                 self._keep(number, start, raw, "second-header", "kept as it is; the first header counts")
             return True
         envelope = self.dialect.envelope(fields)
-        if not envelope.type or not (envelope.id or envelope.aside or self.dialect.is_record(fields)):
+        if not envelope.type or not (envelope.id or envelope.is_metadata or self.dialect.is_record(fields)):
             return False
-        if envelope.aside:
-            self._add(number, start, len(raw), Envelope(envelope.type, aside_id(len(self.types)), None))
+        if envelope.is_metadata:
+            self._add(number, start, len(raw), Envelope(envelope.type, metadata_id(len(self.types)), None))
             return True
         envelope = self._with_id(number, start, raw, envelope, fields)
         if envelope.parent == "":
@@ -254,7 +254,7 @@ class Journal:
         self.header_fields = fields
         end = start + len(raw)
         self.header_span = LineSpan(start, end, number)
-        if any(not is_aside(id) for id in self.tree.ids):
+        if any(not is_metadata_id(id) for id in self.tree.ids):
             self._say(number, start, end, "late-header", "read as the header, although entries stand before it")
         if self.header.version > self.dialect.version:
             self._say(number, start, end, "newer-version", f"version {self.header.version} is opened for reading only")
@@ -280,7 +280,7 @@ class Journal:
             id = hashlib.blake2b(id.encode() + raw, digest_size=4).hexdigest()
         parent = envelope.parent
         if self.dialect.parent_key not in fields:
-            parent = next((id for id in reversed(self.tree.ids) if not is_aside(id)), None)
+            parent = next((id for id in reversed(self.tree.ids) if not is_metadata_id(id)), None)
         return Envelope(envelope.type, id, parent)
 
     def _add(self, number: int, start: int, size: int, envelope: Envelope) -> None:
@@ -382,7 +382,7 @@ class Journal:
     def _completed(self, entry: Entry, node: int, raw: bytes) -> Entry:
         """An entry with what its line says only by the place it stands in."""
         id = self.tree.ids[node]
-        if not entry.id and not is_aside(id):  # the line has no id of its own: it was made for it
+        if not entry.id and not is_metadata_id(id):  # the line has no id of its own: it was made for it
             parent = self.tree.parent(node)
             parent_id = None if parent is None else self.tree.ids[parent]
             entry = msgspec.structs.replace(entry, id=id, parent_id=parent_id)

@@ -1,6 +1,6 @@
-"""Messages in shared words -> content as the client writes it, and what was left out of it or changed.
+"""Messages in canonical form -> content as the client writes it, and what was left out of it or changed.
 
-Nothing here knows of lines: ids, parents and riders are the scribe's.
+Nothing here knows of lines: ids, parents and passthrough data are the encoder's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Composed(Struct):
 
 
 def shared_blocks(content: Any) -> list[Any]:
-    """Content in shared words as a list, whichever way it stands there."""
+    """Content in canonical form as a list, whichever way it stands there."""
     if isinstance(content, list):
         return content
     return [{"type": "text", "text": content}] if isinstance(content, str) and content else []

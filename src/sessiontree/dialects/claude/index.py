@@ -15,10 +15,10 @@ from msgspec import Struct
 from sessiontree.dialects.claude.line_summary import PROMPT, SILENT, LineSummary, is_blank_text, is_reminder_text
 from sessiontree.dialects.claude.records import CHAIN_TYPES, METADATA_TYPES, SYNTHETIC, shared_type
 from sessiontree.dialects.contract import Columns, decode_wires
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.passthrough import PASSTHROUGH
 
 # The types that follow from the line's own type alone.
-_PLAIN_TYPES = (METADATA_TYPES | {"user", "assistant", "progress"}) - {RIDER}
+_PLAIN_TYPES = (METADATA_TYPES | {"user", "assistant", "progress"}) - {PASSTHROUGH}
 _SHARED_TYPES = {kind: shared_type(kind, None, None) for kind in _PLAIN_TYPES}
 
 
@@ -36,7 +36,7 @@ class _Outside(Struct, gc=False, rename={"parent": "parentUuid"}):
 
     @property
     def shared_type(self) -> str:
-        inner = self.entry if self.type == RIDER else self.attachment
+        inner = self.entry if self.type == PASSTHROUGH else self.attachment
         return shared_type(self.type, self.subtype, inner.type if inner else None)
 
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from sessiontree.core.context import Context, Rules, build_context
 from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.messages import ToolResult, tool_calls
-from sessiontree.dialects.contract import IndexedLines, ReadOptions, path_of, relinked_path
+from sessiontree.dialects.contract import IndexedLines, ReadOptions, path_of, reparented_path
 from sessiontree.dialects.native.dialect import BOOKKEEPING
 from sessiontree.dialects.neovate.metadata_lines import Aside, Asides, asides_in, marks_of
 from sessiontree.dialects.neovate.records import MESSAGE, is_compaction, string
-from sessiontree.dialects.neovate.reparent import find_relinks
+from sessiontree.dialects.neovate.reparent import find_reparentings
 
 
 def find_leaf(lines: IndexedLines) -> int | None:
@@ -63,7 +63,7 @@ def build(lines: IndexedLines, leaf: int | None, read_options: ReadOptions, rule
 
 
 def _better_links(lines: IndexedLines) -> dict[int, int]:
-    return {relink.node: relink.parent for relink in find_relinks(lines)}
+    return {relink.node: relink.parent for relink in find_reparentings(lines)}
 
 
 def _chain(lines: IndexedLines, leaf: int | None, links: Mapping[int, int]) -> list[int]:
@@ -76,7 +76,7 @@ def _chain(lines: IndexedLines, leaf: int | None, links: Mapping[int, int]) -> l
     seen: set[int] = set()
     node = leaf
     while node is not None and node not in seen:
-        part = relinked_path(lines.tree, node, links) if links else lines.tree.path(node)
+        part = reparented_path(lines.tree, node, links) if links else lines.tree.path(node)
         part = [each for each in part if each not in seen] if seen else part
         parts.append(part)
         seen.update(part)

@@ -1,4 +1,4 @@
-"""Claude Code: what a scribe writes, line by line, and that any conversation written comes back as it was."""
+"""Claude Code: what a encoder writes, line by line, and that any conversation written comes back as it was."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ USAGE = {"input": 5, "output": 7, "cacheRead": 1, "cacheWrite": 2, "totalTokens"
 
 
 class Transcript:
-    """What a scribe wrote for some items, each behind the one before it unless told otherwise."""
+    """What a encoder wrote for some items, each behind the one before it unless told otherwise."""
 
     def __init__(self, start: SessionMeta = START, lines: Journal | None = None) -> None:
-        self.scribe = CLAUDE.scribe(start, lines)
-        self.raw: list[bytes] = list(self.scribe.begin())
+        self.encoder = CLAUDE.encoder(start, lines)
+        self.raw: list[bytes] = list(self.encoder.prologue())
         self.ids: dict[str, str | None] = {}
         self.notes: list[LossNote] = []
         self.at: str | None = None
@@ -51,14 +51,14 @@ class Transcript:
         return self
 
     def add_at(self, item: CanonicalEntry, parent: str | None) -> str | None:
-        written = self.scribe.add(item, parent)
+        written = self.encoder.encode(item, parent)
         self.raw += written.lines
         self.notes += written.notes
         self.at = self.ids[item.id] = written.id
         return written.id
 
     def end(self, leaf: str | None = "") -> Transcript:
-        self.raw += self.scribe.end(self.at if leaf == "" else leaf)
+        self.raw += self.encoder.epilogue(self.at if leaf == "" else leaf)
         return self
 
     @property
@@ -97,7 +97,7 @@ def journal_of(data: bytes) -> Journal:
 
 def told(journal: Journal, leaf: str | None = None) -> list[CanonicalEntry]:
     node = CLAUDE.find_leaf(journal, AS_CLIENT) if leaf is None else journal.tree.node_of[leaf]
-    return list(CLAUDE.tell(journal, CLAUDE.find_history(journal, node, AS_CLIENT)))
+    return list(CLAUDE.decode(journal, CLAUDE.find_history(journal, node, AS_CLIENT)))
 
 
 def plain(items: Sequence[CanonicalEntry]) -> list[tuple[str, dict[str, Any], str]]:
@@ -502,7 +502,7 @@ def test_asides_belong_to_the_branches_that_go_on_behind_them() -> None:
         assert [told.id for told in transcript.told(transcript.ids[leaf])] == ids
     journal = transcript.journal
     label = journal.types.index("label")
-    assert [told.id for told in CLAUDE.tell(journal, CLAUDE.find_history(journal, label, AS_CLIENT))] == ["u1", "l1"]
+    assert [told.id for told in CLAUDE.decode(journal, CLAUDE.find_history(journal, label, AS_CLIENT))] == ["u1", "l1"]
 
 
 def test_a_prompt_of_the_client_follows_the_asides_before_it() -> None:
@@ -694,7 +694,7 @@ def test_a_session_may_stand_at_an_answer_whose_results_are_on_another_branch() 
     assert (first.id, last.id) == ("u1", "a1")
     leaf = CLAUDE.find_leaf(transcript.journal, AS_CLIENT)
     assert leaf is not None
-    assert transcript.journal.tree.ids[leaf] in last.also
+    assert transcript.journal.tree.ids[leaf] in last.aliases
 
 
 def test_a_leaf_that_is_not_the_end_of_the_newest_branch_is_pinned() -> None:
@@ -715,7 +715,7 @@ def test_a_second_root_is_marked_as_a_rewind() -> None:
     transcript.add_at(user("u2"), None)
     transcript.end()
     assert {"type": "last-prompt", "leafUuid": NIL, "explicit": True, "sessionId": SESSION} in transcript.lines
-    assert CLAUDE.find_relinks(transcript.journal) == []
+    assert CLAUDE.find_reparentings(transcript.journal) == []
     assert transcript.texts() == ["hello"]
 
 
@@ -804,7 +804,7 @@ def test_a_fork_is_a_copy_that_says_where_it_comes_from() -> None:
     leaf = str(transcript.ids["a1"])
     journal = transcript.journal
     start = SessionMeta("new", TIME, "/x", title="Fork", forked_from=ForkOrigin(SESSION, leaf))
-    data = b"".join(line + b"\n" for line in CLAUDE.copied(journal, journal.tree.node_of[leaf], start))
+    data = b"".join(line + b"\n" for line in CLAUDE.encode_fork(journal, journal.tree.node_of[leaf], start))
     fork = open_store(MemoryStore(data), dialect="claude")
     assert (fork.id, fork.name, fork.leaf, fork.labels) == (session_uuid("new"), "Fork", leaf, {leaf: "L"})
     assert fork.header.forked_from == ForkOrigin(SESSION, leaf)
