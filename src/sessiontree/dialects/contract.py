@@ -48,7 +48,7 @@ class Columns(Struct, frozen=True):
     ids: list[str]
     parents: list[str | None]
     notes: Sequence[object] = ()
-    """The dialect's own summary of each line, which saves reading it again: None for no summary, empty for none at all."""
+    """The dialect's summary of each line, which saves reading it again; None, or empty for all lines, without one."""
 
 
 class ReadOptions(Struct, frozen=True):
