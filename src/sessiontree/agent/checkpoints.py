@@ -1,4 +1,4 @@
-"""What tools did to files, and taking it back.
+"""RewindScope tools did to files, and taking it back.
 
 Before a tool changes a file, what stands there goes to the blob store, and a `file_snapshot` entry says so: `files` is
 what stood there, `after` what the tool leaves. The entries are a log in the order of the file, over all branches,
@@ -23,9 +23,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.branch_writer import in_thread, uncancelled
+from sessiontree.agent.async_bridge import in_thread, uncancelled
 from sessiontree.agent.diff import render_diff
-from sessiontree.agent.file_changes import Seen, Watch
+from sessiontree.agent.file_changes import ChangeDetector, WorktreeStates
 from sessiontree.agent.tools.base import Plan
 from sessiontree.agent.workspace import PathError, Workspace, is_within, look_at, remove_empty_folder, umask
 from sessiontree.core.entries import MessageEntry
@@ -37,13 +37,13 @@ from sessiontree.git.snapshot import SavedFile
 from sessiontree.session.session import Branch, Session
 from sessiontree.stores.contract import BlobStore
 
-What: TypeAlias = Literal["conversation", "files", "both"]
+RewindScope: TypeAlias = Literal["conversation", "files", "both"]
 REWIND = "rewind"
 _KINDS = frozenset({"file_snapshot", "sessiontree:file_snapshot"})
 """The type of such an entry, as the dialects spell it."""
 
 
-class Rewinding(Value, frozen=True):
+class RewindRecord(Value, frozen=True):
     """Where a rewind led, for its undoing."""
 
     from_leaf: str | None = None
@@ -54,29 +54,29 @@ class Rewinding(Value, frozen=True):
     """The number of the entry whose rewind this one took back."""
 
 
-class Touched(Value, frozen=True):
+class ChangeRecord(Value, frozen=True):
     """One entry of the log: what a call did to files."""
 
     files: dict[str, SavedFile] = msgspec.field(default_factory=dict)
-    """What stood there before. Paths inside the project are relative to it."""
+    """RewindScope stood there before. Paths inside the project are relative to it."""
     after: dict[str, SavedFile] = msgspec.field(default_factory=dict)
     folders: tuple[str, ...] = ()
     """Folders that were not there before."""
     left_out: dict[str, str] = msgspec.field(default_factory=dict)
-    """What was changed and is not kept, each with the reason."""
+    """RewindScope was changed and is not kept, each with the reason."""
     root: str = ""
     tool: str = ""
     call: str = ""
-    rewinding: Rewinding | None = None
+    rewinding: RewindRecord | None = None
 
 
 class FileChange(Struct, frozen=True):
-    """What a rewind will do to one path."""
+    """RewindScope a rewind will do to one path."""
 
     path: str
     shown: str
     now: SavedFile | None
-    """What stands there; None for a folder or the like."""
+    """RewindScope stands there; None for a folder or the like."""
     then: SavedFile
     diff: str
     conflict: str | None = None
@@ -90,18 +90,18 @@ class FileChange(Struct, frozen=True):
 
 
 class RewindPlan(Struct, frozen=True):
-    """What a rewind would do. Nothing was done yet."""
+    """RewindScope a rewind would do. Nothing was done yet."""
 
     entry: str | None
     leaf: str | None
     """Where the conversation will stand."""
     text: Any = None
-    """What the user had said there, to be said otherwise; None when it is no message of the user."""
+    """RewindScope the user had said there, to be said otherwise; None when it is no message of the user."""
     changes: tuple[FileChange, ...] = ()
     folders: tuple[str, ...] = ()
     """Folders that were made since, and go when they are empty."""
     lost: tuple[str, ...] = ()
-    """What cannot be brought back, each with the reason."""
+    """RewindScope cannot be brought back, each with the reason."""
 
     @property
     def conflicts(self) -> tuple[FileChange, ...]:
@@ -114,13 +114,13 @@ class RewindPlan(Struct, frozen=True):
 
 
 class Rewound(Struct, frozen=True):
-    """What a rewind did."""
+    """RewindScope a rewind did."""
 
     restored: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     """Paths with a conflict that were not named."""
     failed: tuple[str, ...] = ()
-    """What could not be done, each with the reason."""
+    """RewindScope could not be done, each with the reason."""
     leaf: str | None = None
 
 
@@ -131,7 +131,7 @@ class Checkpoints:
         """`watch` looks before and after a command at what git says has changed; without, commands are not covered."""
         self._session, self._room = session, room
         self._blobs = Blobs(blobs)
-        self._watch = Watch(room, self._blobs) if watch else None
+        self._watch = ChangeDetector(room, self._blobs) if watch else None
 
     # Noting
 
@@ -154,11 +154,13 @@ class Checkpoints:
             raise
         await self._note_changes(self._watch, before, tool, call, branch)
 
-    async def _note_changes(self, watch: Watch, before: Seen, tool: str, call: str, branch: Branch | None) -> None:
+    async def _note_changes(
+        self, watch: ChangeDetector, before: WorktreeStates, tool: str, call: str, branch: Branch | None
+    ) -> None:
         found = await asyncio.shield(asyncio.to_thread(watch.changed_since, before))
         if found.files or found.left_out:
             files, after = self._keyed(found.files), self._keyed(found.after)
-            touched = Touched(files, after, (), found.left_out, self._room.root, tool, call)
+            touched = ChangeRecord(files, after, (), found.left_out, self._room.root, tool, call)
             await uncancelled(in_thread(self._append, touched, branch))
 
     def note(self, before: Mapping[str, SavedFile], tool: str, call: str = "", branch: Branch | None = None) -> None:
@@ -168,7 +170,8 @@ class Checkpoints:
         if changed:
             then = {path: after[path] for path in changed}
             self._append(
-                Touched(self._keyed(changed), self._keyed(then), root=self._room.root, tool=tool, call=call), branch
+                ChangeRecord(self._keyed(changed), self._keyed(then), root=self._room.root, tool=tool, call=call),
+                branch,
             )
 
     def keep(self, path: str) -> SavedFile:
@@ -178,8 +181,8 @@ class Checkpoints:
             raise PathError(f"{path}: is no file")
         return saved
 
-    def _intended(self, plan: Plan, tool: str, call: str) -> Touched:
-        """What a plan will do, before it is done."""
+    def _intended(self, plan: Plan, tool: str, call: str) -> ChangeRecord:
+        """RewindScope a plan will do, before it is done."""
         files, after = {}, {}
         folders: list[str] = []
         for write in plan.writes:
@@ -188,9 +191,9 @@ class Checkpoints:
             mode = files[key].mode or f"{_new_file_mode():o}"
             after[key] = SavedFile(mode, self._blobs.put(write.data), len(write.data))
             folders += map(self._key, _missing_folders(write.place.path))
-        return Touched(files, after, tuple(dict.fromkeys(folders)), {}, self._room.root, tool, call)
+        return ChangeRecord(files, after, tuple(dict.fromkeys(folders)), {}, self._room.root, tool, call)
 
-    def _append(self, touched: Touched, branch: Branch | None) -> None:
+    def _append(self, touched: ChangeRecord, branch: Branch | None) -> None:
         body = {"type": "file_snapshot", **msgspec.to_builtins(touched)}
         (branch if branch is not None else self._session).append(body)
 
@@ -202,8 +205,8 @@ class Checkpoints:
 
     # Looking
 
-    def log(self, behind: int = -1) -> Iterator[tuple[int, Touched]]:
-        """What was noted behind an entry, by its number in file order; in the order it was done."""
+    def log(self, behind: int = -1) -> Iterator[tuple[int, ChangeRecord]]:
+        """RewindScope was noted behind an entry, by its number in file order; in the order it was done."""
         journal = self._session.journal
         wanted = [node for node in range(behind + 1, len(journal)) if journal.types[node] in _KINDS]
         for node, fields in zip(wanted, journal.whole_fields(wanted), strict=True):
@@ -213,7 +216,7 @@ class Checkpoints:
                 yield node, touched
 
     def plan(self, entry: str | None) -> RewindPlan:
-        """What going back to an entry means. To a message of the user: before it was said. To None: the beginning."""
+        """Plan a rewind to an entry; to a user message, to just before it; to None, to the beginning."""
         leaf, text = entry, None
         if entry is not None:
             found = self._session.entry(entry)
@@ -225,7 +228,7 @@ class Checkpoints:
         return RewindPlan(entry, leaf, text, changes, folders, lost)
 
     def _back_to(self, node: int) -> tuple[tuple[FileChange, ...], tuple[str, ...], tuple[str, ...]]:
-        """What makes files what they were at an entry."""
+        """RewindScope makes files what they were at an entry."""
         then: dict[str, SavedFile] = {}
         last: dict[str, tuple[SavedFile, SavedFile]] = {}
         folders: dict[str, None] = {}
@@ -287,7 +290,7 @@ class Checkpoints:
     def rewind(
         self,
         plan: RewindPlan,
-        what: What = "both",
+        what: RewindScope = "both",
         *,
         overwrite: Collection[str] = (),
         branch: Branch | None = None,
@@ -297,7 +300,7 @@ class Checkpoints:
         The plan must be fresh: a file that changed since it was made is left alone, and that is told.
         """
         at = branch if branch is not None else self._session.branch()
-        rewinding = Rewinding(at.leaf, plan.leaf, what != "files")
+        rewinding = RewindRecord(at.leaf, plan.leaf, what != "files")
         return self._carry_out(plan, what, overwrite, branch, rewinding)
 
     def find_rewind(self) -> int | None:
@@ -313,7 +316,7 @@ class Checkpoints:
         return None
 
     def plan_undo(self) -> RewindPlan:
-        """What undoing the last rewind means; `NotFoundError` when there is none."""
+        """RewindScope undoing the last rewind means; `NotFoundError` when there is none."""
         node = self.find_rewind()
         if node is None:
             raise NotFoundError("there is no rewind that could be undone")
@@ -335,13 +338,18 @@ class Checkpoints:
             raise NotFoundError("there is no rewind that could be undone")
         _, touched = next(self.log(node - 1))
         assert touched.rewinding is not None
-        what: What = "both" if touched.rewinding.moved else "files"
+        what: RewindScope = "both" if touched.rewinding.moved else "files"
         at = branch if branch is not None else self._session.branch()
-        rewinding = Rewinding(at.leaf, plan.leaf, touched.rewinding.moved, node)
+        rewinding = RewindRecord(at.leaf, plan.leaf, touched.rewinding.moved, node)
         return self._carry_out(plan, what, overwrite, branch, rewinding)
 
     def _carry_out(
-        self, plan: RewindPlan, what: What, overwrite: Collection[str], branch: Branch | None, rewinding: Rewinding
+        self,
+        plan: RewindPlan,
+        what: RewindScope,
+        overwrite: Collection[str],
+        branch: Branch | None,
+        rewinding: RewindRecord,
     ) -> Rewound:
         chosen = [change for change in plan.changes if not change.conflict or _is_named(change, overwrite)]
         skipped = tuple(change.shown for change in plan.changes if change not in chosen)
@@ -354,7 +362,7 @@ class Checkpoints:
             else:
                 self._session.move(plan.leaf)
         # Noted before it is done: a process that dies in between leaves a rewind that can be undone or done again.
-        note = Touched(
+        note = ChangeRecord(
             {self._key(change.path): change.now for change in chosen if change.now is not None},
             {self._key(change.path): change.then for change in chosen},
             tuple(dict.fromkeys(self._key(folder) for change in chosen for folder in _missing_folders(change.path))),
@@ -403,12 +411,12 @@ class Checkpoints:
             remove_empty_folder(path)
 
 
-def _parse(fields: Any) -> Touched | None:
+def _parse(fields: Any) -> ChangeRecord | None:
     """An entry of the log out of decoded JSON; None for snapshots of another kind, as of a worktree."""
     if not isinstance(fields, dict) or "root" not in fields:
         return None
     try:
-        return msgspec.convert(fields, Touched)
+        return msgspec.convert(fields, ChangeRecord)
     except msgspec.ValidationError:
         return None
 
