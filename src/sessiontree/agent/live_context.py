@@ -15,7 +15,7 @@ from sessiontree.agent.approval import Approvals
 from sessiontree.agent.async_bridge import in_thread, uncancelled
 from sessiontree.compaction import MEASURED
 from sessiontree.compaction.token_estimate import Size, context_size, estimated_size
-from sessiontree.core.context import said_by
+from sessiontree.core.context import entry_messages
 from sessiontree.core.entries import (
     ApprovalMode,
     Compaction,
@@ -103,13 +103,13 @@ class LiveContext:
         with self._lock:
             if self._is_stale or entry.id == self._leaf:  # the next read includes it, or a concurrent one already has
                 return
-            if isinstance(entry, _REBUILDING) or not self._session.dialect.writes_plainly:
+            if isinstance(entry, _REBUILDING) or not self._session.dialect.one_line_per_entry:
                 self._is_stale = True
             elif entry.parent_id == self._leaf:  # otherwise entries before it are missing too: the next read gets both
                 self._add(entry)
 
     def _add(self, entry: Entry) -> None:
-        for message in said_by(entry):
+        for message in entry_messages(entry):
             self._messages.append(message)
             if isinstance(message, System):
                 self._estimated = None
@@ -159,7 +159,9 @@ class LiveContext:
             new.append(at)
             at = self._session.parent(at)
         entries = self._session.entries(new[::-1]) if at == self._leaf else []
-        rebuilds = not self._session.dialect.writes_plainly or any(isinstance(entry, _REBUILDING) for entry in entries)
+        rebuilds = not self._session.dialect.one_line_per_entry or any(
+            isinstance(entry, _REBUILDING) for entry in entries
+        )
         if at != self._leaf or rebuilds:
             self._is_stale = True
             return
@@ -216,7 +218,7 @@ class LiveApprovals(Approvals):
 
     def _current(self) -> Config:
         session = self._session
-        if not session.dialect.writes_plainly:
+        if not session.dialect.one_line_per_entry:
             return session.config
         types = session.journal.types
         seen, config = _configs.get(session, (len(types) + 1, Config()))

@@ -1,4 +1,4 @@
-"""Running a command: in a process group of its own, with limits of time and output, and nothing of it left behind.
+"""Run a command in a process group of its own, with limits of time and output, and end everything it started.
 
 The end of a command is the end of its process group. On a cancel or a time limit, processes that left the group go
 as well: each is known by a mark in its environment (Linux tells; elsewhere only the group is ended). What is printed is

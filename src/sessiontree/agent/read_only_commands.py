@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-from sessiontree.agent.workspace import PathError, ResolvedPath, Workspace
+from sessiontree.agent.workspace import ResolvedPath, Workspace
+from sessiontree.errors import PathError
 from sessiontree.git import command
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,=\- ]+")

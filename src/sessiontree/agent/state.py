@@ -36,7 +36,7 @@ from sessiontree.agent.pending import open_calls
 from sessiontree.branches.open_files import Writer
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.core.messages import Message, ToolCall, Usage
-from sessiontree.core.usage import UsageTotals, countable
+from sessiontree.core.usage import UsageTotals, valid_count
 from sessiontree.session.session import Session
 
 StateT = TypeVar("StateT", bound=Struct)
@@ -202,9 +202,9 @@ def _update_task(store: Store[State], call_id: str, change: Callable[[Task], dic
 def _add_usage(totals: UsageTotals, used: Usage) -> UsageTotals:
     return UsageTotals(
         totals.requests + 1,
-        totals.input + countable(used.input),
-        totals.output + countable(used.output),
-        totals.cached + countable(used.cache_read),
-        totals.cache_written + countable(used.cache_write),
-        totals.cost + (countable(used.cost.total) if used.cost is not None else 0.0),
+        totals.input + valid_count(used.input),
+        totals.output + valid_count(used.output),
+        totals.cached + valid_count(used.cache_read),
+        totals.cache_written + valid_count(used.cache_write),
+        totals.cost + (valid_count(used.cost.total) if used.cost is not None else 0.0),
     )

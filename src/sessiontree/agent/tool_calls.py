@@ -144,7 +144,7 @@ class ParallelCalls:
     ) -> None:
         self._branch, self._channel, self._keep_result, self._gate = branch, channel, keep_result, gate
         self.open: list[OpenCall] = []
-        """Calls without a result. The writer of entries updates it together with the file."""
+        """ToolRunner without a result. The writer of entries updates it together with the file."""
 
     async def run_all(self, runner: ToolRunner, calls: Sequence[OpenCall], why_not: str | None = None) -> None:
         """Run calls; with `why_not`, record that none was run."""

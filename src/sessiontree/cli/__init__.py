@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = options.run(options)
         sys.stdout.flush()
     except SessionTreeError as error:
-        stderr.say_error(str(error))
+        stderr.print_error(str(error))
         return stderr.exit_code(error)
     except BrokenPipeError:
         # The reader went away (`| head`): not an error, but Python must not try to flush again.
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return stderr.INTERRUPTED
     except OSError as error:  # what is printed cannot be written (a full disk), or the system refuses something else
-        stderr.say_error(str(error))
+        stderr.print_error(str(error))
         return stderr.FAILED
     return int(code or 0)
 

@@ -47,7 +47,7 @@ def run(options: Options) -> None:
         _remember(session, entries, options.home)
     remember_work(session.location, session.cwd, options)
     if others:
-        stderr.say(f"sessiontree: {session.location}: someone else is writing it, too ({others} new entries)")
+        stderr.print_line(f"sessiontree: {session.location}: someone else is writing it, too ({others} new entries)")
     if options.json:
         output.print_json({"session": session.id, "entries": [describe_entry(entry) for entry in entries]})
     else:
@@ -76,7 +76,7 @@ def _remember(session: Session, entries: list[Entry], home: str | None) -> None:
                     agent=session.dialect.name,
                 )
             except WriteError as error:
-                stderr.say_error(str(error))
+                stderr.print_error(str(error))
 
 
 def _asked_for(options: Options) -> list[dict[str, Any]]:

@@ -18,10 +18,10 @@ def open_home(options: Options) -> Home:
     from sessiontree.library.roots import parse_roots
 
     def sessions() -> list[Candidate]:
-        from sessiontree.library.candidates import candidates
+        from sessiontree.archive.candidates import candidates_in_library
 
         with open_library(options) as library:
-            return list(candidates(library))
+            return list(candidates_in_library(library))
 
     def find(wanted: str) -> str:
         with open_library(options) as library:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_roots
+from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ The folder has one folder per agent, named as below that agent's own; copy a fil
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> int | None:
@@ -62,8 +62,8 @@ def _show(told: list[Told], counts: Counter[str], options: Options) -> None:
             ends = f" (two branches: {', '.join(one.branches)})" if len(set(one.branches)) > 1 else ""
             output.print_lines([clean(f"{one.what:<8} {one.path}{ends}")])
             if one.why:
-                stderr.say(f"  {one.why}")
+                stderr.print_line(f"  {one.why}")
     parts = [f"{counts[what]} {what}" for what in ("copied", "grown", "merged", "conflict", "failed") if counts[what]]
-    stderr.say(", ".join(parts) or "everything is the same already")
+    stderr.print_line(", ".join(parts) or "everything is the same already")
     if options.dry_run:
-        stderr.say("nothing was done; the same without --dry-run does it")
+        stderr.print_line("nothing was done; the same without --dry-run does it")

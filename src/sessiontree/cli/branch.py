@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
-from sessiontree.cli.summaries import add_summary, ask_about_branch
+from sessiontree.cli.summaries import add_summary_options, build_summary_request
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--before", action="store_true", help="stand at the entry's parent, to say it differently")
     parser.add_argument("--summarise", action="store_true", help="leave a summary of the branch that is left")
-    add_summary(parser)
+    add_summary_options(parser)
 
 
 def run(options: Options) -> None:
@@ -58,9 +58,9 @@ def _leave(session: Session, to: str | None, options: Options) -> str | None:
     """Stand there with a summary of what is left; the summary, if there was something to summarise."""
     from sessiontree.branches.leave import leave
 
-    left = leave(session, to, ask_about_branch(session, options))
+    left = leave(session, to, build_summary_request(session, options))
     if left.entry is None:
-        stderr.say("nothing was said on the branch that is left, so there is nothing to summarise")
+        stderr.print_line("nothing was said on the branch that is left, so there is nothing to summarise")
         return None
-    stderr.say(f"{left.messages} messages of the branch that ends at {left.left} are summarised here")
+    stderr.print_line(f"{left.messages} messages of the branch that ends at {left.left} are summarised here")
     return left.summary

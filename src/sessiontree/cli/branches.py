@@ -11,7 +11,7 @@ import argparse
 import time
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_reading, open_for_reading
+from sessiontree.cli.parser import Options, add_read_options, open_for_reading
 
 SUMMARY = "list the branches of a session"
 EXAMPLES = """examples:
@@ -21,7 +21,7 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    add_reading(parser)
+    add_read_options(parser)
 
 
 def run(options: Options) -> None:
@@ -48,4 +48,4 @@ def run(options: Options) -> None:
         return
     sayings = [gist(entry) for entry in session.entries([branch.leaf for branch in branches])]
     output.print_lines(draw_branches(branches, sayings, output.width(), time.time(), marks))
-    stderr.say(draw_writers(writers))
+    stderr.print_line(draw_writers(writers))

@@ -82,7 +82,7 @@ async def _print(options: Options, wanted: StartOptions) -> int:
 
     prompt, image = _prompt(options.prompt)
     format: Format = options.output or ("json" if options.json else "text")
-    end = await print_answer(wanted, prompt, format, output.print_json, stderr.say_error, image=image)
+    end = await print_answer(wanted, prompt, format, output.print_json, stderr.print_error, image=image)
     match end.reason:
         case "done":
             return 0
@@ -117,7 +117,7 @@ def _wanted(options: Options) -> StartOptions:
     home = paths.home() if options.home is None else os.path.abspath(options.home)
     loaded = load_settings(cwd, home)
     for notice in loaded.warnings:
-        stderr.say(f"sessiontree: {notice}")
+        stderr.print_line(f"sessiontree: {notice}")
     return StartOptions(
         cwd=cwd,
         home=home,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_roots
+from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="A", help="only sessions of this agent")
     parser.add_argument("--yes", action="store_true", help="do it")
     parser.add_argument("--purge", action="store_true", help="delete for good, also what was archived as long ago")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> int | None:
@@ -69,9 +69,9 @@ def run(options: Options) -> int | None:
         output.print_lines(table(plan, now))
         _tell(plan, options, risk)
     if refs:
-        stderr.say(f"the work of their lanes stays in git: {', '.join(refs)}")
+        stderr.print_line(f"the work of their lanes stays in git: {', '.join(refs)}")
     for message in failed:
-        stderr.say_error(message)
+        stderr.print_error(message)
     return stderr.FAILED if failed else None
 
 
@@ -89,7 +89,7 @@ def _archive(home: Home, plan: Plan, why: str) -> list[str]:
                 failed.append(str(error))
                 continue
             for path in freed.left:
-                stderr.say(f"{path}: is no regular file; it was left there")
+                stderr.print_line(f"{path}: is no regular file; it was left there")
     return failed
 
 
@@ -121,21 +121,21 @@ def rows_as_lines(rows: list[tuple[str, str, int, str, str]]) -> Iterator[str]:
 
 def _tell(plan: Plan, options: Options, risk: list[Candidate]) -> None:
     for reason, count in sorted(plan.spared.items()):
-        stderr.say(f"{count} old enough, but left: {reason}")
+        stderr.print_line(f"{count} old enough, but left: {reason}")
     if not plan.chosen and not plan.archived:
-        stderr.say("there is nothing to clean")
+        stderr.print_line("there is nothing to clean")
     elif not options.yes:
         what = "deletes all of this for good" if options.purge else "moves them into the archive"
-        stderr.say(f"nothing was done; the same with --yes {what}")
+        stderr.print_line(f"nothing was done; the same with --yes {what}")
     elif not options.purge:
-        stderr.say("`sessiontree restore ID` brings one back, `sessiontree restore --list` shows all")
+        stderr.print_line("`sessiontree restore ID` brings one back, `sessiontree restore --list` shows all")
     warn_of_deletion(risk)
 
 
 def warn_of_deletion(risk: list[Candidate]) -> None:
     """Other agents delete by themselves; say so while there is time."""
     if risk:
-        stderr.say(
+        stderr.print_line(
             f"warning: Claude Code deletes {len(risk)} of your sessions by itself within a week, by the date of the "
             "file (its setting cleanupPeriodDays); `sessiontree keep --all` makes copies first"
         )

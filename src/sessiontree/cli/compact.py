@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
-from sessiontree.cli.summaries import add_summary, settings_for, summarizer_of
+from sessiontree.cli.summaries import add_summary_options, find_configured_summarizer, load_session_settings
 
 if TYPE_CHECKING:
     from sessiontree.compaction import Compacted, Undone
@@ -32,7 +32,7 @@ the way of the agent whose session it is."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    add_summary(parser)
+    add_summary_options(parser)
     parser.add_argument(
         "--keep", metavar="N", type=_tokens, help="tokens of the newest messages to keep (default: as settings say)"
     )
@@ -59,7 +59,7 @@ def run(options: Options) -> None:
         remember_work(session.location, session.cwd, options)
         _show_undone(session, undone, options)
         return
-    settings = settings_for(session, options)
+    settings = load_session_settings(session, options)
     # Which model it is is told by the whole context: it is asked only where that makes a difference.
     chosen = settings.compaction.for_model(_model_of(session) if settings.compaction.model_overrides else None)
     done = compact(
@@ -69,12 +69,12 @@ def run(options: Options) -> None:
         strategy=options.strategy,
         policy=policy_of(chosen),
         window=options.window,
-        summarizer=summarizer_of(settings),
+        summarizer=find_configured_summarizer(settings),
         dry_run=options.dry_run,
     )
     session.close()
     for report in done.reports:
-        stderr.say(f"sessiontree: {report}")
+        stderr.print_line(f"sessiontree: {report}")
     if not options.dry_run:
         remember_work(session.location, session.cwd, options)
     if options.json:
@@ -82,9 +82,9 @@ def run(options: Options) -> None:
         return
     output.print_lines(_text(done))
     if options.dry_run:
-        stderr.say("nothing was written; the same without --dry-run does it")
+        stderr.print_line("nothing was written; the same without --dry-run does it")
     else:
-        stderr.say(f"`sessiontree compact {shlex.quote(options.session)} --undo` takes it back")
+        stderr.print_line(f"`sessiontree compact {shlex.quote(options.session)} --undo` takes it back")
 
 
 def _model_of(session: Session) -> str | None:
@@ -102,7 +102,7 @@ def _show_undone(session: Session, undone: Undone, options: Options) -> None:
     output.print_lines([undone.leaf or "(before the first entry)"])
     if undone.left:
         count = "1 message" if undone.left == 1 else f"{undone.left:,} messages"
-        stderr.say(f"{count} said after the compaction stay on a branch of their own (see `sessiontree tree`)")
+        stderr.print_line(f"{count} said after the compaction stay on a branch of their own (see `sessiontree tree`)")
 
 
 def _described(session: Session, done: Compacted) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def _get(options: Options) -> int | None:
     else:
         _print_rows(rows, alone=options.key is not None and len(rows) == 1 and rows[0]["key"] == options.key)
         for notice in loaded.warnings:
-            stderr.say_error(str(notice))
+            stderr.print_error(str(notice))
     return stderr.DAMAGED if any(notice.is_error for notice in loaded.warnings) else None
 
 
@@ -68,7 +68,7 @@ def _print_rows(rows: list[dict[str, Any]], *, alone: bool) -> None:
     if alone:
         (row,) = rows
         output.print_lines([clean(_shown(row["value"]))])
-        stderr.say(f"from: {_origin(row)}")
+        stderr.print_line(f"from: {_origin(row)}")
         return
     cells = [(clean(row["key"]), clean(_shown(row["value"])), _origin(row)) for row in rows]
     widths = [max(columns(row[at]) for row in cells) for at in (0, 1)]
@@ -166,7 +166,7 @@ def _tell(options: Options, file: str, value: Any) -> None:
     output.print_lines([clean(file)])
     if overruled:
         held = _shown(_value(loaded.settings, parse_key(key)))
-        stderr.say(f"here {key} is {held}, from: {source.where}")
+        stderr.print_line(f"here {key} is {held}, from: {source.where}")
 
 
 def _path(options: Options) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_reading, open_for_reading
+from sessiontree.cli.parser import Options, add_read_options, open_for_reading
 
 if TYPE_CHECKING:
     from sessiontree.core.context import Context
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="complete",
         help="tool calls without a result: answer them with an honest error (default), or leave them out",
     )
-    add_reading(parser)
+    add_read_options(parser)
 
 
 def run(options: Options) -> None:
@@ -46,7 +46,7 @@ def run(options: Options) -> None:
         output.print_json(_described(session, leaf, context, options))
         return
     output.print_lines(_text(context))
-    stderr.say_problems(session.location, session.problems_met)
+    stderr.print_problems(session.location, session.known_problems)
 
 
 def _described(session: Session, leaf: str | None, context: Context, options: Options) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _described(session: Session, leaf: str | None, context: Context, options: Op
         "path": list(context.path),
         **_messages(session, context, options),
         "state": describe_state(context.state),
-        "problems": [describe_problem(problem) for problem in session.problems_met],
+        "problems": [describe_problem(problem) for problem in session.known_problems],
     }
     return value
 

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import add_roots, open_library
+from sessiontree.cli.list import add_root_option, open_library
 from sessiontree.cli.open import present
 from sessiontree.cli.parser import Options
 from sessiontree.errors import NotFoundError, UsageError
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="with -r: sessions of every project")
     parser.add_argument("--cwd", metavar="DIR", help="the project of this folder instead of the current one")
     parser.add_argument("--print-path", action="store_true", help="print only where it lies")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> int | None:
@@ -85,7 +85,7 @@ def _choose(library: Library, cwd: str, *, everywhere: bool) -> Summary | None:
     output.print_lines([f"    {rows[0]}", *(f"{number:3} {row}" for number, row in enumerate(rows[1:], 1))])
     if not sys.stdin.isatty():
         return None
-    stderr.say(f"Which one? 1-{len(found)}, or nothing to leave it:")
+    stderr.print_line(f"Which one? 1-{len(found)}, or nothing to leave it:")
     answer = sys.stdin.readline().strip()
     if not answer:
         return None

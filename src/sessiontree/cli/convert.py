@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_reading, open_for_reading
+from sessiontree.cli.parser import Options, add_read_options, open_for_reading
 
 if TYPE_CHECKING:
     from sessiontree.conversion.install import Plan
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cwd", metavar="DIR", help="the folder the new session works in (default: the same)")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
     parser.add_argument("--strict", action="store_true", help="refuse when anything would be dropped")
-    add_reading(parser)
+    add_read_options(parser)
 
 
 def run(options: Options) -> None:
@@ -59,7 +59,7 @@ def run(options: Options) -> None:
         return
     output.print_lines(shown(plan))
     if not writes:
-        stderr.say(f"nothing was written; this does it: {_command(options)}")
+        stderr.print_line(f"nothing was written; this does it: {_command(options)}")
 
 
 def check_target(name: str) -> str:

@@ -18,7 +18,7 @@ from sessiontree.cli.explore_common import copies_of, plain, print_results, told
 from sessiontree.cli.lane_options import Once, check_options
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
-from sessiontree.cli.summaries import add_summary, ask_about_branch
+from sessiontree.cli.summaries import add_summary_options, build_summary_request
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     there.add_argument("--list", action="store_true", dest="lists", help="the explorations of a session")
     parser.add_argument("--run", metavar="ID", dest="which", help="which exploration is meant (default: the last)")
     parser.add_argument("--no-files", action="store_true", help="with --keep: leave the files of the project alone")
-    add_summary(parser)
+    add_summary_options(parser)
 
 
 def run(options: Options) -> int:
@@ -120,7 +120,7 @@ def _list(session: Session, options: Options) -> int:
         ]
         output.print_json({"session": session.id, "explorations": told})
     elif not found:
-        stderr.say("no exploration in this session yet")
+        stderr.print_line("no exploration in this session yet")
     else:
         for one in found:
             states = ", ".join(f"{lane.number} {_state(lane)}" for lane in one.lanes) or "no lane was made"
@@ -164,7 +164,7 @@ def _about(session: Session, options: Options) -> int:
         decided = decisions.keep(session, told, options.keep, copies, apply=not options.no_files, keep_copies=keeps)
     elif options.merge is not None:
         decided = decisions.merge(
-            session, told, options.merge, copies, ask=ask_about_branch(session, options), keep_copies=keeps
+            session, told, options.merge, copies, ask=build_summary_request(session, options), keep_copies=keeps
         )
     else:
         decided = decisions.drop(session, told, options.drop, copies, keep_copies=keeps)
@@ -199,4 +199,4 @@ def _print_decided(session: Session, told: HasLanes, decided: Decided, options: 
         return
     output.print_lines([decided.leaf or ""])
     for line in decided_lines(decided, output.width()):
-        stderr.say(line)
+        stderr.print_line(line)

@@ -32,17 +32,17 @@ def say_leftovers(session: Session, told: ExplorationState, options: Options) ->
     going = [lane for lane in found if lane not in staying]
     resume = f"`sessiontree explore {session_words(session, options)} --resume {told.run}`"
     if going:
-        stderr.say(
+        stderr.print_line(
             f"exploration {told.run}: folders of lanes that have ended are still there ({_numbers(going)}); "
             f"{resume} takes them away, their work stays in git"
         )
     if begun:
-        stderr.say(
+        stderr.print_line(
             f"exploration {told.run}: a process ended while it made the folder of a lane, which is still there; "
             f"{resume} goes on with the lane, or takes the folder away"
         )
     if staying:
-        stderr.say(
+        stderr.print_line(
             f"exploration {told.run}: folders of lanes stay, as there are repositories of their own in them "
             f"({_numbers(staying)}); when you have moved those elsewhere, {resume} takes the folders away"
         )
@@ -85,9 +85,9 @@ def take_away(session: Session, told: ExplorationState, options: Options) -> boo
         )
     tidied = tidy(found, copies)
     if cleared:
-        stderr.say(f"exploration {told.run}: the folder of a lane that was not made to the end was taken away")
+        stderr.print_line(f"exploration {told.run}: the folder of a lane that was not made to the end was taken away")
     if tidied.lanes:
-        stderr.say(
+        stderr.print_line(
             f"exploration {told.run}: there is nothing to go on with; the folders that were left of lanes "
             f"{', '.join(map(str, tidied.lanes))} were taken away, their work is in refs/sessiontree/explore/{told.run}"
         )
@@ -99,9 +99,9 @@ def say_tidied(tidied: Tidied) -> bool:
     from sessiontree.views.text import one_line
 
     for note in tidied.stayed:
-        stderr.say(one_line(note))
+        stderr.print_line(one_line(note))
     for note in tidied.failed:
-        stderr.say_error(one_line(note))
+        stderr.print_error(one_line(note))
     return not tidied.failed
 
 

@@ -25,7 +25,7 @@ from sessiontree.cli.explore_common import copies_of, home_of, plain, print_resu
 from sessiontree.cli.lane_options import APPROVAL, MAX_DEPTH, MAX_LANES, PARALLEL
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import remember_work
-from sessiontree.cli.summaries import ask_about_branch, settings_for, summarizer_of
+from sessiontree.cli.summaries import build_summary_request, find_configured_summarizer, load_session_settings
 from sessiontree.errors import NotFoundError, SessionTreeError, UsageError, WriteError
 from sessiontree.explore import decisions, explore, resume
 from sessiontree.explore.cleanup import has_died, is_worked_on
@@ -68,7 +68,7 @@ async def explore_lanes(session: Session, options: Options) -> int:
     try:
         was_stopped = await _watch(exploration, watching, questions, options)
         if was_stopped is None:
-            stderr.say_error(f"ended before all lanes had come to their end; {_again(exploration, options)}")
+            stderr.print_error(f"ended before all lanes had come to their end; {_again(exploration, options)}")
             code = stderr.INTERRUPTED
         else:
             code = await _tell(session, exploration, questions, screen, options)
@@ -101,13 +101,13 @@ async def _tell(
     print_results(session, told, results, options)
     sys.stdout.flush()
     if any(lane.state == "lost" for lane in told.lanes):
-        stderr.say(f"some lanes have no end: {_again(exploration, options)}")
+        stderr.print_line(f"some lanes have no end: {_again(exploration, options)}")
     if any(lane.state == "limit" for lane in told.lanes):
         more = f"{_resume(exploration, options)} --budget N"
-        stderr.say(f"lanes that reached a limit go on with `{more}`, N being more than before")
+        stderr.print_line(f"lanes that reached a limit go on with `{more}`, N being more than before")
     if any(lane.state == "running" for lane in told.lanes):
         words = session_words(session, options)
-        stderr.say(
+        stderr.print_line(
             f"another process works on some lanes; `sessiontree explore {words} --compare` shows how far they are"
         )
         return 0
@@ -116,7 +116,7 @@ async def _tell(
         decided = await _choose(session, told, exploration.copies, questions, screen, options)
     if not options.json and is_left_open(told.lanes, decided):
         words = session_words(session, options)
-        stderr.say(f"decide with `sessiontree explore {words}` and --keep, --merge, --drop or --diff LANE")
+        stderr.print_line(f"decide with `sessiontree explore {words}` and --keep, --merge, --drop or --diff LANE")
     return 0 if any(lane.state == "done" for lane in told.lanes) else stderr.FAILED
 
 
@@ -217,7 +217,7 @@ async def _choose(
     options: Options,
 ) -> Decided | None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, questions.interrupt)
-    summary = ask_about_branch(session, options)
+    summary = build_summary_request(session, options)
     keeps = options.keep_worktrees
     choosing = Choosing(screen, questions, session, told, copies, summary=summary, keep_copies=keeps)
     try:
@@ -230,7 +230,7 @@ async def _choose(
 
 def _prepare(session: Session, options: Options, watching: Watching) -> tuple[Exploration, Sequence[Model]]:
     """The exploration that was asked for, not begun yet, and the models that it uses."""
-    settings = settings_for(session, options)
+    settings = load_session_settings(session, options)
     _check_approval(session, options)
     models: list[Model] = []
 
@@ -246,7 +246,7 @@ def _prepare(session: Session, options: Options, watching: Watching) -> tuple[Ex
         "settings": settings,
         "system": build_system_prompt,
         "copies": copies_of(session, options),
-        "summarizer": summarizer_of(settings),
+        "summarizer": find_configured_summarizer(settings),
         "keep_worktrees": True,  # until everything is told: see `_tidy`
     }
     if options.resume is not None or options.again:
@@ -385,6 +385,8 @@ def _say_untrusted(told: ExplorationState, options: Options) -> None:
 
     for rule in told.plan.rules:
         if rule.kind == "check" and rule.command != options.fork_on:
-            stderr.say(f"its rule is left out unless you say it again: --fork-on {one_line(rule.command or '')!r}")
+            stderr.print_line(
+                f"its rule is left out unless you say it again: --fork-on {one_line(rule.command or '')!r}"
+            )
     if told.plan.check is not None and told.plan.check != options.check:
-        stderr.say(f"its check is left out unless you say it again: --check {one_line(told.plan.check)!r}")
+        stderr.print_line(f"its check is left out unless you say it again: --check {one_line(told.plan.check)!r}")

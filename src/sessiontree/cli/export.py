@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_reading, open_for_reading
+from sessiontree.cli.parser import Options, add_read_options, open_for_reading
 from sessiontree.errors import ExistsError, UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--redact", action="store_true", help="mask secrets, e-mail addresses and home paths")
     parser.add_argument("--out", metavar="FILE", help="write a new file instead of stdout")
-    add_reading(parser)
+    add_read_options(parser)
 
 
 def run(options: Options) -> None:
@@ -83,9 +83,9 @@ def run(options: Options) -> None:
     else:
         output.print_bytes(pieces)
     if redactor is not None:
-        stderr.say(redactor.report)
+        stderr.print_line(redactor.report)
     if not options.json:
-        stderr.say_problems(session.location, session.problems)
+        stderr.print_problems(session.location, session.problems)
 
 
 def _format(options: Options) -> Format:

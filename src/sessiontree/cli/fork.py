@@ -62,8 +62,8 @@ def run(options: Options) -> None:
     output.print_lines([clean(forked.session.location)])
     if forked.report is not None:
         for line in report_lines(forked.report):
-            stderr.say(line)
+            stderr.print_line(line)
     if forked.prompt:
-        stderr.say("the prompt it was taken before, for editing:")
+        stderr.print_line("the prompt it was taken before, for editing:")
         for line in forked.prompt.splitlines():
-            stderr.say(line)
+            stderr.print_line(line)

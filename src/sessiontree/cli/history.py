@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import add_roots, open_library, progress
+from sessiontree.cli.list import add_root_option, open_library, scan_progress
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="do not look for new prompts in sessions and in the histories that agents keep of their own",
     )
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> None:
@@ -64,7 +64,7 @@ def run(options: Options) -> None:
 
 def _import(history: PromptHistory, options: Options) -> Imported:
     with open_library(options) as library:
-        return history.import_from(library, progress())
+        return history.import_from(library, scan_progress())
 
 
 def _find(history: PromptHistory, options: Options) -> list[Prompt]:
@@ -97,18 +97,20 @@ def _rows(found: list[Prompt]) -> list[str]:
 
 def _say_notes(history: PromptHistory) -> None:
     for note in history.notes:
-        stderr.say_error(note)
+        stderr.print_error(note)
     history.notes.clear()
 
 
 def _talk(history: PromptHistory, found: list[Prompt], imported: Imported | None) -> None:
     if imported is not None and imported.sources:
         odd = f"; places in them that could not be read: {imported.unreadable}" if imported.unreadable else ""
-        stderr.say(f"{imported.added} prompts taken in from {imported.sources} files that are new or have changed{odd}")
+        stderr.print_line(
+            f"{imported.added} prompts taken in from {imported.sources} files that are new or have changed{odd}"
+        )
     if not found:
         count = len(history)
         empty = "the history is empty: nothing was said in any session that was found"
-        stderr.say(f"none of the {count} prompts of the history fits" if count else empty)
+        stderr.print_line(f"none of the {count} prompts of the history fits" if count else empty)
 
 
 def _described(

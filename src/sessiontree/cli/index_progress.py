@@ -64,7 +64,7 @@ def make_index(library: Library) -> None:
         return  # the answer was given; whoever searches next goes on
     except KeyboardInterrupt:
         _clear()
-        stderr.say("stopped; the next search goes on from here")
+        stderr.print_line("stopped; the next search goes on from here")
 
 
 def renew_index(library: Library) -> None:

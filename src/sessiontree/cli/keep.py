@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_roots
+from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sessions", metavar="SESSION", nargs="*")
     parser.add_argument("--all", action="store_true", help="all sessions of all agents")
     parser.add_argument("--agent", metavar="A", help="with --all, only sessions of this agent")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> int | None:
@@ -60,11 +60,11 @@ def run(options: Options) -> int | None:
     if options.json:
         output.print_json({"kept": kept, "current": current, "failed": failed})
     else:
-        stderr.say(f"{len(kept)} copied, {len(current)} up to date already")
+        stderr.print_line(f"{len(kept)} copied, {len(current)} up to date already")
         if not options.all:
             _warn(home)
     for message in failed:
-        stderr.say_error(message)
+        stderr.print_error(message)
     return stderr.FAILED if failed else None
 
 

@@ -35,17 +35,17 @@ _since = re.compile(r"(?P<number>\d{1,6})(?P<unit>m|h|d|w|mo|y)\Z")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_scope(parser, since="only sessions active since: 90m, 12h, 7d, 2w, or 2026-11-01")
+    add_filter_options(parser, since="only sessions active since: 90m, 12h, 7d, 2w, or 2026-11-01")
     parser.add_argument("--named", action="store_true", help="only sessions that were given a name")
     parser.add_argument(
         "--sort", choices=("recent", "size", "cost", "messages"), default="recent", help="default: recent"
     )
     parser.add_argument("--tree", action="store_true", help="forks under the session they came from")
     parser.add_argument("--limit", metavar="N", type=int, help="at most N sessions")
-    add_roots(parser)
+    add_root_option(parser)
 
 
-def add_scope(parser: argparse.ArgumentParser, *, since: str) -> None:
+def add_filter_options(parser: argparse.ArgumentParser, *, since: str) -> None:
     """Arguments of commands that are about the sessions of this project, or of all."""
     parser.add_argument("--all", action="store_true", help="every project, not only this one")
     parser.add_argument("--agent", metavar="NAME", help="only sessions of this agent: claude, pi, omp, neovate, native")
@@ -53,7 +53,7 @@ def add_scope(parser: argparse.ArgumentParser, *, since: str) -> None:
     parser.add_argument("--since", metavar="AGE", help=since)
 
 
-def add_roots(parser: argparse.ArgumentParser) -> None:
+def add_root_option(parser: argparse.ArgumentParser) -> None:
     """Arguments of commands that look for sessions."""
     parser.add_argument(
         "--root",
@@ -67,7 +67,7 @@ def add_roots(parser: argparse.ArgumentParser) -> None:
 def run(options: Options) -> None:
     start = time.perf_counter()
     with open_library(options) as library:
-        project = project_asked(options)
+        project = requested_project(options)
         listed, hidden = _listed(library, options, project)
         members = _arranged(library, listed, options)
         if options.json:
@@ -77,7 +77,7 @@ def run(options: Options) -> None:
         _talk(library, members, hidden, project, start)
 
 
-def project_asked(options: Options) -> str | None:
+def requested_project(options: Options) -> str | None:
     """The folder of the project a command is about; None when it is about all."""
     return None if options.all else options.project or os.getcwd()
 
@@ -90,10 +90,10 @@ def open_library(options: Options) -> Library:
     if options.home is not None and not options.home:
         raise UsageError("--home needs a folder")
     chosen = parse_roots(getattr(options, "root", []))  # not every command that finds a session can be told where
-    return Library(options.home, chosen, progress=progress())
+    return Library(options.home, chosen, progress=scan_progress())
 
 
-def progress() -> Progress | None:
+def scan_progress() -> Progress | None:
     """Says how far reading is, on a terminal, once it takes long."""
     if not sys.stderr.isatty():
         return None
@@ -143,7 +143,7 @@ def _print(library: Library, members: Sequence[Threaded], *, with_project: bool)
         members, output.width(), time.time(), short_ids(library.everything()), with_project=with_project
     )
     output.print_lines([output.dim(next(rows))])
-    if not output.use_colour():
+    if not output.use_color():
         output.print_lines(["\n".join(rows)])  # at once: many lines one by one take longer than reading the cache
         return
     for member, row in zip(members, rows, strict=True):
@@ -158,11 +158,13 @@ def _talk(library: Library, members: Sequence[Threaded], hidden: int, project: s
     sessions = sum(member.summary.kind == "session" for member in members)
     if not sessions:
         where = "" if project is None else f" of {project} ({len(library.sessions())} elsewhere: --all)"
-        stderr.say(f"no sessions{where} fit; {library.scan.found} files were found in {len(library.roots)} folders")
+        stderr.print_line(
+            f"no sessions{where} fit; {library.scan.found} files were found in {len(library.roots)} folders"
+        )
     elif sys.stdout.isatty():
         took = 1000 * (time.perf_counter() - start)
         more = f", {hidden} more with a higher --limit" if hidden else ""
-        stderr.say(
+        stderr.print_line(
             f"{sessions} sessions{more} · {library.scan.read} of {library.scan.found} files read · {took:.0f} ms"
         )
 

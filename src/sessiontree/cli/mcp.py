@@ -10,7 +10,7 @@ import argparse
 import sys
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import add_roots
+from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
@@ -22,7 +22,7 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-refresh", action="store_true", help="read nothing into the search index")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> None:
@@ -39,7 +39,7 @@ def run(options: Options) -> None:
         return
     require_mcp()
     if sys.stdin.isatty():
-        stderr.say(
+        stderr.print_line(
             "waiting for an agent to speak MCP on stdin (Ctrl-D ends it); `sessiontree mcp --json` has the settings"
         )
     serve(options.home, roots, refresh=not options.no_refresh)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_work
-from sessiontree.cli.summaries import add_summary, ask_about_branch
+from sessiontree.cli.summaries import add_summary_options, build_summary_request
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--entries", metavar="ENTRY", nargs="+", help="with --how pick: the entries to bring")
     parser.add_argument("--from-session", metavar="SESSION", help="the branch is in this session, of any agent")
-    add_summary(parser)
+    add_summary_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="only show what would be written")
 
 
@@ -57,7 +57,7 @@ def run(options: Options) -> None:
         entries = [other.find_entry(entry) for entry in options.entries]
         done = pick(session, entries, onto=into, source=other, branch=source, dry_run=options.dry_run)
     else:
-        ask = ask_about_branch(session, options)
+        ask = build_summary_request(session, options)
         done = merge(session, source, into=into, how=options.how, source=other, ask=ask, dry_run=options.dry_run)
     print_merged(session, done, options)
 
@@ -106,7 +106,7 @@ def print_merged(session: Session, done: Merged, options: Options) -> None:
         return
     output.print_lines([done.entry] if done.entry is not None else _shown(done))
     for line in _talk(done):
-        stderr.say(line)
+        stderr.print_line(line)
 
 
 def _shown(done: Merged) -> Iterator[str]:

@@ -24,6 +24,6 @@ def run(options: Options) -> None:
     if options.json:
         output.print_json({"session": session.id, "version": session.header.version, "backup": backup})
     elif backup is None:
-        stderr.say(f"{session.location}: is of the current version; nothing was changed")
+        stderr.print_line(f"{session.location}: is of the current version; nothing was changed")
     else:
         output.print_lines([backup])

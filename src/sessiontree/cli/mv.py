@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_roots
+from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--project", metavar=("OLD", "NEW"), nargs=2, help="all sessions of a folder and those below it"
     )
     parser.add_argument("--yes", action="store_true", help="do it")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> int | None:
@@ -65,7 +65,7 @@ def run(options: Options) -> int | None:
     else:
         _show(done, options)
     for message in failed:
-        stderr.say_error(message)
+        stderr.print_error(message)
     return stderr.FAILED if failed else None
 
 
@@ -95,10 +95,12 @@ def _show(done: list[tuple[Move, str | None]], options: Options) -> None:
     for plan, _ in done:
         output.print_lines([clean(plan.source), clean(f"  -> {plan.target}")])
         if not os.path.isdir(plan.new_cwd):
-            stderr.say(f"{plan.new_cwd}: there is no such folder yet")
+            stderr.print_line(f"{plan.new_cwd}: there is no such folder yet")
     if not done:
-        stderr.say("there is nothing to move")
+        stderr.print_line("there is nothing to move")
     elif not options.yes:
-        stderr.say("nothing was done; the same with --yes moves them")
+        stderr.print_line("nothing was done; the same with --yes moves them")
     else:
-        stderr.say(f"{len(done)} moved; `sessiontree restore ITEM` undoes one (see `sessiontree restore --list`)")
+        stderr.print_line(
+            f"{len(done)} moved; `sessiontree restore ITEM` undoes one (see `sessiontree restore --list`)"
+        )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import add_roots, open_library
+from sessiontree.cli.list import add_root_option, open_library
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import remember_work
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION", help="path, id, first characters of one, or title")
     parser.add_argument("--print-path", action="store_true", help="print only where it lies")
     parser.add_argument("--messages", metavar="N", type=int, default=_SHOWN_MESSAGES, help="how many last messages")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> None:
@@ -60,7 +60,7 @@ def present(library: Library, one: Summary, options: Options, messages: int) -> 
     output.print_lines(_facts(one, session))
     for entry in last:
         output.print_lines(_shown(entry))
-    stderr.say_problems(session.location, session.problems)
+    stderr.print_problems(session.location, session.problems)
 
 
 def _last_spoken(session: Session, count: int) -> list[MessageEntry]:

@@ -54,21 +54,21 @@ def terminal_columns(otherwise: int) -> int:
         return otherwise
 
 
-def use_colour() -> bool:
+def use_color() -> bool:
     """Colours only where a person looks and has not asked for none (NO_COLOR, TERM=dumb)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def dim(text: str) -> str:
-    return f"\x1b[2m{text}\x1b[0m" if use_colour() else text
+    return f"\x1b[2m{text}\x1b[0m" if use_color() else text
 
 
 def bold(text: str) -> str:
-    return f"\x1b[1m{text}\x1b[0m" if use_colour() else text
+    return f"\x1b[1m{text}\x1b[0m" if use_color() else text
 
 
 def cyan(text: str) -> str:
-    return f"\x1b[36m{text}\x1b[0m" if use_colour() else text
+    return f"\x1b[36m{text}\x1b[0m" if use_color() else text
 
 
 def can_print(text: str) -> bool:

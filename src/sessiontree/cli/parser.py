@@ -208,7 +208,7 @@ def command_module(command: str) -> ModuleType:
     )
 
 
-def add_reading(parser: argparse.ArgumentParser) -> None:
+def add_read_options(parser: argparse.ArgumentParser) -> None:
     """Arguments of commands that read a session of any dialect."""
     parser.add_argument("--dialect", metavar="NAME", help="read the file as this dialect (default: by its content)")
     parser.add_argument("--recovered", action="store_true", help="with what the owner program loses and we bring back")
@@ -227,7 +227,7 @@ def open_for_reading(options: Options) -> Session:
     from sessiontree.dialects.contract import ReadOptions
 
     return open_session(
-        options, reading=ReadOptions(recovered=options.recovered, as_of=options.as_of, snips=options.snips)
+        options, read_options=ReadOptions(recovered=options.recovered, as_of=options.as_of, snips=options.snips)
     )
 
 

@@ -6,7 +6,7 @@ import argparse
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_roots
+from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 
 SUMMARY = "pin a session, so that it is never cleaned"
@@ -20,7 +20,7 @@ An agent that deletes its own old sessions does not know of pins; `sessiontree k
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("--off", action="store_true", help="take the pin away")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> None:
@@ -35,6 +35,8 @@ def run(options: Options) -> None:
     if options.json:
         output.print_json({"session": session.id, "path": path, "pinned": mark.pinned, "tags": list(mark.tags)})
     else:
-        stderr.say(f"{path}: {'pinned' if mark.pinned else 'not pinned'}")
+        stderr.print_line(f"{path}: {'pinned' if mark.pinned else 'not pinned'}")
         if mark.pinned and session.dialect.name == "claude":
-            stderr.say("Claude Code deletes old sessions by itself all the same; `sessiontree keep` makes a copy")
+            stderr.print_line(
+                "Claude Code deletes old sessions by itself all the same; `sessiontree keep` makes a copy"
+            )

@@ -9,7 +9,7 @@ import argparse
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_roots
+from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 
 SUMMARY = "move a branch into the archive"
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("--branch", metavar="ENTRY", required=True, help="where the branch begins")
     parser.add_argument("--yes", action="store_true", help="do it")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> None:
@@ -51,6 +51,6 @@ def run(options: Options) -> None:
         return
     output.print_lines([f"{len(plan.nodes)} entries, {human_size(plan.size)}, {len(plan.leaves)} branch ends"])
     if item is None:
-        stderr.say("nothing was done; the same with --yes moves them into the archive")
+        stderr.print_line("nothing was done; the same with --yes moves them into the archive")
     else:
-        stderr.say(f"`sessiontree restore {item.id}` brings them back")
+        stderr.print_line(f"`sessiontree restore {item.id}` brings them back")

@@ -6,7 +6,7 @@ import argparse
 
 from sessiontree.cli import output
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_roots
+from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 
 SUMMARY = "give a session a name"
@@ -19,7 +19,7 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("name", metavar="NAME")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> None:

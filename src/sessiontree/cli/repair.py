@@ -45,14 +45,14 @@ def run(options: Options) -> None:
             {"session": session.id, "changes": [_described(change) for change in plan.changes], **written}
         )
     elif plan.is_empty:
-        stderr.say(f"{session.location}: there is nothing to mend; it was left alone")
+        stderr.print_line(f"{session.location}: there is nothing to mend; it was left alone")
     else:
         output.print_lines(_diff(plan))
         for name, value in written.items():
             if value:
-                stderr.say(f"{name}: {value}")
+                stderr.print_line(f"{name}: {value}")
         if not written["path"]:
-            stderr.say("nothing was written; --in-place or --out NEW does")
+            stderr.print_line("nothing was written; --in-place or --out NEW does")
 
 
 def _described(change: Change) -> dict[str, Any]:

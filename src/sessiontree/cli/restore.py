@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_roots
+from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("item", metavar="ITEM", nargs="?")
     parser.add_argument("--list", action="store_true", help="show what is in the archive")
     parser.add_argument("--out", metavar="FILE", help="write the session file there, and leave the archive as it is")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> None:
@@ -57,7 +57,7 @@ def run(options: Options) -> None:
 
     output.print_lines(clean(path) for path in written)
     if not written:
-        stderr.say(f"{item.path}: is in its place already")
+        stderr.print_line(f"{item.path}: is in its place already")
 
 
 def _list(home: Home, options: Options) -> None:
@@ -66,7 +66,7 @@ def _list(home: Home, options: Options) -> None:
 
     items = home.archive.items()
     for problem in home.archive.index.problems:
-        stderr.say(problem)
+        stderr.print_line(problem)
     if options.json:
         output.print_json({"items": [_described(home, item) for item in items]})
         return
@@ -78,7 +78,7 @@ def _list(home: Home, options: Options) -> None:
         home.archive.objects.packed_size(sha256) for sha256 in {f.sha256 for item in items for f in item.files}
     )
     size = sum(item.size for item in items)
-    stderr.say(f"{len(items)} in the archive: {human_size(size)}, which take {human_size(packed)}")
+    stderr.print_line(f"{len(items)} in the archive: {human_size(size)}, which take {human_size(packed)}")
 
 
 def _what(item: Item) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli import output
-from sessiontree.cli.parser import Options, add_reading, open_for_reading
+from sessiontree.cli.parser import Options, add_read_options, open_for_reading
 from sessiontree.cli.sessions import remember_work
 
 SUMMARY = "go on with a session in an agent"
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--in", dest="agent", metavar="AGENT", help="claude, pi, omp or neovate (default: its own)")
     parser.add_argument("--cwd", metavar="DIR", help="the folder to work in (default: the session's)")
     parser.add_argument("--print", dest="show", action="store_true", help="print the command instead of running it")
-    add_reading(parser)
+    add_read_options(parser)
 
 
 def run(options: Options) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.index_progress import make_index, progress_bar, renew_index
-from sessiontree.cli.list import add_roots, open_library, parse_since
+from sessiontree.cli.list import add_root_option, open_library, parse_since
 from sessiontree.cli.parser import Options
 from sessiontree.errors import SessionTreeError, UsageError
 
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-refresh", action="store_true", help="read nothing into the index, before or after")
     parser.add_argument("--rebuild", action="store_true", help="first make the index anew")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> None:
@@ -178,19 +178,19 @@ def _opened(hit: Hit) -> Session | None:
 
 
 def _mark(text: str) -> str:
-    if output.use_colour():
+    if output.use_color():
         return f"\x1b[1;33m{text}\x1b[0m"
     left, right = ("«", "»") if output.can_print("«»") else ("[", "]")
     return f"{left}{text}{right}"
 
 
 def _yellow(text: str) -> str:
-    return f"\x1b[33m{text}\x1b[0m" if output.use_colour() else text
+    return f"\x1b[33m{text}\x1b[0m" if output.use_color() else text
 
 
 def _say_notes(results: Results) -> None:
     for note in results.notes:
-        stderr.say_error(note)
+        stderr.print_error(note)
 
 
 def _talk(results: Results, hits: Sequence[Hit]) -> None:
@@ -199,9 +199,9 @@ def _talk(results: Results, hits: Sequence[Hit]) -> None:
         sessions = len({hit.session.path for hit in hits})
         how = {"index": "the index", "scan": "the files", "mixed": "the index and files"}[results.state]
         counted = f"{_count(len(hits), 'hit')} in {_count(sessions, 'session')}"
-        stderr.say(f"{counted}{more} · from {how} in {1000 * results.seconds:.0f} ms")
+        stderr.print_line(f"{counted}{more} · from {how} in {1000 * results.seconds:.0f} ms")
     elif more:
-        stderr.say(f"{_count(len(hits), 'hit')} shown{more}")
+        stderr.print_line(f"{_count(len(hits), 'hit')} shown{more}")
 
 
 def _count(number: int, what: str) -> str:
@@ -213,12 +213,12 @@ def _say_nothing_found(library: Library, results: Results, options: Options) -> 
 
     _say_notes(results)
     if options.offset:
-        stderr.say(f"nothing more from hit {options.offset + 1} on; `--offset 0` begins again")
+        stderr.print_line(f"nothing more from hit {options.offset + 1} on; `--offset 0` begins again")
         return
     where = f" of the project of {options.project}" if options.project else ""
     count = len(library.sessions(agent=options.agent, project=options.project, include_subagents=True))
     of = f" of {options.agent}" if options.agent else " of all agents"
-    stderr.say(
+    stderr.print_line(
         f"nothing fits {_query(options)!r} in {_count(count, 'session')}{of}{where}: "
         "titles, prompts, answers, thinking, tools and summaries of every branch"
     )
@@ -233,7 +233,7 @@ def _say_nothing_found(library: Library, results: Results, options: Options) -> 
     if results.unindexed and options.no_refresh:
         tries.append("without --no-refresh")
     if tries:
-        stderr.say(f"try: {'; '.join(tries)}")
+        stderr.print_line(f"try: {'; '.join(tries)}")
 
 
 # Opening a hit

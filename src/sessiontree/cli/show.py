@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_reading, open_for_reading
+from sessiontree.cli.parser import Options, add_read_options, open_for_reading
 
 if TYPE_CHECKING:
     from sessiontree.session.session import Session
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("--all", action="store_true", help="every branch and every fragment, not only the active path")
     parser.add_argument("--leaf", metavar="ENTRY", help="the path to this entry instead of where the session stands")
-    add_reading(parser)
+    add_read_options(parser)
 
 
 def run(options: Options) -> None:
@@ -33,7 +33,7 @@ def run(options: Options) -> None:
         output.print_json(_described(session, leaf, everything=options.all))
         return
     output.print_lines(full_transcript(session) if options.all else transcript(session, leaf))
-    stderr.say_problems(session.location, session.problems)
+    stderr.print_problems(session.location, session.problems)
 
 
 def _described(session: Session, leaf: str | None, *, everything: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_roots
+from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dead-branches", action="store_true", help="also branches without the leaf or a label")
     parser.add_argument("--to-tail", action="store_true", help="from 50 MB on: keep the last part and a pointer")
     parser.add_argument("--yes", action="store_true", help="do it")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> None:
@@ -47,13 +47,13 @@ def run(options: Options) -> None:
         output.print_lines([f"{saving['what']:<30} {saving['lines']:>9,} lines  {human_size(saving['size']):>8}"])
     output.print_lines([f"{human_size(shown['before'])} before, {human_size(shown['after'])} after"])
     if not shown["sameContext"]:
-        stderr.say("no compaction stands in for the older part: a model is then sent only what stays")
+        stderr.print_line("no compaction stands in for the older part: a model is then sent only what stays")
     if shown["before"] == shown["after"]:
-        stderr.say("there is nothing to save")
+        stderr.print_line("there is nothing to save")
     elif shown["item"]:
-        stderr.say(f"`sessiontree restore {shown['item']}` brings it back")
+        stderr.print_line(f"`sessiontree restore {shown['item']}` brings it back")
     else:
-        stderr.say("nothing was done; the same with --yes does it")
+        stderr.print_line("nothing was done; the same with --yes does it")
 
 
 def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:

@@ -12,7 +12,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import add_roots, add_scope, open_library, parse_since, progress, project_asked
+from sessiontree.cli.list import (
+    add_filter_options,
+    add_root_option,
+    open_library,
+    parse_since,
+    requested_project,
+    scan_progress,
+)
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
@@ -32,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by", choices=("day", "model", "project", "agent", "session"), default="day", help="default: day"
     )
-    add_scope(parser, since="only what happened since: 90m, 12h, 7d, 2w, or 2026-11-01")
+    add_filter_options(parser, since="only what happened since: 90m, 12h, 7d, 2w, or 2026-11-01")
     parser.add_argument("--csv", action="store_true", help="print the rows as CSV")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> None:
@@ -43,10 +50,10 @@ def run(options: Options) -> None:
     if options.json and options.csv:
         raise UsageError("--json and --csv: choose one of them")
     since = parse_since(options.since) if options.since else None
-    project = project_asked(options)
+    project = requested_project(options)
     with open_library(options) as library:
         sessions = selected(library, agent=options.agent, project=project, since=since)
-        found = add_up(library, sessions, by=options.by, since=since, progress=progress())
+        found = add_up(library, sessions, by=options.by, since=since, progress=scan_progress())
         if options.json:
             output.print_json(_described(found, project, options.since))
             return
@@ -72,20 +79,22 @@ def _print(found: Statistics, project: str | None, *, as_csv: bool) -> None:
 def _talk(library: Library, found: Statistics, project: str | None) -> None:
     if not found.groups:
         where = "" if project is None else f" of {project} ({len(library.sessions())} elsewhere: --all)"
-        stderr.say(f"nothing was used in any session{where} that fits")
+        stderr.print_line(f"nothing was used in any session{where} that fits")
     for gap in found.gaps[:_MOST_GAPS]:
         if gap.damage is None:
-            stderr.say(f"sessiontree: {gap.path}: could not be read, and is not counted: {gap.reason}")
+            stderr.print_line(f"sessiontree: {gap.path}: could not be read, and is not counted: {gap.reason}")
         else:
             first = gap.damage
-            stderr.say(
+            stderr.print_line(
                 f"sessiontree: {gap.path}:{first.line} byte {first.start}: {first.kind}: counted as far as it can be "
                 f"read ({first.pieces} damaged; `sessiontree doctor` says more)"
             )
     if len(found.gaps) > _MOST_GAPS:
-        stderr.say(f"sessiontree: and {len(found.gaps) - _MOST_GAPS} more sessions with damage; --json lists all")
+        stderr.print_line(
+            f"sessiontree: and {len(found.gaps) - _MOST_GAPS} more sessions with damage; --json lists all"
+        )
     if found.repeated and sys.stdout.isatty():
-        stderr.say(f"{found.repeated} responses are in several sessions (forks), and count once")
+        stderr.print_line(f"{found.repeated} responses are in several sessions (forks), and count once")
 
 
 def _described(found: Statistics, project: str | None, since: str | None) -> dict[str, Any]:

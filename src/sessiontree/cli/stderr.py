@@ -30,18 +30,18 @@ def exit_code(error: SessionTreeError) -> int:
             return FAILED
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(clean(text), file=sys.stderr)
 
 
-def say_error(text: str) -> None:
-    say(f"sessiontree: {text}")
+def print_error(text: str) -> None:
+    print_line(f"sessiontree: {text}")
 
 
-def say_problems(location: str, problems: list[Problem]) -> None:
+def print_problems(location: str, problems: list[Problem]) -> None:
     """One line about what is odd in a file, with the place of the first oddity."""
     if not problems:
         return
     first = problems[0]
     more = f" (and {len(problems) - 1} more; --json lists all)" if len(problems) > 1 else ""
-    say(f"sessiontree: {location}:{first.line} byte {first.start}: {first.kind}: {first.action}{more}")
+    print_line(f"sessiontree: {location}:{first.line} byte {first.start}: {first.kind}: {first.action}{more}")

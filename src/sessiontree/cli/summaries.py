@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sessiontree.settings import Settings
 
 
-def add_summary(parser: argparse.ArgumentParser) -> None:
+def add_summary_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--instructions", metavar="TEXT", help="what the summary shall keep above all")
     parser.add_argument(
         "--summarizer",
@@ -24,18 +24,18 @@ def add_summary(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settings_for(session: Session, options: Options) -> Settings:
+def load_session_settings(session: Session, options: Options) -> Settings:
     """The settings for work on a session, by its own folder; what is odd in their files is said."""
     from sessiontree.settings import load_settings
 
     overrides = {"compaction.summarizer": options.summarizer} if options.summarizer else None
     loaded = load_settings(session.cwd or None, options.home, overrides=overrides)
     for notice in loaded.warnings:
-        stderr.say(f"sessiontree: {notice}")
+        stderr.print_line(f"sessiontree: {notice}")
     return loaded.settings
 
 
-def summarizer_of(settings: Settings) -> Summarizer:
+def find_configured_summarizer(settings: Settings) -> Summarizer:
     """Whoever the settings name. The part that talks to models is imported only for a model."""
     name = settings.compaction.summarizer
     if ":" in name:
@@ -47,13 +47,13 @@ def summarizer_of(settings: Settings) -> Summarizer:
     return find_summarizer(name)
 
 
-def ask_about_branch(session: Session, options: Options) -> Ask:
+def build_summary_request(session: Session, options: Options) -> Ask:
     """How a branch shall be summarised."""
     from sessiontree.branches.summarize import Ask, budget_of
 
-    settings = settings_for(session, options)
+    settings = load_session_settings(session, options)
     return Ask(
         instructions=options.instructions or settings.branch_summary.instructions,
-        summarizer=summarizer_of(settings),
+        summarizer=find_configured_summarizer(settings),
         budget=budget_of(settings.branch_summary.reserve_tokens),
     )

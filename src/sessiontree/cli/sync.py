@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli.backup import copy
-from sessiontree.cli.list import add_roots
+from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 
 SUMMARY = "exchange sessions with a folder, both ways"
@@ -23,7 +23,7 @@ A session that was cleaned here comes back when the folder still has it; clean t
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> int | None:

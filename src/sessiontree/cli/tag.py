@@ -6,7 +6,7 @@ import argparse
 
 from sessiontree.cli import output
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_roots
+from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 
 SUMMARY = "put tags on a session"
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("tags", metavar="TAG", nargs="*", help="without any: show the tags")
     parser.add_argument("--remove", action="store_true", help="take these tags away")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> None:

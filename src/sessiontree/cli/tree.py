@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_reading, open_for_reading
+from sessiontree.cli.parser import Options, add_read_options, open_for_reading
 
 SUMMARY = "draw the branches of a session"
 EXAMPLES = """examples:
@@ -16,7 +16,7 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("--all", action="store_true", help="also entries that say nothing: settings, labels, state")
-    add_reading(parser)
+    add_read_options(parser)
 
 
 def run(options: Options) -> None:
@@ -38,4 +38,4 @@ def run(options: Options) -> None:
         )
         return
     output.print_lines(draw(nodes, output.width()))
-    stderr.say_problems(session.location, session.problems)
+    stderr.print_problems(session.location, session.problems)

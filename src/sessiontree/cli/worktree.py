@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_roots
+from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from-history", action="store_true", help="for restore: the copies that Claude Code made")
     parser.add_argument("--yes", action="store_true", help="for restore: overwrite files that differ")
     parser.add_argument("--dry-run", action="store_true", help="for restore: only show what would be done")
-    add_roots(parser)
+    add_root_option(parser)
 
 
 def run(options: Options) -> int | None:
@@ -88,9 +88,9 @@ def _save(home: Home, options: Options) -> None:
 
 def _say_kept(files: Snapshot) -> None:
     size = sum(file.size for file in files.files.values())
-    stderr.say(f"{len(files.files):,} uncommitted files kept, {size:,} bytes")
+    stderr.print_line(f"{len(files.files):,} uncommitted files kept, {size:,} bytes")
     for path, reason in files.left_out.items():
-        stderr.say(f"left out: {path}: {reason}")
+        stderr.print_line(f"left out: {path}: {reason}")
 
 
 def _restore(home: Home, options: Options) -> int | None:
@@ -138,26 +138,26 @@ def _say_restoring(session: Session, plan: Rebuilding, laid: Laid, resume: str, 
     if options.dry_run and plan.command:
         output.print_lines([clean(shlex.join(plan.command))])
     for reason in (*plan.missing, *laid.missing):
-        stderr.say(f"missing: {reason}")
+        stderr.print_line(f"missing: {reason}")
     if plan.missing:
         return
-    stderr.say("the worktree is there already" if plan.is_there else _line(plan.worktree))
+    stderr.print_line("the worktree is there already" if plan.is_there else _line(plan.worktree))
     for note in plan.notes:
-        stderr.say(note)
+        stderr.print_line(note)
     for path in plan.in_the_way if options.dry_run else ():
-        stderr.say(f"in the way, --yes overwrites it: {path}")
+        stderr.print_line(f"in the way, --yes overwrites it: {path}")
     for path, name in laid.kept:
-        stderr.say(f"overwritten: {path}; what it held is the blob {name}")
+        stderr.print_line(f"overwritten: {path}; what it held is the blob {name}")
     if plan.files is not None:
         count = len(plan.files.files) if options.dry_run else len(laid.written) + len(laid.removed)
-        stderr.say(f"{count:,} uncommitted files {'would be put back' if options.dry_run else 'put back'}")
+        stderr.print_line(f"{count:,} uncommitted files {'would be put back' if options.dry_run else 'put back'}")
         shown = [*plan.files.files] if options.dry_run else [*laid.written, *laid.removed]
         for path in shown[:_SHOWN]:
-            stderr.say(f"  {path}")
+            stderr.print_line(f"  {path}")
         if len(shown) > _SHOWN:
-            stderr.say(f"  and {len(shown) - _SHOWN:,} more")
+            stderr.print_line(f"  and {len(shown) - _SHOWN:,} more")
         for path, reason in plan.files.left_out.items():
-            stderr.say(f"was not saved: {path}: {reason}")
+            stderr.print_line(f"was not saved: {path}: {reason}")
     elif not options.no_files:
         _say_copies(session)
     output.print_lines([clean(resume)])
@@ -184,7 +184,7 @@ def _say_copies(session: Session) -> None:
 
     count = count_copies(session)
     if count:
-        stderr.say(
+        stderr.print_line(
             f"Claude Code has copies of {count:,} files from before it edited them last; "
             "--from-history puts them in place"
         )
@@ -225,7 +225,7 @@ def _list(home: Home, options: Options) -> None:
         said = "" if origin == "saved" else f"  ({origin})"
         output.print_lines([clean(f"{session}  {_line(worktree)}{there}{said}")])
     if not rows:
-        stderr.say("no worktree was saved yet; `sessiontree worktree save SESSION` does that")
+        stderr.print_line("no worktree was saved yet; `sessiontree worktree save SESSION` does that")
 
 
 def _is_there(worktree: WorktreeMark) -> bool:
