@@ -1,4 +1,4 @@
-"""RewindScope tools did to files, and taking it back.
+"""What tools did to files, and taking it back.
 
 Before a tool changes a file, what stands there goes to the blob store, and a `file_snapshot` entry says so: `files` is
 what stood there, `after` what the tool leaves. The entries are a log in the order of the file, over all branches,
@@ -38,7 +38,7 @@ from sessiontree.session.session import Branch, Session
 from sessiontree.stores.contract import BlobStore
 from sessiontree.stores.safe_files import read_path, read_umask, remove_empty_folder
 
-What: TypeAlias = Literal["conversation", "files", "both"]
+RewindScope: TypeAlias = Literal["conversation", "files", "both"]
 REWIND = "rewind"
 _KINDS = frozenset({"file_snapshot", "sessiontree:file_snapshot"})
 """The type of such an entry, as the dialects spell it."""
@@ -59,12 +59,12 @@ class ChangeRecord(Value, frozen=True):
     """One entry of the log: what a call did to files."""
 
     files: dict[str, SavedFile] = msgspec.field(default_factory=dict)
-    """RewindScope stood there before. Paths inside the project are relative to it."""
+    """What stood there before. Paths inside the project are relative to it."""
     after: dict[str, SavedFile] = msgspec.field(default_factory=dict)
     folders: tuple[str, ...] = ()
     """Folders that were not there before."""
     left_out: dict[str, str] = msgspec.field(default_factory=dict)
-    """RewindScope was changed and is not kept, each with the reason."""
+    """What was changed and is not kept, each with the reason."""
     root: str = ""
     tool: str = ""
     call: str = ""
@@ -72,12 +72,12 @@ class ChangeRecord(Value, frozen=True):
 
 
 class FileChange(Struct, frozen=True):
-    """RewindScope a rewind will do to one path."""
+    """What a rewind will do to one path."""
 
     path: str
     shown: str
     now: SavedFile | None
-    """RewindScope stands there; None for a folder or the like."""
+    """What stands there; None for a folder or the like."""
     then: SavedFile
     diff: str
     conflict: str | None = None
@@ -91,18 +91,18 @@ class FileChange(Struct, frozen=True):
 
 
 class RewindPlan(Struct, frozen=True):
-    """RewindScope a rewind would do. Nothing was done yet."""
+    """What a rewind would do. Nothing was done yet."""
 
     entry: str | None
     leaf: str | None
     """Where the conversation will stand."""
     text: Any = None
-    """RewindScope the user had said there, to be said otherwise; None when it is no message of the user."""
+    """What the user had said there, to be said otherwise; None when it is no message of the user."""
     changes: tuple[FileChange, ...] = ()
     folders: tuple[str, ...] = ()
     """Folders that were made since, and go when they are empty."""
     lost: tuple[str, ...] = ()
-    """RewindScope cannot be brought back, each with the reason."""
+    """What cannot be brought back, each with the reason."""
 
     @property
     def conflicts(self) -> tuple[FileChange, ...]:
@@ -115,13 +115,13 @@ class RewindPlan(Struct, frozen=True):
 
 
 class Rewound(Struct, frozen=True):
-    """RewindScope a rewind did."""
+    """What a rewind did."""
 
     restored: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     """Paths with a conflict that were not named."""
     failed: tuple[str, ...] = ()
-    """RewindScope could not be done, each with the reason."""
+    """What could not be done, each with the reason."""
     leaf: str | None = None
 
 
@@ -183,7 +183,7 @@ class Checkpoints:
         return saved
 
     def _intended(self, plan: Plan, tool: str, call: str) -> ChangeRecord:
-        """RewindScope a plan will do, before it is done."""
+        """What a plan will do, before it is done."""
         files, after = {}, {}
         folders: list[str] = []
         for write in plan.writes:
@@ -207,7 +207,7 @@ class Checkpoints:
     # Looking
 
     def log(self, behind: int = -1) -> Iterator[tuple[int, ChangeRecord]]:
-        """RewindScope was noted behind an entry, by its number in file order; in the order it was done."""
+        """What was noted behind an entry, by its number in file order; in the order it was done."""
         journal = self._session.journal
         wanted = [node for node in range(behind + 1, len(journal)) if journal.types[node] in _KINDS]
         for node, fields in zip(wanted, journal.resolved_fields(wanted), strict=True):
@@ -229,7 +229,7 @@ class Checkpoints:
         return RewindPlan(entry, leaf, text, changes, folders, lost)
 
     def _back_to(self, node: int) -> tuple[tuple[FileChange, ...], tuple[str, ...], tuple[str, ...]]:
-        """RewindScope makes files what they were at an entry."""
+        """What makes files what they were at an entry."""
         then: dict[str, SavedFile] = {}
         last: dict[str, tuple[SavedFile, SavedFile]] = {}
         folders: dict[str, None] = {}
@@ -317,7 +317,7 @@ class Checkpoints:
         return None
 
     def plan_undo(self) -> RewindPlan:
-        """RewindScope undoing the last rewind means; `NotFoundError` when there is none."""
+        """What undoing the last rewind means; `NotFoundError` when there is none."""
         node = self.find_rewind()
         if node is None:
             raise NotFoundError("there is no rewind that could be undone")
