@@ -11,9 +11,9 @@ import pytest
 
 from sessiontree.agent.tools.read import READ
 from sessiontree.agent.tools.write_edit import EDIT, WRITE
-from sessiontree.agent.workspace import (
-    PathError,
-    Workspace,
+from sessiontree.agent.workspace import Workspace
+from sessiontree.errors import PathError
+from sessiontree.stores.safe_files import (
     change_permissions,
     find_file,
     read_file,
@@ -48,19 +48,19 @@ def test_a_folder_that_only_begins_alike_is_outside(tmp_path: Path) -> None:
 def test_an_added_folder_is_inside(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "lib").mkdir()
-    room = Workspace(tmp_path / "project", [tmp_path / "lib"])
-    assert room.place("../lib/x").is_inside
-    assert not room.place("../x").is_inside
+    workspace = Workspace(tmp_path / "project", [tmp_path / "lib"])
+    assert workspace.place("../lib/x").is_inside
+    assert not workspace.place("../x").is_inside
 
 
 def test_a_link_to_the_outside_is_outside_and_its_target_is_told(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "door").symlink_to(tmp_path)
     (tmp_path / "project" / "file").symlink_to("/etc/passwd")
-    room = Workspace(tmp_path / "project")
-    assert room.place("door/x").path == str(tmp_path / "x")
-    assert not room.place("door/x").is_inside
-    assert not room.place("file").is_inside
+    workspace = Workspace(tmp_path / "project")
+    assert workspace.place("door/x").path == str(tmp_path / "x")
+    assert not workspace.place("door/x").is_inside
+    assert not workspace.place("file").is_inside
 
 
 def test_a_project_that_is_itself_behind_a_link_is_a_project(tmp_path: Path) -> None:
@@ -149,9 +149,9 @@ def test_pipes_devices_sockets_and_folders_are_not_opened(tmp_path: Path) -> Non
     listening.bind(str(tmp_path / "socket"))
     try:
         for path in (tmp_path / "pipe", tmp_path / "socket", Path("/dev/null"), tmp_path):
-            with pytest.raises(PathError, match="ordinary file"):
+            with pytest.raises(PathError, match="regular file"):
                 read_file(str(path))
-        with pytest.raises(PathError, match="ordinary file"):
+        with pytest.raises(PathError, match="regular file"):
             write_file(str(tmp_path / "pipe"), b"x")
     finally:
         listening.close()

@@ -46,7 +46,7 @@ def run(options: Options) -> None:
         output.print_json(_described(session, leaf, context, options))
         return
     output.print_lines(_text(context))
-    stderr.print_problems(session.location, session.problems_met)
+    stderr.print_problems(session.location, session.known_problems)
 
 
 def _described(session: Session, leaf: str | None, context: Context, options: Options) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _described(session: Session, leaf: str | None, context: Context, options: Op
         "path": list(context.path),
         **_messages(session, context, options),
         "state": describe_state(context.state),
-        "problems": [describe_problem(problem) for problem in session.problems_met],
+        "problems": [describe_problem(problem) for problem in session.known_problems],
     }
     return value
 

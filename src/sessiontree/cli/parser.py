@@ -227,7 +227,7 @@ def open_for_reading(options: Options) -> Session:
     from sessiontree.dialects.contract import ReadOptions
 
     return open_session(
-        options, reading=ReadOptions(recovered=options.recovered, as_of=options.as_of, snips=options.snips)
+        options, read_options=ReadOptions(recovered=options.recovered, as_of=options.as_of, snips=options.snips)
     )
 
 

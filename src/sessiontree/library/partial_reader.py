@@ -16,6 +16,7 @@ from sessiontree.library.roots import dialect_named
 from sessiontree.library.summary import LONGEST_PROMPT, LONGEST_TITLE, Summary, cut_at_word, is_meaningful
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
+from sessiontree.session.session import Session
 from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.memory import MemoryStore
 
@@ -47,8 +48,8 @@ class Window(Journal):
     def _split(self) -> list[bytes]:
         """The lines of all entries, where nothing is odd and each line but the header is one; else none."""
         lines = [] if self._problems else read_bytes(self.store, 0, self.size).removesuffix(b"\n").split(b"\n")
-        if lines and self.header_place is not None:
-            del lines[self.header_place.line - 1]
+        if lines and self.header_span is not None:
+            del lines[self.header_span.line - 1]
         return lines if len(lines) == len(self.types) else []
 
 
@@ -112,7 +113,7 @@ def kept_lines(reader: Reader) -> bytes:
             small.append(messages[at])
             if next(_prompts(journal, [messages[at]]), None) is not None:
                 break
-    place = journal.header_place
+    place = journal.header_span
     kept = [] if place is None else [read_bytes(journal.store, place.start, place.end - place.start)]
     room = _KEPT_ALTOGETHER
     for raw in journal.iter_raw(sorted(small)):
@@ -137,3 +138,16 @@ def with_cut_prompt(summary: Summary, line: bytes) -> Summary:
         first_prompt=cut_at_word(text, LONGEST_PROMPT),
         last_prompt=summary.last_prompt or cut_at_word(text, LONGEST_PROMPT),
     )
+
+
+def session_title(session: Session) -> str:
+    """The title of an open session, by the rule of listings: its name, else its first meaningful prompt.
+
+    Empty before the first prompt. Untrusted text, on one line.
+    """
+    given = session.given_name
+    if given:
+        return cut_at_word(given, LONGEST_TITLE)
+    journal = session.journal
+    messages = [node for node, kind in enumerate(journal.types) if kind == "message"]
+    return cut_at_word(first_prompt(journal, messages), LONGEST_TITLE)

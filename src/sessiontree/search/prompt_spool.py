@@ -27,7 +27,7 @@ from sessiontree.errors import WriteError
 from sessiontree.library.summary import whole_text
 from sessiontree.stores.atomic_files import write_all
 from sessiontree.stores.file_lock import lock_descriptor
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 LONGEST = 100_000
 """Characters of a prompt that the history keeps; the session has all of them."""
@@ -81,7 +81,7 @@ def remember(
         )
 
 
-def put(home: str, typed: SpooledPrompt, system: System = SYSTEM) -> None:
+def put(home: str, typed: SpooledPrompt, os_calls: OsCalls = OS_CALLS) -> None:
     """Append a prompt to the spool. Never waits for another process; raises `WriteError` if it cannot be written."""
     # The leading line break keeps this line intact after an incomplete one.
     line = b"\n" + _encode(typed) + b"\n"
@@ -91,10 +91,10 @@ def put(home: str, typed: SpooledPrompt, system: System = SYSTEM) -> None:
         for _ in range(_TRIES):
             path = os.path.join(home, name)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-            descriptor = system.open(path, flags, 0o600)
+            descriptor = os_calls.open(path, flags, 0o600)
             try:
                 if _try_lock(descriptor, path):
-                    write_all(descriptor, line, system)
+                    write_all(descriptor, line, os_calls)
                     return
             finally:
                 os.close(descriptor)

@@ -10,8 +10,8 @@ from msgspec import Meta, Struct
 
 from sessiontree.agent.text_files import decode, image_type, is_binary
 from sessiontree.agent.tools.base import Plan, StructTool, ToolContext, ToolOutput, in_thread
-from sessiontree.agent.workspace import open_file
 from sessiontree.core.messages import Image
+from sessiontree.stores.safe_files import open_file
 
 LINES = 2_000
 CHARACTERS = 50_000
@@ -36,11 +36,11 @@ class Read(StructTool[ReadArguments]):
     Arguments = ReadArguments
 
     def prepare(self, arguments: ReadArguments, context: ToolContext) -> Plan:
-        place = context.room.place(arguments.path)
+        place = context.workspace.place(arguments.path)
         return Plan(f"read {place.shown}", reads=(place,))
 
     async def carry_out(self, arguments: ReadArguments, context: ToolContext) -> ToolOutput:
-        place = context.room.place(arguments.path)
+        place = context.workspace.place(arguments.path)
         output: ToolOutput = await in_thread(read_part, place.path, place.shown, arguments.offset, arguments.limit)
         return output
 
