@@ -1,17 +1,19 @@
-"""Run the `console` blocks of the documentation on the sample library, so that what they show is what the program prints.
+"""Run the `console` blocks of pages on the sample library, so that they show what the program prints.
 
     make docs                          write the output of every block anew
     python docs/console.py PAGE...     of these pages only
 
-A block holds commands after `$ ` with their output below. The blocks of one page run in order, in one sample library, in
-the project that `<!-- in: PROJECT -->` named last (at first `shop`). tests/test_docs.py runs the same commands and
-compares.
+A page takes part if it has a comment `<!-- in: PROJECT -->`, which names the project of the sample library that the
+commands run in from there on. A block holds commands after `$ ` with their output below; the blocks of one page run in
+order. tests/test_docs.py runs the same commands and compares.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,18 +30,19 @@ WIDTH = "92"
 
 
 def pages() -> Iterator[Path]:
-    """Every page that has such a block."""
+    """Every page that takes part."""
     for page in (ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        if page.exists() and "```console\n" in page.read_text(encoding="utf-8"):
+        if page.exists() and "<!-- in: " in page.read_text(encoding="utf-8"):
             yield page
 
 
 def refreshed(page: str) -> str:
     """The text of a page with the output that its commands have now."""
-    with tempfile.TemporaryDirectory(prefix="st-", dir="/tmp") as folder:
-        home = Path(folder).resolve()
+    # A name of letters and digits only: agents replace other characters when they name folders after it.
+    home = Path(tempfile.gettempdir()).resolve() / f"st{secrets.token_hex(5)}"
+    try:
         write_library(home)
-        project = "shop"
+        project = ""
 
         def refresh(found: re.Match[str]) -> str:
             nonlocal project
@@ -51,6 +54,8 @@ def refreshed(page: str) -> str:
             return f"{found['open']}{shown}{found['close']}"
 
         return BLOCK.sub(refresh, page)
+    finally:
+        shutil.rmtree(home)
 
 
 def run(command: str, home: Path, cwd: Path) -> str:
@@ -58,7 +63,13 @@ def run(command: str, home: Path, cwd: Path) -> str:
     bin = str(Path(sys.executable).parent)
     env = {"HOME": str(home), "PATH": f"{bin}:{os.environ['PATH']}", "LANG": "C.UTF-8", "COLUMNS": WIDTH, "TZ": "UTC"}
     done = subprocess.run(
-        ["sh", "-c", command], cwd=cwd, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        ["sh", "-c", command],
+        cwd=cwd,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
     )
     # Agents name folders after the project's path, with hyphens for slashes.
     shown = done.stdout.replace(str(home), "~").replace(str(home).strip("/").replace("/", "-"), "home-me")
