@@ -172,7 +172,13 @@ def test_what_is_left_out_is_said_when_saving_and_when_restoring(
     shutil.copytree(tmp_path / "repository", tree / "inner")
     (tree / os.fsdecode(b"not-utf8-\xff")).write_text("n")
     saved = command("worktree", "save", NATIVE_ID)
-    for words in (".env: named like a secret", "server.key: ", "big.bin: 10,000,001 bytes", "inner/: a nested repository", "UTF-8"):
+    for words in (
+        ".env: named like a secret",
+        "server.key: ",
+        "big.bin: 10,000,001 bytes",
+        "inner/: a nested repository",
+        "UTF-8",
+    ):
         assert words in saved.err
     assert "ignored" not in saved.err
     assert command("worktree", "save", NATIVE_ID, "--json").json["files"] == [".env.example", ".gitignore", "kept.txt"]

@@ -157,7 +157,7 @@ def test_a_bad_line_for_which_neovate_refuses_the_session_costs_nothing_else(dam
 @pytest.mark.parametrize("name", [name for name in FILES if name != "empty"])
 def test_every_file_is_detected(name: str) -> None:
     assert detect(read(name), name).name == "neovate"
-    assert NEOVATE.recognise(read(name)) == 60
+    assert NEOVATE.recognize(read(name)) == 60
 
 
 def test_the_contract_holds_on_the_corpus() -> None:
@@ -171,21 +171,21 @@ def test_the_contract_holds_on_the_corpus() -> None:
 
 def test_the_files_of_others_are_not_taken() -> None:
     claude = json_line({"type": "user", "uuid": "a", "parentUuid": None, "message": {"role": "user"}})
-    assert NEOVATE.recognise(claude) == 0
-    assert NEOVATE.recognise(header() + said("a")) == 0
-    assert NEOVATE.recognise(said("a")) == 0
+    assert NEOVATE.recognize(claude) == 0
+    assert NEOVATE.recognize(header() + said("a")) == 0
+    assert NEOVATE.recognize(said("a")) == 0
     native = {"type": "config", "id": "a", "parentId": None, "timestamp": TIME, "config": {}}
-    assert NEOVATE.recognise(json_line(native)) == 0
+    assert NEOVATE.recognize(json_line(native)) == 0
 
 
 def test_a_config_line_alone_is_enough() -> None:
-    assert NEOVATE.recognise(config(approvalTools=[])) == 60
-    assert max(PI.recognise(config()), OMP.recognise(config())) == 0
+    assert NEOVATE.recognize(config(approvalTools=[])) == 60
+    assert max(PI.recognize(config()), OMP.recognize(config())) == 0
 
 
 @pytest.mark.parametrize("line", [config(pastedTextMap={"a": "x" * 1000}), message("a", None, "x" * 1000)])
 def test_a_first_line_longer_than_the_head_is_recognised_by_its_beginning(line: bytes) -> None:
-    assert NEOVATE.recognise(line[:200]) == 60
+    assert NEOVATE.recognize(line[:200]) == 60
 
 
 def test_what_is_no_session_is_refused() -> None:
@@ -483,7 +483,7 @@ def test_children_of_a_lost_message_stay_branches_once_recovered() -> None:
 
 def test_each_better_link_says_what_was_wrong() -> None:
     lines = [message("a", None), compaction("b"), answer("c", None), SNAPSHOT, message("d", None), message("e", "gone")]
-    relinks = NEOVATE.find_relinks(opened(*lines)._journal)
+    relinks = NEOVATE.find_reparentings(opened(*lines)._journal)
     assert [(relink.node, relink.parent, relink.rule) for relink in relinks] == [
         (2, 1, "summary-off-path"),
         (4, 2, "false-root"),

@@ -36,7 +36,7 @@ def test_a_failed_write_changes_no_byte_and_is_raised_until_resolved(path: Path,
     session = open_with(path, os_calls)
     before = path.read_bytes()
     os_calls.fail("write", error)
-    with pytest.raises(WriteError, match="as it was"):
+    with pytest.raises(WriteError, match="the file is unchanged"):
         session.append("user", "lost to a full disk")
     assert path.read_bytes() == before
     with pytest.raises(WriteError, match="earlier write failed"):
@@ -64,7 +64,7 @@ def test_a_short_write_that_cannot_be_cut_back_is_closed_before_the_next_line(pa
     session = open_with(path, os_calls)
     os_calls.shorten_write(30)
     os_calls.fail("truncate", errno.EIO)
-    with pytest.raises(WriteError, match="torn line stays"):
+    with pytest.raises(WriteError, match="incomplete line is left"):
         session.append("user", "torn")
     session.resolve()
     entry = session.append("user", "after")
@@ -83,7 +83,7 @@ def test_what_another_program_wrote_behind_a_short_write_is_not_cut_away(path: P
             return written
 
     session = open_with(path, Racing())
-    with pytest.raises(WriteError, match="someone else wrote behind it"):
+    with pytest.raises(WriteError, match="another program has appended since"):
         session.append("user", "torn")
     assert "other000" in sessiontree.open(path)
 
@@ -220,7 +220,7 @@ def test_an_overwrite_that_fails_changes_no_byte_and_is_raised_until_resolved(pa
     store = FileStore(path, os_calls=os_calls)
     before = path.read_bytes()
     os_calls.fail("pwrite", error)
-    with pytest.raises(WriteError, match="as it was"):
+    with pytest.raises(WriteError, match="the file is unchanged"):
         put_over(store, b"XXXX", before[:4])
     assert path.read_bytes() == before
     with pytest.raises(WriteError, match="earlier write failed"):
@@ -236,7 +236,7 @@ def test_an_overwrite_that_falls_short_is_undone(path: Path, size: int) -> None:
     store = FileStore(path, os_calls=os_calls)
     before = path.read_bytes()
     os_calls.shorten_write(size, call="pwrite")
-    with pytest.raises(WriteError, match="as it was"):
+    with pytest.raises(WriteError, match="the file is unchanged"):
         put_over(store, b"XXXX", before[:4])
     assert path.read_bytes() == before
 

@@ -13,7 +13,8 @@ from msgspec import Struct
 from sessiontree import plugins
 from sessiontree.archive.allowed_paths import iter_beside
 from sessiontree.archive.catalog import About
-from sessiontree.dialects.contract import Dialect, is_session_name
+from sessiontree.dialects.contract import Dialect
+from sessiontree.dialects.defaults import is_session_name
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.library import Library
 from sessiontree.library.summary import Summary
@@ -171,5 +172,5 @@ def iter_session_files(roots: Iterable[str]) -> Iterator[str]:
 def _is_session(dialect: Dialect, root: str, path: str) -> bool:
     if not path.startswith(root + os.sep):
         return False
-    found = dialect.session_kind(root, os.path.relpath(path, root))
+    found = dialect.classify_file(root, os.path.relpath(path, root))
     return found is not None and found.kind == "session"

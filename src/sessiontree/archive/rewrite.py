@@ -17,7 +17,7 @@ from sessiontree.archive.archive import Archive
 from sessiontree.archive.archive_home import about
 from sessiontree.archive.catalog import Edit, Item
 from sessiontree.core.context import Context
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.errors import ConflictError, DamagedError, WriteError
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
@@ -184,7 +184,7 @@ def is_same(one: Context, other: Context) -> bool:
 
 
 def _sources(context: Context) -> list[str]:
-    return [source for source in context.sources if not is_aside(source)]
+    return [source for source in context.sources if not is_metadata_id(source)]
 
 
 def _refusal(session: Reader, why: str) -> DamagedError:

@@ -15,7 +15,7 @@ from sessiontree.archive.archive import Archive
 from sessiontree.archive.catalog import Item
 from sessiontree.archive.rewrite import Change, check_same, line_of, rewrite
 from sessiontree.core.jsonio import render_json
-from sessiontree.dialects.contract import AS_CLIENT, is_aside
+from sessiontree.dialects.contract import AS_CLIENT, is_metadata_id
 from sessiontree.errors import UsageError
 from sessiontree.session.blob_refs import BLOB_POINTERS, externalize, may_hold_large_content
 from sessiontree.session.journal import Journal
@@ -139,7 +139,9 @@ def repeated_progress(session: Session) -> set[int]:
 def duplicate_snapshots(session: Session) -> set[int]:
     """Lines with snapshots that stand there again, byte for byte, further down."""
     journal = session.journal
-    nodes = [node for node, id in enumerate(journal.tree.ids) if is_aside(id) or journal.types[node] in _SNAPSHOTS]
+    nodes = [
+        node for node, id in enumerate(journal.tree.ids) if is_metadata_id(id) or journal.types[node] in _SNAPSHOTS
+    ]
     last: dict[bytes, int] = {}
     found: set[int] = set()
     for start in range(0, len(nodes), _STEP):
@@ -185,7 +187,7 @@ def dead_nodes(session: Session) -> set[int]:
     return {
         node
         for node, kind in enumerate(journal.types)
-        if node not in kept and kind not in quiet and not is_aside(journal.tree.ids[node]) and hangs_on_kept(node)
+        if node not in kept and kind not in quiet and not is_metadata_id(journal.tree.ids[node]) and hangs_on_kept(node)
     }
 
 

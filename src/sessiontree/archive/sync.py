@@ -182,7 +182,7 @@ def _files_of(dialect_name: str, root: str) -> set[str]:
     found: set[str] = set()
     for path in iter_session_files([root]):
         relative = os.path.relpath(path, root)
-        if dialect.session_kind(root, relative) is not None:
+        if dialect.classify_file(root, relative) is not None:
             found.add(relative)
             found.update(os.path.relpath(file, root) for file in iter_beside(path))
     return {relative for relative in found if not relative.endswith(".tmp")}

@@ -16,7 +16,7 @@ from sessiontree.archive.rewrite import Change, check_same, line_of, rewrite
 from sessiontree.archive.shrink import changed_lines, check_size
 from sessiontree.core.ids import new_entry_id, timestamp
 from sessiontree.core.jsonio import JsonObject
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.dialects.side_branches import Sides
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import Reader
@@ -49,7 +49,7 @@ def plan_tail(session: Session, *, least: int = LEAST, tail: int = TAIL, sha256:
     """What reducing a session to its tail would leave."""
     journal = session.journal
     is_foreign = journal.dialect.name in _FOREIGN
-    if session.leaf is None or not (is_foreign or (journal.dialect.writes_plainly and journal.header_span)):
+    if session.leaf is None or not (is_foreign or (journal.dialect.one_line_per_entry and journal.header_span)):
         raise UsageError(f"{session.location}: sessions of {journal.dialect.name} cannot be reduced to their tail")
     check_size(session, least)
     data = {"sha256": sha256 or "0" * 64, "size": journal.size, "entries": len(journal)}
@@ -62,7 +62,7 @@ def _foreign_tail(session: Session, data: JsonObject) -> Tail:
     removed = set(range(len(journal))) - kept
     if not removed:
         return Tail(journal.size, journal.size, len(kept), True, frozenset(), ())
-    first = min(node for node in kept if not is_aside(journal.tree.ids[node]))
+    first = min(node for node in kept if not is_metadata_id(journal.tree.ids[node]))
     behind = line_of(session, first)[1]
     pointer = Change(behind, behind, pointer_line(session, data, POINTER) + b"\n")
     # What was kept of the older part hangs on the first line, not on nothing: a root in the middle looks like damage.

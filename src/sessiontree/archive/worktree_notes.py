@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sessiontree.core.jsonio import parse_json
-from sessiontree.dialects.contract import is_session_name
+from sessiontree.dialects.defaults import is_session_name
 from sessiontree.git.snapshot import FileState, PutBlob, Snapshot, file_mode
 from sessiontree.git.worktree import WorktreeState
 from sessiontree.session.reader import Reader

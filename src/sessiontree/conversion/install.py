@@ -32,7 +32,7 @@ class Request(Struct, frozen=True):
     fork: bool = False
     cwd: str | None = None
     out: str | None = None
-    """The file to write; None puts the session where its new owner looks."""
+    """The file to write; None puts the session where its new client looks."""
     strict: bool = False
     """Refuse when anything would be dropped."""
 
@@ -106,7 +106,7 @@ def _check(session: Session, location: str, plan: Plan) -> None:
 
 
 def _beside(session: Session, to: str, path: str) -> tuple[str, str] | None:
-    """The folder named like the session's file, which only its own owner knows what to do with."""
+    """The folder named like the session's file, which only its own client knows what to do with."""
     folder = os.path.splitext(session.location)[0]
     if session.dialect.name != to or not session.beside() or not os.path.isdir(folder):
         return None

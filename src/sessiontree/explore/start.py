@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from sessiontree.agent.approval import Approver
-from sessiontree.agent.branch_writer import in_background, in_thread, uncancelled
+from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.agent.loop import Prompt
 from sessiontree.agent.pending import open_calls
 from sessiontree.agent.tools.registry import Tools, load_tools
@@ -126,7 +126,7 @@ def hooks_with(given: Sequence[LaneHook] | None, rules: Rules) -> tuple[LaneHook
 
 def check_can_explore(session: Session) -> None:
     """Refuse sessions whose format has no place for what lanes write."""
-    if not session.dialect.writes_plainly:
+    if not session.dialect.one_line_per_entry:
         raise UsageError(
             f"{session.location}: sessions of {session.dialect.name} cannot hold several lanes; "
             "make a copy that can with `sessiontree fork --to native`, and explore that"

@@ -9,7 +9,7 @@ import msgspec
 
 from sessiontree.core.entries import ConfigChange, Entry, Label, SessionInfo
 from sessiontree.core.jsonio import UNKNOWN_TAG, render_json
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.export.source import Source
 from sessiontree.session.reader import Reader
 from sessiontree.stores.contract import read_bytes
@@ -137,13 +137,13 @@ def _parents_beside(session: Reader, path: set[int], ids: set[str]) -> dict[int,
     beside = [
         node
         for node, kind in enumerate(journal.types)
-        if node not in path and (is_aside(journal.tree.ids[node]) or kind in bookkeeping)
+        if node not in path and (is_metadata_id(journal.tree.ids[node]) or kind in bookkeeping)
     ]
     found: dict[int, str | None] = {}
     for node, entry in zip(beside, journal.entries(beside), strict=True):
         if isinstance(entry, Label) and entry.target_id not in ids:
             continue
-        if is_aside(journal.tree.ids[node]) or entry.parent_id is None or entry.parent_id in ids:
+        if is_metadata_id(journal.tree.ids[node]) or entry.parent_id is None or entry.parent_id in ids:
             found[node] = None
         elif isinstance(entry, Label):
             found[node] = entry.target_id

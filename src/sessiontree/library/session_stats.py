@@ -35,7 +35,7 @@ from sessiontree.core.entries import Entry, MessageEntry, UsageRecord
 from sessiontree.core.jsonio import parse_json
 from sessiontree.core.messages import Assistant, ToolCall, ToolResult, Usage, tool_calls
 from sessiontree.core.usage import larger_usage, response_key, usage_of, valid_count
-from sessiontree.dialects.passthrough import RIDER, rider_of
+from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 from sessiontree.library import counts
 from sessiontree.library.counts import Counted
 from sessiontree.library.summary import whole_text
@@ -53,7 +53,7 @@ _QUARTER = 15 * 60 * 1000
 _LARGEST = 2**53
 _LONG = 20
 """An id with so many characters is nowhere else, unless it was copied."""
-_RIDER = f'"{RIDER}"'.encode()
+_RIDER = f'"{PASSTHROUGH}"'.encode()
 _CALLS_OR_RESULTS = (b'"tool_use"', b'"toolCall"', b'"toolResult"', b'"tool_result"', b'"tool-result"')
 _request = re.compile(rb'"requestId"\s*:\s*"([^"\\]{1,200})"')
 _uuid = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
@@ -388,7 +388,7 @@ def _id_before(raw: bytes) -> str:
         fields = parse_json(raw)
     except ValueError:
         return ""
-    id = rider_of(fields).get("id") if isinstance(fields, dict) else None
+    id = passthrough_of(fields).get("id") if isinstance(fields, dict) else None
     return id if isinstance(id, str) else ""
 
 

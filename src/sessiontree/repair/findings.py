@@ -84,7 +84,7 @@ def _tree_findings(session: Session) -> Iterator[Finding]:
     journal = session.journal
     by_rule: dict[str, list[LineSpan]] = {}
     candidates: dict[str, str] = {}
-    for relink in journal.dialect.find_relinks(journal):
+    for relink in journal.dialect.find_reparentings(journal):
         by_rule.setdefault(relink.rule, []).append(journal.span(relink.node))
         best = f"best parent for {journal.tree.ids[relink.node]} is {journal.tree.ids[relink.parent]}: {relink.why}"
         candidates.setdefault(relink.rule, best)
@@ -195,7 +195,7 @@ def _bloat(journal: Journal) -> Iterator[Finding]:
 def _beside(journal: Journal) -> Iterator[Finding]:
     """Files that belong to the session and are not where they should be."""
     by_rule: dict[str, list[int]] = {}
-    for item in journal.dialect.find_beside(journal):
+    for item in journal.dialect.find_related_files(journal):
         there = [os.path.isfile(place) for place in item.places]
         if not any(there):
             by_rule.setdefault("missing-subagent" if item.kind == "subagent" else "missing-output", []).append(

@@ -141,7 +141,7 @@ def _edited_lines(journal: Journal, data: bytes, changes: list[Change]) -> dict[
         place = journal.span(node)
         return edits.get(place.start, data[place.start : place.end])
 
-    for relink in dialect.find_relinks(journal):
+    for relink in dialect.find_reparentings(journal):
         edit(relink.node, relink.rule, dialect.with_parent(line(relink.node), tree.ids[relink.parent]))
     for node in journal.generated_ids:
         parent = tree.parent(node)

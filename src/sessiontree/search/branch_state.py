@@ -55,7 +55,7 @@ def branches_of(store: Store, file: int | None, one: Summary, size: int) -> Bran
 
 def read_branches(one: Summary) -> Branches:
     """What the session itself says. One that cannot be opened has no branches."""
-    from sessiontree.dialects.contract import is_aside
+    from sessiontree.dialects.contract import is_metadata_id
     from sessiontree.session.open import open
 
     try:
@@ -75,7 +75,7 @@ def read_branches(one: Summary) -> Branches:
     quiet = dialect.bookkeeping | {"leaf"}
     abandoned, compacted = array("Q"), array("Q")
     for node, id in enumerate(ids):
-        if node in active or is_aside(id) or (journal.types[node] in quiet and node not in before):
+        if node in active or is_metadata_id(id) or (journal.types[node] in quiet and node not in before):
             continue
         (compacted if node in before else abandoned).append(journal.span(node).start)
     return Branches(ids[leaf] if leaf is not None else "", _packed(abandoned), _packed(compacted))

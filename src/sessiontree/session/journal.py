@@ -22,7 +22,7 @@ from sessiontree.core.entries import Compaction, Entry, Fragment, Header, Proble
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.core.lines import Block, iter_blocks, iter_lines, line_ends
 from sessiontree.core.tree import Tree, TreeProblem
-from sessiontree.dialects.contract import Dialect, Envelope, aside_id, is_aside
+from sessiontree.dialects.contract import Dialect, Envelope, is_metadata_id, metadata_id
 from sessiontree.errors import DamagedError, ReplacedError, StoreError
 from sessiontree.session.blob_refs import PREFIX, restore
 from sessiontree.session.line_offsets import LineOffsets, LineSpan
@@ -52,8 +52,6 @@ class Journal:
         self.store = store
         self.dialect = dialect
         self.blobs = blobs
-        self.keeps_said = False
-        """Whether to keep what lines say while they are read, as all of it will be asked for."""
         self._start_over()
 
     def _start_over(self) -> None:
@@ -64,8 +62,6 @@ class Journal:
         self.types: list[str] = []
         self.notes: dict[int, object] = {}
         """What the dialect noted of the lines while it decoded their blocks."""
-        self.said: dict[int, object] = {}
-        """What the lines say, as far as that was kept."""
         self.own_customs: list[int] = []
         """The `custom` entries that may be of our own making: the others need no look when one of ours is wanted."""
         self.fragments: list[Fragment] = []
@@ -132,19 +128,16 @@ class Journal:
     def _take_block(self, block: Block) -> None:
         ends = line_ends(block.buffer, block.size)
         plain = block.whole and _has_one_object_per_line(block.buffer, ends)
-        decode = self.dialect.decode_said if self.keeps_said else self.dialect.decode_block
-        columns = decode(block.data) if plain else None
+        columns = self.dialect.decode_block(block.data) if plain else None
         if columns is not None and len(columns.ids) == len(ends):
             if not block.buffer.isascii():
                 self._unchecked.append((block.start, block.size, self._lines + 1))
             self._offsets.add_block(block.start, self._lines + 1, ends)
             ids = columns.ids
             if "" in ids:
-                ids = [id or aside_id(node) for node, id in enumerate(ids, len(self.types))]
+                ids = [id or metadata_id(node) for node, id in enumerate(ids, len(self.types))]
             if columns.notes:
                 self.notes.update(enumerate(columns.notes, len(self.types)))
-            if columns.said:
-                self.said.update(enumerate(columns.said, len(self.types)))
             if "custom" in columns.types:
                 self._note_customs(block.buffer, ends, columns.types)
             self.types += columns.types
@@ -242,10 +235,10 @@ class Journal:
                 self._keep(number, start, raw, "second-header", "kept as it is; the first header counts")
             return True
         envelope = self.dialect.envelope(fields)
-        if not envelope.type or not (envelope.id or envelope.aside or self.dialect.is_record(fields)):
+        if not envelope.type or not (envelope.id or envelope.is_metadata or self.dialect.is_record(fields)):
             return False
-        if envelope.aside:
-            self._add(number, start, len(raw), Envelope(envelope.type, aside_id(len(self.types)), None))
+        if envelope.is_metadata:
+            self._add(number, start, len(raw), Envelope(envelope.type, metadata_id(len(self.types)), None))
             return True
         envelope = self._with_id(number, start, raw, envelope, fields)
         if envelope.parent == "":
@@ -261,7 +254,7 @@ class Journal:
         self.header_fields = fields
         end = start + len(raw)
         self.header_span = LineSpan(start, end, number)
-        if any(not is_aside(id) for id in self.tree.ids):
+        if any(not is_metadata_id(id) for id in self.tree.ids):
             self._say(number, start, end, "late-header", "read as the header, although entries stand before it")
         if self.header.version > self.dialect.version:
             self._say(number, start, end, "newer-version", f"version {self.header.version} is opened for reading only")
@@ -287,7 +280,7 @@ class Journal:
             id = hashlib.blake2b(id.encode() + raw, digest_size=4).hexdigest()
         parent = envelope.parent
         if self.dialect.parent_key not in fields:
-            parent = next((id for id in reversed(self.tree.ids) if not is_aside(id)), None)
+            parent = next((id for id in reversed(self.tree.ids) if not is_metadata_id(id)), None)
         return Envelope(envelope.type, id, parent)
 
     def _add(self, number: int, start: int, size: int, envelope: Envelope) -> None:
@@ -389,7 +382,7 @@ class Journal:
     def _completed(self, entry: Entry, node: int, raw: bytes) -> Entry:
         """An entry with what its line says only by the place it stands in."""
         id = self.tree.ids[node]
-        if not entry.id and not is_aside(id):  # the line has no id of its own: it was made for it
+        if not entry.id and not is_metadata_id(id):  # the line has no id of its own: it was made for it
             parent = self.tree.parent(node)
             parent_id = None if parent is None else self.tree.ids[parent]
             entry = msgspec.structs.replace(entry, id=id, parent_id=parent_id)

@@ -120,7 +120,7 @@ def detect(head: bytes, location: str) -> Dialect:
     scores: dict[str, int] = {}
     for name in sorted(plugins.names("dialects"), key=lambda name: plugins.is_ours("dialects", name)):
         dialect: Dialect = plugins.load("dialects", name)
-        score = scores[dialect.name] = dialect.recognise(head)
+        score = scores[dialect.name] = dialect.recognize(head)
         if score >= CERTAIN:
             return dialect  # the others need not even be loaded; those of other packages were asked before
         dialects.append(dialect)
@@ -128,7 +128,7 @@ def detect(head: bytes, location: str) -> Dialect:
     if scores[best.name] == 0:
         raise NotASessionError(_refusal(location))
     if scores[best.name] < _SURE:
-        at_home = [dialect for dialect in dialects if any(folder in location for folder in dialect.folders)]
+        at_home = [dialect for dialect in dialects if any(folder in location for folder in dialect.path_markers)]
         return at_home[0] if at_home else best
     return best
 

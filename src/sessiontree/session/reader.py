@@ -17,7 +17,8 @@ from sessiontree.core.entries import Config, Entry, Fragment, Header, Label, Pro
 from sessiontree.core.lazy_messages import LazyMessages
 from sessiontree.core.messages import Message, ToolCall, ToolResult, tool_calls
 from sessiontree.core.usage import UsageTotals, total_usage
-from sessiontree.dialects.contract import AS_CLIENT, Dialect, ReadOptions, RelatedFile, is_aside, path_of
+from sessiontree.dialects.contract import AS_CLIENT, Dialect, ReadOptions, RelatedFile, is_metadata_id
+from sessiontree.dialects.defaults import path_of_nodes
 from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.session.journal import Journal
 from sessiontree.stores.contract import read_bytes
@@ -71,14 +72,9 @@ class Reader:
                 self._indexed.refresh()
                 self._is_read = True
 
-    def expect_gists(self) -> None:
-        """All messages are going to be looked over: what is not read yet need not be read twice for that."""
-        if not self._is_read:
-            self._indexed.keeps_said = True
-
     def _may_wait(self, journal: Journal) -> bool:
         """Whether reading the lines can wait until something is asked for that needs all of them."""
-        is_told = journal.dialect.tells_by_parts and self._read_options == AS_CLIENT
+        is_told = journal.dialect.supports_partial_read and self._read_options == AS_CLIENT
         return is_told and journal.store.exists() and journal.store.size() >= _LARGE
 
     # What it is
@@ -230,7 +226,7 @@ class Reader:
         """The children of an entry in file order; of None, the roots."""
         tree = self._journal.tree
         found = [tree.ids[child] for child in tree.children(self.node_of(id))]
-        return found if id is not None else [root for root in found if not is_aside(root)]
+        return found if id is not None else [root for root in found if not is_metadata_id(root)]
 
     def roots(self) -> list[str]:
         return self.children(None)
@@ -243,7 +239,7 @@ class Reader:
         return [
             id
             for node, id in enumerate(tree.ids)
-            if node not in inner and types[node] not in quiet and not is_aside(id)
+            if node not in inner and types[node] not in quiet and not is_metadata_id(id)
         ]
 
     def common_ancestor(self, one: str | None, other: str | None) -> str | None:
@@ -271,7 +267,7 @@ class Reader:
         """Every message on the path to an entry, as it was said: no compaction, reset or edit applied."""
         with self._mutex:
             nodes = self.dialect.find_path(self._journal, self._node(id), self._read_options)
-            return path_messages(path_of(self._journal, nodes))
+            return path_messages(path_of_nodes(self._journal, nodes))
 
     # What is said about entries and about the session: last word in file order
 
@@ -334,7 +330,7 @@ class Reader:
     def beside(self) -> list[RelatedFile]:
         """Files that belong to the session: transcripts of sub-agents, spilled tool output, and where they may lie."""
         with self._mutex:
-            return self.dialect.find_beside(self._journal)
+            return self.dialect.find_related_files(self._journal)
 
     def usage(self) -> UsageTotals:
         """Tokens, cost and requests of the whole session, each response counted once."""
@@ -354,7 +350,7 @@ class Reader:
 
     def _read_parts(self) -> _Told | None:
         store, dialect = self._indexed.store, self._indexed.dialect
-        parts = dialect.needed_parts(store.size(), lambda start, size: read_bytes(store, start, size))
+        parts = dialect.find_context_ranges(store.size(), lambda start, size: read_bytes(store, start, size))
         if parts is None:
             return None
         journal = Journal(SliceStore(store, parts), dialect, self._indexed.blobs)
@@ -363,7 +359,7 @@ class Reader:
         if leaf is None or journal.header is None or journal.has_odd_lines:
             return None
         context = dialect.build_context(journal, leaf, self._read_options)
-        if not dialect.is_told_by_parts(journal, context):
+        if not dialect.is_partial_context_exact(journal, context):
             return None
         return _Told(journal.header.id, journal.tree.ids[leaf], self._guarded(context))
 

@@ -25,7 +25,7 @@ from sessiontree.core.entries import (
 from sessiontree.core.ids import new_entry_id, new_session_id, timestamp
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, SessionMeta
-from sessiontree.dialects.contract import Dialect, aside_id, is_aside
+from sessiontree.dialects.contract import Dialect, is_metadata_id, metadata_id
 from sessiontree.dialects.side_branches import OF_BRANCH, Sides
 from sessiontree.errors import ConflictError, InvalidEntryError, NotFoundError, ReadOnlyError, UsageError
 from sessiontree.session.blob_refs import LargeContent, externalize, may_hold_large_content, truncate
@@ -65,7 +65,7 @@ class Branch:
         kind, body = parse_entry_input(what, content, fields)
         moves = kind not in session._indexed.dialect.bookkeeping
         entry = session._write(kind, body, self.leaf)
-        if moves and not is_aside(entry.id):
+        if moves and not is_metadata_id(entry.id):
             self.leaf = entry.id
         return entry
 
@@ -101,7 +101,7 @@ class Session(Reader):
         self._arrived: list[int] = []
         self._unsynced = False
         self._writable_header: Header | None = None
-        self._needs_scribe = not journal.dialect.writes_plainly
+        self._needs_encoder = not journal.dialect.one_line_per_entry
         self._leaf: str | Current | None = self._stored_leaf() if self._is_read else CURRENT
         """Where this object stands; HERE as long as nobody asked, since it takes reading the file."""
 
@@ -158,7 +158,7 @@ class Session(Reader):
         self._leaf = branch.leaf
         return entry
 
-    def append_all(self, items: Sequence[CanonicalEntry], at: str | Current | None = CURRENT) -> list[str]:
+    def append_all(self, entries: Sequence[CanonicalEntry], at: str | Current | None = CURRENT) -> list[str]:
         """Append entries in shared words, each behind the one before, and stand behind the last. Their ids.
 
         They go into the file in one write: all of them, or when it fails, none.
@@ -169,7 +169,7 @@ class Session(Reader):
             self.node_of(parent)
             if self._pending is not None:
                 raise UsageError(f"{self.location}: nothing was said in it yet")
-            ids = self._write_all([self._fit_for_file(item) for item in items], parent)
+            ids = self._write_all([self._fit_for_file(entry) for entry in entries], parent)
             if ids:
                 self._leaf = ids[-1]
             return ids
@@ -202,7 +202,7 @@ class Session(Reader):
         with self._mutex:
             stood = self.leaf
             entry = self._write(kind, fields, CURRENT)
-            moves = kind not in self.dialect.bookkeeping and not is_aside(entry.id)
+            moves = kind not in self.dialect.bookkeeping and not is_metadata_id(entry.id)
             if moves and entry.parent_id == stood:
                 self._leaf = entry.id  # as the owner sees it, too
 
@@ -307,8 +307,8 @@ class Session(Reader):
                 raise NotFoundError(f"{self.location}: there is no entry {parent!r} to append to")
             if self._pending is not None:
                 return self._write_pending(kind, fields, parent)
-            if self._needs_scribe or kind in journal.dialect.scribed_kinds:
-                return self._write_by_scribe(kind, fields, parent)
+            if self._needs_encoder or kind in journal.dialect.encoder_types:
+                return self._write_by_encoder(kind, fields, parent)
             store = journal.store
             size = store.lock()
             try:
@@ -346,7 +346,7 @@ class Session(Reader):
             self._write("leaf", fields, to)
 
     def _is_in_side_branch(self, id: str | None) -> bool:
-        return self.dialect.writes_plainly and Sides(self._journal).start_of(self.node_of(id)) is not None
+        return self.dialect.one_line_per_entry and Sides(self._journal).start_of(self.node_of(id)) is not None
 
     def _check_writable(self) -> None:
         reason = self.read_only
@@ -354,10 +354,10 @@ class Session(Reader):
             raise ReadOnlyError(f"{self.location}: cannot be written: {reason}")
         self._writable_header = self._journal.header
 
-    def _write_by_scribe(self, kind: str, fields: dict[str, Any], wanted: str | Current | None) -> Entry:
+    def _write_by_encoder(self, kind: str, fields: dict[str, Any], wanted: str | Current | None) -> Entry:
         """Write an entry in the own way of a format that is not the native shape: it may take several lines."""
         store = self._journal.store
-        item = CanonicalEntry(kind, fields, timestamp=timestamp())
+        entry = CanonicalEntry(kind, fields, timestamp=timestamp())
         for _ in range(_REWRITES):
             size = store.lock()
             try:
@@ -365,8 +365,8 @@ class Session(Reader):
                     self._arrived.extend(self._journal.refresh())
                 known, journal = len(self._journal), self._journal
                 parent = self._stored_leaf() if isinstance(wanted, Current) else wanted
-                scribe = journal.dialect.scribe(SessionMeta(self.id, item.timestamp, self.cwd), journal)
-                written = scribe.add(item, parent)
+                encoder = journal.dialect.encoder(SessionMeta(self.id, entry.timestamp, self.cwd), journal)
+                written = encoder.encode(entry, parent)
                 if written.overwrite is not None:
                     at, data = written.overwrite
                     store.overwrite(at, data, read_bytes(store, at, len(data)))
@@ -391,9 +391,9 @@ class Session(Reader):
         durability = self._options.durability
         if durability == "append" or (durability == "turn" and ends_turn(kind, fields)):
             self._sync()
-        return self._entry_of(written, item, known)
+        return self._entry_of(written, entry, known)
 
-    def _write_all(self, items: Sequence[CanonicalEntry], parent: str | None) -> list[str]:
+    def _write_all(self, entries: Sequence[CanonicalEntry], parent: str | None) -> list[str]:
         store = self._journal.store
         for _ in range(_REWRITES):
             size = store.lock()
@@ -401,10 +401,10 @@ class Session(Reader):
                 if size != self._journal.size:
                     self._arrived.extend(self._journal.refresh())
                 journal = self._journal
-                scribe = journal.dialect.scribe(SessionMeta(self.id, timestamp(), self.cwd), journal)
-                ids, lines, rewrite = _written_by(scribe, items, parent)
+                encoder = journal.dialect.encoder(SessionMeta(self.id, timestamp(), self.cwd), journal)
+                ids, lines, rewrite = _encode_all(encoder, entries, parent)
                 if ids and self._is_in_side_branch(parent):  # what is said in one moves nobody, and a move does
-                    lines += scribe.add(CanonicalEntry("leaf", {"targetId": ids[-1]}), ids[-1]).lines
+                    lines += encoder.encode(CanonicalEntry("leaf", {"targetId": ids[-1]}), ids[-1]).lines
                 if rewrite is None and lines:
                     data = b"".join(line + b"\n" for line in lines)
                     store.append(b"\n" + data if journal.tail_is_open else data)
@@ -426,12 +426,12 @@ class Session(Reader):
             self._sync()
         return ids
 
-    def _fit_for_file(self, item: CanonicalEntry) -> CanonicalEntry:
+    def _fit_for_file(self, entry: CanonicalEntry) -> CanonicalEntry:
         """An item with large content put where its owner looks for it."""
-        blobs = self._blobs_for(item.kind)
-        if blobs is None or not may_hold_large_content(render_json(item.fields)):
-            return item
-        return msgspec.structs.replace(item, fields=externalize(item.fields, blobs.put))
+        blobs = self._blobs_for(entry.kind)
+        if blobs is None or not may_hold_large_content(render_json(entry.fields)):
+            return entry
+        return msgspec.structs.replace(entry, fields=externalize(entry.fields, blobs.put))
 
     def _asked_of_writers(self) -> KeptLargeContent | None:
         """What a copy of this session asks of those who write to it."""
@@ -448,16 +448,16 @@ class Session(Reader):
         # Nobody else reads settings, and each change says all of them anew: pasted images would be in the file often.
         return self._repository.blobs
 
-    def _entry_of(self, written: Encoded, item: CanonicalEntry, known: int) -> Entry:
-        """What a scribe wrote, as it reads: the entry itself, or the line beside the tree that says it."""
+    def _entry_of(self, written: Encoded, entry: CanonicalEntry, known: int) -> Entry:
+        """What a encoder wrote, as it reads: the entry itself, or the line beside the tree that says it."""
         journal = self._journal
         node = journal.tree.node_of.get(written.id) if written.id is not None else None
         if node is None or node < known:
-            new = [number for number in range(known, len(journal)) if journal.types[number] == item.kind]
+            new = [number for number in range(known, len(journal)) if journal.types[number] == entry.kind]
             node = new[-1] if new else None
         if node is not None:
             return journal.entries([node])[0]
-        said = {**item.fields, "type": item.kind, "id": aside_id(len(journal)), "timestamp": item.timestamp}
+        said = {**entry.fields, "type": entry.kind, "id": metadata_id(len(journal)), "timestamp": entry.timestamp}
         return parse_entry(said)
 
     def _line(self, kind: str, id: str, parent: str | None, fields: dict[str, Any]) -> tuple[bytes, bytes]:
@@ -494,15 +494,15 @@ class Session(Reader):
             self._unsynced = False
 
 
-def _written_by(
-    scribe: Encoder, items: Sequence[CanonicalEntry], parent: str | None
+def _encode_all(
+    encoder: Encoder, entries: Sequence[CanonicalEntry], parent: str | None
 ) -> tuple[list[str], list[bytes], list[bytes] | None]:
-    """Items as a scribe writes them one behind the other: their ids, the lines, or all lines of the file anew."""
+    """Items as a encoder writes them one behind the other: their ids, the lines, or all lines of the file anew."""
     ids: list[str] = []
     lines: list[bytes] = []
     rewrite: list[bytes] | None = None
-    for item in items:
-        written = scribe.add(item, parent)
+    for entry in entries:
+        written = encoder.encode(entry, parent)
         parent = written.id
         if parent is not None:
             ids.append(str(parent))

@@ -8,7 +8,7 @@ from sessiontree.dialects.claude.boundaries import Kept, has_summary, kept_by, s
 from sessiontree.dialects.claude.chain import Chain, walk
 from sessiontree.dialects.claude.parallel_calls import with_siblings
 from sessiontree.dialects.claude.records import object_in
-from sessiontree.dialects.claude.reparent import as_recovered, as_the_client, find_relinks
+from sessiontree.dialects.claude.reparent import as_recovered, as_the_client, find_reparentings
 from sessiontree.dialects.contract import ReadOptions
 
 _NOTHING = Kept({})
@@ -40,7 +40,7 @@ def _spine(chain: Chain, leaf: int, read_options: ReadOptions) -> tuple[list[int
     links: dict[int, int | None] = {}
     mend = as_the_client(chain)
     if read_options.recovered:
-        links = {relink.node: relink.parent for relink in find_relinks(chain)}
+        links = {relink.node: relink.parent for relink in find_reparentings(chain)}
         mend = as_recovered(chain)
     for boundary in chain.boundaries_before(leaf):
         if boundary == leaf:  # nothing came after it, so nothing was compacted

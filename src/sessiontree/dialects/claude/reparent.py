@@ -45,7 +45,7 @@ def as_recovered(chain: Chain) -> Callable[[int, int, set[int]], int | None]:
     return mend
 
 
-def find_relinks(chain: Chain) -> list[Reparenting]:
+def find_reparentings(chain: Chain) -> list[Reparenting]:
     """A better parent for every line whose parent is lost, and for every false root, in file order."""
     links: dict[int, int | None] = {}
     relinks: list[Reparenting] = []

@@ -6,8 +6,6 @@ of its own, so where a session stands is in the file.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,9 +17,7 @@ from sessiontree.dialects.detect import head_records
 from sessiontree.dialects.native import locations
 from sessiontree.dialects.pi import PiShape
 from sessiontree.dialects.pi.content import hidden, is_left_out
-from sessiontree.dialects.pi.encoder import Said, ShapeScribe
-from sessiontree.dialects.pi.places import expanded, home_of, resolved
-from sessiontree.paths import session_path
+from sessiontree.dialects.pi.encoder import Said, ShapeEncoder
 
 FORMAT = 1
 """The number of the native additions to the shape; grows when an addition changes what older readers would do."""
@@ -34,9 +30,9 @@ class Native(PiShape):
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
     bookkeeping = BOOKKEEPING
     uses_home_blobs = True
-    folders = ("/sessiontree/sessions/",)
+    path_markers = ("/sessiontree/sessions/",)
 
-    def recognise(self, head: bytes) -> int:
+    def recognize(self, head: bytes) -> int:
         header = next(filter(self.is_header, head_records(head)), None)
         if header is not None and "sessiontree" in header:
             return CERTAIN
@@ -51,18 +47,17 @@ class Native(PiShape):
             elif types[node] not in BOOKKEEPING:
                 yield node, node
 
-    def scribe(self, start: SessionMeta, lines: IndexedLines | None = None) -> ShapeScribe:
-        return NativeScribe(self, start, lines)
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> ShapeEncoder:
+        return NativeScribe(self, meta, lines)
 
-    def destination(self, start: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        header = Header(id=start.id, timestamp=start.timestamp, cwd=start.cwd)
-        return Destination(session_path(_home(environment), header), ("sessiontree", "show", start.id))
+    def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
+        return locations.find_destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        return locations.roots(_home(environment))
+        return locations.session_roots(environment)
 
-    def session_kind(self, root: str, relative: str) -> SessionFile | None:
-        return locations.kind_of(relative)
+    def classify_file(self, root: str, relative: str) -> SessionFile | None:
+        return locations.classify_file(relative)
 
     def header_fields(self, header: Header) -> dict[str, Any]:
         fields = super().header_fields(header)
@@ -71,14 +66,14 @@ class Native(PiShape):
         return {**fields, "sessiontree": FORMAT}
 
 
-class NativeScribe(ShapeScribe):
+class NativeScribe(ShapeEncoder):
     """Writes a native session. Almost every item is in native words already."""
 
     quiet = BOOKKEEPING | {"leaf"}
     _stands: str | None = None
 
-    def say(self, item: CanonicalEntry) -> Said:
-        return hidden(item) if is_left_out(item) else Said(item.kind, item.fields)
+    def say(self, entry: CanonicalEntry) -> Said:
+        return hidden(entry) if is_left_out(entry) else Said(entry.kind, entry.fields)
 
     def wrote(self, kind: str, id: str, parent: str | None) -> None:
         super().wrote(kind, id, parent)
@@ -93,17 +88,6 @@ class NativeScribe(ShapeScribe):
         while node != self._stands and node in self._quiet:
             node = self._parents[node]
         return node == self._stands
-
-
-def _home(environment: Mapping[str, str]) -> str:
-    """As `places.home` finds it, in an environment that need not be that of this process."""
-    chosen = environment.get("SESSIONTREE_HOME")
-    if chosen:
-        return resolved(expanded(chosen, environment))
-    if sys.platform == "darwin":
-        return os.path.join(home_of(environment), "Library", "Application Support", "sessiontree")
-    data = environment.get("XDG_DATA_HOME") or os.path.join(home_of(environment), ".local", "share")
-    return os.path.join(data, "sessiontree")
 
 
 def is_torn_start(head: bytes) -> bool:

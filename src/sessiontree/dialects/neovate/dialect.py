@@ -8,15 +8,8 @@ from typing import Any
 from sessiontree.core.context import Context
 from sessiontree.core.entries import ENTRY_TYPES, Config, Entry, Header
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, Encoder, SessionMeta
-from sessiontree.dialects.contract import (
-    Columns,
-    DialectBase,
-    Envelope,
-    IndexedLines,
-    ReadOptions,
-    Reparenting,
-    SessionFile,
-)
+from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadOptions, Reparenting, SessionFile
+from sessiontree.dialects.defaults import DialectBase
 from sessiontree.dialects.neovate import header, locations, path, places, records, reparent, titles
 
 _SPOKEN = frozenset({"message", "custom_message", "branch_summary", "compaction"})
@@ -26,15 +19,15 @@ class Neovate(DialectBase):
     name = "neovate"
     is_writable = True
     may_refer_to_blobs = False
-    folders = ("/.neovate/projects/", "/.takumi/projects/")
+    path_markers = ("/.neovate/projects/", "/.takumi/projects/")
     parent_key = "parentUuid"
     id_key = "uuid"
-    barren_folders = locations.BARREN
+    skipped_folders = locations.SKIPPED_FOLDERS
     bookkeeping = frozenset(ENTRY_TYPES) - _SPOKEN
     """Only messages move the leaf; everything else stands beside the tree."""
 
-    def recognise(self, head: bytes) -> int:
-        return header.recognise(head)
+    def recognize(self, head: bytes) -> int:
+        return header.recognize(head)
 
     def decode_block(self, data: memoryview) -> Columns | None:
         return records.decode_columns(data)
@@ -57,8 +50,8 @@ class Neovate(DialectBase):
     def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         return path.find_path(lines, leaf, read_options)
 
-    def find_relinks(self, lines: IndexedLines) -> list[Reparenting]:
-        return reparent.find_relinks(lines)
+    def find_reparentings(self, lines: IndexedLines) -> list[Reparenting]:
+        return reparent.find_reparentings(lines)
 
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
         return path.build(lines, leaf, read_options, self.rules)
@@ -75,34 +68,34 @@ class Neovate(DialectBase):
     def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         return path.find_history(lines, leaf, read_options)
 
-    def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
+    def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         from sessiontree.dialects.neovate import decode
 
-        return decode.tell(lines, nodes)
+        return decode.decode_entries(lines, nodes)
 
-    def belong_together(self, lines: IndexedLines, node: int, child: int) -> bool:
+    def must_decode_together(self, lines: IndexedLines, node: int, child: int) -> bool:
         from sessiontree.dialects.neovate import decode
 
-        return decode.belong_together(lines, node, child)
+        return decode.must_decode_together(lines, node, child)
 
-    def scribe(self, start: SessionMeta, lines: IndexedLines | None = None) -> Encoder:
-        from sessiontree.dialects.neovate.encoder import NeovateScribe
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> Encoder:
+        from sessiontree.dialects.neovate.encoder import NeovateEncoder
 
-        return NeovateScribe(start, lines)
+        return NeovateEncoder(meta, lines)
 
-    def copied(self, lines: IndexedLines, leaf: int | None, start: SessionMeta) -> Iterator[bytes]:
+    def encode_fork(self, lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
         from sessiontree.dialects.neovate import fork
 
-        return fork.copied(lines, leaf, start)
+        return fork.encode_fork(lines, leaf, meta)
 
-    def destination(self, start: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        return places.destination(start, environment)
+    def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
+        return places.destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        return locations.roots(environment)
+        return locations.session_roots(environment)
 
-    def session_kind(self, root: str, relative: str) -> SessionFile | None:
-        return locations.kind_of(relative)
+    def classify_file(self, root: str, relative: str) -> SessionFile | None:
+        return locations.classify_file(relative)
 
     def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
         return locations.cwds(root, read)

@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from sessiontree.core.context import Context, Rules, build_context
 from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.messages import ToolResult, tool_calls
-from sessiontree.dialects.contract import IndexedLines, ReadOptions, path_of, relinked_path
+from sessiontree.dialects.contract import IndexedLines, ReadOptions
+from sessiontree.dialects.defaults import path_of_nodes, reparented_path
 from sessiontree.dialects.native.dialect import BOOKKEEPING
 from sessiontree.dialects.neovate.metadata_lines import Aside, Asides, asides_in, marks_of
 from sessiontree.dialects.neovate.records import MESSAGE, is_compaction, string
-from sessiontree.dialects.neovate.reparent import find_relinks
+from sessiontree.dialects.neovate.reparent import find_reparentings
 
 
 def find_leaf(lines: IndexedLines) -> int | None:
@@ -58,12 +59,12 @@ def find_history(lines: IndexedLines, leaf: int | None, read_options: ReadOption
 def build(lines: IndexedLines, leaf: int | None, read_options: ReadOptions, rules: Rules) -> Context:
     nodes = find_path(lines, leaf, read_options)
     start = _last_compaction(lines, nodes) if read_options.recovered else 0
-    context = build_context(path_of(lines, nodes[start:]), rules)
+    context = build_context(path_of_nodes(lines, nodes[start:]), rules)
     return Context(tuple(lines.tree.ids[node] for node in nodes), context.messages, context.sources, context.state)
 
 
 def _better_links(lines: IndexedLines) -> dict[int, int]:
-    return {relink.node: relink.parent for relink in find_relinks(lines)}
+    return {relink.node: relink.parent for relink in find_reparentings(lines)}
 
 
 def _chain(lines: IndexedLines, leaf: int | None, links: Mapping[int, int]) -> list[int]:
@@ -76,7 +77,7 @@ def _chain(lines: IndexedLines, leaf: int | None, links: Mapping[int, int]) -> l
     seen: set[int] = set()
     node = leaf
     while node is not None and node not in seen:
-        part = relinked_path(lines.tree, node, links) if links else lines.tree.path(node)
+        part = reparented_path(lines.tree, node, links) if links else lines.tree.path(node)
         part = [each for each in part if each not in seen] if seen else part
         parts.append(part)
         seen.update(part)

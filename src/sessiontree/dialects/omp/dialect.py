@@ -8,7 +8,7 @@ What differs from Pi:
 * the context is what can be sent: calls without a result are taken out of it, and so are turns that failed. With
   `Reading.recovered` they stay.
 
-The leaf is the last line, whatever its type, as with Pi (see there). Told in shared words, usage outside of turns and
+The leaf is the last line, whatever its type, as with Pi (see there). Told in canonical form, usage outside of turns and
 changes of the title have the native names.
 """
 
@@ -24,7 +24,8 @@ from sessiontree.core.entries import Compaction, Entry, Header, MessageEntry, Un
 from sessiontree.core.jsonio import convert_fields, parse_json
 from sessiontree.core.messages import Assistant, ToolResult, Usage
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
-from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadOptions, SessionFile, is_aside, path_of
+from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadOptions, SessionFile, is_metadata_id
+from sessiontree.dialects.defaults import path_of_nodes
 from sessiontree.dialects.detect import head_records
 from sessiontree.dialects.omp import locations
 from sessiontree.dialects.omp.context import (
@@ -37,14 +38,14 @@ from sessiontree.dialects.omp.context import (
 )
 from sessiontree.dialects.omp.detect import SLOT, is_own_header, is_own_record, is_title_slot
 from sessiontree.dialects.omp.encoder import OhMyPiScribe, with_key
-from sessiontree.dialects.omp.places import blob_folder, find_destination
+from sessiontree.dialects.omp.locations import blob_folder, find_destination
 from sessiontree.dialects.pi import PiShape
-from sessiontree.dialects.pi.encoder import ShapeScribe
+from sessiontree.dialects.pi.encoder import ShapeEncoder
 
 TRUNCATION_NOTICE = "\n\n[Session persistence truncated large content]"
 
 _RENAMED = {"model_usage": "usage"}
-"""Types that have a name of their own in shared words."""
+"""Types that have a name of their own in canonical form."""
 
 _RETRIED = b'"retryRecovery"'
 _TASK = b'"task"'
@@ -52,10 +53,10 @@ _TASK = b'"task"'
 
 class OhMyPi(PiShape):
     name = "omp"
-    folders = ("/.omp/", "/.xcsh/")
+    path_markers = ("/.omp/", "/.xcsh/")
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
     bookkeeping = frozenset({SLOT})
-    scribed_kinds = frozenset({"session_info"})
+    encoder_types = frozenset({"session_info"})
 
     def is_truncated(self, text: str) -> bool:
         return is_truncated(text)
@@ -63,7 +64,7 @@ class OhMyPi(PiShape):
     def blob_folder(self, location: str) -> str | None:
         return blob_folder(location)
 
-    def recognise(self, head: bytes) -> int:
+    def recognize(self, head: bytes) -> int:
         records = head_records(head)
         if records and is_title_slot(records[0]):
             return 80
@@ -87,7 +88,7 @@ class OhMyPi(PiShape):
 
     def envelope(self, fields: dict[str, Any]) -> Envelope:
         if is_title_slot(fields):
-            return Envelope(SLOT, "", None, aside=True)
+            return Envelope(SLOT, "", None, is_metadata=True)
         envelope = super().envelope(fields)
         if envelope.type in _RENAMED:
             return Envelope(_RENAMED[envelope.type], envelope.id, envelope.parent)
@@ -115,7 +116,7 @@ class OhMyPi(PiShape):
         return [node for node in super().find_path(lines, leaf, read_options) if not _is_aside(lines, node)]
 
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
-        path = path_of(lines, self.find_path(lines, leaf, read_options))
+        path = path_of_nodes(lines, self.find_path(lines, leaf, read_options))
         loaded: dict[str, Entry] = {}
         context = build_context(as_read_here(path, loaded), self.rules)
         said = [
@@ -149,10 +150,10 @@ class OhMyPi(PiShape):
         header = self.find_header(lines)
         return header.title or None if header is not None else None
 
-    def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
-        return super().tell(lines, [node for node in nodes if not _is_aside(lines, node)])
+    def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
+        return super().decode(lines, [node for node in nodes if not _is_aside(lines, node)])
 
-    def in_shared_words(self, kind: str, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    def to_canonical(self, kind: str, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         match line.get("type"):
             case "model_usage":
                 return kind, with_key(line, "purpose", "kind")
@@ -161,19 +162,19 @@ class OhMyPi(PiShape):
                 line = {name: value for name, value in line.items() if name != "source" or not is_by_user}
                 return "session_info", with_key(line, "title", "name")
             case _:
-                return super().in_shared_words(kind, line)
+                return super().to_canonical(kind, line)
 
-    def scribe(self, start: SessionMeta, lines: IndexedLines | None = None) -> ShapeScribe:
-        return OhMyPiScribe(self, start, lines)
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> ShapeEncoder:
+        return OhMyPiScribe(self, meta, lines)
 
-    def destination(self, start: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        return find_destination(start, environment)
+    def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
+        return find_destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        return locations.roots(environment)
+        return locations.session_roots(environment)
 
-    def session_kind(self, root: str, relative: str) -> SessionFile | None:
-        return locations.kind_of(relative)
+    def classify_file(self, root: str, relative: str) -> SessionFile | None:
+        return locations.classify_file(relative)
 
     def header_fields(self, header: Header) -> dict[str, Any]:
         fields = super().header_fields(header)
@@ -192,11 +193,11 @@ def _slot_title(lines: IndexedLines) -> str | None:
 
 
 def _is_aside(lines: IndexedLines, node: int) -> bool:
-    return lines.types[node] == SLOT and is_aside(lines.tree.ids[node])
+    return lines.types[node] == SLOT and is_metadata_id(lines.tree.ids[node])
 
 
 def _with_own_fields(entry: MessageEntry, raw: bytes) -> Entry:
-    """What shared words have no field for: a turn that was tried again, and what a sub-agent used."""
+    """What canonical form have no field for: a turn that was tried again, and what a sub-agent used."""
     message = entry.message
     if isinstance(message, Assistant) and _RETRIED in raw:
         if _message_fields(raw).get("retryRecovery"):
