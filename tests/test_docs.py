@@ -27,7 +27,7 @@ SNIPPETS = [
 def run_python(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, "SESSIONTREE_HOME": str(home)},
+        env={**os.environ, "HOME": str(home), "SESSIONTREE_HOME": str(home)},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -44,7 +44,8 @@ def test_every_python_snippet_in_the_documentation_runs(code: str, tmp_path: Pat
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
 def test_every_example_runs(example: str, tmp_path: Path) -> None:
-    done = run_python(f"examples/{example}", home=tmp_path)
+    arguments = [str(tmp_path / "sample")] if example in ("run.py", "sample_library.py") else []
+    done = run_python(f"examples/{example}", *arguments, home=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
@@ -57,8 +58,19 @@ def test_the_demo_draws_a_tree_and_two_contexts_and_says_what_to_try(tmp_path: P
     assert "Try next:" in shown
 
 
-def test_the_readme_names_exactly_two_make_commands() -> None:
-    assert set(re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE)) == {"demo", "test"}
+def test_without_sessions_make_run_shows_a_sample_library_of_every_agent(tmp_path: Path) -> None:
+    shown = run_python("examples/run.py", str(tmp_path / "sample"), home=tmp_path / "empty").stdout
+    for agent in ("claude", "pi", "omp", "neovate", "native"):
+        assert re.search(rf"\b{agent}\b", shown), agent
+    assert "export HOME=" in shown
+
+
+def test_make_run_shows_the_sessions_of_the_machine_where_there_are_any(tmp_path: Path) -> None:
+    run_python("examples/sample_library.py", str(tmp_path / "mine"), home=tmp_path)
+    shown = run_python("examples/run.py", str(tmp_path / "sample"), home=tmp_path / "mine").stdout
+    assert "Fix the flaky login test" in shown
+    assert "sample library" not in shown
+    assert not (tmp_path / "sample").exists()
 
 
 def test_every_command_is_documented() -> None:

@@ -23,9 +23,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.branch_writer import in_thread, uncancelled
+from sessiontree.agent.async_bridge import in_thread, uncancelled
 from sessiontree.agent.diff import render_diff
-from sessiontree.agent.file_changes import Seen, Watch
+from sessiontree.agent.file_changes import ChangeDetector, WorktreeStates
 from sessiontree.agent.tools.base import Plan
 from sessiontree.agent.workspace import Workspace, is_within
 from sessiontree.core.entries import MessageEntry
@@ -38,13 +38,13 @@ from sessiontree.session.session import Branch, Session
 from sessiontree.stores.contract import BlobStore
 from sessiontree.stores.safe_files import read_path, read_umask, remove_empty_folder
 
-What: TypeAlias = Literal["conversation", "files", "both"]
+RewindScope: TypeAlias = Literal["conversation", "files", "both"]
 REWIND = "rewind"
 _KINDS = frozenset({"file_snapshot", "sessiontree:file_snapshot"})
 """The type of such an entry, as the dialects spell it."""
 
 
-class Rewinding(Value, frozen=True):
+class RewindRecord(Value, frozen=True):
     """Where a rewind led, for its undoing."""
 
     from_leaf: str | None = None
@@ -55,7 +55,7 @@ class Rewinding(Value, frozen=True):
     """The number of the entry whose rewind this one took back."""
 
 
-class Touched(Value, frozen=True):
+class ChangeRecord(Value, frozen=True):
     """One entry of the log: what a call did to files."""
 
     files: dict[str, SavedFile] = msgspec.field(default_factory=dict)
@@ -68,7 +68,7 @@ class Touched(Value, frozen=True):
     root: str = ""
     tool: str = ""
     call: str = ""
-    rewinding: Rewinding | None = None
+    rewinding: RewindRecord | None = None
 
 
 class FileChange(Struct, frozen=True):
@@ -132,7 +132,7 @@ class Checkpoints:
         """`watch` looks before and after a command at what git says has changed; without, commands are not covered."""
         self._session, self._room = session, room
         self._blobs = Blobs(blobs)
-        self._watch = Watch(room, self._blobs) if watch else None
+        self._watch = ChangeDetector(room, self._blobs) if watch else None
 
     # Noting
 
@@ -155,11 +155,13 @@ class Checkpoints:
             raise
         await self._note_changes(self._watch, before, tool, call, branch)
 
-    async def _note_changes(self, watch: Watch, before: Seen, tool: str, call: str, branch: Branch | None) -> None:
+    async def _note_changes(
+        self, watch: ChangeDetector, before: WorktreeStates, tool: str, call: str, branch: Branch | None
+    ) -> None:
         found = await asyncio.shield(asyncio.to_thread(watch.changed_since, before))
         if found.files or found.left_out:
             files, after = self._keyed(found.files), self._keyed(found.after)
-            touched = Touched(files, after, (), found.left_out, self._room.root, tool, call)
+            touched = ChangeRecord(files, after, (), found.left_out, self._room.root, tool, call)
             await uncancelled(in_thread(self._append, touched, branch))
 
     def note(self, before: Mapping[str, SavedFile], tool: str, call: str = "", branch: Branch | None = None) -> None:
@@ -169,7 +171,8 @@ class Checkpoints:
         if changed:
             then = {path: after[path] for path in changed}
             self._append(
-                Touched(self._keyed(changed), self._keyed(then), root=self._room.root, tool=tool, call=call), branch
+                ChangeRecord(self._keyed(changed), self._keyed(then), root=self._room.root, tool=tool, call=call),
+                branch,
             )
 
     def keep(self, path: str) -> SavedFile:
@@ -179,7 +182,7 @@ class Checkpoints:
             raise PathError(f"{path}: is no file")
         return saved
 
-    def _intended(self, plan: Plan, tool: str, call: str) -> Touched:
+    def _intended(self, plan: Plan, tool: str, call: str) -> ChangeRecord:
         """What a plan will do, before it is done."""
         files, after = {}, {}
         folders: list[str] = []
@@ -189,9 +192,9 @@ class Checkpoints:
             mode = files[key].mode or f"{_new_file_mode():o}"
             after[key] = SavedFile(mode, self._blobs.put(write.data), len(write.data))
             folders += map(self._key, _missing_folders(write.place.path))
-        return Touched(files, after, tuple(dict.fromkeys(folders)), {}, self._room.root, tool, call)
+        return ChangeRecord(files, after, tuple(dict.fromkeys(folders)), {}, self._room.root, tool, call)
 
-    def _append(self, touched: Touched, branch: Branch | None) -> None:
+    def _append(self, touched: ChangeRecord, branch: Branch | None) -> None:
         body = {"type": "file_snapshot", **msgspec.to_builtins(touched)}
         (branch if branch is not None else self._session).append(body)
 
@@ -203,7 +206,7 @@ class Checkpoints:
 
     # Looking
 
-    def log(self, behind: int = -1) -> Iterator[tuple[int, Touched]]:
+    def log(self, behind: int = -1) -> Iterator[tuple[int, ChangeRecord]]:
         """What was noted behind an entry, by its number in file order; in the order it was done."""
         journal = self._session.journal
         wanted = [node for node in range(behind + 1, len(journal)) if journal.types[node] in _KINDS]
@@ -214,7 +217,7 @@ class Checkpoints:
                 yield node, touched
 
     def plan(self, entry: str | None) -> RewindPlan:
-        """What going back to an entry means. To a message of the user: before it was said. To None: the beginning."""
+        """Plan a rewind to an entry; to a user message, to just before it; to None, to the beginning."""
         leaf, text = entry, None
         if entry is not None:
             found = self._session.entry(entry)
@@ -288,7 +291,7 @@ class Checkpoints:
     def rewind(
         self,
         plan: RewindPlan,
-        what: What = "both",
+        what: RewindScope = "both",
         *,
         overwrite: Collection[str] = (),
         branch: Branch | None = None,
@@ -298,7 +301,7 @@ class Checkpoints:
         The plan must be fresh: a file that changed since it was made is left alone, and that is told.
         """
         at = branch if branch is not None else self._session.branch()
-        rewinding = Rewinding(at.leaf, plan.leaf, what != "files")
+        rewinding = RewindRecord(at.leaf, plan.leaf, what != "files")
         return self._carry_out(plan, what, overwrite, branch, rewinding)
 
     def find_rewind(self) -> int | None:
@@ -336,13 +339,18 @@ class Checkpoints:
             raise NotFoundError("there is no rewind that could be undone")
         _, touched = next(self.log(node - 1))
         assert touched.rewinding is not None
-        what: What = "both" if touched.rewinding.moved else "files"
+        what: RewindScope = "both" if touched.rewinding.moved else "files"
         at = branch if branch is not None else self._session.branch()
-        rewinding = Rewinding(at.leaf, plan.leaf, touched.rewinding.moved, node)
+        rewinding = RewindRecord(at.leaf, plan.leaf, touched.rewinding.moved, node)
         return self._carry_out(plan, what, overwrite, branch, rewinding)
 
     def _carry_out(
-        self, plan: RewindPlan, what: What, overwrite: Collection[str], branch: Branch | None, rewinding: Rewinding
+        self,
+        plan: RewindPlan,
+        what: RewindScope,
+        overwrite: Collection[str],
+        branch: Branch | None,
+        rewinding: RewindRecord,
     ) -> Rewound:
         chosen = [change for change in plan.changes if not change.conflict or _is_named(change, overwrite)]
         skipped = tuple(change.shown for change in plan.changes if change not in chosen)
@@ -355,7 +363,7 @@ class Checkpoints:
             else:
                 self._session.move(plan.leaf)
         # Noted before it is done: a process that dies in between leaves a rewind that can be undone or done again.
-        note = Touched(
+        note = ChangeRecord(
             {self._key(change.path): change.now for change in chosen if change.now is not None},
             {self._key(change.path): change.then for change in chosen},
             tuple(dict.fromkeys(self._key(folder) for change in chosen for folder in _missing_folders(change.path))),
@@ -404,12 +412,12 @@ class Checkpoints:
             remove_empty_folder(path)
 
 
-def _parse(fields: Any) -> Touched | None:
+def _parse(fields: Any) -> ChangeRecord | None:
     """An entry of the log out of decoded JSON; None for snapshots of another kind, as of a worktree."""
     if not isinstance(fields, dict) or "root" not in fields:
         return None
     try:
-        return msgspec.convert(fields, Touched)
+        return msgspec.convert(fields, ChangeRecord)
     except msgspec.ValidationError:
         return None
 

@@ -26,7 +26,7 @@ _MOST = 500
 _LINK = "120000"
 
 
-class Seen(Struct, frozen=True):
+class WorktreeStates(Struct, frozen=True):
     """The uncommitted files of the worktrees at one moment."""
 
     at: int
@@ -36,7 +36,7 @@ class Seen(Struct, frozen=True):
     """Folders where it is not known, each with the reason."""
 
 
-class FoundChanges(Struct, frozen=True):
+class DetectedChanges(Struct, frozen=True):
     """What a command changed: absolute path -> what stood there, and what stands there now."""
 
     files: dict[str, SavedFile] = {}
@@ -44,14 +44,14 @@ class FoundChanges(Struct, frozen=True):
     left_out: dict[str, str] = {}
 
 
-class Watch:
+class ChangeDetector:
     """Looks at the folders of a room."""
 
     def __init__(self, room: Workspace, blobs: Blobs, limits: Limits = LIMITS) -> None:
         self._room, self._blobs, self._limits = room, blobs, limits
         self._told: set[str] = set()
 
-    def look(self) -> Seen:
+    def look(self) -> WorktreeStates:
         """What is uncommitted now. Contents are durable when this returns."""
         worktrees: dict[str, Snapshot] = {}
         uncovered: dict[str, str] = {}
@@ -70,12 +70,12 @@ class Watch:
                 uncovered[folder] = f"what commands change there is not kept: {error}"
                 continue
             worktrees[taken.path] = taken
-        return Seen(time.time_ns(), tuple(worktrees.values()), uncovered)
+        return WorktreeStates(time.time_ns(), tuple(worktrees.values()), uncovered)
 
-    def changed_since(self, before: Seen) -> FoundChanges:
+    def changed_since(self, before: WorktreeStates) -> DetectedChanges:
         """What is otherwise than it was."""
         now = {one.path: one for one in self.look().worktrees}
-        found = FoundChanges({}, {}, {})
+        found = DetectedChanges({}, {}, {})
         for old in before.worktrees:
             new = now.get(old.path)
             if new is None:
@@ -88,7 +88,7 @@ class Watch:
                 found.left_out[folder] = why
         return found
 
-    def _compare(self, old: Snapshot, new: Snapshot, since: int, found: FoundChanges) -> None:
+    def _compare(self, old: Snapshot, new: Snapshot, since: int, found: DetectedChanges) -> None:
         moved = _between(old.path, old.head, new.head)
         paths = sorted({*old.files, *new.files, *moved})
         rules_changed = any(os.path.basename(path) == ".gitignore" for path in paths)
@@ -120,7 +120,7 @@ class Watch:
             {os.path.join(old.path, path): why for path, why in new.left_out.items() if path not in old.left_out}
         )
 
-    def _committed(self, old: Snapshot, path: str, after: SavedFile, found: FoundChanges) -> SavedFile | None:
+    def _committed(self, old: Snapshot, path: str, after: SavedFile, found: DetectedChanges) -> SavedFile | None:
         """What a file was that was as committed; absent when the commit does not have it, None when it is not known."""
         full = os.path.join(old.path, path)
         listed = command.ask(old.path, "ls-tree", "-z", old.head, "--", f":(literal){path}") if old.head else ""

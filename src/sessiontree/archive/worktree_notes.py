@@ -14,7 +14,7 @@ from typing import Any
 
 from sessiontree.archive.tags import WorktreeMark
 from sessiontree.core.jsonio import parse_json
-from sessiontree.dialects.contract import is_session_name
+from sessiontree.dialects.defaults import is_session_name
 from sessiontree.git.snapshot import Put, SavedFile, Snapshot, mode_of
 from sessiontree.session.reader import Reader
 

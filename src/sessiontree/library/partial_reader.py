@@ -16,6 +16,7 @@ from sessiontree.library.roots import dialect_named
 from sessiontree.library.summary import LONGEST_PROMPT, LONGEST_TITLE, Summary, cut_at_word, is_meaningful
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
+from sessiontree.session.session import Session
 from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.memory import MemoryStore
 
@@ -137,3 +138,16 @@ def with_cut_prompt(summary: Summary, line: bytes) -> Summary:
         first_prompt=cut_at_word(text, LONGEST_PROMPT),
         last_prompt=summary.last_prompt or cut_at_word(text, LONGEST_PROMPT),
     )
+
+
+def session_title(session: Session) -> str:
+    """The title of an open session, by the rule of listings: its name, else its first meaningful prompt.
+
+    Empty before the first prompt. Untrusted text, on one line.
+    """
+    given = session.given_name
+    if given:
+        return cut_at_word(given, LONGEST_TITLE)
+    journal = session.journal
+    messages = [node for node, kind in enumerate(journal.types) if kind == "message"]
+    return cut_at_word(first_prompt(journal, messages), LONGEST_TITLE)

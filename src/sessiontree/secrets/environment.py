@@ -46,7 +46,7 @@ _KINDS = frozenset({"key", "private key", "password"})
 
 
 @functools.lru_cache(maxsize=1_024)
-def names_secret(name: str) -> bool:
+def is_secret_variable(name: str) -> bool:
     """Whether the name of a variable says that it holds a secret."""
     if name in _HARMLESS:
         return False
@@ -54,7 +54,7 @@ def names_secret(name: str) -> bool:
     return any(word in _WORDS or word.endswith(_ENDS) for word in words)
 
 
-def secrets_in(environment: Mapping[str, str]) -> dict[str, str]:
+def find_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """The secrets in an environment: what is secret -> the name of the variable.
 
     A variable with a harmless name may hold one among other things, as the password in the address of a database.
@@ -66,7 +66,7 @@ def secrets_in(environment: Mapping[str, str]) -> dict[str, str]:
 def _secrets_in(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in environment:
-        if names_secret(name):
+        if is_secret_variable(name):
             found.setdefault(value.strip(), name)
             continue
         for rule in RULES:
@@ -76,13 +76,13 @@ def _secrets_in(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
     return {value: name for value, name in found.items() if len(value) >= _SHORTEST}
 
 
-def handed_on(environment: Mapping[str, str], allowed: Collection[str] = ()) -> dict[str, str]:
+def without_secrets(environment: Mapping[str, str], allowed: Collection[str] = ()) -> dict[str, str]:
     """The environment for a command of a model: without secrets, but for the variables that the user allows."""
-    hidden = set(secrets_in(environment).values()) - set(allowed)
+    hidden = set(find_secrets(environment).values()) - set(allowed)
     return {
         name: value
         for name, value in environment.items()
-        if name in allowed or (name not in hidden and not names_secret(name))
+        if name in allowed or (name not in hidden and not is_secret_variable(name))
     }
 
 
@@ -91,7 +91,7 @@ class Mask:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._names: dict[bytes, bytes] = {}
-        for value, name in secrets_in(environment).items():
+        for value, name in find_secrets(environment).items():
             for spelling in _spellings(value):
                 self._names.setdefault(spelling, f"[secret {name}]".encode())
         ordered = sorted(self._names, key=len, reverse=True)

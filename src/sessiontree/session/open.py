@@ -128,7 +128,7 @@ def detect(head: bytes, location: str) -> Dialect:
     if scores[best.name] == 0:
         raise NotASessionError(_not_a_session(location))
     if scores[best.name] < _CONFIDENT:
-        by_folder = [dialect for dialect in dialects if any(folder in location for folder in dialect.folders)]
+        by_folder = [dialect for dialect in dialects if any(folder in location for folder in dialect.path_markers)]
         return by_folder[0] if by_folder else best
     return best
 

@@ -7,7 +7,7 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sessiontree.app.start import sub_agents_left
+from sessiontree.app.start import find_unfinished_subagents
 from sessiontree.chat.terminal import DIM
 from sessiontree.chat.user_prompts import choose
 from sessiontree.errors import NotFoundError, UsageError
@@ -63,7 +63,7 @@ async def go_on(talk: Conversation, _: str) -> None:
 
 
 async def _show_resumed(talk: Conversation) -> None:
-    notes = await sub_agents_left(talk.controller)
+    notes = await find_unfinished_subagents(talk.controller)
     talk.show_session()
     for note in notes:
         talk.screen.line(f"· {note}", DIM)
