@@ -199,7 +199,7 @@ class PromptHistory:
             self._projects[cwd] = cwd
             if os.path.isabs(cwd) and os.path.isdir(cwd):
                 repository = find_repository(os.path.realpath(cwd))
-                self._projects[cwd] = normalize_prompt(repository.top) if repository is not None else cwd
+                self._projects[cwd] = normalize_prompt(repository.root) if repository is not None else cwd
         return self._projects[cwd]
 
     # Searching

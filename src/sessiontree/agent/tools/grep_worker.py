@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sessiontree.agent.text_files import decode, is_binary
 from sessiontree.agent.tools.gitignore import compile_glob, iter_files
-from sessiontree.git.snapshot import is_secret
+from sessiontree.git.snapshot import has_secret_name
 
 _LARGEST = 20_000_000
 LINE_CHARACTERS = 300
@@ -72,7 +72,7 @@ def search(request: Request) -> Answer:
     left_out: list[str] = []
     for name in chosen:
         path = os.path.join(request.path, name) if name else request.path
-        if not is_file and is_secret(name):
+        if not is_file and has_secret_name(name):
             left_out.append(f"{name}: its name says that it holds secrets")
             continue
         text = _text(path, name or os.path.basename(path), left_out)
