@@ -209,7 +209,7 @@ def _ripgrep_answer(out: bytes, request: Request, is_file: bool) -> Answer:
             continue
         file = "" if is_file else os.path.normpath(os.fsdecode(name))
         if file and is_secret(file):
-            left_out[f"{file}: its name says that it holds secrets"] = None
+            left_out[f"{file}: its name indicates secrets"] = None
             continue
         if len(matches) == request.limit:
             return Answer(tuple(matches), more=True, left_out=tuple(left_out))
