@@ -30,8 +30,10 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The reference of all commands, and the output of the commands that pages show.
 docs: $(READY)
 	$(BIN)/python -m sessiontree.cli.reference > docs/cli-reference.md
+	$(BIN)/python docs/console.py
 
 pictures: $(READY)
 	$(BIN)/python docs/pictures/draw.py

@@ -11,7 +11,6 @@ number, and is dropped and made anew when that number is not the expected one.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import sys
@@ -22,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.library.summary import Summary
+from sessiontree.stores.file_lock import file_lock
 
 if TYPE_CHECKING:  # a listing in which nothing changed reads no session, and needs nothing that does
     from sessiontree.library.counts import Counted
@@ -316,8 +316,7 @@ def _rebuilt(path: str, *, tables_too: bool = False) -> sqlite3.Connection:
     With `tables_too` a sound one may have tables that are not ours, and gets them made anew.
     """
     try:
-        with open(f"{path}.lock", "a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with file_lock(f"{path}.lock", timeout=None):
             with contextlib.suppress(sqlite3.DatabaseError):
                 database = _connected(path)
                 if database.execute("PRAGMA quick_check").fetchone() == ("ok",):

@@ -128,7 +128,7 @@ def detect(head: bytes, location: str) -> Dialect:
     if scores[best.name] == 0:
         raise NotASessionError(_refusal(location))
     if scores[best.name] < _SURE:
-        at_home = [dialect for dialect in dialects if any(folder in location for folder in dialect.folders)]
+        at_home = [dialect for dialect in dialects if any(folder in location for folder in dialect.path_markers)]
         return at_home[0] if at_home else best
     return best
 

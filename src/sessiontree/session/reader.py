@@ -17,7 +17,8 @@ from sessiontree.core.entries import Config, Entry, Fragment, Header, Label, Pro
 from sessiontree.core.lazy_messages import LazyMessages
 from sessiontree.core.messages import Message, ToolCall, ToolResult, tool_calls
 from sessiontree.core.usage import UsageTotals, total_usage
-from sessiontree.dialects.contract import AS_CLIENT, Dialect, ReadOptions, RelatedFile, is_metadata_id, path_of
+from sessiontree.dialects.contract import AS_CLIENT, Dialect, ReadOptions, RelatedFile, is_metadata_id
+from sessiontree.dialects.defaults import path_of_nodes
 from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.session.journal import Journal
 from sessiontree.stores.contract import read_bytes
@@ -266,7 +267,7 @@ class Reader:
         """Every message on the path to an entry, as it was said: no compaction, reset or edit applied."""
         with self._mutex:
             nodes = self.dialect.find_path(self._journal, self._node(id), self._read_options)
-            return path_messages(path_of(self._journal, nodes))
+            return path_messages(path_of_nodes(self._journal, nodes))
 
     # What is said about entries and about the session: last word in file order
 

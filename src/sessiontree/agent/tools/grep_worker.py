@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sessiontree.agent.text_files import decode, is_binary
 from sessiontree.agent.tools.gitignore import iter_files
-from sessiontree.git.snapshot import is_secret
+from sessiontree.git.snapshot import has_secret_name
 
 _MAX_FILE = 20_000_000
 LINE_CHARACTERS = 300
@@ -71,7 +71,7 @@ def search(request: Request) -> Answer:
     left_out: list[str] = []
     for name in chosen:
         path = os.path.join(request.path, name) if name else request.path
-        if not is_file and is_secret(name):
+        if not is_file and has_secret_name(name):
             left_out.append(f"{name}: its name indicates secrets")
             continue
         text = _read_text(path, name or os.path.basename(path), left_out)

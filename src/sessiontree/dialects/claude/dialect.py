@@ -12,7 +12,6 @@ from sessiontree.dialects.claude import header, index, leaf, locations, path, pl
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.contract import (
     Columns,
-    DialectBase,
     Envelope,
     IndexedLines,
     ReadOptions,
@@ -20,6 +19,7 @@ from sessiontree.dialects.contract import (
     Reparenting,
     SessionFile,
 )
+from sessiontree.dialects.defaults import DialectBase
 
 if TYPE_CHECKING:  # what not everyone who reads needs is imported where it is used
     from sessiontree.dialects.claude import tail_scan
@@ -38,8 +38,8 @@ class ClaudeCode(DialectBase):
     id_key = "uuid"
     title_types = frozenset({"custom-title", "ai-title"})
     title_window = 64 * 1024
-    folders = ("/.claude/projects/",)
-    skipped_folders = locations.BARREN
+    path_markers = ("/.claude/projects/",)
+    skipped_folders = locations.SKIPPED_FOLDERS
 
     def recognize(self, head: bytes) -> int:
         return header.recognize(head)
@@ -137,10 +137,10 @@ class ClaudeCode(DialectBase):
         return places.destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        return locations.roots(environment)
+        return locations.session_roots(environment)
 
     def classify_file(self, root: str, relative: str) -> SessionFile | None:
-        return locations.kind_of(relative)
+        return locations.classify_file(relative)
 
 
 CLAUDE = ClaudeCode()

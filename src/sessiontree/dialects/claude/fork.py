@@ -9,7 +9,8 @@ from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.claude.history import find_history
 from sessiontree.dialects.claude.places import session_uuid
 from sessiontree.dialects.claude.records import Fields, object_in, string_in
-from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id, replace_field
+from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
+from sessiontree.dialects.defaults import replace_field
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
 

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from sessiontree.dialects.claude.line_summary import PROMPT, SILENT, LineSummary, is_blank_text, is_reminder_text
 from sessiontree.dialects.claude.records import CHAIN_TYPES, METADATA_TYPES, SYNTHETIC, shared_type
-from sessiontree.dialects.contract import Columns, decode_wires
+from sessiontree.dialects.contract import Columns
+from sessiontree.dialects.defaults import decode_records
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
 # The types that follow from the line's own type alone.
@@ -70,10 +71,10 @@ _decode_outsides = msgspec.json.Decoder(_Outside).decode_lines
 
 def decode_columns(data: memoryview) -> Columns | None:
     """The columns of a block of ordinary lines; None when the outside of one of them needs a closer look."""
-    lines = decode_wires(_decode_lines, data)
+    lines = decode_records(_decode_lines, data)
     if lines is not None:
         return _columns_of(lines, list(map(_speech_on, lines)))
-    outsides = decode_wires(_decode_outsides, data)  # what is odd inside a line changes nothing in the tree
+    outsides = decode_records(_decode_outsides, data)  # what is odd inside a line changes nothing in the tree
     return None if outsides is None else _columns_of(outsides, [])
 
 

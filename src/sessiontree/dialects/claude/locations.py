@@ -12,17 +12,18 @@ from collections.abc import Mapping
 
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.claude.places import destination
-from sessiontree.dialects.contract import SessionFile, is_session_name
+from sessiontree.dialects.contract import SessionFile
+from sessiontree.dialects.defaults import is_session_name
 
-BARREN = frozenset({"tool-results", "memory"})
+SKIPPED_FOLDERS = frozenset({"tool-results", "memory"})
 _ANY = SessionMeta("any", "0", "/any")
 
 
-def roots(environment: Mapping[str, str]) -> tuple[str, ...]:
+def session_roots(environment: Mapping[str, str]) -> tuple[str, ...]:
     return (os.path.expanduser(os.path.dirname(os.path.dirname(destination(_ANY, environment).path))),)
 
 
-def kind_of(relative: str) -> SessionFile | None:
+def classify_file(relative: str) -> SessionFile | None:
     if not is_session_name(relative):
         return None
     parts = relative.split("/")
