@@ -18,7 +18,7 @@ from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolC
 from sessiontree.agent.tools.grep_worker import LINE_CHARACTERS, Answer, Match, Request
 from sessiontree.agent.workspace import ResolvedPath
 from sessiontree.errors import PathError
-from sessiontree.git.snapshot import has_secret_name
+from sessiontree.secrets.names import has_secret_name
 from sessiontree.stores.safe_files import open_folder
 
 SECONDS = 30.0

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sessiontree.agent.text_files import decode, is_binary
 from sessiontree.agent.tools.gitignore import iter_files
-from sessiontree.git.snapshot import has_secret_name
+from sessiontree.secrets.names import has_secret_name
 
 _MAX_FILE = 20_000_000
 LINE_CHARACTERS = 300
