@@ -106,5 +106,5 @@ def test_a_sub_agent_is_found_also_where_letters_are_written_as_numbers() -> Non
     result += b'"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]},'
     for key in (b"agentId", b"\\u0061gentId"):
         session = open_store(MemoryStore(result + b'"toolUseResult":{"%b":"af43"}}\n' % key), dialect="claude")
-        assert [found.name for found in session.beside()] == ["af43"]
-    assert open_store(MemoryStore(result + b'"toolUseResult":"af43"}\n'), dialect="claude").beside() == []
+        assert [found.name for found in session.related_files()] == ["af43"]
+    assert open_store(MemoryStore(result + b'"toolUseResult":"af43"}\n'), dialect="claude").related_files() == []
