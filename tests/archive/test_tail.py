@@ -22,7 +22,7 @@ from tests.archive.building import archived_lines, die_at_every_step, home_of, s
 from tests.archive.conftest import Command
 from tests.building import examples, json_line
 from tests.dialects import test_neovate as neovate
-from tests.dialects.test_claude_tail import SESSION, answer, boundary, transcript, user
+from tests.dialects.test_claude_tail_scan import SESSION, answer, boundary, transcript, user
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "claude"
 
