@@ -18,7 +18,7 @@ from sessiontree.dialects.claude.records import SYNTHETIC, Fields, string_in
 from sessiontree.dialects.claude.restoring import but, is_same_result, rests_of, says_block, shard_message
 from sessiontree.dialects.claude.transcript import Held, Transcript
 from sessiontree.dialects.claude.write_state import FoundCall
-from sessiontree.dialects.passthrough import PASSTHROUGH, new_passthrough
+from sessiontree.dialects.passthrough import PASSTHROUGH, build_passthrough
 
 UNKNOWN_MODEL = "unknown"
 
@@ -136,7 +136,7 @@ class Answering:
     def _lost_result(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         """The client drops it and says that there was no content. It rides along on a line that says nothing."""
         line = self._transcript.aside_line(entry, parent, {"type": "custom", "customType": f"{NAME}.result"})
-        line[PASSTHROUGH] = new_passthrough(entry, string_in(line, "id") or "", whole=True)
+        line[PASSTHROUGH] = build_passthrough(entry, CanonicalEntry("", {}, string_in(line, "id") or ""))
         notes = [LossNote("aside", "results without a call", "Claude Code does not send them")]
         return self._transcript.written_aside(line, parent, notes)
 
