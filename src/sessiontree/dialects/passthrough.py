@@ -77,20 +77,20 @@ def build_passthrough(
     fields = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
     carried, decoded_carried = entry.fields.get(PASSTHROUGH, {}), _object(decoded.fields, PASSTHROUGH)
     without: dict[str, list[str]] = {}
-    if isinstance(carried, dict) and PARTS.isdisjoint(carried):
-        found, without["rider"] = _changes(carried, decoded_carried)
-    else:  # not written by us: an ordinary field that has our name
-        found, fields[PASSTHROUGH] = {}, carried
-    if entry.id and entry.id != decoded.id:
-        found["id"] = entry.id
+    if not isinstance(carried, dict) or not PARTS.isdisjoint(carried):
+        fields[PASSTHROUGH] = carried  # not written by us: an ordinary field that has our name
+        carried = {}
+    id = {"id": entry.id} if entry.id and entry.id != decoded.id else {}
     message, decoded_message = fields.get("message"), decoded.fields.get("message")
     has_messages = isinstance(message, dict) and isinstance(decoded_message, dict)
-    if is_reworded or entry.kind != decoded.kind or ("message" in fields and not has_messages):
-        return {**found, "entry": {"type": entry.kind, **fields}}
+    has_message = "message" in fields or "message" in decoded.fields
+    if is_reworded or entry.kind != decoded.kind or (has_message and not has_messages):
+        return {**carried, **id, "entry": {"type": entry.kind, **fields}}
     parts: dict[str, Any] = {}
+    found, without["rider"] = _changes(carried, decoded_carried)
     parts["fields"], without["item"] = _changes(fields, decoded.fields, besides=("message", PASSTHROUGH))
     if PASSTHROUGH in fields:
-        parts["fields"][PASSTHROUGH] = carried
+        parts["fields"][PASSTHROUGH] = fields[PASSTHROUGH]
     if isinstance(message, dict) and isinstance(decoded_message, dict):
         parts["message"], without["message"] = _changes(message, decoded_message)
         if "content" in parts["message"]:
@@ -98,7 +98,7 @@ def build_passthrough(
             if changes is not None:
                 del parts["message"]["content"]
                 parts |= changes
-    found |= {name: part for name, part in parts.items() if part}
+    found |= id | {name: part for name, part in parts.items() if part}
     if any(without.values()):
         found["without"] = {of: names for of, names in without.items() if names}
     return found

@@ -20,13 +20,13 @@ from sessiontree.dialects.neovate.decode import open_calls
 from sessiontree.dialects.neovate.kept_messages import Place
 from sessiontree.dialects.neovate.line_builder import (
     LineBuilder,
-    result_line_fields,
     client_data,
     draft,
     draft_result,
     is_tool_result,
     line_of,
     render_line,
+    result_line_fields,
     role_of,
 )
 from sessiontree.dialects.neovate.locations import derived_uuid
