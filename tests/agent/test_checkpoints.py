@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 import sessiontree
 from sessiontree.agent.checkpoints import Checkpoints
 from sessiontree.agent.workspace import Workspace
+from sessiontree.archive.saved_worktree import save_worktree
 from sessiontree.archive.tags import Marks
 from sessiontree.core.messages import ToolCall
 from sessiontree.errors import NotFoundError
-from sessiontree.git.worktree import save
 from sessiontree.repair.findings import examine
 from sessiontree.stores.blobs import FileBlobs
 from tests.agent.building import Workplace, tree, wait_for
@@ -329,7 +329,7 @@ def test_snapshots_of_a_worktree_and_of_tools_do_not_get_in_each_others_way(yolo
     repository(yolo.project)
     start = yolo.session.leaf
     (yolo.project / "a").write_text("uncommitted")
-    saved = save(yolo.session, Marks(str(yolo.home)), yolo.blobs)
+    saved = save_worktree(yolo.session, Marks(str(yolo.home)), yolo.blobs)
     assert saved.files is not None
     yolo.call("write", path="a", content="tool")
     assert [change.shown for change in yolo.checkpoints.plan(start).changes] == ["a"]

@@ -91,7 +91,7 @@ def runs_programs(folder: str) -> bool:
 
     A repository that was unpacked, not cloned, brings such settings from whoever packed it.
     """
-    return bool(command.ask(folder, "config", "--local", "--name-only", "--get-regexp", _RUNNING))
+    return bool(command.query(folder, "config", "--local", "--name-only", "--get-regexp", _RUNNING))
 
 
 def find_read_paths(command: str, room: Workspace) -> tuple[ResolvedPath, ...] | None:

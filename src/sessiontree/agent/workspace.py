@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from sessiontree.errors import PathError
-from sessiontree.git.snapshot import is_secret
+from sessiontree.secrets.names import has_secret_name
 
 _GUARDED = frozenset({".git", "git~1", ".hg", ".svn", ".ssh", ".gnupg"})
 """Folders in which a changed file can make programs run, or open doors."""
@@ -86,7 +86,7 @@ class Workspace:
             and not any(is_within(path, folder) for folder in self._unguarded)
         )
         is_readable = is_inside or any(is_within(path, folder) for folder in self._readable)
-        return ResolvedPath(path, shown, is_inside, is_readable, is_guarded, is_secret(path))
+        return ResolvedPath(path, shown, is_inside, is_readable, is_guarded, has_secret_name(path))
 
 
 def is_within(path: str, folder: str) -> bool:

@@ -73,8 +73,8 @@ def renew_index(library: Library) -> None:
 
     with Index(library.environment) as index:
         try:
-            with index.store.only_writer():
-                index.store.empty()
+            with index.store.writer_lock():
+                index.store.clear()
             index.update(library.everything(), progress=progress_bar("indexing"))
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{index.store.path}: the index cannot be made ({error})") from None

@@ -209,7 +209,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _say_nothing_found(library: Library, results: Results, options: Options) -> None:
-    from sessiontree.search.query_parser import terms
+    from sessiontree.search.query import terms
 
     _say_notes(results)
     if options.offset:

@@ -17,10 +17,9 @@ from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
-    from sessiontree.archive.tags import WorktreeMark
-    from sessiontree.git.restore_files import Laid
-    from sessiontree.git.snapshot import Put, Snapshot
-    from sessiontree.git.worktree import Rebuilding, Saved
+    from sessiontree.git.restore_files import RestoredFiles
+    from sessiontree.git.snapshot import PutBlob, Snapshot
+    from sessiontree.git.worktree import SavedWorktree, WorktreePlan, WorktreeState
     from sessiontree.session.session import Session
     from sessiontree.stores.blobs import FileBlobs
 
@@ -72,11 +71,11 @@ def _blobs(home: Home) -> FileBlobs:
 
 
 def _save(home: Home, options: Options) -> None:
-    from sessiontree.git.worktree import save
+    from sessiontree.archive.saved_worktree import save_worktree
 
     session = home.open(options.session)
     files = not options.no_files
-    saved = save(session, home.marks, _blobs(home), options.path, files=files, secrets=options.secrets)
+    saved = save_worktree(session, home.marks, _blobs(home), options.path, files=files, secrets=options.secrets)
     session.close()
     if options.json:
         output.print_json({"session": session.id, **_described(saved.worktree), **_described_files(saved.files)})
@@ -94,64 +93,67 @@ def _say_kept(files: Snapshot) -> None:
 
 
 def _restore(home: Home, options: Options) -> int | None:
+    from sessiontree.archive.saved_worktree import find_worktree, worktree_blobs
     from sessiontree.errors import NotFoundError
-    from sessiontree.git.restore_files import Laid
-    from sessiontree.git.worktree import blobs_of, find, plan_restoring, restore
+    from sessiontree.git.restore_files import RestoredFiles
+    from sessiontree.git.worktree import plan_restore, restore_worktree
 
     session = home.open(options.session)
-    blobs = blobs_of(session, _blobs(home))
-    saved = find(session, home.marks, blobs)
+    blobs = worktree_blobs(session, _blobs(home))
+    saved = find_worktree(session, home.marks, blobs)
     if saved is None:
         raise NotFoundError(f"{session.location}: no worktree was saved; `sessiontree worktree save` does that")
     saved = _with_chosen_files(session, saved, blobs.put, options)
     repository = os.path.abspath(options.repository) if options.repository else None
-    plan = plan_restoring(saved, repository, detach=options.detach)
-    laid = Laid() if options.dry_run else restore(plan, blobs, overwrite=options.yes)
+    plan = plan_restore(saved, repository, detach=options.detach)
+    restored = RestoredFiles() if options.dry_run else restore_worktree(plan, blobs, overwrite=options.yes)
     resume = _resume_line(session, saved.worktree.path)
     if options.json:
-        output.print_json({"session": session.id, **_described_restoring(plan, laid), "resume": resume})
+        output.print_json({"session": session.id, **_described_restoring(plan, restored), "resume": resume})
     else:
-        _say_restoring(session, plan, laid, resume, options)
-    return stderr.FAILED if laid.missing else None
+        _say_restoring(session, plan, restored, resume, options)
+    return stderr.FAILED if restored.missing else None
 
 
-def _described_restoring(plan: Rebuilding, laid: Laid) -> dict[str, Any]:
+def _described_restoring(plan: WorktreePlan, restored: RestoredFiles) -> dict[str, Any]:
     return {
         **_described(plan.worktree),
         **_described_files(plan.files),
         "command": list(plan.command),
-        "missing": [*plan.missing, *laid.missing],
-        "wasThere": plan.is_there,
-        "written": list(laid.written),
-        "removed": list(laid.removed),
-        "inTheWay": list(plan.in_the_way),
-        "overwritten": [{"path": path, "blob": name} for path, name in laid.kept],
+        "missing": [*plan.missing, *restored.missing],
+        "wasThere": plan.exists,
+        "written": list(restored.written),
+        "removed": list(restored.removed),
+        "inTheWay": list(plan.conflicts),
+        "overwritten": [{"path": path, "blob": name} for path, name in restored.overwritten],
         "notes": list(plan.notes),
     }
 
 
-def _say_restoring(session: Session, plan: Rebuilding, laid: Laid, resume: str, options: Options) -> None:
+def _say_restoring(
+    session: Session, plan: WorktreePlan, restored: RestoredFiles, resume: str, options: Options
+) -> None:
     import shlex
 
     from sessiontree.views.text import clean
 
     if options.dry_run and plan.command:
         output.print_lines([clean(shlex.join(plan.command))])
-    for reason in (*plan.missing, *laid.missing):
+    for reason in (*plan.missing, *restored.missing):
         stderr.print_line(f"missing: {reason}")
     if plan.missing:
         return
-    stderr.print_line("the worktree is there already" if plan.is_there else _line(plan.worktree))
+    stderr.print_line("the worktree is there already" if plan.exists else _line(plan.worktree))
     for note in plan.notes:
         stderr.print_line(note)
-    for path in plan.in_the_way if options.dry_run else ():
+    for path in plan.conflicts if options.dry_run else ():
         stderr.print_line(f"in the way, --yes overwrites it: {path}")
-    for path, name in laid.kept:
+    for path, name in restored.overwritten:
         stderr.print_line(f"overwritten: {path}; what it held is the blob {name}")
     if plan.files is not None:
-        count = len(plan.files.files) if options.dry_run else len(laid.written) + len(laid.removed)
+        count = len(plan.files.files) if options.dry_run else len(restored.written) + len(restored.removed)
         stderr.print_line(f"{count:,} uncommitted files {'would be put back' if options.dry_run else 'put back'}")
-        shown = [*plan.files.files] if options.dry_run else [*laid.written, *laid.removed]
+        shown = [*plan.files.files] if options.dry_run else [*restored.written, *restored.removed]
         for path in shown[:_SHOWN]:
             stderr.print_line(f"  {path}")
         if len(shown) > _SHOWN:
@@ -163,7 +165,7 @@ def _say_restoring(session: Session, plan: Rebuilding, laid: Laid, resume: str, 
     output.print_lines([clean(resume)])
 
 
-def _with_chosen_files(session: Session, saved: Saved, put: Put, options: Options) -> Saved:
+def _with_chosen_files(session: Session, saved: SavedWorktree, put: PutBlob, options: Options) -> SavedWorktree:
     """What was saved, with the files that were asked for."""
     import msgspec
 
@@ -228,11 +230,11 @@ def _list(home: Home, options: Options) -> None:
         stderr.print_line("no worktree was saved yet; `sessiontree worktree save SESSION` does that")
 
 
-def _is_there(worktree: WorktreeMark) -> bool:
+def _is_there(worktree: WorktreeState) -> bool:
     return os.path.isdir(worktree.path)
 
 
-def _described(saved: WorktreeMark) -> dict[str, str | None]:
+def _described(saved: WorktreeState) -> dict[str, str | None]:
     return {"path": saved.path, "branch": saved.branch, "head": saved.head, "repository": saved.repository}
 
 
@@ -243,5 +245,5 @@ def _described_files(files: Snapshot | None) -> dict[str, Any]:
     return {"files": sorted(files.files), "size": size, "leftOut": files.left_out}
 
 
-def _line(saved: WorktreeMark) -> str:
+def _line(saved: WorktreeState) -> str:
     return f"{saved.path}  {saved.branch or 'detached'}  {(saved.head or '')[:12]}"

@@ -18,7 +18,7 @@ from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolC
 from sessiontree.agent.tools.grep_worker import LINE_CHARACTERS, Answer, Match, Request
 from sessiontree.agent.workspace import ResolvedPath
 from sessiontree.errors import PathError
-from sessiontree.git.snapshot import is_secret
+from sessiontree.secrets.names import has_secret_name
 from sessiontree.stores.safe_files import open_folder
 
 SECONDS = 30.0
@@ -208,8 +208,8 @@ def _ripgrep_answer(out: bytes, request: Request, is_file: bool) -> Answer:
         if not nul or not number.isdigit():
             continue
         file = "" if is_file else os.path.normpath(os.fsdecode(name))
-        if file and is_secret(file):
-            left_out[f"{file}: its name says that it holds secrets"] = None
+        if file and has_secret_name(file):
+            left_out[f"{file}: its name indicates secrets"] = None
             continue
         if len(matches) == request.limit:
             return Answer(tuple(matches), more=True, left_out=tuple(left_out))

@@ -7,9 +7,9 @@ from typing import Any
 
 from sessiontree.dialects import passthrough
 from sessiontree.dialects.canonical import CanonicalEntry
-from sessiontree.dialects.passthrough import restore_entry as put_back
+from sessiontree.dialects.passthrough import restore_entry as restore_passthrough
 
-__all__ = ["AFTER", "PART", "PLAIN", "build_passthrough", "put_back"]
+__all__ = ["AFTER", "PART", "PLAIN", "build_passthrough", "restore_passthrough"]
 
 PART = "part"
 """The line belongs to the entry before it and has no content of its own."""
