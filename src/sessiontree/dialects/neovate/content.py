@@ -29,7 +29,7 @@ _BLOCK_RANKS = {
     "assistant": {"thinking": 0, "text": 1, "toolCall": 2},
     "toolResult": {"text": 0, "image": 0},
 }
-"""The blocks that a role may have, and their order: Neovate throws on others, and writes an assistant's in this order."""
+"""The blocks a role may have, and their order: Neovate throws on others, and writes an assistant's in this order."""
 
 _BRANCH = "Another branch of this conversation was followed for a while and then left. This happened on it:"
 _NO_PLACE = "Neovate has no place for them"

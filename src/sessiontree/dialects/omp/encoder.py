@@ -1,8 +1,8 @@
 """Encoder for oh-my-pi: a title slot and a header before the entries, and its own form of some entries.
 
-The name of a session is not an entry here. A new file has it in the slot and in the header. In an existing file the slot
-is overwritten in place; a file without one, as xcsh writes it, is rewritten with another header. Either way an entry
-records the change.
+The name of a session is not an entry here. A new file has it in the slot and in the header. In an existing file the
+slot is overwritten in place; a file without one, as xcsh writes it, is rewritten with another header. Either way an
+entry records the change.
 """
 
 from __future__ import annotations
