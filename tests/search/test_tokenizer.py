@@ -1,4 +1,4 @@
-"""What a text is found by."""
+"""The terms of a text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_text_has_these_terms(text: str, expected: set[str]) -> None:
 
 
 @given(st.text(max_size=60))
-def test_whatever_is_typed_is_asked_for_by_terms_that_the_same_text_has(text: str) -> None:
+def test_search_units_have_only_terms_of_the_same_text(text: str) -> None:
     found = terms(text.encode("utf-8", "replace").decode())
     for unit in units(text.encode("utf-8", "replace").decode()):
         for term in unit.terms():
@@ -83,7 +83,7 @@ def places(term: Word | Phrase | Regex, text: str) -> list[str]:
         (Regex("l.ck", "i"), "lock LOCK", ["lock", "LOCK"]),
     ],
 )
-def test_a_term_stands_in_a_text_at_these_places(term: Word | Phrase | Regex, text: str, expected: list[str]) -> None:
+def test_a_term_matches_at_these_places(term: Word | Phrase | Regex, text: str, expected: list[str]) -> None:
     assert places(term, text) == expected
 
 
