@@ -17,8 +17,8 @@ from sessiontree.core.messages import message_text
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.contract import AS_CLIENT
 from sessiontree.dialects.neovate import COMPACTION_MARK, INTERRUPTION, NEOVATE
+from sessiontree.dialects.neovate.locations import session_id
 from sessiontree.dialects.neovate.metadata_lines import asides_in
-from sessiontree.dialects.neovate.places import session_id
 from sessiontree.repair import examine
 from sessiontree.session.journal import Journal
 from sessiontree.session.open import open_store

@@ -19,7 +19,7 @@ file is read; what we write has a result for each call, so that nothing is dropp
 """
 
 from sessiontree.dialects.neovate.dialect import NEOVATE
-from sessiontree.dialects.neovate.places import file_history_path, project_folder_name, tool_output_folder
+from sessiontree.dialects.neovate.locations import file_history_path, project_folder_name, tool_output_folder
 from sessiontree.dialects.neovate.records import COMPACTION_MARK, INTERRUPTION
 
 __all__ = [

@@ -17,21 +17,22 @@ from msgspec import Struct
 
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.contract import IndexedLines
-from sessiontree.dialects.neovate.content import Call, calls_of, say, say_result
-from sessiontree.dialects.neovate.content_decoder import (
+from sessiontree.dialects.neovate.content import (
+    Call,
     body_of,
-    hear_item,
-    hear_result,
-    heard_message,
-    in_new_form,
+    calls_of,
+    decode_bodies,
+    decode_result,
+    encode_entry,
+    encode_result,
     is_command,
     is_output,
+    message_entry,
+    normalize_result,
 )
-from sessiontree.dialects.neovate.deltas import difference
-from sessiontree.dialects.neovate.metadata_lines import Split, asides_in, marks_of, split_of
+from sessiontree.dialects.neovate.metadata_lines import MARKS, Split, asides_in, marks_in, marks_of, split_of
 from sessiontree.dialects.neovate.records import is_result, own_entry, parts, string
-from sessiontree.dialects.neovate.riding import as_it_was, with_extras
-from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of, restore_entry
+from sessiontree.dialects.passthrough import PASSTHROUGH, json_delta, passthrough_of, restore_entry, with_carried_data
 
 _STEP = 256
 
@@ -169,13 +170,13 @@ class _Telling:
         first = group[0]
         bodies = [line.body for line in group]
         is_root = not string(first.fields, "parentUuid")
-        heard = hear_item(bodies, first.id, first.timestamp, is_root=is_root)
+        heard = decode_bodies(bodies, first.id, first.timestamp, is_root=is_root)
         heard = msgspec.structs.replace(heard, aliases=tuple(line.id for line in group[1:]))
         if first.body.get("role") == "assistant":
             self._calls = calls_of(first.body)
-        entry = as_it_was(heard, passthrough_of(first.fields))
-        said = say(entry)
-        return with_extras(entry, _extras([] if said is None else said.bodies, bodies))
+        entry = _restore(heard, passthrough_of(first.fields))
+        encoded = encode_entry(entry)
+        return with_carried_data(entry, MARKS, _client_data([] if encoded is None else encoded.bodies, bodies))
 
     # Results
 
@@ -214,7 +215,7 @@ class _Telling:
 
     def _results(self, line: _Line) -> list[CanonicalEntry]:
         found = parts(line.body.get("content"))
-        results = [in_new_form(part) for part in found if is_result(part)]
+        results = [normalize_result(part) for part in found if is_result(part)]
         rest = [part for part in found if not is_result(part)]
         passthroughs = line.marks.get("results")
         known = (
@@ -229,7 +230,9 @@ class _Telling:
         for number, (part, passthrough) in enumerate(zip(results, known, strict=True), 1):
             if isinstance(passthrough, dict) and not _is_silent(passthrough):
                 entry = self._result(line, part, passthrough, _numbered(line.id, number))
-                entries.append(with_extras(entry, _extras_of_result(self._call(part), entry, part, around)))
+                entries.append(
+                    with_carried_data(entry, MARKS, _result_client_data(self._call(part), entry, part, around))
+                )
                 around = {}
         if rest:
             body = {**line.body, "role": "user", "content": rest}
@@ -238,7 +241,7 @@ class _Telling:
         return entries
 
     def _result(self, line: _Line, part: dict[str, Any], passthrough: dict[str, Any], id: str) -> CanonicalEntry:
-        return as_it_was(heard_message(hear_result(part), id, line.timestamp), passthrough)
+        return _restore(message_entry(decode_result(part), id, line.timestamp), passthrough)
 
     def _call(self, part: dict[str, Any]) -> Call:
         return self._calls.get(string(part, "toolCallId"), Call())
@@ -272,7 +275,7 @@ def open_calls(lines: IndexedLines, node: int) -> dict[str, Call]:
         if fields.get("role") == "assistant":
             break
         answered |= {
-            string(in_new_form(part), "toolCallId") for part in parts(fields.get("content")) if is_result(part)
+            string(normalize_result(part), "toolCallId") for part in parts(fields.get("content")) if is_result(part)
         }
         at = lines.tree.parent(at)
     return {id: call for id, call in calls.items() if id not in answered}
@@ -288,20 +291,39 @@ def _aside(line: _Line) -> CanonicalEntry:
     return restore_entry(entry, passthrough) if passthrough else entry
 
 
-def _extras(said: list[dict[str, Any]], bodies: list[dict[str, Any]]) -> dict[str, Any]:
-    """What some lines say beyond their item."""
-    if len(said) != len(bodies):
-        return {"bodies": bodies} if said else {}
-    deltas = [difference(*pair) for pair in zip(said, bodies, strict=True)]
+def _restore(decoded: CanonicalEntry, passthrough: dict[str, Any]) -> CanonicalEntry:
+    """The entry that a line was written for."""
+    marks = marks_in(passthrough)
+    found = {name: value for name, value in passthrough.items() if name != MARKS}
+    entry = restore_entry(decoded, found | _older_parts(decoded, marks))
+    timestamp = marks.get("timestamp")
+    return msgspec.structs.replace(entry, timestamp=timestamp) if isinstance(timestamp, str) else entry
+
+
+def _older_parts(decoded: CanonicalEntry, marks: dict[str, Any]) -> dict[str, Any]:
+    """Parts of passthrough data that older versions stored among the marks."""
+    found: dict[str, Any] = {name: marks[name] for name in ("blocks", "order") if name in marks}
+    if marks.get("plain") is True:
+        found["text"] = True
+    if "without" in marks:
+        found["without"] = {"message" if "message" in decoded.fields else "item": marks["without"]}
+    return found
+
+
+def _client_data(encoded: list[dict[str, Any]], bodies: list[dict[str, Any]]) -> dict[str, Any]:
+    """What some lines have beyond their entry: how they differ from the lines that it would be encoded to."""
+    if len(encoded) != len(bodies):
+        return {"bodies": bodies} if encoded else {}
+    deltas = [json_delta(*pair) for pair in zip(encoded, bodies, strict=True)]
     return {"lines": deltas} if any(delta is not None for delta in deltas) else {}
 
 
-def _extras_of_result(
+def _result_client_data(
     call: Call, entry: CanonicalEntry, part: dict[str, Any], around: dict[str, Any]
 ) -> dict[str, Any]:
     message = entry.fields.get("message")
-    said = say_result(message, call).bodies if isinstance(message, dict) else []
-    return _extras(said, [part]) | ({"around": around} if around else {})
+    encoded = encode_result(message, call).bodies if isinstance(message, dict) else []
+    return _client_data(encoded, [part]) | ({"around": around} if around else {})
 
 
 def _numbered(id: str, number: int) -> str:

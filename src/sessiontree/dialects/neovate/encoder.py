@@ -17,17 +17,24 @@ from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, Se
 from sessiontree.dialects.contract import IndexedLines, is_metadata_id
 from sessiontree.dialects.neovate.content import Call, calls_of
 from sessiontree.dialects.neovate.decode import open_calls
-from sessiontree.dialects.neovate.drafts import around_results, draft, draft_result, is_tool_result, role_of
 from sessiontree.dialects.neovate.kept_messages import Place
-from sessiontree.dialects.neovate.line_builder import LineBuilder, line_of
+from sessiontree.dialects.neovate.line_builder import (
+    LineBuilder,
+    client_data,
+    draft,
+    draft_result,
+    is_tool_result,
+    line_of,
+    render_line,
+    result_line_fields,
+    role_of,
+)
+from sessiontree.dialects.neovate.locations import derived_uuid
 from sessiontree.dialects.neovate.metadata_lines import MARKS, SPLIT, Behind, Trace, asides_in
 from sessiontree.dialects.neovate.path import standing_behind
-from sessiontree.dialects.neovate.places import derived_uuid
 from sessiontree.dialects.neovate.records import parts
-from sessiontree.dialects.neovate.rendering import render_line
 from sessiontree.dialects.neovate.result_buffer import Pending, Turn
 from sessiontree.dialects.neovate.rewrite import in_order, message_before, standing_at, with_config
-from sessiontree.dialects.neovate.riding import extras_of
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
 _FILLED = LossNote(
@@ -121,9 +128,9 @@ class NeovateEncoder(LineBuilder):
         time = self._time_of(entry)
         if turn.uuid is None:
             # A line of Neovate's own keeps its uuid: no branch can begin in the midst of it.
-            is_own = (len(turn.calls) == 1 and not turn.waiting) or bool(extras_of(entry))
+            is_own = (len(turn.calls) == 1 and not turn.waiting) or bool(client_data(entry))
             turn.uuid, turn.timestamp = self._new_uuid(entry) if is_own else self._shared_uuid(entry), time
-            turn.around = around_results(entry)
+            turn.around = result_line_fields(entry)
             turn.marks |= self._fork_marks(entry, turn.uuid)
         number = len(turn.parts) + 1
         call = _call_id(entry)
@@ -263,7 +270,7 @@ class NeovateEncoder(LineBuilder):
     def _append_result(self, entry: CanonicalEntry, parent: str | None, calls: dict[str, Call]) -> str:
         time, uuid, id = self._time_of(entry), self._new_uuid(entry), _call_id(entry)
         made = draft_result(entry, calls[id], uuid, time)
-        body = {"role": "tool", "content": made.bodies, **around_results(entry)}
+        body = {"role": "tool", "content": made.bodies, **result_line_fields(entry)}
         passthroughs = {"results": made.passthroughs} if any(made.passthroughs) else {}
         self._emit(uuid, parent, self._with_marks(body, uuid, time, {MARKS: passthroughs | self._after(parent)}))
         self._notes += made.notes

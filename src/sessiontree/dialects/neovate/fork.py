@@ -9,8 +9,8 @@ from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines
 from sessiontree.dialects.defaults import replace_field
+from sessiontree.dialects.neovate.locations import session_id
 from sessiontree.dialects.neovate.path import find_history
-from sessiontree.dialects.neovate.places import session_id
 from sessiontree.dialects.neovate.records import string
 
 

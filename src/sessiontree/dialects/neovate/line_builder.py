@@ -5,25 +5,49 @@ A sheet gathers the lines of one item after the other; which item goes where is 
 
 from __future__ import annotations
 
+import math
 import re
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
+from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.contract import IndexedLines
-from sessiontree.dialects.neovate.content import Call
-from sessiontree.dialects.neovate.drafts import draft, role_of
+from sessiontree.dialects.neovate.content import (
+    Call,
+    EncodedBodies,
+    calls_of,
+    decode_bodies,
+    decode_result,
+    encode_entry,
+    encode_result,
+    encode_stray_result,
+    is_output,
+    message_entry,
+)
 from sessiontree.dialects.neovate.kept_messages import Kept, Place
+from sessiontree.dialects.neovate.locations import derived_uuid, session_id
 from sessiontree.dialects.neovate.metadata_lines import MARKS, Behind
-from sessiontree.dialects.neovate.places import derived_uuid, session_id
-from sessiontree.dialects.neovate.rendering import line_time, render_line
+from sessiontree.dialects.neovate.records import milliseconds
 from sessiontree.dialects.neovate.rewrite import last_message
-from sessiontree.dialects.neovate.riding import Draft
-from sessiontree.dialects.passthrough import PASSTHROUGH
+from sessiontree.dialects.passthrough import (
+    PASSTHROUGH,
+    apply_delta,
+    build_passthrough,
+    carried_data,
+    with_carried_data,
+)
 
 _uuid = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
 
 _UUID = 36
 """How long a uuid is; most ids are shorter."""
+
+_encode = msgspec.json.Encoder().encode
+_time = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)\Z")
 
 _BESIDE = "Neovate has no place for them; they stand on lines that it passes over"
 
@@ -258,3 +282,119 @@ def line_of(parent: str | None) -> str | None:
 
 def _kind(entry: CanonicalEntry) -> str:
     return f"{entry.kind} ({role_of(entry) or 'no role'})" if entry.kind == "message" else entry.kind
+
+
+def render_line(fields: dict[str, Any]) -> bytes:
+    """One line without LF, in strict JSON: a number that JSON does not know becomes null."""
+    try:
+        return _encode(fields)
+    except (UnicodeEncodeError, msgspec.MsgspecError, OverflowError):
+        return render_json(_finite(fields))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def line_time(entry: CanonicalEntry, otherwise: str) -> str:
+    """The time for an item's line: its own, else that of its message, else the one before."""
+    if _time.match(entry.timestamp) and milliseconds(entry.timestamp) is not None:
+        return entry.timestamp
+    message = entry.fields.get("message")
+    time = message.get("timestamp") if isinstance(message, dict) else None
+    found = milliseconds(entry.timestamp)
+    return _iso(found if found is not None else time) or otherwise or "1970-01-01T00:00:00.000Z"
+
+
+def _iso(ms: Any) -> str | None:
+    if not isinstance(ms, int | float) or isinstance(ms, bool):
+        return None
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+# Drafts
+
+
+class Draft(Struct, frozen=True, gc=False):
+    """The bodies of an entry's lines, each with its passthrough data, before they get a place in the file."""
+
+    bodies: list[dict[str, Any]]
+    passthroughs: list[dict[str, Any]]
+    notes: tuple[LossNote, ...] = ()
+    calls: dict[str, Call] = {}
+    """The tool calls of a response, by id."""
+
+
+def draft(entry: CanonicalEntry, uuid: str, timestamp: str, marks: dict[str, Any], *, is_root: bool) -> Draft | None:
+    """Draft any entry but a result that answers a call; None when it has to go to a metadata line."""
+    bare = with_carried_data(entry, MARKS, None)
+    encoded = encode_stray_result(bare.fields["message"]) if is_tool_result(bare) else encode_entry(bare)
+    if encoded is None:
+        return None
+    bodies = _with_client_data(encoded.bodies, client_data(entry))
+    decoded = decode_bodies(bodies, uuid, timestamp, is_root=is_root)
+    if len(bodies) == 1 and is_output(bodies[0]):
+        marks = {**marks, "alone": True}  # else it would be taken for the output of a command before it
+    further = [{MARKS: {"part": True}} for _ in bodies[1:]]
+    passthrough = _passthrough(bare, decoded, encoded, marks)
+    return Draft(bodies, [passthrough, *further], encoded.notes, calls_of(bodies[0]))
+
+
+def draft_result(entry: CanonicalEntry, call: Call, id: str, timestamp: str) -> Draft:
+    """Draft a result as one part of a line, which has the passthrough data of all its results."""
+    bare = with_carried_data(entry, MARKS, None)
+    encoded = encode_result(bare.fields["message"], call)
+    (part,) = _with_client_data(encoded.bodies, client_data(entry))
+    decoded = message_entry(decode_result(part), id, timestamp)
+    return Draft([part], [_passthrough(bare, decoded, encoded, {})], encoded.notes)
+
+
+def _passthrough(
+    entry: CanonicalEntry, decoded: CanonicalEntry, encoded: EncodedBodies, marks: dict[str, Any]
+) -> dict[str, Any]:
+    found = build_passthrough(
+        entry, decoded, left_out=encoded.left_out, order=encoded.order, is_reworded=encoded.is_reworded
+    )
+    if entry.timestamp and entry.timestamp != decoded.timestamp:
+        marks = {**marks, "timestamp": entry.timestamp}
+    return {**found, MARKS: marks} if marks else found
+
+
+def client_data(entry: CanonicalEntry) -> dict[str, Any]:
+    """What an entry carries of the Neovate lines it was decoded from."""
+    found = carried_data(entry, MARKS)
+    return found if isinstance(found, dict) else {}
+
+
+def _with_client_data(bodies: list[dict[str, Any]], data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Bodies with what their lines had beyond canonical form when they came from Neovate."""
+    whole, deltas = data.get("bodies"), data.get("lines")
+    if isinstance(whole, list) and whole and all(isinstance(body, dict) for body in whole):
+        return whole
+    if isinstance(deltas, list) and len(deltas) == len(bodies):
+        return [apply_delta(body, delta) for body, delta in zip(bodies, deltas, strict=True)]
+    return bodies
+
+
+def result_line_fields(entry: CanonicalEntry) -> dict[str, Any]:
+    """What a line of results had beyond its results; carried by the first of them."""
+    found = client_data(entry).get("around")
+    return found if isinstance(found, dict) else {}
+
+
+def role_of(entry: CanonicalEntry) -> str:
+    """The role of an entry's message; empty without one."""
+    message = entry.fields.get("message") if entry.kind == "message" else None
+    role = message.get("role") if isinstance(message, dict) else None
+    return role if isinstance(role, str) else ""
+
+
+def is_tool_result(entry: CanonicalEntry) -> bool:
+    return role_of(entry) == "toolResult"

@@ -174,7 +174,11 @@ def _splits(asides: list[Aside]) -> dict[str, dict[int, int]]:
     return {of: dict(sorted(places.items())) for of, places in found.items()}
 
 
-def marks_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """How a message line that we wrote is to be read; empty for lines of Neovate itself."""
-    found = passthrough_of(fields).get(MARKS)
+def marks_of(line: dict[str, Any]) -> dict[str, Any]:
+    """How to decode a message line that we wrote; empty for lines of Neovate itself."""
+    return marks_in(passthrough_of(line))
+
+
+def marks_in(passthrough: dict[str, Any]) -> dict[str, Any]:
+    found = passthrough.get(MARKS)
     return found if isinstance(found, dict) else {}

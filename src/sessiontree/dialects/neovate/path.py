@@ -56,7 +56,7 @@ def find_history(lines: IndexedLines, leaf: int | None, read_options: ReadOption
     return [*(_with_asides(lines, asides, nodes) if asides.by_node else nodes), *trail]
 
 
-def build(lines: IndexedLines, leaf: int | None, read_options: ReadOptions, rules: Rules) -> Context:
+def build_path_context(lines: IndexedLines, leaf: int | None, read_options: ReadOptions, rules: Rules) -> Context:
     nodes = find_path(lines, leaf, read_options)
     start = _last_compaction(lines, nodes) if read_options.recovered else 0
     context = build_context(path_of_nodes(lines, nodes[start:]), rules)

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.dialects.neovate.content import Call, missing_result
+from sessiontree.dialects.neovate.content import Call, interrupted_result
 from sessiontree.dialects.neovate.metadata_lines import Behind, Trace
 from sessiontree.dialects.neovate.records import string
 
@@ -88,7 +88,7 @@ class Turn:
         """Answer the calls that are left as Neovate answers those of an interrupted turn; how many there were."""
         count = len(self._open)
         for id, call in self._open.items():
-            self.parts.append(missing_result(id, call))
+            self.parts.append(interrupted_result(id, call))
             self.passthroughs.append({"filler": True})
         self._open = {}
         return count

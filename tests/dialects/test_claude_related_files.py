@@ -1,4 +1,4 @@
-"""Claude Code: the names of the files around a transcript."""
+"""Claude Code: the names of project folders and of the files that belong to a transcript."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import os
 
 import pytest
 
+from sessiontree.dialects.claude.locations import is_project_folder, project_key
 from sessiontree.dialects.claude.related_files import (
     agent_meta,
     agent_of,
     agent_transcripts,
     agents_by_call,
-    is_project_folder,
-    project_key,
     spilled_outputs,
 )
 from sessiontree.session.open import open_store
