@@ -16,9 +16,10 @@ from sessiontree.archive.saved_worktree import find_worktree, save_worktree
 from sessiontree.core.entries import FileSnapshot
 from sessiontree.errors import ExistsError, NotFoundError, WriteError
 from sessiontree.git.restore_files import is_safe_path, restore_files
-from sessiontree.git.snapshot import FileState, Snapshot, SnapshotLimits, has_secret_name
+from sessiontree.git.snapshot import FileState, Snapshot, SnapshotLimits
 from sessiontree.git.worktree import plan_restore, restore_worktree
 from sessiontree.paths import blobs_folder
+from sessiontree.secrets.names import has_secret_name
 from sessiontree.stores.blobs import FileBlobs
 from tests.archive.building import (
     CLAUDE_ID,

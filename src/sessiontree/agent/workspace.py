@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from sessiontree.errors import PathError
-from sessiontree.git.snapshot import has_secret_name
+from sessiontree.secrets.names import has_secret_name
 
 _GUARDED = frozenset({".git", "git~1", ".hg", ".svn", ".ssh", ".gnupg"})
 """Folders in which a changed file can make programs run, or open doors."""

@@ -6,8 +6,6 @@ lists what was left out, and why. Taking one changes nothing in the worktree.
 
 from __future__ import annotations
 
-import fnmatch
-import functools
 import hashlib
 import os
 import stat
@@ -20,39 +18,12 @@ from msgspec import Meta, Struct
 from sessiontree.errors import DamagedError, NotFoundError, StoreError
 from sessiontree.git.objects import read_blobs, read_sizes
 from sessiontree.git.status import StatusEntry, iter_status
+from sessiontree.secrets.names import has_secret_name
 from sessiontree.stores.contract import BlobStore
 from sessiontree.stores.safe_files import read_path
 
 PutBlob: TypeAlias = Callable[[bytes], str]
 """Stores content durably and returns its SHA-256."""
-
-_SECRET_NAMES = (
-    ".env",
-    ".env.*",
-    "*.env",
-    ".netrc",
-    ".npmrc",
-    ".pypirc",
-    ".git-credentials",
-    ".htpasswd",
-    "*.pem",
-    "*.key",
-    "*.p12",
-    "*.pfx",
-    "*.jks",
-    "*.keystore",
-    "*.kdbx",
-    "id_rsa*",
-    "id_dsa*",
-    "id_ecdsa*",
-    "id_ed25519*",
-    "credentials",
-    "credentials.json",
-    "secrets.*",
-    "service-account*.json",
-    "*.tfvars",
-)
-_PUBLIC_NAMES = ("*.example", "*.sample", "*.template", "*.dist", "*.pub")
 
 
 class SnapshotLimits(Struct, frozen=True):
@@ -180,18 +151,6 @@ class CachedBlobs:
 
 
 # Names of secrets
-
-
-def has_secret_name(path: str) -> bool:
-    """Whether a file is called like one that holds secrets, such as `.env` or `id_rsa`."""
-    return _is_secret_name(os.path.basename(path).lower())
-
-
-@functools.lru_cache(maxsize=4_096)
-def _is_secret_name(name: str) -> bool:
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _PUBLIC_NAMES):
-        return False
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _SECRET_NAMES)
 
 
 # Taking a snapshot

@@ -18,7 +18,7 @@ from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolC
 from sessiontree.agent.tools.grep_worker import LINE_CHARACTERS, Answer, Match, Request
 from sessiontree.agent.workspace import ResolvedPath
 from sessiontree.errors import PathError
-from sessiontree.git.snapshot import has_secret_name
+from sessiontree.secrets.names import has_secret_name
 from sessiontree.stores.safe_files import open_folder
 
 SECONDS = 30.0
@@ -209,7 +209,7 @@ def _ripgrep_answer(out: bytes, request: Request, is_file: bool) -> Answer:
             continue
         file = "" if is_file else os.path.normpath(os.fsdecode(name))
         if file and has_secret_name(file):
-            left_out[f"{file}: its name says that it holds secrets"] = None
+            left_out[f"{file}: its name indicates secrets"] = None
             continue
         if len(matches) == request.limit:
             return Answer(tuple(matches), more=True, left_out=tuple(left_out))

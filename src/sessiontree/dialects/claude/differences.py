@@ -107,7 +107,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other) and (type(one) is bool) is (type(other) is bool)
 
 
-def put_back(entry: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
+def restore_passthrough(entry: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
     """The item as it was, out of what its lines tell and their passthrough data."""
     if not found:
         return entry
