@@ -14,7 +14,7 @@ from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.archive.restore import restore
 from sessiontree.archive.shrink import shrink
 from sessiontree.errors import SessionTreeError
-from tests.archive.building import home_of
+from tests.archive.machine import home_of
 
 CORPUS = [path for path in sorted((Path(__file__).parents[1] / "corpus").glob("*/*.jsonl")) if path.stat().st_size]
 ROOTS = {

@@ -21,16 +21,16 @@ from sessiontree.git.worktree import plan_restore, restore_worktree
 from sessiontree.paths import blobs_folder
 from sessiontree.secrets.names import has_secret_name
 from sessiontree.stores.blobs import FileBlobs
-from tests.archive.building import (
+from tests.archive.conftest import Command
+from tests.archive.machine import (
     CLAUDE_ID,
     NATIVE_ID,
     claude_said,
     contents,
-    die_at_every_step,
     home_of,
-    put_claude,
+    kill_at_each_step,
+    write_claude,
 )
-from tests.archive.conftest import Command
 from tests.archive.test_worktrees import git, put_session, tree
 from tests.building import json_line
 
@@ -149,7 +149,7 @@ def test_work_that_was_committed_since_is_not_laid_over_the_commit(
 
 
 def test_a_session_of_another_agent_has_its_files_beside_it(tmp_path: Path, tree: Path, command: Command) -> None:
-    put_claude(tmp_path)
+    write_claude(tmp_path)
     before = contents(tmp_path / "user")
     work(tree)
     stood = state(tree)
@@ -348,7 +348,7 @@ def test_a_snapshot_that_makes_no_sense_is_none(tmp_path: Path, tree: Path, file
     assert found.files is None
 
 
-def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path, tree: Path) -> None:
+def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path, tree: Path, stride: int) -> None:
     work(tree)
     stood = state(tree)
     backup = tmp_path / "backup"
@@ -377,17 +377,19 @@ def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path
             left.unlink()
         assert state(tree) == stood
 
-    assert die_at_every_step(tmp_path, lambda here: put_session(here, tree), act, check) > 5
+    assert kill_at_each_step(tmp_path, lambda here: put_session(here, tree), act, check, stride) > 5
     shutil.rmtree(backup)
 
 
 def test_a_process_killed_while_saving_beside_a_session_leaves_the_older_files_or_the_newer(
-    tmp_path: Path, tree: Path
+    tmp_path: Path,
+    tree: Path,
+    stride: int,
 ) -> None:
     (tree / "a.txt").write_text("older")
 
     def prepare(here: Path) -> None:
-        put_claude(here)
+        write_claude(here)
         (tree / "a.txt").write_text("older")
         save_in(home_of(here))
         (tree / "a.txt").write_text("newer")
@@ -406,7 +408,7 @@ def test_a_process_killed_while_saving_beside_a_session_leaves_the_older_files_o
         assert blobs_in(home).get(found.files.files["a.txt"].sha256) in (b"older", b"newer")
         assert (tree / "a.txt").read_text() == "newer"
 
-    assert die_at_every_step(tmp_path, prepare, save_in, check) > 10
+    assert kill_at_each_step(tmp_path, prepare, save_in, check, stride) > 10
 
 
 def worktree_state(**state: object) -> bytes:
@@ -431,7 +433,7 @@ def test_what_claude_code_noted_itself_is_listed_and_restored(tmp_path: Path, tr
         noted,
         claude_said("u2", "u1", "answer", "assistant"),
     ]
-    put_claude(tmp_path, lines)
+    write_claude(tmp_path, lines)
     copies = tmp_path / "user" / ".claude" / "file-history" / CLAUDE_ID
     copies.mkdir(parents=True)
     (copies / "0123abcd@v2").write_text("an earlier b")
@@ -447,7 +449,7 @@ def test_what_claude_code_noted_itself_is_listed_and_restored(tmp_path: Path, tr
     assert (tree / "b.txt").read_text() == "an earlier b"
     assert not (tmp_path / "x").exists()
     assert contents(tmp_path / "user") == before
-    put_claude(tmp_path, [*lines, worktree_state()])  # it left the worktree
+    write_claude(tmp_path, [*lines, worktree_state()])  # it left the worktree
     assert command("worktree", "list", "--json").json["worktrees"] == []
 
 

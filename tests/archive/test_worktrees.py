@@ -16,8 +16,8 @@ from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.git.worktree import SavedWorktree, plan_restore
 from sessiontree.paths import blobs_folder
 from sessiontree.stores.blobs import FileBlobs
-from tests.archive.building import CLAUDE_ID, NATIVE_ID, contents, home_of, native_lines, put_claude, put_native
 from tests.archive.conftest import Command
+from tests.archive.machine import CLAUDE_ID, NATIVE_ID, contents, home_of, native_lines, write_claude, write_native
 from tests.building import header
 
 
@@ -46,7 +46,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def put_session(tmp_path: Path, cwd: Path) -> Path:
-    return put_native(tmp_path, [header(cwd=str(cwd), sessiontree=1), *native_lines()[1:]])
+    return write_native(tmp_path, [header(cwd=str(cwd), sessiontree=1), *native_lines()[1:]])
 
 
 def test_a_deleted_worktree_comes_back_with_its_branch(tmp_path: Path, tree: Path, command: Command) -> None:
@@ -78,7 +78,7 @@ def test_saving_twice_adds_one_entry_and_the_conversation_stays(tmp_path: Path, 
 
 
 def test_a_session_of_another_agent_is_not_written_to(tmp_path: Path, tree: Path, command: Command) -> None:
-    put_claude(tmp_path)
+    write_claude(tmp_path)
     before = contents(tmp_path / "user")
     command("worktree", "save", CLAUDE_ID, "--path", str(tree))
     assert contents(tmp_path / "user") == before
@@ -139,7 +139,7 @@ def test_a_name_that_looks_like_an_option_is_never_one(tmp_path: Path, tree: Pat
 
 
 def test_no_worktree_and_no_repository_are_said(tmp_path: Path, command: Command) -> None:
-    put_native(tmp_path)
+    write_native(tmp_path)
     (tmp_path / "plain").mkdir()
     with pytest.raises(NotFoundError, match="no worktree was saved"):
         command("worktree", "restore", NATIVE_ID)

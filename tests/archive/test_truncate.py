@@ -18,8 +18,8 @@ from sessiontree.archive.truncate import POINTER, TruncatePlan, plan_truncate, t
 from sessiontree.errors import UsageError
 from sessiontree.repair import examine
 from sessiontree.session.session import Session
-from tests.archive.building import archived_lines, die_at_every_step, home_of, standing_lines
 from tests.archive.conftest import Command
+from tests.archive.machine import archived_lines, current_lines, home_of, kill_at_each_step
 from tests.building import examples, json_line
 from tests.dialects import test_neovate as neovate
 from tests.dialects.test_claude_tail_scan import SESSION, answer, boundary, transcript, user
@@ -164,7 +164,7 @@ def test_neovate_sees_the_same_after_its_last_compaction(tmp_path: Path) -> None
     assert [line.get("uuid") for line in lines if line["type"] == "message"] == ["u0", "c", "p", "q"]
 
 
-def test_a_process_killed_while_reducing_leaves_every_line(tmp_path: Path) -> None:
+def test_a_process_killed_while_reducing_leaves_every_line(tmp_path: Path, stride: int) -> None:
     lines = as_lines(transcript())
 
     def find(here: Path) -> Path:
@@ -175,13 +175,13 @@ def test_a_process_killed_while_reducing_leaves_every_line(tmp_path: Path) -> No
 
     def check(here: Path) -> None:
         home, path = home_of(here), find(here)
-        assert {line.rstrip(b"\n") for line in lines} <= standing_lines(home) | archived_lines(home)
+        assert {line.rstrip(b"\n") for line in lines} <= current_lines(home) | archived_lines(home)
         assert len(sessiontree.open(path).context().messages) == 5
         for item in home.archive.items():
             restore(home.archive, item)
         assert path.read_bytes() == b"".join(lines)
 
-    assert die_at_every_step(tmp_path, lambda here: put(here, lines), act, check) > 15
+    assert kill_at_each_step(tmp_path, lambda here: put(here, lines), act, check, stride) > 15
 
 
 def test_the_command_says_what_it_would_do_and_why_it_does_not(tmp_path: Path, command: Command) -> None:

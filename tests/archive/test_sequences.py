@@ -17,14 +17,14 @@ from sessiontree.archive.shrink import shrink
 from sessiontree.archive.sync import FolderSync
 from sessiontree.archive.truncate import truncate
 from sessiontree.errors import SessionTreeError
-from tests.archive.building import (
+from tests.archive.machine import (
     archived_lines,
     claude_said,
+    current_lines,
     home_of,
     native_lines,
-    put_claude,
-    put_native,
-    standing_lines,
+    write_claude,
+    write_native,
 )
 from tests.archive.test_shrink import claude_with_progress, long_session
 from tests.building import examples, said
@@ -38,12 +38,12 @@ class Machine:
     def __init__(self, tmp: Path) -> None:
         self.tmp, self.shared = tmp, tmp / "shared"
         self.home: Home = home_of(tmp)
-        put_native(tmp, native_lines())
-        put_native(
+        write_native(tmp, native_lines())
+        write_native(
             tmp, [line.replace(b"0000000a", b"0000000c") for line in long_session(compacted=True)], name="2026_c"
         )
-        put_claude(tmp, claude_with_progress())
-        self.lines = standing_lines(self.home)
+        write_claude(tmp, claude_with_progress())
+        self.lines = current_lines(self.home)
         self.lines_there: set[bytes] = set()
         self.count = 0
 
@@ -100,7 +100,7 @@ def test_every_line_that_was_ever_written_can_still_be_had(steps: list[tuple[str
         machine = Machine(Path(folder))
         for step, which in steps:
             machine.do(step, which)
-        had = standing_lines(machine.home) | archived_lines(machine.home)
+        had = current_lines(machine.home) | archived_lines(machine.home)
         assert machine.lines <= had, "on this machine alone"
         there = {line for path in machine.files(machine.shared) for line in path.read_bytes().split(b"\n")}
         assert machine.lines_there <= had | there
