@@ -1,4 +1,4 @@
-"""The archive: what goes in comes out byte for byte, and no death of the process loses anything."""
+"""Archived sessions are restored byte for byte, and a killed process loses nothing."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def archive_claude(home: Home, path: Path) -> None:
     home.archive.archive(session_info(path, "claude", CLAUDE_ID))
 
 
-def test_an_archived_session_comes_back_byte_for_byte_with_its_folder(tmp_path: Path) -> None:
+def test_an_archived_session_is_restored_byte_for_byte_with_its_folder(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_claude(tmp_path)
     before = contents(tmp_path / "user")
-    freed = home.archive.archive(session_info(path, "claude", CLAUDE_ID))
-    assert freed.remaining == ()
+    archived = home.archive.archive(session_info(path, "claude", CLAUDE_ID))
+    assert archived.remaining == ()
     assert contents(tmp_path / "user") == {}
     assert not path.with_suffix("").exists()
     written = home.archive.restore(home.archive.find(CLAUDE_ID[:8]))
@@ -52,7 +52,7 @@ def test_an_archived_session_comes_back_byte_for_byte_with_its_folder(tmp_path: 
     assert not any(path.suffix == ".zst" for path in (tmp_path / "home" / "archive").rglob("*"))
 
 
-def test_the_index_tells_what_an_item_was(tmp_path: Path) -> None:
+def test_the_catalog_describes_each_item(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     size = path.stat().st_size
     home.archive.archive(session_info(path), why="clean 30d")
@@ -67,7 +67,7 @@ def test_the_index_tells_what_an_item_was(tmp_path: Path) -> None:
     assert (item.why, item.kind, item.when[:2]) == ("clean 30d", "moved", "20")
 
 
-def test_a_claude_session_comes_back_with_a_fresh_date_and_others_with_their_own(tmp_path: Path) -> None:
+def test_a_restored_claude_session_has_the_current_time_and_others_their_own(tmp_path: Path) -> None:
     home, claude, native = home_of(tmp_path), write_claude(tmp_path), write_native(tmp_path)
     for path in (claude, native):
         os.utime(path, (1_000_000_000, 1_000_000_000))
@@ -105,7 +105,7 @@ def test_restoring_never_overwrites_and_writes_nothing_at_all_then(tmp_path: Pat
     assert len(home.archive.items()) == 1
 
 
-def test_a_session_that_is_written_to_meanwhile_stays_where_it_is(
+def test_a_session_that_changes_while_it_is_archived_is_not_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
@@ -150,7 +150,7 @@ def test_a_damaged_object_is_replaced_by_a_good_copy_of_the_same_content(tmp_pat
     assert path.read_bytes() == before
 
 
-def test_a_link_in_the_folder_is_neither_followed_nor_taken(tmp_path: Path) -> None:
+def test_a_link_in_the_folder_is_neither_followed_nor_archived(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_claude(tmp_path)
     outside = tmp_path / "outside.txt"
     outside.write_bytes(b"not a session")
@@ -159,15 +159,15 @@ def test_a_link_in_the_folder_is_neither_followed_nor_taken(tmp_path: Path) -> N
     link = path.with_suffix("") / "subagents" / "agent-y.jsonl"
     link.symlink_to(outside)
     (path.with_suffix("") / "linked").symlink_to(tmp_path / "elsewhere")
-    freed = home.archive.archive(session_info(path, "claude", CLAUDE_ID))
-    assert freed.remaining == (str(link),)
+    archived = home.archive.archive(session_info(path, "claude", CLAUDE_ID))
+    assert archived.remaining == (str(link),)
     assert outside.read_bytes() == b"not a session"
     assert (tmp_path / "elsewhere" / "y.jsonl").exists()
-    assert all("agent-y" not in file.path and "linked" not in file.path for file in freed.item.files)
+    assert all("agent-y" not in file.path and "linked" not in file.path for file in archived.item.files)
 
 
 @pytest.mark.parametrize("make", ["outside", "dotted", "link", "folder link", "root", "nul", "missing", "folder"])
-def test_what_is_no_file_below_a_known_root_is_refused_and_not_touched(tmp_path: Path, make: str) -> None:
+def test_a_path_that_is_not_a_file_below_a_known_root_is_refused(tmp_path: Path, make: str) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     outside = tmp_path / "outside" / "x.jsonl"
     outside.parent.mkdir()
@@ -192,7 +192,7 @@ def test_what_is_no_file_below_a_known_root_is_refused_and_not_touched(tmp_path:
     assert home.archive.items() == []
 
 
-def test_nothing_is_restored_to_a_place_that_has_become_a_link_out_of_the_roots(tmp_path: Path) -> None:
+def test_nothing_is_restored_through_a_link_that_leads_out_of_the_roots(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     home.archive.archive(session_info(path))
     path.parent.rmdir()
@@ -206,7 +206,7 @@ def test_nothing_is_restored_to_a_place_that_has_become_a_link_out_of_the_roots(
 @pytest.mark.parametrize(
     "path", ["/etc/x.jsonl", "{root}/../../x.jsonl", "{root}/a/../../../x", "relative.jsonl", "{root}"]
 )
-def test_an_index_that_names_a_place_outside_the_roots_is_not_obeyed(tmp_path: Path, path: str) -> None:
+def test_a_catalog_line_with_a_path_outside_the_roots_is_refused(tmp_path: Path, path: str) -> None:
     home, session = home_of(tmp_path), write_native(tmp_path)
     item = home.archive.archive(session_info(session)).item
     wanted = path.format(root=tmp_path / "home" / "sessions")
@@ -233,7 +233,7 @@ def test_names_with_control_characters_and_no_utf8_come_back_as_they_were(tmp_pa
         assert file.read() == b"odd"
 
 
-def test_an_index_line_that_cannot_be_read_is_told_and_the_others_count(tmp_path: Path) -> None:
+def test_a_damaged_catalog_line_is_reported_and_the_others_are_used(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     home.archive.archive(session_info(path))
     with open(home.archive.catalog.path, "ab") as file:

@@ -1,4 +1,4 @@
-"""Tidying asks the library: it answers as the files themselves do, and they are opened only where that matters."""
+"""Candidates from the library equal those from the files, which are opened only if the decision depends on it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ sys.addaudithook(_listen)
 
 @contextmanager
 def opened_files() -> Iterator[list[str]]:
-    """The files that are opened meanwhile, by this process."""
+    """The files that this process opens."""
     global _opened
     _opened = []
     try:
@@ -53,7 +53,7 @@ def opened_files() -> Iterator[list[str]]:
 
 
 def long_lines(last_message: bytes = b"") -> list[bytes]:
-    """A Claude Code session of which a message may stand where a listing does not look: between the ends."""
+    """A Claude Code session with a message between the two ends that a listing reads."""
     progress = [claude_line("progress", f"p{number}", "u2", data={"text": "x" * 900}) for number in range(400)]
     begun = [claude_said("u1", None, "first"), claude_said("u2", "u1", "answer", "assistant")]
     return [*begun, *progress[:200], last_message, *progress[200:]]
@@ -73,7 +73,7 @@ def put_corpus(tmp_path: Path) -> None:
         shutil.copy(source, folder / source.name)
 
 
-def test_the_library_gives_what_the_files_say_of_every_session_of_the_corpus(tmp_path: Path) -> None:
+def test_candidates_from_the_library_equal_those_from_the_files(tmp_path: Path) -> None:
     put_corpus(tmp_path)
     write_claude(tmp_path, long_lines(claude_said("u3", "u2", "later").replace(b"10:00:01", b"11:00:01")))
     write_native(tmp_path)
@@ -83,7 +83,7 @@ def test_the_library_gives_what_the_files_say_of_every_session_of_the_corpus(tmp
     assert len(plain) > 40
     for path, one in plain.items():
         if one.active is None and path not in found:
-            continue  # nothing was said in it, and nothing tells when
+            continue  # no message and no time in it
         known = found[path]
         assert (known.size, known.named) in ((one.size, one.named), (one.size, None))
         assert not known.is_dated or known.active == pytest.approx(one.active, abs=1)
@@ -92,7 +92,7 @@ def test_the_library_gives_what_the_files_say_of_every_session_of_the_corpus(tmp
         assert (closer.active, closer.named, closer.labeled) == (one.active, one.named, one.labeled)
 
 
-def test_no_file_is_opened_for_what_is_known(tmp_path: Path, command: Command) -> None:
+def test_no_file_is_opened_for_a_known_field(tmp_path: Path, command: Command) -> None:
     paths = {str(write_native(tmp_path)), str(write_claude(tmp_path))}
     assert chosen(command) == paths
     with opened_files() as opened:
@@ -131,7 +131,7 @@ def test_a_session_that_went_on_after_it_was_listed_is_not_old_any_more(tmp_path
     assert chosen(command) == set()
 
 
-def test_what_is_no_session_is_neither_counted_nor_kept(tmp_path: Path, command: Command) -> None:
+def test_a_file_that_is_not_a_session_is_neither_counted_nor_kept(tmp_path: Path, command: Command) -> None:
     path = write_claude(tmp_path)
     (path.parent / "empty.jsonl").write_bytes(b"")
     (path.parent / "strange.jsonl").write_bytes(b"no session\n")
@@ -165,7 +165,7 @@ def test_sessions_are_named_as_for_open(tmp_path: Path, command: Command) -> Non
         command("tag", "nothing like it")
 
 
-def test_a_chosen_folder_stands_in_place_of_an_agents_own(tmp_path: Path, command: Command) -> None:
+def test_a_chosen_root_replaces_the_agents_own(tmp_path: Path, command: Command) -> None:
     own = write_claude(tmp_path)
     elsewhere = tmp_path / "elsewhere" / "-work-a"
     elsewhere.mkdir(parents=True)

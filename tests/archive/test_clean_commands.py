@@ -1,4 +1,4 @@
-"""`clean`, `restore` and `keep`: nothing goes without --yes, nothing goes for good without --purge."""
+"""`clean`, `restore` and `keep`: nothing moves without --yes, nothing is deleted without --purge."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_purge_also_deletes_what_was_archived_long_enough_ago(tmp_path: Path, co
     assert not any((tmp_path / "home" / "archive" / "objects").rglob("*.zst"))
 
 
-def test_a_session_that_cannot_be_archived_is_told_and_the_others_go(
+def test_a_session_that_cannot_be_archived_is_reported_and_the_others_are_archived(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_native(tmp_path)
@@ -173,6 +173,6 @@ def test_titles_with_escape_sequences_are_shown_harmless(tmp_path: Path, command
 
 
 @pytest.mark.parametrize("text", ["", "30", "d", "-3d", "30x", "3.5d", "99999999d"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="30d"):
         parse_duration(text)

@@ -1,4 +1,4 @@
-"""Moving sessions with their project, and what is said about a session beside its file."""
+"""Move sessions with their project; tags and pins of sessions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def moved(home: Home, path: Path, cwd: str) -> Path:
     return Path(plan.target)
 
 
-def test_a_native_session_goes_to_the_folder_of_its_new_project_and_only_its_header_changes(tmp_path: Path) -> None:
+def test_a_native_session_moves_to_its_new_project_and_only_its_header_changes(tmp_path: Path) -> None:
     home, path, new = home_of(tmp_path), write_native(tmp_path), str(tmp_path / "new-place")
     target = moved(home, path, new)
     assert target == path.parent.parent / project_folder_name(new) / path.name
@@ -50,7 +50,7 @@ def test_a_native_session_goes_to_the_folder_of_its_new_project_and_only_its_hea
     assert (after.cwd, after.id, after.problems) == (new, NATIVE_ID, [])
 
 
-def test_a_claude_session_goes_with_its_folder_to_where_claude_code_looks(tmp_path: Path) -> None:
+def test_a_claude_session_moves_with_its_folder_to_where_claude_code_looks(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_claude(tmp_path)
     before = contents(tmp_path / "user")
     target = moved(home, path, "/work/b")
@@ -176,12 +176,10 @@ def test_only_folders_below_a_project_belong_to_it() -> None:
     assert translate_cwd("", "/a/b", "/n") is None
 
 
-# Marks
+# Tags
 
 
-def test_tags_and_pins_are_kept_beside_the_sessions_and_no_session_file_is_written(
-    tmp_path: Path, command: Command
-) -> None:
+def test_tags_and_pins_change_no_session_file(tmp_path: Path, command: Command) -> None:
     path = write_claude(tmp_path)
     before = contents(tmp_path / "user")
     assert command("tag", str(path), "work", "two  words").out.splitlines() == ["work", "two words"]
@@ -196,7 +194,7 @@ def test_tags_and_pins_are_kept_beside_the_sessions_and_no_session_file_is_writt
         command("tag", str(path), " ")
 
 
-def test_marks_follow_a_session_that_moved_but_not_a_copy_of_it(tmp_path: Path) -> None:
+def test_tags_follow_a_moved_session_but_not_a_copy_of_it(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     copy = write_native(tmp_path, name="2026_copy")
     home.tags.change(NATIVE_ID, str(path), lambda mark: msgspec.structs.replace(mark, pinned=True))
@@ -205,7 +203,7 @@ def test_marks_follow_a_session_that_moved_but_not_a_copy_of_it(tmp_path: Path) 
     assert home.tags.find(NATIVE_ID, str(target)).pinned
 
 
-def test_a_damaged_file_of_marks_is_an_error_and_never_emptied(tmp_path: Path) -> None:
+def test_a_damaged_tag_file_is_an_error_and_never_emptied(tmp_path: Path) -> None:
     home = home_of(tmp_path)
     (tmp_path / "home").mkdir()
     Path(home.tags.path).write_bytes(b'{"marks": [{"torn')
@@ -214,7 +212,7 @@ def test_a_damaged_file_of_marks_is_an_error_and_never_emptied(tmp_path: Path) -
     assert Path(home.tags.path).read_bytes() == b'{"marks": [{"torn'
 
 
-def test_marks_set_by_several_processes_at_once_are_all_there(tmp_path: Path) -> None:
+def test_tags_set_by_several_processes_at_once_are_all_kept(tmp_path: Path) -> None:
     pids = []
     for number in range(8):
         pid = os.fork()
@@ -231,7 +229,7 @@ def test_marks_set_by_several_processes_at_once_are_all_there(tmp_path: Path) ->
     assert sorted(mark.session for mark in home_of(tmp_path).tags.read()) == [f"id{number}" for number in range(8)]
 
 
-def test_a_process_killed_while_marking_leaves_the_old_or_the_new_marks(tmp_path: Path, stride: int) -> None:
+def test_a_process_killed_while_tagging_leaves_the_old_or_the_new_tags(tmp_path: Path, stride: int) -> None:
     def mark(home: Home, tag: str) -> None:
         home.tags.change("id", "/path", lambda mark: msgspec.structs.replace(mark, tags=(*mark.tags, tag)))
 

@@ -1,4 +1,4 @@
-"""Power cuts and failing disks: what was not synced is lost at worst, and still nothing is lost."""
+"""Power cuts and failing disks lose no line, even if all unsynced data is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.archive.machine import archived_lines, current_lines, home_of, native
 
 
 class PowerCut(BaseException):
-    """Nobody catches this one."""
+    """Not caught by any handler."""
 
 
 class PowerCutOsCalls(LosingOsCalls):
@@ -111,7 +111,7 @@ def test_a_power_cut_at_any_call_loses_no_line(
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "link", "rename"])
 @pytest.mark.parametrize(("before", "act"), WAYS)
-def test_a_disk_that_fails_at_any_call_loses_no_line_and_is_told(
+def test_a_disk_that_fails_at_any_call_loses_no_line_and_is_reported(
     tmp_path: Path, before: Callable[[Home], None], act: Callable[[Home], None], call: Call
 ) -> None:
     for nth in range(1, 40):

@@ -1,4 +1,4 @@
-"""Pruning takes one branch out, byte for byte, and restore puts it back between the lines where it stood."""
+"""Pruning removes one branch, byte for byte, and restore puts it back at its old position."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_restore_brings_the_branch_back_byte_for_byte(tmp_path: Path) -> None:
     assert home.archive.items() == []
 
 
-def test_what_was_added_since_stays_when_the_branch_comes_back(tmp_path: Path) -> None:
+def test_lines_added_since_stay_when_the_branch_is_restored(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     before = path.read_bytes()
     pruned(home, path, "m2")
@@ -65,7 +65,7 @@ def test_what_was_added_since_stays_when_the_branch_comes_back(tmp_path: Path) -
     assert set(sessiontree.open(path).leaves()) == {"m3", "x1"}
 
 
-def test_a_file_without_a_last_newline_comes_back_without_one(tmp_path: Path) -> None:
+def test_a_file_without_a_last_newline_is_restored_without_one(tmp_path: Path) -> None:
     lines = native_lines()
     lines[-1] = lines[-1].rstrip(b"\n")
     home, path = home_of(tmp_path), write_native(tmp_path, lines)
@@ -87,7 +87,7 @@ def test_two_prunings_are_undone_in_the_other_order(tmp_path: Path) -> None:
     assert path.read_bytes() == b"".join(lines)
 
 
-def test_the_branch_where_the_session_stands_is_refused(tmp_path: Path) -> None:
+def test_the_current_branch_cannot_be_pruned(tmp_path: Path) -> None:
     path = write_native(tmp_path)
     for entry in ("n2", "n3", "m1", "m0"):
         with pytest.raises(UsageError, match="current entry is on this branch"):
@@ -114,7 +114,7 @@ def test_a_session_outside_the_known_roots_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == b"".join(native_lines())
 
 
-def test_a_session_that_grows_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_session_that_grows_during_the_rewrite_is_not_changed(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     session = sessiontree.open(path)
     plan = plan_prune(session, "m2")

@@ -1,4 +1,4 @@
-"""Whatever is done to sessions, in whatever order: every line that was ever written can still be had, byte for byte."""
+"""Any sequence of operations keeps every line that was ever written."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class Machine:
             elif step == "sync":
                 list(FolderSync(self.home, str(self.shared)).run(both_ways=True))
             elif files and step != "restore":
-                self.tidy(step, files[which % len(files)], which)
+                self.apply(step, files[which % len(files)], which)
         except SessionTreeError:
-            pass  # a refusal is no loss
+            pass  # refusing loses nothing
 
-    def tidy(self, step: str, path: Path, which: int) -> None:
+    def apply(self, step: str, path: Path, which: int) -> None:
         archive, session = self.home.archive, sessiontree.open(path)
         match step:
             case "archive":
@@ -95,7 +95,7 @@ class Machine:
 
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 50)), min_size=4, max_size=24))
 @examples(60)
-def test_every_line_that_was_ever_written_can_still_be_had(steps: list[tuple[str, int]]) -> None:
+def test_every_line_ever_written_is_kept(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         machine = Machine(Path(folder))
         for step, which in steps:
@@ -120,7 +120,7 @@ def test_undoing_everything_in_the_other_order_gives_every_file_back_byte_for_by
         for step, which in steps:
             items = machine.home.archive.items()
             if step == "restore" and items and items[which % len(items)].kind == "kept":
-                continue  # a copy put in place of what was moved away is nothing to undo, and stands in its way
+                continue  # restoring a copy has no undo, and its file would be in the way
             machine.do(step, which)
         for item in reversed(machine.home.archive.items()):
             if item.kind != "kept":

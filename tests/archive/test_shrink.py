@@ -51,7 +51,7 @@ def conversation(session: Session) -> object:
     return [session.context(leaf) for leaf in session.leaves()]
 
 
-def test_repeated_progress_goes_and_what_hung_on_it_hangs_on_the_call(tmp_path: Path) -> None:
+def test_repeated_progress_is_removed_and_its_children_become_children_of_the_call(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_claude(tmp_path, claude_with_progress())
     before = path.read_bytes()
     session = sessiontree.open(path)
@@ -169,7 +169,7 @@ def test_the_last_list_of_a_worktree_s_files_stays_with_the_tail(tmp_path: Path)
     assert {"f0", "f1", "f2"} & set(sessiontree.open(path).ids) == {"f2"}
 
 
-def test_without_a_compaction_the_last_turns_stay_and_that_is_said(tmp_path: Path) -> None:
+def test_without_a_compaction_the_last_turns_stay_and_the_plan_reports_it(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path, long_session(compacted=False))
     before = path.read_bytes()
     session = sessiontree.open(path)

@@ -1,4 +1,4 @@
-"""The worktree of a session is remembered, and made again by the real git, or it is said what is missing."""
+"""The worktree of a session is saved, and recreated by the real git, or the missing parts are reported."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def put_session(tmp_path: Path, cwd: Path) -> Path:
     return write_native(tmp_path, [header(cwd=str(cwd), sessiontree=1), *native_lines()[1:]])
 
 
-def test_a_deleted_worktree_comes_back_with_its_branch(tmp_path: Path, tree: Path, command: Command) -> None:
+def test_a_deleted_worktree_is_recreated_with_its_branch(tmp_path: Path, tree: Path, command: Command) -> None:
     path = put_session(tmp_path, tree)
     saved = command("worktree", "save", NATIVE_ID, "--json").json
     assert (saved["path"], saved["branch"], saved["repository"]) == (str(tree), "feature", str(tmp_path / "repository"))
@@ -97,7 +97,7 @@ def test_a_deleted_branch_is_made_again_at_the_commit(tmp_path: Path, tree: Path
     assert git(tree, "symbolic-ref", "--short", "HEAD") == "feature"
 
 
-def test_what_is_missing_is_said_and_nothing_is_made(tmp_path: Path, tree: Path, command: Command) -> None:
+def test_missing_parts_are_reported_and_nothing_is_created(tmp_path: Path, tree: Path, command: Command) -> None:
     put_session(tmp_path, tree)
     command("worktree", "save", NATIVE_ID)
     git(tmp_path / "repository", "worktree", "remove", str(tree))
@@ -138,7 +138,7 @@ def test_a_name_that_looks_like_an_option_is_never_one(tmp_path: Path, tree: Pat
     assert plan_restore(SavedWorktree(bad)).missing
 
 
-def test_no_worktree_and_no_repository_are_said(tmp_path: Path, command: Command) -> None:
+def test_a_missing_worktree_or_repository_is_reported(tmp_path: Path, command: Command) -> None:
     write_native(tmp_path)
     (tmp_path / "plain").mkdir()
     with pytest.raises(NotFoundError, match="no worktree was saved"):
