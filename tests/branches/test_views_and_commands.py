@@ -74,7 +74,7 @@ def test_a_diff_across_sessions_names_the_other_one(run: Run, world: World, tmp_
     other = World("claude", tmp_path / "c")
     ran = run("diff", str(world.path), "by hand", f"{other.path}:{other.other}")
     assert ran.code == 0
-    assert "the two share nothing" in ran.out
+    assert "the branches have no entries in common" in ran.out
 
 
 class Page(HTMLParser):
@@ -171,16 +171,16 @@ def test_leaving_with_a_summary_on_the_command_line(run: Run, world: World) -> N
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("merge", "S", "nowhere"), 1, "there is no entry"),
+        (("merge", "S", "nowhere"), 1, "no entry"),
         (("merge", "S", "by hand", "--how", "pick"), 2, "go together"),
         (("merge", "S", "by hand", "--entries", "by hand"), 2, "go together"),
         (("merge", "S", "by hand", "--how", "sideways"), 2, "invalid choice"),
         (("merge", "S", "by hand", "--summarizer", "nobody"), 1, "nobody"),
         (("merge", "S", "by hand", "--from-session", "/nowhere.jsonl"), 1, "nowhere"),
         (("diff", "S", "by hand"), 2, "required"),
-        (("diff", "S", "by hand", "nowhere"), 1, "there is no entry"),
+        (("diff", "S", "by hand", "nowhere"), 1, "no entry"),
         (("diff", "S", "by hand", "nowhere.jsonl:x"), 1, "nowhere"),
-        (("pick", "S", "nowhere"), 1, "there is no entry"),
+        (("pick", "S", "nowhere"), 1, "no entry"),
         (("pick", "S"), 2, "required"),
         (("branches", "/nowhere.jsonl"), 1, "nowhere"),
         (("branch", "S", "by hand", "--instructions", "x"), 2, "--summarise"),

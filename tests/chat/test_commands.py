@@ -83,7 +83,7 @@ def test_slash_resume_takes_a_session_by_its_id_or_from_a_list(place: Place) -> 
 
 
 def test_slash_resume_says_what_it_cannot_find(place: Place) -> None:
-    assert "✗ 'nothing-like-it' is no path, id" in Begun(place).chat("/resume nothing-like-it").out
+    assert "✗ no session matches 'nothing-like-it'" in Begun(place).chat("/resume nothing-like-it").out
 
 
 def test_slash_continue_takes_the_last_session_of_the_project(place: Place) -> None:
@@ -242,7 +242,7 @@ def test_slash_diff_shows_two_branches_side_by_side_and_writes_nothing(place: Pl
     begun.chat(f"/branch {begun.one}", "another way")
     before = begun.path.read_bytes()
     done = begun.chat(f"/diff {begun.two}")
-    assert f"they parted behind {begun.one[:8]}" in done.out
+    assert f"branches diverge after {begun.one[:8]}" in done.out
     assert re.search(r"another way +│ +• make it faster", done.out)
     assert begun.path.read_bytes() == before
 
@@ -277,7 +277,7 @@ def test_slash_compact_lets_a_summary_stand_for_the_older_part(place: Place) -> 
 def test_slash_compact_says_when_there_is_nothing_to_compact(place: Place) -> None:
     begun = Begun(place)
     before = begun.path.read_bytes()
-    assert "there is nothing to compact" in begun.chat("/compact").out
+    assert "nothing to compact" in begun.chat("/compact").out
     assert begun.path.read_bytes() == before
 
 

@@ -31,7 +31,7 @@ from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import BashExecution
 from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.explore.exploration import Exploration
-from sessiontree.library.last_session import leave_breadcrumb
+from sessiontree.library.last_session import record_last_session
 from sessiontree.search.prompt_history import PromptHistory
 from sessiontree.views.text import clean, one_line
 
@@ -266,7 +266,7 @@ class Conversation:
         controller = self.controller
         session = controller.session
         if not self.is_in_memory and not session.is_pending:
-            leave_breadcrumb(session.location, session.cwd or controller.cwd, home=controller.home)
+            record_last_session(session.location, session.cwd or controller.cwd, home=controller.home)
 
     # For the reader
 

@@ -13,7 +13,7 @@ import msgspec
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import AgentEnd, ApprovalAnswered, Compacting, Event, Failed, Retry
 from sessiontree.app.start import StartOptions, open_controller
-from sessiontree.library.last_session import leave_breadcrumb
+from sessiontree.library.last_session import record_last_session
 from sessiontree.views.text import clean, one_line
 
 Format: TypeAlias = Literal["text", "json", "stream-json"]
@@ -49,7 +49,7 @@ async def print_answer(
         elif format == "text":
             _print_text(end.text)
         if is_kept:
-            leave_breadcrumb(session.location, session.cwd or controller.cwd, home=wanted.home)
+            record_last_session(session.location, session.cwd or controller.cwd, home=wanted.home)
     return end
 
 

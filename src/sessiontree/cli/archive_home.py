@@ -18,10 +18,10 @@ def open_home(options: Options) -> Home:
     from sessiontree.library.roots import parse_roots
 
     def sessions() -> list[Candidate]:
-        from sessiontree.archive.candidates import candidates_in_library
+        from sessiontree.archive.candidates import iter_library_candidates
 
         with open_library(options) as library:
-            return list(candidates_in_library(library))
+            return list(iter_library_candidates(library))
 
     def find(wanted: str) -> str:
         with open_library(options) as library:

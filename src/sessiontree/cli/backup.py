@@ -16,7 +16,7 @@ from sessiontree.cli.list import add_root_option
 from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
-    from sessiontree.archive.sync import Told
+    from sessiontree.archive.sync import SyncResult
 
 SUMMARY = "copy all sessions into a folder"
 EXAMPLES = """examples:
@@ -38,9 +38,9 @@ def run(options: Options) -> int | None:
 
 def copy(options: Options, *, both_ways: bool) -> int | None:
     """What `backup` and `sync` do."""
-    from sessiontree.archive.sync import Copying
+    from sessiontree.archive.sync import FolderSync
 
-    told = list(Copying(open_home(options), options.folder).run(both_ways=both_ways, act=not options.dry_run))
+    told = list(FolderSync(open_home(options), options.folder).run(both_ways=both_ways, dry_run=options.dry_run))
     counts = Counter(one.what for one in told)
     if options.json:
         files = [
@@ -54,7 +54,7 @@ def copy(options: Options, *, both_ways: bool) -> int | None:
     return stderr.FAILED if counts["failed"] else None
 
 
-def _show(told: list[Told], counts: Counter[str], options: Options) -> None:
+def _show(told: list[SyncResult], counts: Counter[str], options: Options) -> None:
     from sessiontree.views.text import clean
 
     for one in told:

@@ -17,7 +17,7 @@ from sessiontree.cli.parser import Options
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
     from sessiontree.archive.candidates import Candidate
-    from sessiontree.archive.clean import Plan
+    from sessiontree.archive.clean import CleanPlan
 
 SUMMARY = "move old sessions into the archive"
 EXAMPLES = """examples:
@@ -38,19 +38,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int | None:
-    from sessiontree.archive.clean import Policy, at_risk, parse_duration, plan_cleaning, plan_purging, purge
+    from sessiontree.archive.clean import CleanPolicy, find_expiring, parse_duration, plan_clean, plan_purge, purge
     from sessiontree.cli.convert import check_target
     from sessiontree.core.ids import now_ms
 
     home, now = open_home(options), now_ms()
     agent = check_target(options.agent) if options.agent else None
-    policy = Policy(parse_duration(options.older_than), options.keep_named, options.keep_labeled, agent)
+    policy = CleanPolicy(parse_duration(options.older_than), options.keep_named, options.keep_labeled, agent)
     sessions = list(home.sessions())
-    plan = plan_cleaning(sessions, policy, now)
+    plan = plan_clean(sessions, policy, now)
     items = home.archive.items()
     if options.purge:
-        pinned = frozenset(mark.session for mark in home.marks.read() if mark.pinned)
-        plan = plan_purging(plan, items, pinned, policy, now)
+        pinned = frozenset(mark.session for mark in home.tags.read() if mark.pinned)
+        plan = plan_purge(plan, items, pinned, policy, now)
     failed: list[str] = []
     refs: list[str] = []
     if options.yes and options.purge:
@@ -62,7 +62,7 @@ def run(options: Options) -> int | None:
         failed = _archive(home, plan, f"clean --older-than {options.older_than}")
     going = {one.path for one in plan.chosen}
     staying = [one for one in sessions if one.path not in going]
-    risk = at_risk(staying, items, now)
+    risk = find_expiring(staying, items, now)
     if options.json:
         output.print_json({**_described(plan, options, failed, risk), "refs": refs})
     else:
@@ -75,7 +75,7 @@ def run(options: Options) -> int | None:
     return stderr.FAILED if failed else None
 
 
-def _archive(home: Home, plan: Plan, why: str) -> list[str]:
+def _archive(home: Home, plan: CleanPlan, why: str) -> list[str]:
     """Archive what was planned, one session after the other; what could not be archived, and why."""
     from sessiontree.errors import SessionTreeError
 
@@ -84,16 +84,16 @@ def _archive(home: Home, plan: Plan, why: str) -> list[str]:
         home.archive.finish()
         for one in plan.chosen:
             try:
-                freed = home.archive.archive(one.about, why)
+                freed = home.archive.archive(one.info, why)
             except SessionTreeError as error:
                 failed.append(str(error))
                 continue
-            for path in freed.left:
+            for path in freed.remaining:
                 stderr.print_line(f"{path}: is no regular file; it was left there")
     return failed
 
 
-def table(plan: Plan, now: int) -> Iterator[str]:
+def table(plan: CleanPlan, now: int) -> Iterator[str]:
     """What goes, the oldest first: title, age, size, agent, file; then the sum."""
     rows = [
         (one.title or one.id, output_age(now - (one.active or now)), one.size, one.agent, one.path)
@@ -119,7 +119,7 @@ def rows_as_lines(rows: list[tuple[str, str, int, str, str]]) -> Iterator[str]:
         yield f"{left}  {place}".rstrip()
 
 
-def _tell(plan: Plan, options: Options, risk: list[Candidate]) -> None:
+def _tell(plan: CleanPlan, options: Options, risk: list[Candidate]) -> None:
     for reason, count in sorted(plan.spared.items()):
         stderr.print_line(f"{count} old enough, but left: {reason}")
     if not plan.chosen and not plan.archived:
@@ -161,7 +161,7 @@ def human_size(size: int) -> str:
     return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
 
 
-def _described(plan: Plan, options: Options, failed: list[str], risk: list[Candidate]) -> dict[str, Any]:
+def _described(plan: CleanPlan, options: Options, failed: list[str], risk: list[Candidate]) -> dict[str, Any]:
     return {
         "done": options.yes,
         "purge": options.purge,

@@ -52,9 +52,9 @@ def run(options: Options) -> int | None:
 
 def find_to_continue(library: Library, cwd: str) -> Summary:
     """This terminal's last session if it is of this project, else the project's newest."""
-    from sessiontree.library.last_session import find_breadcrumb
+    from sessiontree.library.last_session import find_last_session
 
-    crumb = find_breadcrumb(library.home)
+    crumb = find_last_session(library.home)
     if crumb is not None:
         last = next((one for one in library.everything() if one.path == os.path.realpath(crumb.path)), None)
         if last is not None and last.kind == "session" and library.belongs(last, cwd):
@@ -73,13 +73,13 @@ def _choose(library: Library, cwd: str, *, everywhere: bool) -> Summary | None:
     """A number read from the terminal; without a terminal only the list is printed."""
     import time
 
-    from sessiontree.library.threads import Threaded
+    from sessiontree.library.threads import ThreadMember
     from sessiontree.views.listing import draw_listing, short_ids
 
     found = library.sessions(project=None if everywhere else cwd)[:_MOST_CHOICES]
     if not found:
         raise NotFoundError(f"{cwd}: no session of this project was found; `sessiontree list --all` shows the others")
-    members = [Threaded(one) for one in found]
+    members = [ThreadMember(one) for one in found]
     ids = short_ids(library.everything())
     rows = list(draw_listing(members, output.width() - 4, time.time(), ids, with_project=everywhere))
     output.print_lines([f"    {rows[0]}", *(f"{number:3} {row}" for number, row in enumerate(rows[1:], 1))])

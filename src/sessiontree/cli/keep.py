@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int | None:
-    from sessiontree.archive.archive_home import about
+    from sessiontree.archive.archive_home import session_info
     from sessiontree.cli.convert import check_target
     from sessiontree.errors import SessionTreeError, UsageError
 
@@ -41,9 +41,9 @@ def run(options: Options) -> int | None:
     home = open_home(options)
     agent = check_target(options.agent) if options.agent else None
     if options.all:
-        wanted = [one.about for one in home.sessions() if agent is None or one.agent == agent]
+        wanted = [one.info for one in home.sessions() if agent is None or one.agent == agent]
     else:
-        wanted = [about(home.open(session)) for session in options.sessions]
+        wanted = [session_info(home.open(session)) for session in options.sessions]
     kept: list[dict[str, str]] = []
     current: list[str] = []
     failed: list[str] = []
@@ -69,8 +69,8 @@ def run(options: Options) -> int | None:
 
 
 def _warn(home: Home) -> None:
-    from sessiontree.archive.clean import at_risk
+    from sessiontree.archive.clean import find_expiring
     from sessiontree.cli.clean import warn_of_deletion
     from sessiontree.core.ids import now_ms
 
-    warn_of_deletion(at_risk(home.sessions(), home.archive.items(), now_ms()))
+    warn_of_deletion(find_expiring(home.sessions(), home.archive.items(), now_ms()))

@@ -22,7 +22,7 @@ from sessiontree.errors import UsageError
 if TYPE_CHECKING:
     from sessiontree.library.library import Library, Progress
     from sessiontree.library.summary import Summary
-    from sessiontree.library.threads import Threaded
+    from sessiontree.library.threads import ThreadMember
 
 SUMMARY = "list sessions"
 EXAMPLES = """examples:
@@ -124,7 +124,7 @@ def _listed(library: Library, options: Options, project: str | None) -> tuple[li
     return found[: options.limit], max(len(found) - options.limit, 0)
 
 
-def _arranged(library: Library, listed: Sequence[Summary], options: Options) -> list[Threaded]:
+def _arranged(library: Library, listed: Sequence[Summary], options: Options) -> list[ThreadMember]:
     """Sub-agents under the sessions that are listed, and with --tree forks under their origin."""
     from sessiontree.library.threads import with_subagents
 
@@ -134,7 +134,7 @@ def _arranged(library: Library, listed: Sequence[Summary], options: Options) -> 
     return library.thread([*listed, *subagents]) if options.tree else with_subagents(listed, subagents)
 
 
-def _print(library: Library, members: Sequence[Threaded], *, with_project: bool) -> None:
+def _print(library: Library, members: Sequence[ThreadMember], *, with_project: bool) -> None:
     from sessiontree.views.listing import draw_listing, short_ids
 
     if not members:
@@ -154,13 +154,15 @@ def _print(library: Library, members: Sequence[Threaded], *, with_project: bool)
         output.print_lines([output.dim(row) if quiet else row])
 
 
-def _talk(library: Library, members: Sequence[Threaded], hidden: int, project: str | None, start: float) -> None:
+def _talk(library: Library, members: Sequence[ThreadMember], hidden: int, project: str | None, start: float) -> None:
     sessions = sum(member.summary.kind == "session" for member in members)
     if not sessions:
-        where = "" if project is None else f" of {project} ({len(library.sessions())} elsewhere: --all)"
-        stderr.print_line(
-            f"no sessions{where} fit; {library.scan.found} files were found in {len(library.roots)} folders"
-        )
+        if project is None:
+            stderr.print_line(
+                f"no matching sessions; searched {library.scan.found} files in {len(library.roots)} folders"
+            )
+        else:
+            stderr.print_line(f"no sessions for {project}; {len(library.sessions())} in other projects (use --all)")
     elif sys.stdout.isatty():
         took = 1000 * (time.perf_counter() - start)
         more = f", {hidden} more with a higher --limit" if hidden else ""
@@ -169,7 +171,7 @@ def _talk(library: Library, members: Sequence[Threaded], hidden: int, project: s
         )
 
 
-def _described(library: Library, members: Sequence[Threaded], project: str | None, start: float) -> dict[str, Any]:
+def _described(library: Library, members: Sequence[ThreadMember], project: str | None, start: float) -> dict[str, Any]:
     from sessiontree.views.listing import describe_thread, totals
 
     scan = library.scan

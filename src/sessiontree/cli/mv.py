@@ -47,7 +47,7 @@ def run(options: Options) -> int | None:
     failed: list[str] = []
     for session, cwd in _wanted(home, options):
         try:
-            plan = plan_move(session, cwd, home.bounds, home.environment)
+            plan = plan_move(session, cwd, home.allowed_paths, home.environment)
             item = move(home.archive, session, plan) if options.yes else None
         except SessionTreeError as error:
             if options.session:
@@ -70,17 +70,17 @@ def run(options: Options) -> int | None:
 
 
 def _wanted(home: Home, options: Options) -> Iterator[tuple[Session, str]]:
-    from sessiontree.archive.move import moved_cwd
+    from sessiontree.archive.move import translate_cwd
     from sessiontree.errors import UsageError
     from sessiontree.session.open import open
 
     if options.project and not options.session and not options.cwd:
         old, new = (os.path.abspath(os.path.expanduser(folder)) for folder in options.project)
         for one in home.sessions():
-            if one.cwd is not None and moved_cwd(one.cwd, old, new) is None:
+            if one.cwd is not None and translate_cwd(one.cwd, old, new) is None:
                 continue
             session = open(one.path, home=home.folder)
-            cwd = moved_cwd(session.cwd, old, new)
+            cwd = translate_cwd(session.cwd, old, new)
             if cwd is not None:
                 yield session, cwd
     elif options.session and options.cwd and not options.project:

@@ -28,12 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.archive.prune_branch import plan_pruning, prune
+    from sessiontree.archive.prune_branch import plan_prune, prune
     from sessiontree.cli.clean import human_size
 
     home = open_home(options)
     session = home.open(options.session)
-    plan = plan_pruning(session, session.find_entry(options.branch))
+    plan = plan_prune(session, session.find_entry(options.branch))
     item = prune(home.archive, session, plan) if options.yes else None
     if options.json:
         output.print_json(

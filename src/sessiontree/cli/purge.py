@@ -15,8 +15,8 @@ from sessiontree.session.open import open as open_session
 if TYPE_CHECKING:
     from sessiontree.archive.archive import Archive
     from sessiontree.archive.archive_home import Home
-    from sessiontree.archive.catalog import Item
-    from sessiontree.archive.clean import Plan
+    from sessiontree.archive.catalog import ArchiveItem
+    from sessiontree.archive.clean import CleanPlan
     from sessiontree.explore.cleanup import Left
 
 _SIGN = b"sessiontree.explore.plan"
@@ -24,7 +24,7 @@ _SIGN = b"sessiontree.explore.plan"
 _STEP = 1 << 20
 
 
-def take_lanes_away(home: Home, plan: Plan) -> tuple[Plan, list[str], list[str]]:
+def take_lanes_away(home: Home, plan: CleanPlan) -> tuple[CleanPlan, list[str], list[str]]:
     """The plan without sessions whose lanes cannot be tidied up, where the work of lanes stays, and what failed."""
     refs: list[str] = []
     failed: list[str] = []
@@ -38,7 +38,7 @@ def take_lanes_away(home: Home, plan: Plan) -> tuple[Plan, list[str], list[str]]
     return msgspec.structs.replace(plan, chosen=chosen, archived=archived), list(dict.fromkeys(refs)), failed
 
 
-def _looked_at(home: Home, plan: Plan) -> Iterator[tuple[str, Left]]:
+def _looked_at(home: Home, plan: CleanPlan) -> Iterator[tuple[str, Left]]:
     for one in plan.chosen:
         if _has_lanes(_chunks(one.path)):
             yield one.path, _take_away(one.path, home.folder)
@@ -47,7 +47,7 @@ def _looked_at(home: Home, plan: Plan) -> Iterator[tuple[str, Left]]:
             yield item.path, _of_archived(home.archive, item, home.folder)
 
 
-def _of_archived(archive: Archive, item: Item, home: str) -> Left:
+def _of_archived(archive: Archive, item: ArchiveItem, home: str) -> Left:
     with tempfile.TemporaryDirectory(prefix="sessiontree-") as folder:
         path = os.path.join(folder, os.path.basename(item.path))
         archive.extract(item, path)

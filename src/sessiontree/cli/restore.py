@@ -15,7 +15,7 @@ from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
-    from sessiontree.archive.catalog import Item
+    from sessiontree.archive.catalog import ArchiveItem
 
 SUMMARY = "bring back what is in the archive"
 EXAMPLES = """examples:
@@ -65,7 +65,7 @@ def _list(home: Home, options: Options) -> None:
     from sessiontree.views.text import clean, cut, one_line
 
     items = home.archive.items()
-    for problem in home.archive.index.problems:
+    for problem in home.archive.catalog.problems:
         stderr.print_line(problem)
     if options.json:
         output.print_json({"items": [_described(home, item) for item in items]})
@@ -75,17 +75,17 @@ def _list(home: Home, options: Options) -> None:
         room = max(output.width() - len(head) - 2, 20)
         output.print_lines([f"{head}  {cut(one_line(item.title or item.session), room)}", f"    {clean(item.path)}"])
     packed = sum(
-        home.archive.objects.packed_size(sha256) for sha256 in {f.sha256 for item in items for f in item.files}
+        home.archive.objects.compressed_size(sha256) for sha256 in {f.sha256 for item in items for f in item.files}
     )
     size = sum(item.size for item in items)
     stderr.print_line(f"{len(items)} in the archive: {human_size(size)}, which take {human_size(packed)}")
 
 
-def _what(item: Item) -> str:
+def _what(item: ArchiveItem) -> str:
     return item.edit.verb if item.edit else {"moved": "cleaned", "kept": "copy"}.get(item.kind, item.kind)
 
 
-def _described(home: Home, item: Item) -> dict[str, Any]:
+def _described(home: Home, item: ArchiveItem) -> dict[str, Any]:
     return {
         "item": item.id,
         "kind": item.kind,
@@ -99,5 +99,5 @@ def _described(home: Home, item: Item) -> dict[str, Any]:
         "when": item.when,
         "why": item.why,
         "files": len(item.files),
-        "packed": sum(home.archive.objects.packed_size(file.sha256) for file in item.files),
+        "packed": sum(home.archive.objects.compressed_size(file.sha256) for file in item.files),
     }

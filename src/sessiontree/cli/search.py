@@ -161,10 +161,10 @@ def _neighbours(session: Session | None, hit: Hit, number: int | None) -> tuple[
 
 
 def _neighbour_line(entry: Entry, width: int) -> str:
-    from sessiontree.views.passages import speaker, told
+    from sessiontree.views.passages import entry_text, speaker
     from sessiontree.views.text import cut, one_line
 
-    return output.dim(cut(f"{_INDENT}┆ {speaker(entry)}: {one_line(told(entry))}", width))
+    return output.dim(cut(f"{_INDENT}┆ {speaker(entry)}: {one_line(entry_text(entry))}", width))
 
 
 def _opened(hit: Hit) -> Session | None:
@@ -341,12 +341,12 @@ def _described(results: Results, hits: Sequence[Hit], options: Options) -> dict[
 
 
 def _described_neighbours(session: Session | None, hit: Hit, number: int) -> dict[str, Any]:
-    from sessiontree.views.passages import describe_neighbour
+    from sessiontree.views.passages import describe_neighbor
 
     before, after = _neighbours(session, hit, number)
     return {
-        "before": [describe_neighbour(entry, _LONGEST_NEIGHBOUR) for entry in before],
-        "after": [describe_neighbour(entry, _LONGEST_NEIGHBOUR) for entry in after],
+        "before": [describe_neighbor(entry, _LONGEST_NEIGHBOUR) for entry in before],
+        "after": [describe_neighbor(entry, _LONGEST_NEIGHBOUR) for entry in after],
     }
 
 

@@ -45,6 +45,6 @@ def find_session(wanted: str, options: Options) -> tuple[str, str | None]:
 
 def remember_work(path: str, cwd: str, options: Options) -> None:
     """Someone in this terminal works on a session: `continue` goes on with it. Never disturbs the command."""
-    from sessiontree.library.last_session import leave_breadcrumb
+    from sessiontree.library.last_session import record_last_session
 
-    leave_breadcrumb(path, cwd or os.curdir, home=options.home)
+    record_last_session(path, cwd or os.curdir, home=options.home)

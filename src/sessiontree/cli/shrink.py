@@ -57,12 +57,12 @@ def run(options: Options) -> None:
 
 
 def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
-    from sessiontree.archive.shrink import plan_shrinking, shrink
+    from sessiontree.archive.shrink import plan_shrink, shrink
 
     if options.yes:
         plan, item = shrink(home.archive, session, dead_branches=options.dead_branches)
     else:
-        plan, item = plan_shrinking(session, dead_branches=options.dead_branches), None
+        plan, item = plan_shrink(session, dead_branches=options.dead_branches), None
     return {
         "before": plan.before,
         "after": plan.after,
@@ -73,12 +73,12 @@ def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
 
 
 def _to_tail(home: Home, session: Session, options: Options) -> dict[str, Any]:
-    from sessiontree.archive.truncate import plan_tail, reduce_to_tail
+    from sessiontree.archive.truncate import plan_truncate, truncate
 
     if options.yes:
-        plan, item = reduce_to_tail(home.archive, session)
+        plan, item = truncate(home.archive, session)
     else:
-        plan, item = plan_tail(session), None
+        plan, item = plan_truncate(session), None
     saved = {"what": "everything but the tail", "lines": len(plan.removed), "size": plan.before - plan.after}
     return {
         "before": plan.before,

@@ -45,15 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.library.aggregate import add_up, selected
+    from sessiontree.library.aggregate import build_statistics, select_sessions
 
     if options.json and options.csv:
         raise UsageError("--json and --csv: choose one of them")
     since = parse_since(options.since) if options.since else None
     project = requested_project(options)
     with open_library(options) as library:
-        sessions = selected(library, agent=options.agent, project=project, since=since)
-        found = add_up(library, sessions, by=options.by, since=since, progress=scan_progress())
+        sessions = select_sessions(library, agent=options.agent, project=project, since=since)
+        found = build_statistics(library, sessions, by=options.by, since=since, progress=scan_progress())
         if options.json:
             output.print_json(_described(found, project, options.since))
             return
@@ -78,8 +78,11 @@ def _print(found: Statistics, project: str | None, *, as_csv: bool) -> None:
 
 def _talk(library: Library, found: Statistics, project: str | None) -> None:
     if not found.groups:
-        where = "" if project is None else f" of {project} ({len(library.sessions())} elsewhere: --all)"
-        stderr.print_line(f"nothing was used in any session{where} that fits")
+        if project is None:
+            stderr.print_line("no usage recorded in any matching session")
+        else:
+            elsewhere = len(library.sessions())
+            stderr.print_line(f"no usage recorded for {project}; sessions in other projects: {elsewhere} (use --all)")
     for gap in found.gaps[:_MOST_GAPS]:
         if gap.damage is None:
             stderr.print_line(f"sessiontree: {gap.path}: could not be read, and is not counted: {gap.reason}")

@@ -28,7 +28,7 @@ def run(options: Options) -> None:
 
     import msgspec
 
-    from sessiontree.archive.tags import Mark
+    from sessiontree.archive.tags import SessionTags
     from sessiontree.errors import UsageError
     from sessiontree.views.text import clean
 
@@ -38,12 +38,12 @@ def run(options: Options) -> None:
     if not all(given):
         raise UsageError("a tag cannot be empty")
 
-    def change(mark: Mark) -> Mark:
+    def change(mark: SessionTags) -> SessionTags:
         kept = [tag for tag in mark.tags if tag not in given]
         return msgspec.structs.replace(mark, tags=tuple(kept if options.remove else [*kept, *dict.fromkeys(given)]))
 
     path = os.path.realpath(session.location)
-    mark = home.marks.change(session.id, path, change) if given else home.marks.find(session.id, path)
+    mark = home.tags.change(session.id, path, change) if given else home.tags.find(session.id, path)
     if options.json:
         output.print_json({"session": session.id, "path": path, "tags": list(mark.tags), "pinned": mark.pinned})
     else:

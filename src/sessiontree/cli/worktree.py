@@ -75,7 +75,7 @@ def _save(home: Home, options: Options) -> None:
 
     session = home.open(options.session)
     files = not options.no_files
-    saved = save_worktree(session, home.marks, _blobs(home), options.path, files=files, secrets=options.secrets)
+    saved = save_worktree(session, home.tags, _blobs(home), options.path, files=files, secrets=options.secrets)
     session.close()
     if options.json:
         output.print_json({"session": session.id, **_described(saved.worktree), **_described_files(saved.files)})
@@ -100,7 +100,7 @@ def _restore(home: Home, options: Options) -> int | None:
 
     session = home.open(options.session)
     blobs = worktree_blobs(session, _blobs(home))
-    saved = find_worktree(session, home.marks, blobs)
+    saved = find_worktree(session, home.tags, blobs)
     if saved is None:
         raise NotFoundError(f"{session.location}: no worktree was saved; `sessiontree worktree save` does that")
     saved = _with_chosen_files(session, saved, blobs.put, options)
@@ -169,22 +169,22 @@ def _with_chosen_files(session: Session, saved: SavedWorktree, put: PutBlob, opt
     """What was saved, with the files that were asked for."""
     import msgspec
 
-    from sessiontree.archive.worktree_notes import count_copies, history_snapshot
+    from sessiontree.archive.client_worktrees import build_backup_snapshot, count_backups
     from sessiontree.errors import UsageError
 
     if options.no_files:
         return msgspec.structs.replace(saved, files=None)
     if not options.from_history:
         return saved
-    if not count_copies(session):
+    if not count_backups(session):
         raise UsageError(f"{session.location}: names no copies of files; only Claude Code makes such")
-    return msgspec.structs.replace(saved, files=history_snapshot(session, saved.worktree, put))
+    return msgspec.structs.replace(saved, files=build_backup_snapshot(session, saved.worktree, put))
 
 
 def _say_copies(session: Session) -> None:
-    from sessiontree.archive.worktree_notes import count_copies
+    from sessiontree.archive.client_worktrees import count_backups
 
-    count = count_copies(session)
+    count = count_backups(session)
     if count:
         stderr.print_line(
             f"Claude Code has copies of {count:,} files from before it edited them last; "
@@ -206,13 +206,13 @@ def _resume_line(session: Session, worktree: str) -> str:
 
 
 def _list(home: Home, options: Options) -> None:
-    from sessiontree.archive.worktree_notes import iter_noted
+    from sessiontree.archive.client_worktrees import iter_noted_worktrees
     from sessiontree.views.text import clean
 
-    marks = [mark for mark in home.marks.read() if mark.worktree is not None]
+    marks = [mark for mark in home.tags.read() if mark.worktree is not None]
     rows = [(mark.session, mark.path, mark.worktree, "saved") for mark in marks if mark.worktree is not None]
     known = {path for _, path, _, _ in rows}
-    for path, noted in iter_noted(home.roots_of.get("claude", ())):
+    for path, noted in iter_noted_worktrees(home.roots_by_dialect.get("claude", ())):
         if path not in known:
             rows.append((os.path.splitext(os.path.basename(path))[0], path, noted, "noted by Claude Code"))
     if options.json:

@@ -299,7 +299,7 @@ class PromptHistory:
         if here is not None:
             projects = Projects(self.home)
             project = projects.of(os.path.abspath(os.fspath(here)))
-            rows = [row for row in rows if projects.is_of(row[0], row[2] or 0, project)]
+            rows = [row for row in rows if projects.belongs_to(row[0], row[2] or 0, project)]
         return [cwd for cwd, name, _ in rows if _is_chosen(choice, f"{cwd}\n{name}".casefold())]
 
     def _scores(self, database: sqlite3.Connection, where: Expression) -> dict[int, float]:

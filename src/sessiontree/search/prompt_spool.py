@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from sessiontree.core.ids import now_ms
 from sessiontree.errors import WriteError
-from sessiontree.library.summary import whole_text
+from sessiontree.library.summary import replace_surrogates
 from sessiontree.stores.atomic_files import write_all
 from sessiontree.stores.file_lock import lock_descriptor
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
@@ -63,7 +63,7 @@ def normalize_prompt(text: object) -> str:
     """Normalize a prompt: no lone surrogates, LF line ends, no surrounding white space; empty if it is not a string."""
     if not isinstance(text, str):
         return ""
-    lines = whole_text(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd").strip()
+    lines = replace_surrogates(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd").strip()
     return lines if len(lines) <= LONGEST else lines[: LONGEST - 1] + "…"
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sessiontree.library.summary import whole_text
+from sessiontree.library.summary import replace_surrogates
 
 if TYPE_CHECKING:
     pass
@@ -119,7 +119,7 @@ class _Parser:
     """A single left-to-right pass with a stack of open parentheses."""
 
     def __init__(self, text: str, now: datetime | None) -> None:
-        self.text = whole_text(text).replace("\0", " ")
+        self.text = replace_surrogates(text).replace("\0", " ")
         self.now = now
         self.at = 0
         self.notes: list[str] = []
