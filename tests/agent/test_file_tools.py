@@ -250,7 +250,7 @@ def test_a_text_that_is_not_there_is_answered_with_the_nearest(place: Workplace)
     near = place.run(EDIT, path="f", old_text="def two(x):\n    return 2", new_text="x")
     assert "most similar text is in line 5:\ndef two():\n    return 2" in near.text
     nothing = place.run(EDIT, path="f", old_text="completely otherwise", new_text="x")
-    assert "Nothing like it" in nothing.text
+    assert "Nothing similar" in nothing.text
     assert (place.project / "f").read_text().count("def") == 2
 
 
