@@ -6,15 +6,21 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from sessiontree import paths
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.sessions import open_session, remember_session
+from sessiontree.core.context import milliseconds
+from sessiontree.core.entries import Entry, MessageEntry
+from sessiontree.core.jsonio import parse_json
+from sessiontree.core.messages import message_text
+from sessiontree.errors import InvalidEntryError, WriteError
+from sessiontree.search.prompt_spool import remember
+from sessiontree.views.json import describe_entry
 
 if TYPE_CHECKING:
-    from sessiontree.core.entries import Entry
     from sessiontree.session.session import Session
 
-SUMMARY = "append a message or an entry"
 EXAMPLES = """examples:
   sessiontree append 019c2f3a user "add a --json flag"
   echo '{"type":"custom","customType":"notes","data":{"a":1}}' | sessiontree append s.jsonl"""
@@ -36,8 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.views.json import describe_entry
-
     session = open_session(options, durability=options.durability)
     branch = session.branch(session.find_entry(options.at)) if options.at else session.branch()
     entries = [branch.append(what) for what in _asked_for(options)]
@@ -45,7 +49,7 @@ def run(options: Options) -> None:
     session.close()
     if "user" in (options.role, options.role_option):
         _remember(session, entries, options.home)
-    remember_work(session.location, session.cwd, options)
+    remember_session(session.location, session.cwd, options)
     if others:
         stderr.print_line(f"sessiontree: {session.location}: someone else is writing it, too ({others} new entries)")
     if options.json:
@@ -56,13 +60,6 @@ def run(options: Options) -> None:
 
 def _remember(session: Session, entries: list[Entry], home: str | None) -> None:
     """Put what was typed into the prompt history; it is in the session already, so a failure there is only said."""
-    from sessiontree import paths
-    from sessiontree.core.context import milliseconds
-    from sessiontree.core.entries import MessageEntry
-    from sessiontree.core.messages import message_text
-    from sessiontree.errors import WriteError
-    from sessiontree.search.prompt_spool import remember
-
     for entry in entries:
         if isinstance(entry, MessageEntry):
             text, at = message_text(entry.message), milliseconds(entry.timestamp)
@@ -93,9 +90,6 @@ def _asked_for(options: Options) -> list[dict[str, Any]]:
 
 
 def _entries_on_stdin() -> list[dict[str, Any]]:
-    from sessiontree.core.jsonio import parse_json
-    from sessiontree.errors import InvalidEntryError
-
     data = sys.stdin.buffer.read().strip()
     try:
         values = [parse_json(data)]

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sessiontree.cli.list import open_library
+from sessiontree.archive.archive_home import Home
+from sessiontree.cli.library_options import open_library
+from sessiontree.library.candidates import candidates
+from sessiontree.library.roots import parse_roots
 
 if TYPE_CHECKING:
-    from sessiontree.archive.archive_home import Home
     from sessiontree.archive.candidates import Candidate
     from sessiontree.cli.parser import Options
 
 
 def open_home(options: Options) -> Home:
     """The home folder a command is about. The library is opened only when something is asked of it."""
-    from sessiontree.archive.archive_home import Home
-    from sessiontree.library.roots import parse_roots
 
     def sessions() -> list[Candidate]:
-        from sessiontree.library.candidates import candidates
-
         with open_library(options) as library:
             return list(candidates(library))
 

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from sessiontree.archive.sync import Copying, Told
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.views.text import clean
 
-if TYPE_CHECKING:
-    from sessiontree.archive.sync import Told
-
-SUMMARY = "copy all sessions into a folder"
 EXAMPLES = """examples:
   sessiontree backup /mnt/disk/sessions --dry-run
   sessiontree backup /mnt/disk/sessions
@@ -38,8 +35,6 @@ def run(options: Options) -> int | None:
 
 def copy(options: Options, *, both_ways: bool) -> int | None:
     """What `backup` and `sync` do."""
-    from sessiontree.archive.sync import Copying
-
     told = list(Copying(open_home(options), options.folder).run(both_ways=both_ways, act=not options.dry_run))
     counts = Counter(one.what for one in told)
     if options.json:
@@ -55,8 +50,6 @@ def copy(options: Options, *, both_ways: bool) -> int | None:
 
 
 def _show(told: list[Told], counts: Counter[str], options: Options) -> None:
-    from sessiontree.views.text import clean
-
     for one in told:
         if one.what in ("merged", "conflict", "failed"):
             ends = f" (two branches: {', '.join(one.branches)})" if len(set(one.branches)) > 1 else ""

@@ -8,16 +8,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sessiontree.branches.leave import leave
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.cli.summaries import add_summary_options, build_summary_request
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
     from sessiontree.session.session import Session
 
-SUMMARY = "stand at another entry"
 EXAMPLES = """examples:
   sessiontree branch 019c2f3a 8b01d2e4
   sessiontree branch s.jsonl "which way?" --summarise --instructions "keep the error texts\""""
@@ -47,7 +47,7 @@ def run(options: Options) -> None:
     if not options.summarise:
         session.move(to)
     session.close()
-    remember_work(session.location, session.cwd, options)
+    remember_session(session.location, session.cwd, options)
     if options.json:
         output.print_json({"session": session.id, "leaf": session.leaf, "summary": summary})
     else:
@@ -56,8 +56,6 @@ def run(options: Options) -> None:
 
 def _leave(session: Session, to: str | None, options: Options) -> str | None:
     """Stand there with a summary of what is left; the summary, if there was something to summarise."""
-    from sessiontree.branches.leave import leave
-
     left = leave(session, to, build_summary_request(session, options))
     if left.entry is None:
         stderr.print_line("nothing was said on the branch that is left, so there is nothing to summarise")

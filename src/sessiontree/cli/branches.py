@@ -10,10 +10,15 @@ from __future__ import annotations
 import argparse
 import time
 
+from sessiontree.branches.list import list_branches
+from sessiontree.branches.open_files import find_writers
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_read_options, open_for_reading
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import add_read_options, open_for_reading
+from sessiontree.explore.branch_labels import find_branch_marks
+from sessiontree.views.branches import describe_branch, describe_writers, draw_branches, draw_writers
+from sessiontree.views.graph import gist
 
-SUMMARY = "list the branches of a session"
 EXAMPLES = """examples:
   sessiontree branches 019c2f3a
   sessiontree branches s.jsonl --json"""
@@ -25,12 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.branches.list import list_branches
-    from sessiontree.branches.open_files import find_writers
-    from sessiontree.explore.branch_labels import find_branch_marks
-    from sessiontree.views.branches import describe_branch, describe_writers, draw_branches, draw_writers
-    from sessiontree.views.graph import gist
-
     session = open_for_reading(options)
     branches = list_branches(session)
     marks = find_branch_marks(session, branches)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from sessiontree.app.start import Wanted
     from sessiontree.chat.print_mode import Format
 
-SUMMARY = "talk to a model that works in this folder"
 EXAMPLES = """examples:
   sessiontree chat --model demo
   git diff | sessiontree chat -p "what does this change?" --output json
@@ -139,7 +138,7 @@ def _session(options: Options, cwd: str) -> str | None:
 
     if options.goes_on:
         from sessiontree.cli.continue_ import find_to_continue
-        from sessiontree.cli.list import open_library
+        from sessiontree.cli.library_options import open_library
 
         with open_library(options) as library:
             return find_to_continue(library, cwd).path

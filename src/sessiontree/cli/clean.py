@@ -9,17 +9,20 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from sessiontree.archive.clean import Plan, Policy, at_risk, parse_duration, plan_cleaning, plan_purging, purge
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.convert import check_target
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.core.ids import now_ms
+from sessiontree.errors import SessionTreeError
+from sessiontree.views.text import columns, cut, one_line, pad
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
     from sessiontree.archive.candidates import Candidate
-    from sessiontree.archive.clean import Plan
 
-SUMMARY = "move old sessions into the archive"
 EXAMPLES = """examples:
   sessiontree clean --older-than 30d --keep-named
   sessiontree clean --older-than 6m --agent claude --yes
@@ -38,10 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int | None:
-    from sessiontree.archive.clean import Policy, at_risk, parse_duration, plan_cleaning, plan_purging, purge
-    from sessiontree.cli.convert import check_target
-    from sessiontree.core.ids import now_ms
-
     home, now = open_home(options), now_ms()
     agent = check_target(options.agent) if options.agent else None
     policy = Policy(parse_duration(options.older_than), options.keep_named, options.keep_labeled, agent)
@@ -77,8 +76,6 @@ def run(options: Options) -> int | None:
 
 def _archive(home: Home, plan: Plan, why: str) -> list[str]:
     """Archive what was planned, one session after the other; what could not be archived, and why."""
-    from sessiontree.errors import SessionTreeError
-
     failed: list[str] = []
     with home.archive.locked():
         home.archive.finish()
@@ -106,8 +103,6 @@ def table(plan: Plan, now: int) -> Iterator[str]:
 
 def rows_as_lines(rows: list[tuple[str, str, int, str, str]]) -> Iterator[str]:
     """Columns that fit: the title first and never cut below 20, the path last and cut at its beginning."""
-    from sessiontree.views.text import columns, cut, one_line, pad
-
     room = output.width()
     title = min(max([20, *(columns(one_line(row[0])) for row in rows)]), max(20, (room - 30) // 2))
     for name, age, size, agent, path in rows:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.cli.summaries import add_summary_options, find_configured_summarizer, load_session_settings
+from sessiontree.compaction import Compacted, Undone, compact, policy_of, undo
+from sessiontree.core.messages import Message, message_text
+from sessiontree.views.text import clean, cut, one_line
 
 if TYPE_CHECKING:
-    from sessiontree.compaction import Compacted, Undone
-    from sessiontree.core.messages import Message
     from sessiontree.session.session import Session
 
-SUMMARY = "let a summary stand for the older part"
 EXAMPLES = """examples:
   sessiontree compact 019c2f3a --dry-run
   sessiontree compact s.jsonl --instructions "keep all about the lexer" --keep 8000
@@ -50,13 +50,11 @@ def _tokens(text: str) -> int:
 
 
 def run(options: Options) -> None:
-    from sessiontree.compaction import compact, policy_of, undo
-
     session = open_session(options)
     if options.undo:
         undone = undo(session)
         session.close()
-        remember_work(session.location, session.cwd, options)
+        remember_session(session.location, session.cwd, options)
         _show_undone(session, undone, options)
         return
     settings = load_session_settings(session, options)
@@ -76,7 +74,7 @@ def run(options: Options) -> None:
     for report in done.reports:
         stderr.print_line(f"sessiontree: {report}")
     if not options.dry_run:
-        remember_work(session.location, session.cwd, options)
+        remember_session(session.location, session.cwd, options)
     if options.json:
         output.print_json(_described(session, done))
         return
@@ -130,8 +128,6 @@ def _described(session: Session, done: Compacted) -> dict[str, Any]:
 
 
 def _text(done: Compacted) -> Iterator[str]:
-    from sessiontree.views.text import clean, cut
-
     prepared = done.prepared
     yield f"{'tokens':<12}{done.tokens_before:,} before, about {done.tokens_after:,} after"
     prefix = f", {len(prepared.turn_prefix):,} of the turn that is cut" if prepared.turn_prefix else ""
@@ -155,7 +151,4 @@ def _messages(count: int) -> str:
 
 
 def _shown(message: Message) -> str:
-    from sessiontree.core.messages import message_text
-    from sessiontree.views.text import one_line
-
     return one_line(message_text(message)) or message.role

@@ -7,16 +7,30 @@ project's; comments and everything else in it stay. path: where the files are. s
 from __future__ import annotations
 
 import argparse
+import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import msgspec
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
+from sessiontree.errors import NotFoundError, UsageError
+from sessiontree.settings import (
+    Loaded,
+    Setting,
+    find_project_file,
+    iter_settings,
+    load_settings,
+    project_file_for_writing,
+    user_file,
+)
+from sessiontree.settings.files import set_value, unset_value
+from sessiontree.settings.keys import find_setting, is_section, nearest, parse_key, parse_value, render_key
+from sessiontree.settings.known import ANY_MODEL
+from sessiontree.settings.schema import json_schema
+from sessiontree.views.text import clean, columns
 
-if TYPE_CHECKING:
-    from sessiontree.settings import Loaded, Setting
-
-SUMMARY = "show and change settings"
 EXAMPLES = """examples:
   sessiontree config get compaction
   sessiontree config set compaction.reserveTokens 32768 --project
@@ -34,8 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int | None:
-    from sessiontree.errors import UsageError
-
     action = options.action
     if action in ("set", "unset") and not options.key:
         raise UsageError(f"which setting? `sessiontree config {action} KEY`; `sessiontree config get` lists them")
@@ -49,8 +61,6 @@ def run(options: Options) -> int | None:
 
 
 def _get(options: Options) -> int | None:
-    from sessiontree.settings import load_settings
-
     loaded = load_settings(_cwd(options), _home(options))
     rows = _rows(loaded, options.key)
     if options.json:
@@ -63,8 +73,6 @@ def _get(options: Options) -> int | None:
 
 
 def _print_rows(rows: list[dict[str, Any]], *, alone: bool) -> None:
-    from sessiontree.views.text import clean, columns
-
     if alone:
         (row,) = rows
         output.print_lines([clean(_shown(row["value"]))])
@@ -80,9 +88,6 @@ def _print_rows(rows: list[dict[str, Any]], *, alone: bool) -> None:
 
 def _rows(loaded: Loaded, wanted: str | None) -> list[dict[str, Any]]:
     """Each setting that was asked for, with its value and where that comes from."""
-    from sessiontree.errors import UsageError
-    from sessiontree.settings.keys import is_section, nearest, parse_key, render_key
-
     path = parse_key(wanted) if wanted else ()
     paths = [one for one in _paths(loaded) if one[: len(path)] == path]
     if not paths and not is_section(path):
@@ -102,17 +107,11 @@ def _rows(loaded: Loaded, wanted: str | None) -> list[dict[str, Any]]:
 
 def _paths(loaded: Loaded) -> list[tuple[str, ...]]:
     """All settings, and of those that are said for each model the ones that are said."""
-    from sessiontree.settings import iter_settings
-    from sessiontree.settings.keys import parse_key
-    from sessiontree.settings.known import ANY_MODEL
-
     plain = [setting.path for setting in iter_settings() if ANY_MODEL not in setting.path]
     return plain + [path for path in map(parse_key, loaded.sources) if path not in plain]
 
 
 def _value(settings: Any, path: tuple[str, ...]) -> Any:
-    import msgspec
-
     found = msgspec.to_builtins(settings)
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None
@@ -120,10 +119,6 @@ def _value(settings: Any, path: tuple[str, ...]) -> Any:
 
 
 def _set(options: Options) -> None:
-    from sessiontree.errors import UsageError
-    from sessiontree.settings.files import set_value
-    from sessiontree.settings.keys import parse_key, parse_value
-
     path = parse_key(options.key)
     setting = _setting(options.key, path)
     if options.project and not setting.from_project:
@@ -140,10 +135,6 @@ def _set(options: Options) -> None:
 
 
 def _unset(options: Options) -> None:
-    from sessiontree.errors import NotFoundError
-    from sessiontree.settings.files import unset_value
-    from sessiontree.settings.keys import parse_key
-
     file = _file(options)
     if not unset_value(file, parse_key(options.key), through_links=not options.project):
         raise NotFoundError(f"{file}: does not set {options.key}")
@@ -152,10 +143,6 @@ def _unset(options: Options) -> None:
 
 def _tell(options: Options, file: str, value: Any) -> None:
     """What was written, and who has the last word on it if that is someone else."""
-    from sessiontree.settings import load_settings
-    from sessiontree.settings.keys import parse_key, render_key
-    from sessiontree.views.text import clean
-
     key = render_key(parse_key(options.key))
     loaded = load_settings(_cwd(options), _home(options))
     source = loaded.source(key)
@@ -170,9 +157,6 @@ def _tell(options: Options, file: str, value: Any) -> None:
 
 
 def _path(options: Options) -> None:
-    from sessiontree.settings import find_project_file, project_file_for_writing, user_file
-    from sessiontree.views.text import clean
-
     cwd, home = _cwd(options), _home(options)
     files = {"user": user_file(home), "project": find_project_file(cwd, home) or project_file_for_writing(cwd, home)}
     if options.json:
@@ -184,10 +168,6 @@ def _path(options: Options) -> None:
 
 
 def _schema(options: Options) -> None:
-    import json
-
-    from sessiontree.settings.schema import json_schema
-
     if options.json:
         output.print_json({"schema": json_schema()})
     else:
@@ -195,9 +175,6 @@ def _schema(options: Options) -> None:
 
 
 def _setting(key: str, path: tuple[str, ...]) -> Setting:
-    from sessiontree.errors import UsageError
-    from sessiontree.settings.keys import find_setting, is_section, nearest
-
     found = find_setting(path)
     if found is not None:
         return found
@@ -208,15 +185,11 @@ def _setting(key: str, path: tuple[str, ...]) -> Setting:
 
 
 def _file(options: Options) -> str:
-    from sessiontree.settings import project_file_for_writing, user_file
-
     home = _home(options)
     return project_file_for_writing(_cwd(options), home) if options.project else user_file(home)
 
 
 def _cwd(options: Options) -> str:
-    from sessiontree.errors import UsageError
-
     try:
         folder = os.path.abspath(options.cwd or os.getcwd())
     except OSError:
@@ -235,8 +208,6 @@ def _notice(notice: Any) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    import json
-
     return value if isinstance(value, str) else "-" if value is None else json.dumps(value, ensure_ascii=False)
 
 

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_read_options, open_for_reading
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import add_read_options, open_for_reading
+from sessiontree.views.json import describe_message, describe_own_message, describe_problem, describe_state
+from sessiontree.views.text import one_line
+from sessiontree.views.transcript import show_message
 
 if TYPE_CHECKING:
     from sessiontree.core.context import Context
     from sessiontree.session.session import Session
 
-SUMMARY = "show what a model is sent"
 EXAMPLES = """examples:
   sessiontree context 019c2f3a --json
   sessiontree context s.jsonl --leaf 8b01d2e4 --as anthropic"""
@@ -50,8 +53,6 @@ def run(options: Options) -> None:
 
 
 def _described(session: Session, leaf: str | None, context: Context, options: Options) -> dict[str, Any]:
-    from sessiontree.views.json import describe_problem, describe_state
-
     value: dict[str, Any] = {
         "dialect": session.dialect.name,
         "session": session.id,
@@ -65,8 +66,6 @@ def _described(session: Session, leaf: str | None, context: Context, options: Op
 
 
 def _messages(session: Session, context: Context, options: Options) -> dict[str, Any]:
-    from sessiontree.views.json import describe_message, describe_own_message
-
     if options.form is None:
         return {"messages": [describe_message(message) for message in context.messages]}
     if options.form == "native":
@@ -79,9 +78,6 @@ def _messages(session: Session, context: Context, options: Options) -> dict[str,
 
 
 def _text(context: Context) -> Iterator[str]:
-    from sessiontree.views.text import one_line
-    from sessiontree.views.transcript import show_message
-
     state = context.state
     model = state.models.get("default", "no model")
     rules = f" · rules {', '.join(state.rules)}" if state.rules else ""

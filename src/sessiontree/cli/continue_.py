@@ -9,19 +9,22 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import add_root_option, open_library
+from sessiontree.cli.library_options import add_root_option, open_library
 from sessiontree.cli.open import present
 from sessiontree.cli.parser import Options
 from sessiontree.errors import NotFoundError, UsageError
+from sessiontree.library.last_session import find_breadcrumb
+from sessiontree.library.threads import Threaded
+from sessiontree.views.listing import draw_listing, short_ids
 
 if TYPE_CHECKING:
     from sessiontree.library.library import Library
     from sessiontree.library.summary import Summary
 
-SUMMARY = "find the session to go on with"
 EXAMPLES = """examples:
   sessiontree continue
   sessiontree show "$(sessiontree continue --print-path)\""""
@@ -52,8 +55,6 @@ def run(options: Options) -> int | None:
 
 def find_to_continue(library: Library, cwd: str) -> Summary:
     """This terminal's last session if it is of this project, else the project's newest."""
-    from sessiontree.library.last_session import find_breadcrumb
-
     crumb = find_breadcrumb(library.home)
     if crumb is not None:
         last = next((one for one in library.everything() if one.path == os.path.realpath(crumb.path)), None)
@@ -71,11 +72,6 @@ def find_to_continue(library: Library, cwd: str) -> Summary:
 
 def _choose(library: Library, cwd: str, *, everywhere: bool) -> Summary | None:
     """A number read from the terminal; without a terminal only the list is printed."""
-    import time
-
-    from sessiontree.library.threads import Threaded
-    from sessiontree.views.listing import draw_listing, short_ids
-
     found = library.sessions(project=None if everywhere else cwd)[:_MOST_CHOICES]
     if not found:
         raise NotFoundError(f"{cwd}: no session of this project was found; `sessiontree list --all` shows the others")

@@ -10,14 +10,17 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from sessiontree import plugins
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_read_options, open_for_reading
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import add_read_options, open_for_reading
+from sessiontree.conversion.install import Plan, Request, carry_out, make_plan
+from sessiontree.errors import UsageError
+from sessiontree.views.text import clean
 
 if TYPE_CHECKING:
-    from sessiontree.conversion.install import Plan
     from sessiontree.conversion.report import Report
 
-SUMMARY = "write a session as one of another agent"
 EXAMPLES = """examples:
   sessiontree convert ~/.pi/agent/sessions/--work--/x.jsonl --to claude --install
   sessiontree convert s.jsonl --to pi --branch all --out s-pi.jsonl --strict
@@ -44,8 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.conversion.install import Request, carry_out, make_plan
-
     session = open_for_reading(options)
     request = Request(
         check_target(options.to), branch=options.branch, cwd=options.cwd, out=options.out, strict=options.strict
@@ -64,9 +65,6 @@ def run(options: Options) -> None:
 
 def check_target(name: str) -> str:
     """A dialect by its name; a helpful error for anything else."""
-    from sessiontree import plugins
-    from sessiontree.errors import UsageError
-
     known = plugins.names("dialects")
     if name not in known:
         raise UsageError(f"{name!r} is no dialect; known are {', '.join(known)}")
@@ -87,8 +85,6 @@ def described(plan: Plan) -> dict[str, Any]:
 
 def shown(plan: Plan) -> Iterator[str]:
     """A plan as text."""
-    from sessiontree.views.text import clean
-
     yield clean(f"target   {plan.path}  ({plan.size:,} bytes)")
     if plan.beside:
         yield clean(f"beside   {plan.beside[1]}")
@@ -99,8 +95,6 @@ def shown(plan: Plan) -> Iterator[str]:
 
 def report_lines(report: Report) -> Iterator[str]:
     """What became of everything, the worst last, where it is read."""
-    from sessiontree.views.text import clean
-
     carried = ", ".join(f"{count:,} {what}" for what, count in sorted(report.carried.items()))
     yield clean(f"carried  {carried or 'nothing'}")
     for line in reversed(report.notes):

@@ -10,15 +10,16 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from sessiontree.branches.diff import diff
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
 from sessiontree.errors import ExistsError, NotFoundError
+from sessiontree.views.diff import describe_diff, draw_diff
 
 if TYPE_CHECKING:
     from sessiontree.session.session import Session
 
-SUMMARY = "compare two branches"
 EXAMPLES = """examples:
   sessiontree diff 019c2f3a 8b01d2e4 "second try"
   sessiontree diff s.jsonl 8b01d2e4 other.jsonl:7158e762 --html diff.html"""
@@ -32,9 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.branches.diff import diff
-    from sessiontree.views.diff import describe_diff, draw_diff
-
     if options.html and os.path.lexists(options.html):
         raise ExistsError(f"{options.html}: there is a file already; it was not touched")
     session = open_session(options)

@@ -7,16 +7,16 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import find_session
+from sessiontree.errors import NotFoundError, SessionTreeError
+from sessiontree.repair import Finding, examine
+from sessiontree.session.open import open as open_path
+from sessiontree.views.text import one_line
 
-if TYPE_CHECKING:
-    from sessiontree.repair import Finding
-
-SUMMARY = "say what is wrong with sessions"
 EXAMPLES = """examples:
   sessiontree doctor damaged.jsonl
   sessiontree doctor ~/.pi/agent/sessions --json
@@ -45,8 +45,6 @@ def run(options: Options) -> int:
 
 
 def _files(options: Options) -> Iterator[str]:
-    from sessiontree.errors import NotFoundError
-
     for place in options.places:
         if os.path.isdir(place):
             for root, folders, names in os.walk(place):
@@ -64,15 +62,11 @@ _started = time.monotonic()
 
 
 def _examined(path: str, dialect: str | None, number: int, count: int) -> dict[str, Any]:
-    from sessiontree.errors import SessionTreeError
-    from sessiontree.repair import examine
-    from sessiontree.session.open import open
-
     if sys.stderr.isatty() and time.monotonic() - _started > 0.3:
         print(f"\r\x1b[K{number}/{count} {os.path.basename(path)[:60]}", end="", file=sys.stderr, flush=True)
     report: dict[str, Any] = {"path": path, "dialect": None, "entries": 0, "error": None, "findings": []}
     try:
-        session = open(path, dialect=dialect)
+        session = open_path(path, dialect=dialect)
         report["dialect"] = session.dialect.name
         report["entries"] = len(session)
         report["findings"] = [_described(finding) for finding in examine(session)]
@@ -100,8 +94,6 @@ _MARKS = {"loss": "✗", "damage": "✗", "note": "·"}
 
 
 def _text(report: dict[str, Any], *, alone: bool) -> Iterator[str]:
-    from sessiontree.views.text import one_line
-
     if report["error"]:
         yield one_line(f"✗ {report['error']}")
         return

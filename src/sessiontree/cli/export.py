@@ -8,18 +8,17 @@ paths by rule, and says how many.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_read_options, open_for_reading
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import add_read_options, open_for_reading
 from sessiontree.errors import ExistsError, UsageError
+from sessiontree.export import Format, Redactor, export
+from sessiontree.stores.atomic_files import create_file
 
-if TYPE_CHECKING:
-    from sessiontree.export import Format
-
-SUMMARY = "write a session as a document"
 EXAMPLES = """examples:
   sessiontree export 019c2f3a --out session.html --branch all
   sessiontree export s.jsonl --format md --redact"""
@@ -54,10 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    import gc
-
-    from sessiontree.export import Redactor, export
-
     gc.disable()  # no value of ours leads back to itself: looking for rings takes a tenth of the time and finds none
     format = _format(options)
     if options.out and os.path.lexists(options.out):
@@ -102,8 +97,6 @@ def _format(options: Options) -> Format:
 
 def _write(out: str, pieces: Iterator[bytes]) -> tuple[str, int]:
     """Write a new file, whole or not at all; its path and size."""
-    from sessiontree.stores.atomic_files import create_file
-
     size = 0
 
     def counted() -> Iterator[bytes]:

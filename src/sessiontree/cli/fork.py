@@ -7,12 +7,16 @@ nothing. The new session says where it came from in its owner's way.
 from __future__ import annotations
 
 import argparse
+import os
 
 from sessiontree.cli import output, stderr
+from sessiontree.cli.convert import check_target, report_lines
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.sessions import open_session, remember_session
+from sessiontree.conversion.fork import fork
+from sessiontree.stores.file import FileStore
+from sessiontree.views.text import clean
 
-SUMMARY = "copy a history into a new session"
 EXAMPLES = """examples:
   sessiontree fork 019c2f3a
   sessiontree fork s.jsonl --at 8b01d2e4 --no-before --to claude --cwd ../other"""
@@ -30,13 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    import os
-
-    from sessiontree.cli.convert import check_target, report_lines
-    from sessiontree.conversion.fork import fork
-    from sessiontree.stores.file import FileStore
-    from sessiontree.views.text import clean
-
     session = open_session(options)
     forked = fork(
         session,
@@ -46,7 +43,7 @@ def run(options: Options) -> None:
         cwd=os.path.abspath(options.cwd) if options.cwd else None,
         store=FileStore(options.path) if options.path else None,
     )
-    remember_work(forked.session.location, forked.session.cwd, options)
+    remember_session(forked.session.location, forked.session.cwd, options)
     if options.json:
         output.print_json(
             {

@@ -9,17 +9,18 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import add_root_option, open_library, scan_progress
+from sessiontree.cli.library_options import add_root_option, open_library, scan_progress
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
+from sessiontree.search.prompt_history import Imported, Prompt, PromptHistory
+from sessiontree.session.open import looks_like_path
+from sessiontree.session.open import open as open_path
+from sessiontree.views.listing import age, iso
+from sessiontree.views.text import columns, cut, one_line, pad
 
-if TYPE_CHECKING:
-    from sessiontree.search.prompt_history import Imported, Prompt, PromptHistory
-
-SUMMARY = "find a prompt again"
 EXAMPLES = """examples:
   sessiontree history --here --limit 20
   sessiontree history 'parser "json flag" since:2w' --json"""
@@ -44,8 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.search.prompt_history import PromptHistory
-
     if options.limit < 0:
         raise UsageError(f"--limit {options.limit}: expected a number of prompts")
     if options.home is not None and not options.home:
@@ -74,15 +73,10 @@ def _find(history: PromptHistory, options: Options) -> list[Prompt]:
 
 
 def _session_id(wanted: str, home: str | None) -> str:
-    from sessiontree.session.open import looks_like_path, open
-
-    return open(wanted, home=home).id if looks_like_path(wanted) else wanted
+    return open_path(wanted, home=home).id if looks_like_path(wanted) else wanted
 
 
 def _rows(found: list[Prompt]) -> list[str]:
-    from sessiontree.views.listing import age
-    from sessiontree.views.text import columns, cut, one_line, pad
-
     now = time.time()
     projects = [cut(one_line(os.path.basename(one.project) or one.project), _WIDEST_PROJECT) for one in found]
     widest = max(map(columns, projects), default=0)
@@ -116,8 +110,6 @@ def _talk(history: PromptHistory, found: list[Prompt], imported: Imported | None
 def _described(
     history: PromptHistory, found: list[Prompt], imported: Imported | None, options: Options
 ) -> dict[str, Any]:
-    from sessiontree.views.listing import iso
-
     return {
         "query": " ".join(options.query),
         "prompts": [

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from sessiontree.cli import stderr
 from sessiontree.errors import StoreError
+from sessiontree.search import Index
+from sessiontree.views.text import cut, one_line
 
 if TYPE_CHECKING:
     from sessiontree.library.library import Library
@@ -26,8 +28,6 @@ def progress_bar(what: str) -> Progress | None:
     if not sys.stderr.isatty():
         return None
     from shutil import get_terminal_size
-
-    from sessiontree.views.text import cut, one_line
 
     start = last = time.perf_counter()
     megabyte = 1 << 20
@@ -52,8 +52,6 @@ def progress_bar(what: str) -> Progress | None:
 
 def make_index(library: Library) -> None:
     """Bring the index up to date after an answer: to the end on a terminal, for some seconds elsewhere."""
-    from sessiontree.search import Index
-
     show = progress_bar("indexing (Ctrl-C stops)")
     until = time.perf_counter() + _SECONDS_UNSEEN
     try:
@@ -69,8 +67,6 @@ def make_index(library: Library) -> None:
 
 def renew_index(library: Library) -> None:
     """Make the index anew, from nothing."""
-    from sessiontree.search import Index
-
     with Index(library.environment) as index:
         try:
             with index.store.only_writer():

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
+from sessiontree.library import counts
+from sessiontree.library.cache import Cache, cache_path
+from sessiontree.paths import home, short_id
+from sessiontree.views.json import describe_session
+from sessiontree.views.text import one_line
 
 if TYPE_CHECKING:
     from sessiontree.session.session import Session
 
-SUMMARY = "tell what a session is"
 EXAMPLES = """examples:
   sessiontree info 019c2f3a
   sessiontree info s.jsonl --json"""
@@ -27,9 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.paths import home, short_id
-    from sessiontree.views.json import describe_session
-
     session = open_session(options)
     facts = {**describe_session(session), "shortId": short_id(options.home or home(), session.id)}
     if options.json:
@@ -42,9 +43,6 @@ def run(options: Options) -> None:
 
 def _remember(session: Session) -> None:
     """The whole file was read: a listing that has estimates of it gets the numbers. No cache is made for that."""
-    from sessiontree.library import counts
-    from sessiontree.library.cache import Cache, cache_path
-
     path = cache_path(os.environ)
     if not os.path.exists(path):
         return
@@ -55,8 +53,6 @@ def _remember(session: Session) -> None:
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
-    from sessiontree.views.text import one_line
-
     used = facts["usage"]
     origin = facts["forkedFrom"]
     rows = {

@@ -6,17 +6,18 @@ The originals stay as they are. Run it again, by hand or from a timer, and the c
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from sessiontree.archive.archive_home import Home, about
+from sessiontree.archive.clean import at_risk
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.clean import warn_of_deletion
+from sessiontree.cli.convert import check_target
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.core.ids import now_ms
+from sessiontree.errors import SessionTreeError, UsageError
 
-if TYPE_CHECKING:
-    from sessiontree.archive.archive_home import Home
-
-SUMMARY = "put copies of sessions into the archive"
 EXAMPLES = """examples:
   sessiontree keep 7053107e
   sessiontree keep --all --agent claude
@@ -32,10 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int | None:
-    from sessiontree.archive.archive_home import about
-    from sessiontree.cli.convert import check_target
-    from sessiontree.errors import SessionTreeError, UsageError
-
     if bool(options.sessions) == options.all:
         raise UsageError("name the sessions to keep, or say --all")
     home = open_home(options)
@@ -69,8 +66,4 @@ def run(options: Options) -> int | None:
 
 
 def _warn(home: Home) -> None:
-    from sessiontree.archive.clean import at_risk
-    from sessiontree.cli.clean import warn_of_deletion
-    from sessiontree.core.ids import now_ms
-
     warn_of_deletion(at_risk(home.sessions(), home.archive.items(), now_ms()))

@@ -7,8 +7,9 @@ import argparse
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
+from sessiontree.errors import UsageError
+from sessiontree.views.text import one_line
 
-SUMMARY = "name an entry"
 EXAMPLES = """examples:
   sessiontree label 019c2f3a 8b01d2e4 "tests pass"
   sessiontree label 019c2f3a 8b01d2e4 --clear"""
@@ -22,9 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.errors import UsageError
-    from sessiontree.views.text import one_line
-
     session = open_session(options)
     if options.entry is not None:
         if not options.text and not options.clear:

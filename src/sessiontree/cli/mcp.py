@@ -10,11 +10,10 @@ import argparse
 import sys
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
-SUMMARY = "serve past sessions to agents"
 EXAMPLES = """examples:
   sessiontree mcp --json
   sessiontree mcp --no-refresh"""

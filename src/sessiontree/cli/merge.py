@@ -11,17 +11,18 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sessiontree.branches.merge import Merged, merge
+from sessiontree.branches.pick import pick
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.cli.summaries import add_summary_options, build_summary_request
 from sessiontree.errors import UsageError
+from sessiontree.views.text import clean, one_line
 
 if TYPE_CHECKING:
-    from sessiontree.branches.merge import Merged
     from sessiontree.session.session import Session
 
-SUMMARY = "bring another branch into this one"
 EXAMPLES = """examples:
   sessiontree merge 019c2f3a "second try" --into 8b01d2e4
   sessiontree merge s.jsonl 7158e762 --how append --from-session other.jsonl --dry-run"""
@@ -44,9 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.branches.merge import merge
-    from sessiontree.branches.pick import pick
-
     if (options.how == "pick") != bool(options.entries):
         raise UsageError("merge: --how pick and --entries ENTRY... go together")
     session = open_session(options)
@@ -82,7 +80,7 @@ def print_merged(session: Session, done: Merged, options: Options) -> None:
     """Tell what a merge or a pick did, or would do."""
     session.close()
     if done.entry is not None:
-        remember_work(session.location, session.cwd, options)
+        remember_session(session.location, session.cwd, options)
     if options.json:
         output.print_json(
             {
@@ -111,14 +109,10 @@ def print_merged(session: Session, done: Merged, options: Options) -> None:
 
 def _shown(done: Merged) -> Iterator[str]:
     """What would be written."""
-    from sessiontree.views.text import clean
-
     yield from clean(done.summary).splitlines()
 
 
 def _talk(done: Merged) -> Iterator[str]:
-    from sessiontree.views.text import one_line
-
     if done.nothing is not None:
         yield done.nothing
         return

@@ -8,7 +8,6 @@ from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
 
-SUMMARY = "bring an old file to the current version"
 EXAMPLES = """examples:
   sessiontree migrate old.jsonl
   sessiontree migrate old.jsonl --json"""

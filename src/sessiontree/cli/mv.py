@@ -10,17 +10,19 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sessiontree.archive.move import Move, move, moved_cwd, plan_move
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.errors import SessionTreeError, UsageError
+from sessiontree.session.open import open as open_path
+from sessiontree.views.text import clean
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
-    from sessiontree.archive.move import Move
     from sessiontree.session.session import Session
 
-SUMMARY = "take sessions along when a project moved"
 EXAMPLES = """examples:
   sessiontree mv 019c2f3a --cwd ~/work/new-place --yes
   sessiontree mv --project /home/me/old /home/me/new
@@ -39,9 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int | None:
-    from sessiontree.archive.move import move, plan_move
-    from sessiontree.errors import SessionTreeError
-
     home = open_home(options)
     done: list[tuple[Move, str | None]] = []
     failed: list[str] = []
@@ -70,16 +69,12 @@ def run(options: Options) -> int | None:
 
 
 def _wanted(home: Home, options: Options) -> Iterator[tuple[Session, str]]:
-    from sessiontree.archive.move import moved_cwd
-    from sessiontree.errors import UsageError
-    from sessiontree.session.open import open
-
     if options.project and not options.session and not options.cwd:
         old, new = (os.path.abspath(os.path.expanduser(folder)) for folder in options.project)
         for one in home.sessions():
             if one.cwd is not None and moved_cwd(one.cwd, old, new) is None:
                 continue
-            session = open(one.path, home=home.folder)
+            session = open_path(one.path, home=home.folder)
             cwd = moved_cwd(session.cwd, old, new)
             if cwd is not None:
                 yield session, cwd
@@ -90,8 +85,6 @@ def _wanted(home: Home, options: Options) -> Iterator[tuple[Session, str]]:
 
 
 def _show(done: list[tuple[Move, str | None]], options: Options) -> None:
-    from sessiontree.views.text import clean
-
     for plan, _ in done:
         output.print_lines([clean(plan.source), clean(f"  -> {plan.target}")])
         if not os.path.isdir(plan.new_cwd):

@@ -6,9 +6,9 @@ import argparse
 
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import remember_work
+from sessiontree.cli.sessions import remember_session
+from sessiontree.session.open import create
 
-SUMMARY = "start a session"
 EXAMPLES = """examples:
   sessiontree new
   sessiontree new --cwd ~/src/app --name "parser rewrite" --json"""
@@ -22,13 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.session.open import create
-
     session = create(options.cwd, path=options.path, id=options.id, home=options.home, appear="now")
     if options.name:
         session.rename(options.name)
     session.close()
-    remember_work(session.location, session.cwd, options)
+    remember_session(session.location, session.cwd, options)
     if options.json:
         output.print_json({"id": session.id, "path": session.location, "cwd": session.cwd, "name": session.name})
     else:

@@ -7,21 +7,27 @@ no other has.
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import add_root_option, open_library
+from sessiontree.cli.library_options import add_root_option, open_library
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import remember_work
+from sessiontree.cli.sessions import remember_session
+from sessiontree.core.entries import MessageEntry
+from sessiontree.core.messages import Assistant, User, message_text
+from sessiontree.session.open import open as open_path
+from sessiontree.views.json import describe_shown
+from sessiontree.views.listing import age, amount, describe_summary, iso
+from sessiontree.views.text import one_line
+from sessiontree.views.transcript import show_entry
 
 if TYPE_CHECKING:
-    from sessiontree.core.entries import MessageEntry
     from sessiontree.library.library import Library
     from sessiontree.library.summary import Summary
     from sessiontree.session.session import Session
 
-SUMMARY = "show a session found by id, path or title"
 EXAMPLES = """examples:
   sessiontree open 019c2f3a
   sessiontree open "parser rewrite" --messages 6"""
@@ -43,18 +49,13 @@ def run(options: Options) -> None:
 
 def present(library: Library, one: Summary, options: Options, messages: int) -> None:
     """Print a session that was found: its path, one JSON object, or its facts and last messages."""
-    from sessiontree.session.open import open
-    from sessiontree.views.listing import describe_summary
-
-    remember_work(one.path, one.cwd, options)
+    remember_session(one.path, one.cwd, options)
     if options.print_path:
         output.print_lines([one.path])
         return
-    session = open(one.path, home=library.home, dialect=one.agent)
+    session = open_path(one.path, home=library.home, dialect=one.agent)
     last = _last_spoken(session, messages)
     if options.json:
-        from sessiontree.views.json import describe_shown
-
         output.print_json({**describe_summary(one), "lastMessages": [describe_shown(entry) for entry in last]})
         return
     output.print_lines(_facts(one, session))
@@ -65,9 +66,6 @@ def present(library: Library, one: Summary, options: Options, messages: int) -> 
 
 def _last_spoken(session: Session, count: int) -> list[MessageEntry]:
     """The last messages in which a person or the model said something, in their order."""
-    from sessiontree.core.entries import MessageEntry
-    from sessiontree.core.messages import Assistant, User, message_text
-
     found: list[MessageEntry] = []
     ids = session.path_ids() if session.leaf is not None else []
     for start in range(len(ids), 0, -_STEP):
@@ -85,8 +83,6 @@ def _last_spoken(session: Session, count: int) -> list[MessageEntry]:
 
 def _shown(entry: MessageEntry) -> Iterator[str]:
     """A headline and the beginning of what was said."""
-    from sessiontree.views.transcript import show_entry
-
     headline, *body = show_entry(entry)
     yield ""
     yield headline
@@ -96,11 +92,6 @@ def _shown(entry: MessageEntry) -> Iterator[str]:
 
 
 def _facts(one: Summary, session: Session) -> Iterator[str]:
-    import time
-
-    from sessiontree.views.listing import age, amount, iso
-    from sessiontree.views.text import one_line
-
     yield output.bold(one_line(one.title) or "(no title)")
     passed = age(one.active, time.time())
     passed = f"{passed} ago" if passed != "now" else "just now"

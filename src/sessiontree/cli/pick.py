@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 
+from sessiontree.branches.pick import pick
 from sessiontree.cli.merge import at_entry, print_merged, source_of
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
 
-SUMMARY = "bring chosen entries to another branch"
 EXAMPLES = """examples:
   sessiontree pick 019c2f3a 8b01d2e4 7158e762 --onto main
   sessiontree pick s.jsonl 8b01d2e4 --from-session other.jsonl --dry-run"""
@@ -27,8 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.branches.pick import pick
-
     session = open_session(options)
     other = source_of(session, options)
     entries = [other.find_entry(entry) for entry in options.entries]

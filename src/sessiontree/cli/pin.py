@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
+
+import msgspec
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 
-SUMMARY = "pin a session, so that it is never cleaned"
 EXAMPLES = """examples:
   sessiontree pin 019c2f3a
   sessiontree pin 019c2f3a --off
@@ -24,10 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    import os
-
-    import msgspec
-
     home = open_home(options)
     session = home.open(options.session)
     path = os.path.realpath(session.location)

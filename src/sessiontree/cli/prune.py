@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 
+from sessiontree.archive.prune_branch import plan_pruning, prune
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.clean import human_size
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 
-SUMMARY = "move a branch into the archive"
 EXAMPLES = """examples:
   sessiontree prune 019c2f3a --branch 8b01d2e4
   sessiontree prune s.jsonl --branch "first try" --yes
@@ -28,9 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.archive.prune_branch import plan_pruning, prune
-    from sessiontree.cli.clean import human_size
-
     home = open_home(options)
     session = home.open(options.session)
     plan = plan_pruning(session, session.find_entry(options.branch))

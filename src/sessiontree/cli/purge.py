@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sessiontree.errors import SessionTreeError
+from sessiontree.explore.cleanup import Left, take_all_away
 from sessiontree.session.open import open as open_session
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
     from sessiontree.archive.catalog import Item
     from sessiontree.archive.clean import Plan
-    from sessiontree.explore.cleanup import Left
 
 _SIGN = b"sessiontree.explore.plan"
 """What the file of a session with explorations has in it. Most have none, and need not be read as a tree."""
@@ -55,8 +55,6 @@ def _of_archived(archive: Archive, item: Item, home: str) -> Left:
 
 
 def _take_away(path: str, home: str) -> Left:
-    from sessiontree.explore.cleanup import Left, take_all_away
-
     try:
         with open_session(path, home=home) as session:
             return take_all_away(session, home)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
+from sessiontree.repair import Plan, carry_out, plan_repair
+from sessiontree.views.text import cut, one_line
 
 if TYPE_CHECKING:
-    from sessiontree.repair import Plan
     from sessiontree.repair.repair import Change
 
-SUMMARY = "mend a damaged session"
 EXAMPLES = """examples:
   sessiontree repair damaged.jsonl --dry-run
   sessiontree repair damaged.jsonl --in-place
@@ -32,8 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.repair import carry_out, plan_repair
-
     session = open_session(options)
     plan = plan_repair(session)
     written: dict[str, Any] = {"path": None, "sidecar": None, "backup": None}
@@ -66,8 +64,6 @@ def _described(change: Change) -> dict[str, Any]:
 
 
 def _diff(plan: Plan) -> Iterator[str]:
-    from sessiontree.views.text import cut, one_line
-
     width = output.width() - 2
     for change in plan.changes:
         yield f"@ line {change.line} byte {change.start}: {change.rule}"

@@ -6,18 +6,22 @@ Nothing is ever overwritten. A rewritten session comes back with what was added 
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING, Any
 
+from sessiontree.archive.restore import restore
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.clean import human_size
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.errors import UsageError
+from sessiontree.views.text import clean, cut, one_line
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
     from sessiontree.archive.catalog import Item
 
-SUMMARY = "bring back what is in the archive"
 EXAMPLES = """examples:
   sessiontree restore --list
   sessiontree restore 5c1f0a9be2d4 --out before-shrinking.jsonl
@@ -33,11 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    import os
-
-    from sessiontree.archive.restore import restore
-    from sessiontree.errors import UsageError
-
     home = open_home(options)
     if options.list:
         _list(home, options)
@@ -53,7 +52,6 @@ def run(options: Options) -> None:
     if options.json:
         output.print_json({"item": item.id, "session": item.session, "path": item.path, "written": written})
         return
-    from sessiontree.views.text import clean
 
     output.print_lines(clean(path) for path in written)
     if not written:
@@ -61,9 +59,6 @@ def run(options: Options) -> None:
 
 
 def _list(home: Home, options: Options) -> None:
-    from sessiontree.cli.clean import human_size
-    from sessiontree.views.text import clean, cut, one_line
-
     items = home.archive.items()
     for problem in home.archive.index.problems:
         stderr.print_line(problem)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli import output
-from sessiontree.cli.parser import Options, add_read_options, open_for_reading
-from sessiontree.cli.sessions import remember_work
+from sessiontree.cli.convert import check_target, described
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import add_read_options, open_for_reading, remember_session
+from sessiontree.conversion.install import carry_out
+from sessiontree.conversion.launch import plan_resumption, start_agent
+from sessiontree.views.text import clean
 
-SUMMARY = "go on with a session in an agent"
 EXAMPLES = """examples:
   sessiontree resume 019c2f3a --in claude
   sessiontree resume ~/.claude/projects/-work/4f1c.jsonl --in pi --print
@@ -26,17 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.cli.convert import check_target, described
-    from sessiontree.conversion.install import carry_out
-    from sessiontree.conversion.launch import plan_resumption, start_agent
-    from sessiontree.views.text import clean
-
     session = open_for_reading(options)
     resumption = plan_resumption(session, check_target(options.agent) if options.agent else None, options.cwd)
     path = session.location if resumption.plan is None else resumption.plan.path
 
     def remember() -> None:
-        remember_work(path, resumption.cwd, options)
+        remember_session(path, resumption.cwd, options)
 
     if not options.show and not options.json:
         start_agent(session, resumption, remember)

@@ -18,18 +18,25 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.index_progress import make_index, progress_bar, renew_index
-from sessiontree.cli.list import add_root_option, open_library, parse_since
+from sessiontree.cli.library_options import add_root_option, open_library, parse_since
+from sessiontree.cli.pager import find_pager, page
 from sessiontree.cli.parser import Options
 from sessiontree.errors import SessionTreeError, UsageError
+from sessiontree.search import Hit, Results, search
+from sessiontree.search.query_parser import terms
+from sessiontree.session.open import open as open_path
+from sessiontree.views.json import describe_shown
+from sessiontree.views.listing import short_ids
+from sessiontree.views.passages import Passage, describe_neighbour, find_passage, speaker, told
+from sessiontree.views.search_results import describe_hit, draw_place, draw_session, draw_snippet, grouped
+from sessiontree.views.text import clean, cut, one_line
+from sessiontree.views.transcript import show_entry
 
 if TYPE_CHECKING:
     from sessiontree.core.entries import Entry
     from sessiontree.library.library import Library
-    from sessiontree.search import Hit, Results
     from sessiontree.session.session import Session
-    from sessiontree.views.passages import Passage
 
-SUMMARY = "find what was said, in any session"
 EXAMPLES = """examples:
   sessiontree search 'parser "json flag" since:2w' --context 1
   sessiontree search tool:bash is:error timeout --json"""
@@ -90,8 +97,6 @@ def _check(options: Options) -> None:
 
 
 def _results(library: Library, options: Options) -> Results:
-    from sessiontree.search import search
-
     asked: dict[str, Any] = {
         "agent": options.agent,
         "since": parse_since(options.since) if options.since else None,
@@ -123,7 +128,6 @@ def _print(library: Library, results: Results, hits: Sequence[Hit], options: Opt
         _open(hits[0], options)
         _say_notes(results)
         return
-    from sessiontree.views.listing import short_ids
 
     output.print_lines(_lines(hits, options, short_ids(library.everything())))
     _say_notes(results)
@@ -131,8 +135,6 @@ def _print(library: Library, results: Results, hits: Sequence[Hit], options: Opt
 
 
 def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str]) -> Iterator[str]:
-    from sessiontree.views.search_results import draw_place, draw_session, draw_snippet, grouped
-
     width, now = output.width(), time.time()
     number = options.offset
     for one, found in grouped(hits):
@@ -155,24 +157,18 @@ def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str]) -> Iterat
 def _neighbours(session: Session | None, hit: Hit, number: int | None) -> tuple[list[Entry], list[Entry]]:
     if session is None or not number or hit.entry not in session:
         return [], []
-    from sessiontree.views.passages import find_passage
 
     return find_passage(session, hit.entry, number).around
 
 
 def _neighbour_line(entry: Entry, width: int) -> str:
-    from sessiontree.views.passages import speaker, told
-    from sessiontree.views.text import cut, one_line
-
     return output.dim(cut(f"{_INDENT}┆ {speaker(entry)}: {one_line(told(entry))}", width))
 
 
 def _opened(hit: Hit) -> Session | None:
     """The session of a hit; None for one that cannot be opened, of which only its lines can be shown."""
-    from sessiontree.session.open import open
-
     try:
-        return open(hit.session.path, dialect=hit.session.agent)
+        return open_path(hit.session.path, dialect=hit.session.agent)
     except (SessionTreeError, OSError):
         return None
 
@@ -209,8 +205,6 @@ def _count(number: int, what: str) -> str:
 
 
 def _say_nothing_found(library: Library, results: Results, options: Options) -> None:
-    from sessiontree.search.query_parser import terms
-
     _say_notes(results)
     if options.offset:
         stderr.print_line(f"nothing more from hit {options.offset + 1} on; `--offset 0` begins again")
@@ -241,9 +235,6 @@ def _say_nothing_found(library: Library, results: Results, options: Options) -> 
 
 def _open(hit: Hit, options: Options) -> None:
     """The whole branch in a pager where a person looks; else the neighbours."""
-    from sessiontree.cli.pager import find_pager, page
-    from sessiontree.views.passages import find_passage
-
     session = _opened(hit)
     if session is None:
         raise UsageError(f"{hit.session.path}: cannot be opened; `sessiontree doctor` says what is wrong with it")
@@ -263,9 +254,6 @@ _HERE = "◀ found here"
 
 
 def _opened_lines(session: Session, hit: Hit, passage: Passage) -> Iterator[str]:
-    from sessiontree.views.search_results import draw_place, draw_session
-    from sessiontree.views.transcript import show_entry
-
     now = time.time()
     title, facts = draw_session(hit.session, output.width(), now, hit.session.id)
     place, notes = draw_place(hit, now, output.width())
@@ -290,8 +278,6 @@ def _opened_lines(session: Session, hit: Hit, passage: Passage) -> Iterator[str]
 
 def _with_marks(lines: Iterator[str], hit: Hit) -> Iterator[str]:
     """The words of the snippet made to stand out wherever they are in the entry."""
-    from sessiontree.views.text import clean
-
     words = sorted({clean(part.text) for part in hit.snippet if part.is_hit}, key=len, reverse=True)
     wanted = "|".join(map(_escaped, filter(str.strip, words)))
     if not wanted:
@@ -314,8 +300,6 @@ def _escaped(text: str) -> str:
 
 
 def _described(results: Results, hits: Sequence[Hit], options: Options) -> dict[str, Any]:
-    from sessiontree.views.search_results import describe_hit, grouped
-
     described: list[dict[str, Any]] = []
     for _, found in grouped(hits):
         session = _opened(found[0]) if options.context else None
@@ -341,8 +325,6 @@ def _described(results: Results, hits: Sequence[Hit], options: Options) -> dict[
 
 
 def _described_neighbours(session: Session | None, hit: Hit, number: int) -> dict[str, Any]:
-    from sessiontree.views.passages import describe_neighbour
-
     before, after = _neighbours(session, hit, number)
     return {
         "before": [describe_neighbour(entry, _LONGEST_NEIGHBOUR) for entry in before],
@@ -351,9 +333,6 @@ def _described_neighbours(session: Session | None, hit: Hit, number: int) -> dic
 
 
 def _described_opened(hit: Hit, options: Options) -> dict[str, Any] | None:
-    from sessiontree.views.json import describe_shown
-    from sessiontree.views.passages import find_passage
-
     session = _opened(hit)
     if session is None:
         return None

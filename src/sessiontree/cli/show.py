@@ -6,12 +6,14 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_read_options, open_for_reading
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import add_read_options, open_for_reading
+from sessiontree.views.json import describe_fragment, describe_problem, describe_shown
+from sessiontree.views.transcript import full_transcript, transcript
 
 if TYPE_CHECKING:
     from sessiontree.session.session import Session
 
-SUMMARY = "print a session as text"
 EXAMPLES = """examples:
   sessiontree show 019c2f3a
   sessiontree show damaged.jsonl --all"""
@@ -25,8 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.views.transcript import full_transcript, transcript
-
     session = open_for_reading(options)
     leaf = session.find_entry(options.leaf) if options.leaf else session.leaf
     if options.json:
@@ -37,8 +37,6 @@ def run(options: Options) -> None:
 
 
 def _described(session: Session, leaf: str | None, *, everything: bool) -> dict[str, Any]:
-    from sessiontree.views.json import describe_fragment, describe_problem, describe_shown
-
     path = session.branch(leaf).path()
     active = {entry.id for entry in path}
     labels = session.labels

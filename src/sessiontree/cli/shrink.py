@@ -8,16 +8,18 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from sessiontree.archive.shrink import plan_shrinking, shrink
+from sessiontree.archive.truncate import plan_tail, reduce_to_tail
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.clean import human_size
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
     from sessiontree.session.session import Session
 
-SUMMARY = "make a huge session file small"
 EXAMPLES = """examples:
   sessiontree shrink 7053107e --dead-branches --yes
   sessiontree shrink s.jsonl --to-tail --yes
@@ -41,7 +43,6 @@ def run(options: Options) -> None:
     if options.json:
         output.print_json({"session": session.id, "path": session.location, "done": options.yes, **shown})
         return
-    from sessiontree.cli.clean import human_size
 
     for saving in shown["savings"]:
         output.print_lines([f"{saving['what']:<30} {saving['lines']:>9,} lines  {human_size(saving['size']):>8}"])
@@ -57,8 +58,6 @@ def run(options: Options) -> None:
 
 
 def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
-    from sessiontree.archive.shrink import plan_shrinking, shrink
-
     if options.yes:
         plan, item = shrink(home.archive, session, dead_branches=options.dead_branches)
     else:
@@ -73,8 +72,6 @@ def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
 
 
 def _to_tail(home: Home, session: Session, options: Options) -> dict[str, Any]:
-    from sessiontree.archive.truncate import plan_tail, reduce_to_tail
-
     if options.yes:
         plan, item = reduce_to_tail(home.archive, session)
     else:

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import (
+from sessiontree.cli.library_options import (
     add_filter_options,
     add_root_option,
     open_library,
@@ -22,12 +22,12 @@ from sessiontree.cli.list import (
 )
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
+from sessiontree.library.aggregate import Statistics, add_up, selected
+from sessiontree.views.statistics import csv_rows, describe_statistics, draw_files, draw_statistics
 
 if TYPE_CHECKING:
-    from sessiontree.library.aggregate import Statistics
     from sessiontree.library.library import Library
 
-SUMMARY = "add up what sessions used"
 EXAMPLES = """examples:
   sessiontree stats --since 7d
   sessiontree stats --all --by model --csv"""
@@ -45,8 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.library.aggregate import add_up, selected
-
     if options.json and options.csv:
         raise UsageError("--json and --csv: choose one of them")
     since = parse_since(options.since) if options.since else None
@@ -62,8 +60,6 @@ def run(options: Options) -> None:
 
 
 def _print(found: Statistics, project: str | None, *, as_csv: bool) -> None:
-    from sessiontree.views.statistics import csv_rows, draw_files, draw_statistics
-
     if as_csv:
         output.print_bytes([csv_rows(found).encode("utf-8", "replace")])
         return
@@ -98,7 +94,5 @@ def _talk(library: Library, found: Statistics, project: str | None) -> None:
 
 
 def _described(found: Statistics, project: str | None, since: str | None) -> dict[str, Any]:
-    from sessiontree.views.statistics import describe_statistics
-
     scan = {"files": found.read, "bytesRead": found.bytes_read}
     return {"project": project, "since": since, **describe_statistics(found), "scan": scan}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sessiontree.branches.summarize import Ask, budget_of
 from sessiontree.cli import stderr
 from sessiontree.cli.parser import Options
+from sessiontree.compaction.summarizers import Summarizer, find_summarizer
+from sessiontree.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from sessiontree.branches.summarize import Ask
-    from sessiontree.compaction.summarizers import Summarizer
     from sessiontree.session.session import Session
-    from sessiontree.settings import Settings
 
 
 def add_summary_options(parser: argparse.ArgumentParser) -> None:
@@ -26,8 +26,6 @@ def add_summary_options(parser: argparse.ArgumentParser) -> None:
 
 def load_session_settings(session: Session, options: Options) -> Settings:
     """The settings for work on a session, by its own folder; what is odd in their files is said."""
-    from sessiontree.settings import load_settings
-
     overrides = {"compaction.summarizer": options.summarizer} if options.summarizer else None
     loaded = load_settings(session.cwd or None, options.home, overrides=overrides)
     for notice in loaded.warnings:
@@ -42,15 +40,12 @@ def find_configured_summarizer(settings: Settings) -> Summarizer:
         from sessiontree.models.model_summarizer import summarizer_for
 
         return summarizer_for(settings)
-    from sessiontree.compaction.summarizers import find_summarizer
 
     return find_summarizer(name)
 
 
 def build_summary_request(session: Session, options: Options) -> Ask:
     """How a branch shall be summarised."""
-    from sessiontree.branches.summarize import Ask, budget_of
-
     settings = load_session_settings(session, options)
     return Ask(
         instructions=options.instructions or settings.branch_summary.instructions,

@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli.backup import copy
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 
-SUMMARY = "exchange sessions with a folder, both ways"
 EXAMPLES = """examples:
   sessiontree sync ~/Dropbox/sessions --dry-run
   sessiontree sync /mnt/shared/sessions

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 
+import msgspec
+
+from sessiontree.archive.tags import Mark
 from sessiontree.cli import output
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.errors import UsageError
+from sessiontree.views.text import clean
 
-SUMMARY = "put tags on a session"
 EXAMPLES = """examples:
   sessiontree tag 019c2f3a work urgent
   sessiontree tag 019c2f3a --remove urgent
@@ -24,14 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    import os
-
-    import msgspec
-
-    from sessiontree.archive.tags import Mark
-    from sessiontree.errors import UsageError
-    from sessiontree.views.text import clean
-
     home = open_home(options)
     session = home.open(options.session)
     given = [" ".join(tag.split()) for tag in options.tags]

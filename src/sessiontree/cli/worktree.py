@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from sessiontree.archive.worktree_notes import count_copies, history_snapshot, iter_noted
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.errors import NotFoundError, UsageError
+from sessiontree.git.restore_files import Laid
+from sessiontree.git.worktree import Rebuilding, Saved, blobs_of, find, plan_restoring, restore, save
+from sessiontree.paths import blobs_folder
+from sessiontree.stores.blobs import FileBlobs
+from sessiontree.views.text import clean
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
     from sessiontree.archive.tags import WorktreeMark
-    from sessiontree.git.restore_files import Laid
     from sessiontree.git.snapshot import Put, Snapshot
-    from sessiontree.git.worktree import Rebuilding, Saved
     from sessiontree.session.session import Session
-    from sessiontree.stores.blobs import FileBlobs
 
-SUMMARY = "remember and remake a session's worktree"
 EXAMPLES = """examples:
   sessiontree worktree save 019c2f3a
   sessiontree worktree restore 019c2f3a
@@ -50,8 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int | None:
-    from sessiontree.errors import UsageError
-
     home = open_home(options)
     if options.action == "list":
         _list(home, options)
@@ -65,15 +69,10 @@ def run(options: Options) -> int | None:
 
 
 def _blobs(home: Home) -> FileBlobs:
-    from sessiontree.paths import blobs_folder
-    from sessiontree.stores.blobs import FileBlobs
-
     return FileBlobs(blobs_folder(home.folder))
 
 
 def _save(home: Home, options: Options) -> None:
-    from sessiontree.git.worktree import save
-
     session = home.open(options.session)
     files = not options.no_files
     saved = save(session, home.marks, _blobs(home), options.path, files=files, secrets=options.secrets)
@@ -94,10 +93,6 @@ def _say_kept(files: Snapshot) -> None:
 
 
 def _restore(home: Home, options: Options) -> int | None:
-    from sessiontree.errors import NotFoundError
-    from sessiontree.git.restore_files import Laid
-    from sessiontree.git.worktree import blobs_of, find, plan_restoring, restore
-
     session = home.open(options.session)
     blobs = blobs_of(session, _blobs(home))
     saved = find(session, home.marks, blobs)
@@ -131,10 +126,6 @@ def _described_restoring(plan: Rebuilding, laid: Laid) -> dict[str, Any]:
 
 
 def _say_restoring(session: Session, plan: Rebuilding, laid: Laid, resume: str, options: Options) -> None:
-    import shlex
-
-    from sessiontree.views.text import clean
-
     if options.dry_run and plan.command:
         output.print_lines([clean(shlex.join(plan.command))])
     for reason in (*plan.missing, *laid.missing):
@@ -165,11 +156,6 @@ def _say_restoring(session: Session, plan: Rebuilding, laid: Laid, resume: str, 
 
 def _with_chosen_files(session: Session, saved: Saved, put: Put, options: Options) -> Saved:
     """What was saved, with the files that were asked for."""
-    import msgspec
-
-    from sessiontree.archive.worktree_notes import count_copies, history_snapshot
-    from sessiontree.errors import UsageError
-
     if options.no_files:
         return msgspec.structs.replace(saved, files=None)
     if not options.from_history:
@@ -180,8 +166,6 @@ def _with_chosen_files(session: Session, saved: Saved, put: Put, options: Option
 
 
 def _say_copies(session: Session) -> None:
-    from sessiontree.archive.worktree_notes import count_copies
-
     count = count_copies(session)
     if count:
         stderr.print_line(
@@ -192,8 +176,6 @@ def _say_copies(session: Session) -> None:
 
 def _resume_line(session: Session, worktree: str) -> str:
     """How to go on with the session in its worktree, in the folder of it where it was."""
-    import shlex
-
     cwd = os.path.realpath(session.cwd) if session.cwd else ""
     is_inside = cwd == worktree or cwd.startswith(worktree + os.sep)
     folder = cwd if is_inside and os.path.isdir(cwd) else worktree
@@ -204,9 +186,6 @@ def _resume_line(session: Session, worktree: str) -> str:
 
 
 def _list(home: Home, options: Options) -> None:
-    from sessiontree.archive.worktree_notes import iter_noted
-    from sessiontree.views.text import clean
-
     marks = [mark for mark in home.marks.read() if mark.worktree is not None]
     rows = [(mark.session, mark.path, mark.worktree, "saved") for mark in marks if mark.worktree is not None]
     known = {path for _, path, _, _ in rows}

@@ -14,7 +14,6 @@ from sessiontree.cli import output
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
-SUMMARY = "print the completion script of a shell"
 EXAMPLES = """examples:
   eval "$(sessiontree completion bash)"
   sessiontree completion fish >~/.config/fish/completions/sessiontree.fish

@@ -10,9 +10,10 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from sessiontree.cli.commands import COMMANDS, SUMMARIES
 from sessiontree.cli.completion import candidates
 from sessiontree.cli.completion.position import Wanted, find_wanted
-from sessiontree.cli.parser import COMMANDS, SHORT_FOR, build, command_module
+from sessiontree.cli.parser import SHORTCUTS, build_parsers
 from sessiontree.views.text import clean, cut, one_line
 
 Fallback = Literal["files", "folders", "nothing"]
@@ -57,13 +58,13 @@ class Candidate(NamedTuple):
 def answer(words: Sequence[str]) -> Iterator[str]:
     """The answer to the words behind the program's name, of which the last is the one at the cursor."""
     words = words or ("",)
-    if words[0] in SHORT_FOR and len(words) > 1:
-        words = (*SHORT_FOR[words[0]], *words[1:])
+    if words[0] in SHORTCUTS and len(words) > 1:
+        words = (*SHORTCUTS[words[0]], *words[1:])
     if len(words) == 1:
         yield "nothing"
         yield from (one.line for one in _first_words(words[0]))
     elif words[0] in COMMANDS:
-        _, commands = build(words[:1])
+        _, commands = build_parsers(words[:1])
         wanted = find_wanted(commands[words[0]], words[1:])
         yield _fallback(wanted)
         yield from (one.line for one in _fitting(wanted))
@@ -74,11 +75,11 @@ def answer(words: Sequence[str]) -> Iterator[str]:
 def _first_words(typed: str) -> Iterator[Candidate]:
     """The options of the program itself, or the commands."""
     if typed.startswith("-"):
-        yield from _named(find_wanted(build(())[0], [typed]))
+        yield from _named(find_wanted(build_parsers(())[0], [typed]))
         return
     for name in COMMANDS:
         if name.startswith(typed):
-            yield Candidate(name, command_module(name).SUMMARY)
+            yield Candidate(name, SUMMARIES[name])
 
 
 def _fallback(wanted: Wanted) -> Fallback:
