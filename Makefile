@@ -1,16 +1,28 @@
-# `make demo` and `make test` do all of their own set-up; nothing but Python 3.11+, make and git is needed.
+# `make run` and `make test` do all of their own set-up; nothing but Python 3.11+, make and git is needed.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test setup check docs bench fuzz acceptance browser-test lock clean
+.PHONY: run demo test test-all check-wheel setup check docs pictures bench fuzz acceptance browser-test lock clean
+
+# Your own sessions, or a sample library when there are none.
+run: $(READY)
+	@$(BIN)/python examples/run.py
 
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
 
 test: check
-	$(BIN)/pytest -n 3
+	$(BIN)/pytest -n 3 -m "not slow"
+
+# Everything: the slow tests too, and properties with all of their examples.
+test-all: check
+	SESSIONTREE_THOROUGH=1 $(BIN)/pytest -n 3
+
+# Build the wheel and the sdist, and try the wheel in an empty environment.
+check-wheel: $(READY)
+	$(BIN)/python .ci/check_wheel.py
 
 check: $(READY)
 	$(BIN)/ruff format --check --quiet .
@@ -20,6 +32,9 @@ check: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m sessiontree.cli.reference > docs/cli-reference.md
+
+pictures: $(READY)
+	$(BIN)/python docs/pictures/draw.py
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -13,15 +13,18 @@ from sessiontree.compaction import compact
 
 
 def against_opening(rounds: int) -> list[Result]:
-    """Compacting 100 MB, with opening it, costs less than twice what opening it and building its context costs."""
+    """Compacting 100 MB, including opening it, costs at most twice as much as opening it and building its context.
+
+    A Claude Code context decodes its messages on demand, and a compaction needs all of them: at most four times there.
+    """
     return [
         *_results(generated(Shape()), "100 MB", rounds),
         *_results(generated(Shape(compactions=0)), "100 MB never compacted", rounds),
-        *_results(transcript(TranscriptShape()), "100 MB of Claude Code's, never compacted", rounds),
+        *_results(transcript(TranscriptShape()), "100 MB of Claude Code's, never compacted", rounds, bound=4.0),
     ]
 
 
-def _results(path: Path, which: str, rounds: int) -> list[Result]:
+def _results(path: Path, which: str, rounds: int, bound: float = 2.0) -> list[Result]:
     def open_it() -> int:
         return len(sessiontree.open(path).context().messages)
 
@@ -38,7 +41,7 @@ def _results(path: Path, which: str, rounds: int) -> list[Result]:
             milliseconds(best[name]),
             milliseconds(best["open"]),
             best[name] / best["open"],
-            bound=2.0,
+            bound=bound,
         )
         for name, what in (("compact", "the newest messages kept"), ("replace", "nothing kept"))
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,9 +26,14 @@ HEADER: dict[str, Any] = {
 NOWHERE = "/nonexistent/sessiontree-home"
 
 
-def examples(count: int) -> settings:
-    """How often a property is tried; how long a try takes on a busy machine is nobody's fault."""
-    return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+THOROUGH = bool(os.environ.get("SESSIONTREE_THOROUGH"))
+"""Whether this is `make test-all`: properties try all of their examples, kill loops all of their kills."""
+
+
+def examples(count: int, *suppressed: HealthCheck) -> settings:
+    """Hypothesis settings for `count` examples; `make test` tries a quarter of them, without a deadline per example."""
+    tried = count if THOROUGH else max(count // 4, 5)
+    return settings(max_examples=tried, deadline=None, suppress_health_check=[HealthCheck.too_slow, *suppressed])
 
 
 def json_line(fields: Any) -> bytes:

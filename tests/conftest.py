@@ -7,7 +7,9 @@ import signal
 import tempfile
 
 import pytest
+from hypothesis import settings
 
+from tests.building import examples
 from tests.cli.shells import MISSING
 
 # Nothing that a test makes without saying where gets among the sessions of whoever runs the tests.
@@ -16,6 +18,10 @@ os.environ["SESSIONTREE_HOME"] = _home.name
 
 # A run that was started in the background has Ctrl-C ignored, and so would every program that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The number of examples of properties that do not choose one.
+settings.register_profile("sessiontree", examples(100))
+settings.load_profile("sessiontree")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

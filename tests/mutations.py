@@ -92,22 +92,22 @@ def check_mutant(dialect: Dialect, original: bytes, mutant: Mutant) -> None:
     journal.refresh()
     found = set(journal.iter_raw(range(len(journal))))
     found |= {fragment.raw for fragment in journal.fragments}
-    if journal.header_place is not None:
-        found.add(mutant.data[journal.header_place.start : journal.header_place.end])
+    if journal.header_span is not None:
+        found.add(mutant.data[journal.header_span.start : journal.header_span.end])
     found = {raw.strip() for raw in found}
     for line in untouched_lines(original, mutant):
         assert line.strip() in found, (mutant.name, line[:200])
     journal.entries(range(len(journal)))
     journal.problems()
-    for reading in (
+    for read_options in (
         ReadOptions(),
         ReadOptions(recovered=True),
         ReadOptions(as_of="timestamps"),
         ReadOptions(snips=True),
     ):
-        leaf = dialect.find_leaf(journal, reading)
-        dialect.build_context(journal, leaf, reading)
-    dialect.find_relinks(journal)
+        leaf = dialect.find_leaf(journal, read_options)
+        dialect.build_context(journal, leaf, read_options)
+    dialect.find_reparentings(journal)
     dialect.find_title(journal)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.core.context import Context, ModelRef, Rules, State, build_context, messages_on, milliseconds
+from sessiontree.core.context import Context, ModelRef, Rules, State, build_context, milliseconds, path_messages
 from sessiontree.core.entries import (
     BranchSummary,
     Compaction,
@@ -310,7 +310,7 @@ def test_every_message_of_a_path_can_be_had_as_it_was_said() -> None:
         BranchSummary("b", summary="left"),
         CustomMessage("m", content="note"),
     )
-    assert [message_text(message) for message in messages_on(path)] == ["1", "summary c", "2", "left", "note"]
+    assert [message_text(message) for message in path_messages(path)] == ["1", "summary c", "2", "left", "note"]
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01T00:00:00Z", "0000-00-00", "1771236001000"])

@@ -14,7 +14,7 @@ import sessiontree
 from sessiontree.core.context import ModelRef
 from sessiontree.core.lines import iter_lines
 from sessiontree.core.messages import Message, RedactedThinking, Text, Thinking, ToolCall, message_blocks, message_text
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from tests.building import grow, opened, places
@@ -68,7 +68,7 @@ def as_expected(message: Message, expected: dict[str, Any]) -> dict[str, Any]:
 
 def entry_ids(session: Session) -> list[str]:
     """The ids of the entries that are part of the tree."""
-    return [id for id in session.ids if not is_aside(id)]
+    return [id for id in session.ids if not is_metadata_id(id)]
 
 
 def parents(session: Session) -> list[str | None]:

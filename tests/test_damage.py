@@ -46,7 +46,7 @@ def test_every_item_still_on_disk_is_shown(tmp_path: Path, dialect: str, kind: s
 @pytest.mark.parametrize(("dialect", "kind"), CASES)
 def test_the_live_path_is_exact_once_recovered(tmp_path: Path, dialect: str, kind: str) -> None:
     path = damaged(tmp_path, dialect, kind)
-    session = sessiontree.open(path, reading=ReadOptions(recovered=True))
+    session = sessiontree.open(path, read_options=ReadOptions(recovered=True))
     expected = [MARKS[item] for item in MAIN if item not in DAMAGE[kind].costs]
     assert marks_of(session) == expected
     left = [MARKS[item] for item in LEFT]

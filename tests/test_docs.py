@@ -13,7 +13,7 @@ import pytest
 from sessiontree.cli.parser import COMMANDS
 from sessiontree.core.entries import ENTRY_TYPES
 from sessiontree.core.messages import BLOCK_TYPES, MESSAGE_ROLES
-from sessiontree.core.tree import OddityKind
+from sessiontree.core.tree import TreeProblemKind
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -27,7 +27,7 @@ SNIPPETS = [
 def run_python(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, "SESSIONTREE_HOME": str(home)},
+        env={**os.environ, "HOME": str(home), "SESSIONTREE_HOME": str(home)},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -44,7 +44,8 @@ def test_every_python_snippet_in_the_documentation_runs(code: str, tmp_path: Pat
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
 def test_every_example_runs(example: str, tmp_path: Path) -> None:
-    done = run_python(f"examples/{example}", home=tmp_path)
+    arguments = [str(tmp_path / "sample")] if example in ("run.py", "sample_library.py") else []
+    done = run_python(f"examples/{example}", *arguments, home=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
@@ -57,8 +58,19 @@ def test_the_demo_draws_a_tree_and_two_contexts_and_says_what_to_try(tmp_path: P
     assert "Try next:" in shown
 
 
-def test_the_readme_names_exactly_two_make_commands() -> None:
-    assert set(re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE)) == {"demo", "test"}
+def test_without_sessions_make_run_shows_a_sample_library_of_every_agent(tmp_path: Path) -> None:
+    shown = run_python("examples/run.py", str(tmp_path / "sample"), home=tmp_path / "empty").stdout
+    for agent in ("claude", "pi", "omp", "neovate", "native"):
+        assert re.search(rf"\b{agent}\b", shown), agent
+    assert "export HOME=" in shown
+
+
+def test_make_run_shows_the_sessions_of_the_machine_where_there_are_any(tmp_path: Path) -> None:
+    run_python("examples/sample_library.py", str(tmp_path / "mine"), home=tmp_path)
+    shown = run_python("examples/run.py", str(tmp_path / "sample"), home=tmp_path / "mine").stdout
+    assert "Fix the flaky login test" in shown
+    assert "sample library" not in shown
+    assert not (tmp_path / "sample").exists()
 
 
 def test_every_command_is_documented() -> None:
@@ -76,8 +88,14 @@ def test_every_type_role_and_block_of_the_native_format_is_documented() -> None:
 
 
 def test_every_kind_of_problem_is_documented() -> None:
-    source = (ROOT / "src" / "sessiontree" / "journal.py").read_text()
-    kinds = {*re.findall(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"', source), *OddityKind.__args__, "bom", "crlf", "undecodable"}
+    source = (ROOT / "src" / "sessiontree" / "session" / "journal.py").read_text()
+    kinds = {
+        *re.findall(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"', source),
+        *TreeProblemKind.__args__,
+        "bom",
+        "crlf",
+        "undecodable",
+    }
     kinds -= {"utf-8"}
     page = (ROOT / "docs" / "how-it-works.md").read_text()
     assert kinds - set(re.findall(r"`([a-z0-9-]+)`", page)) == set()

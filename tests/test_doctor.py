@@ -84,7 +84,7 @@ def test_recovered_reading_shows_the_same_without_touching_the_file(tmp_path: Pa
 
     path = written(tmp_path, CHAIN[0], CHAIN[1], message("4", "3", "four"))
     before = path.read_bytes()
-    session = sessiontree.open(path, reading=ReadOptions(recovered=True))
+    session = sessiontree.open(path, read_options=ReadOptions(recovered=True))
     assert [message_text(message) for message in session.context().messages] == ["one", "two", "four"]
     assert path.read_bytes() == before
 
@@ -217,10 +217,16 @@ def test_untouched_lines_keep_every_byte(tmp_path: Path) -> None:
 def test_every_kind_of_problem_has_a_rule() -> None:
     import re
 
-    from sessiontree.core.tree import OddityKind
+    from sessiontree.core.tree import TreeProblemKind
 
-    source = (Path(__file__).parents[1] / "src" / "sessiontree" / "journal.py").read_text()
-    kinds = {*re.findall(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"', source), *OddityKind.__args__, "bom", "crlf", "undecodable"}
+    source = (Path(__file__).parents[1] / "src" / "sessiontree" / "session" / "journal.py").read_text()
+    kinds = {
+        *re.findall(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"', source),
+        *TreeProblemKind.__args__,
+        "bom",
+        "crlf",
+        "undecodable",
+    }
     assert kinds - {"utf-8"} <= set(RULES)
 
 

@@ -22,8 +22,8 @@ def test_every_line_is_an_entry_the_header_or_a_fragment_byte_for_byte(path: Pat
     data = path.read_bytes()
     kept = {raw.strip() for raw in journal.iter_raw(range(len(journal)))}
     kept |= {fragment.raw.strip() for fragment in session.fragments}
-    if journal.header_place is not None:
-        kept.add(data[journal.header_place.start : journal.header_place.end].strip())
+    if journal.header_span is not None:
+        kept.add(data[journal.header_span.start : journal.header_span.end].strip())
     assert [line for _, line in iter_lines(data) if line.strip() and line.strip() not in kept] == []
 
 

@@ -17,11 +17,11 @@ import sessiontree
 from sessiontree.core.entries import Custom, MessageEntry
 from sessiontree.core.messages import Image, Text, User
 from sessiontree.session.blob_refs import (
+    BLOB_POINTERS,
     IMAGE_CHARACTERS,
-    PLACES,
     PREFIX,
     STRING_CHARACTERS,
-    externalise,
+    externalize,
     may_hold_large_content,
     restore,
     truncate,
@@ -42,7 +42,7 @@ def image(data: str, **fields: Any) -> dict[str, Any]:
 def there_and_back(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is stored, and what comes back."""
     blobs = MemoryBlobs()
-    stored = externalise(fields, blobs.put)
+    stored = externalize(fields, blobs.put)
     assert json.loads(json.dumps(stored)) == stored
     return stored, restore(copy.deepcopy(stored), blobs.get)
 
@@ -62,7 +62,7 @@ def test_a_large_image_goes_to_a_blob_as_bytes() -> None:
         put.append(content)
         return NAME
 
-    stored = externalise({"content": [image(IMAGE)]}, remember)
+    stored = externalize({"content": [image(IMAGE)]}, remember)
     assert stored == {"content": [image(PREFIX + NAME)]}
     assert put == [base64.b64decode(IMAGE)]
 
@@ -95,7 +95,7 @@ def test_image_data_that_is_no_base64_and_very_long_comes_back() -> None:
 def test_a_very_large_image_is_stored_as_bytes() -> None:
     fields = {"content": [image(IMAGE * 1000)]}
     stored, restored = there_and_back(fields)
-    assert PLACES not in stored
+    assert BLOB_POINTERS not in stored
     assert len(json.dumps(stored)) < 1000
     assert restored == fields
 
@@ -103,7 +103,7 @@ def test_a_very_large_image_is_stored_as_bytes() -> None:
 def test_a_long_string_goes_to_a_blob_and_the_entry_says_where() -> None:
     fields = {"message": {"content": [{"type": "text", "text": LONG}]}}
     stored, restored = there_and_back(fields)
-    assert stored[PLACES] == ["/message/content/0/text"]
+    assert stored[BLOB_POINTERS] == ["/message/content/0/text"]
     assert stored["message"]["content"][0]["text"].startswith(PREFIX)
     assert restored == fields
 
@@ -121,7 +121,7 @@ def test_characters_are_counted_not_bytes() -> None:
 def test_long_strings_anywhere_come_back() -> None:
     fields = {"a": [[{"b": LONG}], LONG], "c": LONG + "!", "d": None, "e": {"f": 1.5}}
     stored, restored = there_and_back(fields)
-    assert sorted(stored[PLACES]) == ["/a/0/0/b", "/a/1", "/c"]
+    assert sorted(stored[BLOB_POINTERS]) == ["/a/0/0/b", "/a/1", "/c"]
     assert restored == fields
 
 
@@ -134,7 +134,7 @@ def test_keys_of_any_kind_are_found_again(key: str) -> None:
 def test_keys_that_look_alike_when_escaped_are_told_apart() -> None:
     fields = {"a/b": LONG, "a~1b": "blob:sha256:" + NAME, "a": {"b": "text"}}
     stored, restored = there_and_back(fields)
-    assert stored[PLACES] == ["/a~1b"]
+    assert stored[BLOB_POINTERS] == ["/a~1b"]
     assert restored == fields
 
 
@@ -147,13 +147,13 @@ def test_text_that_looks_like_a_reference_stays_text() -> None:
     blobs = MemoryBlobs()
     name = blobs.put(b"something else")
     fields = {"content": [{"type": "text", "text": PREFIX + name}], "data": PREFIX + name}
-    assert restore(externalise(fields, blobs.put), blobs.get) == fields
+    assert restore(externalize(fields, blobs.put), blobs.get) == fields
 
 
 def test_text_that_looks_like_a_reference_beside_a_long_string_stays_text() -> None:
     blobs = MemoryBlobs()
     fields = {"one": LONG, "two": PREFIX + blobs.put(b"something else")}
-    assert restore(externalise(fields, blobs.put), blobs.get) == fields
+    assert restore(externalize(fields, blobs.put), blobs.get) == fields
 
 
 @pytest.mark.parametrize("data", [PREFIX, PREFIX + "ab", PREFIX + NAME.upper(), PREFIX + NAME + "0", "blob:" + NAME])
@@ -173,7 +173,7 @@ def test_a_field_of_the_same_name_as_ours_survives(own: Any) -> None:
 
 def test_what_needs_no_blob_is_unchanged() -> None:
     fields = {"a": [1, 2.5, None, True, "x"], "b": {"c": {}}}
-    assert externalise(fields, MemoryBlobs().put) == fields
+    assert externalize(fields, MemoryBlobs().put) == fields
     assert restore(fields, MemoryBlobs().get) == fields
     assert truncate(fields) == fields
 
@@ -212,20 +212,20 @@ def test_the_notice_counts_at_least_what_is_missing() -> None:
 
 
 def test_where_a_blob_is_missing_the_reference_stays() -> None:
-    fields = {"content": [image(PREFIX + NAME)], "data": PREFIX + NAME, PLACES: ["/data"]}
+    fields = {"content": [image(PREFIX + NAME)], "data": PREFIX + NAME, BLOB_POINTERS: ["/data"]}
     restored = restore(fields, lambda _: None)
     assert restored["content"] == fields["content"]
     assert restored["data"] == PREFIX + NAME
 
 
 def test_a_text_blob_that_is_no_text_raises_nothing() -> None:
-    restored = restore({"data": PREFIX + NAME, PLACES: ["/data"]}, lambda _: b"\xff\xfe\x00")
+    restored = restore({"data": PREFIX + NAME, BLOB_POINTERS: ["/data"]}, lambda _: b"\xff\xfe\x00")
     assert isinstance(restored["data"], str)
 
 
 @pytest.mark.parametrize("listed", [[5, None, {}], "/data", {"/data": 1}, [["/data"]]])
 def test_a_list_of_places_that_is_none_raises_nothing(listed: Any) -> None:
-    fields = {"data": PREFIX + NAME, PLACES: listed}
+    fields = {"data": PREFIX + NAME, BLOB_POINTERS: listed}
     assert restore(fields, lambda _: b"wrong")["data"] == PREFIX + NAME
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sessiontree.core.lazy_messages import LazyMessages
-from sessiontree.core.messages import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User
+from sessiontree.core.messages import Message, User
 
 SIZE = 150
 ALL = tuple(User(content=str(at)) for at in range(SIZE))
@@ -74,24 +74,6 @@ def test_a_part_is_decoded_when_it_is_looked_at_and_only_once() -> None:
     assert part == ALL[20:90]
     assert part[0] is messages[20]
     assert len({at for step in asked for at in step}) == sum(map(len, asked))
-
-
-def test_gists_leave_out_what_only_the_model_needs() -> None:
-    call = ToolCall("c", "bash", {"command": "ls"})
-    said: list[Message] = [
-        User(7, "do it"),
-        Assistant(7, (Thinking("hm"), Text("I do"), call), model="m"),
-        ToolResult(7, "c", "bash", "out"),
-        ToolResult(7, "c", "bash", "no", is_error=True),
-    ]
-    messages = LazyMessages(4, lambda positions: [said[at] for at in positions])
-    assert list(messages.gists()) == [
-        User(content="do it"),
-        Assistant(content=(Text("I do"), call)),
-        ToolResult(None, "c", "bash"),
-        ToolResult(None, "c", "bash", "no", is_error=True),
-    ]
-    assert list(messages.part(1, 3).gists()) == list(messages.gists()[1:3])
 
 
 def test_a_sample_is_spread_over_all_messages_in_groups_that_are_decoded_together() -> None:

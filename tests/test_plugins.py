@@ -157,7 +157,7 @@ def test_a_dialect_of_someone_else_is_asked_before_ours(tmp_path: Path, monkeypa
         "from sessiontree.dialects.claude.dialect import ClaudeCode\n"
         "class Zoo(ClaudeCode):\n"
         "    name = 'zoo'\n"
-        "    def recognise(self, head):\n"
+        "    def recognize(self, head):\n"
         "        return CERTAIN if b'zebra' in head else 0\n"
         "ZOO = Zoo()\n"
     )

@@ -19,7 +19,7 @@ def grown(*nodes: tuple[str, str | None]) -> Tree:
 
 
 def odd(tree: Tree) -> list[tuple[int, str, str]]:
-    return [(oddity.node, oddity.kind, oddity.id) for oddity in tree.oddities()]
+    return [(problem.node, problem.kind, problem.id) for problem in tree.problems()]
 
 
 # a - b - c
@@ -231,8 +231,8 @@ def reference(nodes: Fed) -> tuple[list[int | None], set[tuple[int, str, str]]]:
     """The rules once more, the plain way: (parents, oddities)."""
     last = {id: node for node, (id, _) in enumerate(nodes)}
     parents: list[int | None] = [None if parent is None else last.get(parent) for _, parent in nodes]
-    oddities = {(node, "duplicate-id", id) for node, (id, _) in enumerate(nodes) if last[id] != node}
-    oddities |= {
+    problems = {(node, "duplicate-id", id) for node, (id, _) in enumerate(nodes) if last[id] != node}
+    problems |= {
         (node, "missing-parent", parent) for node, (_, parent) in enumerate(nodes) if parent and parent not in last
     }
     for node in range(len(nodes)):
@@ -243,22 +243,22 @@ def reference(nodes: Fed) -> tuple[list[int | None], set[tuple[int, str, str]]]:
             first = min(ring)
             towards = parents[first]
             assert towards is not None
-            oddities.add((first, "self-parent" if len(ring) == 1 else "cycle", nodes[towards][0]))
+            problems.add((first, "self-parent" if len(ring) == 1 else "cycle", nodes[towards][0]))
             parents[first] = None
     for node, parent in enumerate(parents):
         if parent is not None and parent > node:
-            oddities.add((node, "forward-reference", nodes[parent][0]))
-    return parents, oddities
+            problems.add((node, "forward-reference", nodes[parent][0]))
+    return parents, problems
 
 
 @examples(400)
 @given(fed)
 def test_parents_and_oddities_follow_the_rules(nodes: Fed) -> None:
-    parents, oddities = reference(nodes)
+    parents, problems = reference(nodes)
     tree = grown(*nodes)
     assert list(tree.parents()) == parents
-    assert sorted(odd(tree)) == sorted(oddities)
-    assert [oddity.node for oddity in tree.oddities()] == sorted(oddity.node for oddity in tree.oddities())
+    assert sorted(odd(tree)) == sorted(problems)
+    assert [problem.node for problem in tree.problems()] == sorted(problem.node for problem in tree.problems())
 
 
 @examples(400)
@@ -274,7 +274,7 @@ def test_a_tree_fed_in_parts_is_the_tree_fed_at_once(nodes: Fed, parts: list[tup
         else:
             pieces.extend([id for id, _ in part], [parent for _, parent in part])
         if looked:
-            pieces.oddities()
+            pieces.problems()
             pieces.children(None)
     assert list(pieces.parents()) == list(whole.parents())
     assert sorted(odd(pieces)) == sorted(odd(whole))

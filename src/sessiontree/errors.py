@@ -70,6 +70,10 @@ class NotASessionError(DamagedError):
     """There is no session in these bytes."""
 
 
+class PathError(UsageError):
+    """A path that a tool cannot use; the message is meant for the model that asked for it."""
+
+
 class CompactionError(SessionTreeError):
     """A compaction or a branch summary was not made; the session is as it was."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
@@ -26,6 +26,7 @@ from sessiontree.git.worktree import save
 from sessiontree.repair.findings import examine
 from sessiontree.stores.blobs import FileBlobs
 from tests.agent.building import Workplace, tree, wait_for
+from tests.building import examples
 
 ROOT = Path(__file__).parents[1]
 
@@ -491,7 +492,7 @@ def files_of(folder: Path) -> dict[str, object]:
     return {name: about for name, about in tree(folder).items() if about[0] != "folder"}
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(ACTS, max_size=8), st.lists(ACTS, min_size=1, max_size=10), st.lists(ACTS, max_size=4))
 def test_any_changes_are_taken_back_exactly_and_the_taking_back_too(first: Any, second: Any, third: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -517,7 +518,7 @@ def test_any_changes_are_taken_back_exactly_and_the_taking_back_too(first: Any, 
         assert files_of(place.project) == before
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.text("xy\n", max_size=6)), min_size=1, max_size=8))
 def test_any_calls_of_file_tools_are_taken_back_with_their_folders(writes: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

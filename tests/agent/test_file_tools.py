@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.agent.diff import render_diff
@@ -23,6 +23,7 @@ from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.agent.tools.write_edit import EDIT, WRITE
 from sessiontree.errors import NotFoundError, UsageError
 from tests.agent.building import Workplace
+from tests.building import examples
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -324,7 +325,7 @@ def test_a_difference_of_very_much_is_told_in_time_and_is_right(tmp_path: Path) 
     st.lists(st.sampled_from(["a\n", "b\n", "c\n"]), max_size=12),
     st.lists(st.sampled_from(["a\n", "b\n", "c\n"]), max_size=12),
 )
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_a_difference_can_be_applied(old: list[str], new: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "f")

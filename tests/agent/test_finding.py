@@ -10,13 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.agent.tools import grep_glob_ls
 from sessiontree.agent.tools.gitignore import compile_glob, iter_files, parse_rules
 from sessiontree.agent.tools.grep_glob_ls import GLOB, GREP
 from tests.agent.building import Workplace
+from tests.building import examples
 
 RIPGREP = shutil.which("rg")
 
@@ -179,7 +180,7 @@ PATHS = ["a.log", "keep.log", "top", "n/top", "dir/f", "n/dir/f", "a/z", "a/b/c/
 PATHS += ["n/sub/t.txt", "x y", "a.c", "d.c", "!odd", "deep/keep.log", "n/keep.log", "plain"]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.sampled_from(RULES), max_size=6))
 def test_the_same_is_ignored_as_git_ignores(tmp_path_factory: pytest.TempPathFactory, rules: list[str]) -> None:
     folder = tmp_path_factory.mktemp("repo")

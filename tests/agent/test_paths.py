@@ -11,9 +11,9 @@ import pytest
 
 from sessiontree.agent.tools.read import READ
 from sessiontree.agent.tools.write_edit import EDIT, WRITE
-from sessiontree.agent.workspace import (
-    PathError,
-    Workspace,
+from sessiontree.agent.workspace import Workspace
+from sessiontree.errors import PathError
+from sessiontree.stores.safe_files import (
     change_permissions,
     find_file,
     read_file,
@@ -149,9 +149,9 @@ def test_pipes_devices_sockets_and_folders_are_not_opened(tmp_path: Path) -> Non
     listening.bind(str(tmp_path / "socket"))
     try:
         for path in (tmp_path / "pipe", tmp_path / "socket", Path("/dev/null"), tmp_path):
-            with pytest.raises(PathError, match="ordinary file"):
+            with pytest.raises(PathError, match="regular file"):
                 read_file(str(path))
-        with pytest.raises(PathError, match="ordinary file"):
+        with pytest.raises(PathError, match="regular file"):
             write_file(str(tmp_path / "pipe"), b"x")
     finally:
         listening.close()

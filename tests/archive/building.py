@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sessiontree.archive.archive_home import Home
-from sessiontree.stores.os_calls import System
+from sessiontree.stores.os_calls import OsCalls
 from tests.building import header, json_line, said
 
 NATIVE_ID = "019c0000-0000-7000-8000-00000000000a"
@@ -26,8 +26,8 @@ def environment(tmp: Path) -> dict[str, str]:
     }
 
 
-def home_of(tmp: Path, system: System | None = None) -> Home:
-    return Home(str(tmp / "home"), environment=environment(tmp), system=system or QuickSystem())
+def home_of(tmp: Path, os_calls: OsCalls | None = None) -> Home:
+    return Home(str(tmp / "home"), environment=environment(tmp), os_calls=os_calls or QuickOsCalls())
 
 
 def native_lines(time: str = "2026-02-16T10:00:01.000Z") -> list[bytes]:
@@ -85,14 +85,14 @@ def contents(*folders: Path) -> dict[str, bytes]:
     return found
 
 
-class QuickSystem(System):
+class QuickOsCalls(OsCalls):
     """Does not wait for the disk: these tests kill processes, they do not cut the power."""
 
     def fsync(self, fd: int, *, data_only: bool = False) -> None:
         pass
 
 
-class DyingSystem(QuickSystem):
+class DyingOsCalls(QuickOsCalls):
     """Kills its own process, as `kill -9` does, right before the n-th call."""
 
     def __init__(self, nth: int) -> None:
@@ -144,7 +144,7 @@ def die_at_every_step(
         if pid == 0:
             code = 9
             try:
-                act(home_of(here, DyingSystem(nth)))
+                act(home_of(here, DyingOsCalls(nth)))
                 code = 0
             finally:
                 os._exit(code)

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.archive.candidates import Candidate, look_closer, sessions_in
+from sessiontree.archive.candidates import Candidate, candidates_in_library, look_closer, sessions_in
 from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
 from sessiontree.library import Library
-from sessiontree.library.candidates import candidates
 from tests.archive.building import (
     CLAUDE_ID,
     NATIVE_ID,
@@ -79,7 +78,7 @@ def test_the_library_gives_what_the_files_say_of_every_session_of_the_corpus(tmp
     put_claude(tmp_path, long_lines(claude_said("u3", "u2", "later").replace(b"10:00:01", b"11:00:01")))
     put_native(tmp_path)
     with Library(environment=environment(tmp_path)) as library:
-        found = {one.path: one for one in candidates(library)}
+        found = {one.path: one for one in candidates_in_library(library)}
         plain = {one.path: one for one in sessions_in([root.folder for root in library.roots])}
     assert len(plain) > 40
     for path, one in plain.items():

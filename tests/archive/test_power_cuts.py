@@ -14,7 +14,7 @@ from sessiontree.archive.move import move, plan_move
 from sessiontree.archive.prune_branch import plan_pruning, prune
 from sessiontree.archive.restore import restore
 from sessiontree.errors import StoreError
-from sessiontree.testing.faults import Call, FailingSystem, LosingSystem
+from sessiontree.testing.faults import Call, FailingOsCalls, LosingOsCalls
 from tests.archive.building import archived_lines, home_of, native_lines, put_native, standing_lines
 
 
@@ -22,7 +22,7 @@ class PowerCut(BaseException):
     """Nobody catches this one."""
 
 
-class FallingSystem(LosingSystem):
+class PowerCutOsCalls(LosingOsCalls):
     """Stops at the n-th call; `cut_power` then brings the files to the worst state that the disk may have."""
 
     def __init__(self, nth: int) -> None:
@@ -95,13 +95,13 @@ def test_a_power_cut_at_any_call_loses_no_line(
         here = tmp_path / str(nth)
         put_native(here)
         before(home_of(here))
-        system = FallingSystem(nth)
+        os_calls = PowerCutOsCalls(nth)
         try:
-            act(home_of(here, system))
+            act(home_of(here, os_calls))
             is_done = True
         except PowerCut:
             is_done = False
-        system.cut_power(str(here))
+        os_calls.cut_power(str(here))
         home = home_of(here)
         assert {line.rstrip(b"\n") for line in native_lines()} <= standing_lines(home) | archived_lines(home)
         if is_done:
@@ -118,10 +118,10 @@ def test_a_disk_that_fails_at_any_call_loses_no_line_and_is_told(
         here = tmp_path / str(nth)
         put_native(here)
         before(home_of(here))
-        system = FailingSystem()
-        system.fail(call, errno.ENOSPC, nth=nth)
+        os_calls = FailingOsCalls()
+        os_calls.fail(call, errno.ENOSPC, nth=nth)
         try:
-            act(home_of(here, system))
+            act(home_of(here, os_calls))
             failed = False
         except StoreError:
             failed = True

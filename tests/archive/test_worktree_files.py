@@ -348,15 +348,15 @@ def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path
 
     def act(home: Home) -> None:
         path = next(Path(home.folder).glob("sessions/*/*.jsonl"))
-        system = home.marks._system  # the one that kills this process
-        blobs = FileBlobs(blobs_folder(home.folder), system=system)
+        os_calls = home.marks._os_calls  # the one that kills this process
+        blobs = FileBlobs(blobs_folder(home.folder), os_calls=os_calls)
         session = sessiontree.open(path)
         save(session, home.marks, blobs_in(home))
         found = find(session, home.marks, blobs)
         assert found is not None
         for changed in ("a.txt", "private"):
             (tree / changed).unlink()
-        restore(plan_restoring(found), blobs, overwrite=True, system=system)
+        restore(plan_restoring(found), blobs, overwrite=True, os_calls=os_calls)
 
     def check(here: Path) -> None:
         home = home_of(here)
@@ -386,7 +386,7 @@ def test_a_process_killed_while_saving_beside_a_session_leaves_the_older_files_o
 
     def save_in(home: Home) -> None:
         path = next(Path(home.folder).parent.glob("user/.claude/projects/*/*.jsonl"))
-        blobs = FileBlobs(blobs_folder(home.folder), system=home.marks._system)
+        blobs = FileBlobs(blobs_folder(home.folder), os_calls=home.marks._os_calls)
         save(sessiontree.open(path), home.marks, blobs, str(tree))
 
     def check(here: Path) -> None:

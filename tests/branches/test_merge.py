@@ -25,7 +25,7 @@ from sessiontree.errors import CompactionError, SummaryError, UsageError, WriteE
 from sessiontree.session.open import open_store
 from sessiontree.stores.file import FileStore
 from sessiontree.stores.memory import MemoryStore
-from sessiontree.testing.faults import FailingSystem
+from sessiontree.testing.faults import FailingOsCalls
 from tests.branches.worlds import (
     DIALECTS,
     World,
@@ -322,10 +322,10 @@ def test_cut_at_any_byte_a_merge_leaves_a_session_with_everything_that_was_there
 
 def test_a_write_that_falls_short_is_taken_back_whole(tmp_path: Path) -> None:
     world = World("native", tmp_path)
-    system = FailingSystem()
-    session = open_store(FileStore(str(world.path), system=system), dialect="native")
-    system.shorten_write(700)
-    system.fail("write", 28, nth=2)
+    os_calls = FailingOsCalls()
+    session = open_store(FileStore(str(world.path), os_calls=os_calls), dialect="native")
+    os_calls.shorten_write(700)
+    os_calls.fail("write", 28, nth=2)
     with pytest.raises(WriteError):
         merge(session, world.one, into=world.other, how="append")
     assert world.path.read_bytes() == world.before

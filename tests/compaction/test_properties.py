@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
@@ -20,6 +20,7 @@ from sessiontree.compaction.token_estimate import estimated_size
 from sessiontree.core.messages import tool_calls
 from sessiontree.errors import CompactionError
 from sessiontree.repair import examine
+from tests.building import examples
 from tests.compaction.sessions import DIALECTS, file_of, sent, separated, worked_session
 from tests.conversion.conversations import assistant, call, result, text
 
@@ -133,7 +134,7 @@ class Work:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(steps, min_size=1, max_size=9))
 def test_after_any_work_no_line_is_lost_no_pair_torn_and_all_can_be_taken_back(
     dialect: str, todo: list[tuple[object, ...]]

@@ -84,21 +84,21 @@ def attachment(id: str, parent: str | None, about: dict[str, Any], time: int = 0
     return line("attachment", id, parent, time, attachment=about, **fields)
 
 
-def session_of(*lines: dict[str, Any], reading: ReadOptions | None = None) -> Session:
+def session_of(*lines: dict[str, Any], read_options: ReadOptions | None = None) -> Session:
     data = b"".join(map(json_line, lines))
-    return open_store(MemoryStore(data), dialect="claude", reading=reading or ReadOptions())
+    return open_store(MemoryStore(data), dialect="claude", read_options=read_options or ReadOptions())
 
 
-def path_of(*lines: dict[str, Any], reading: ReadOptions | None = None) -> list[str]:
-    return session_of(*lines, reading=reading).path_ids()
+def path_of(*lines: dict[str, Any], read_options: ReadOptions | None = None) -> list[str]:
+    return session_of(*lines, read_options=read_options).path_ids()
 
 
-def leaf_of(*lines: dict[str, Any], reading: ReadOptions | None = None) -> str | None:
-    return session_of(*lines, reading=reading).leaf
+def leaf_of(*lines: dict[str, Any], read_options: ReadOptions | None = None) -> str | None:
+    return session_of(*lines, read_options=read_options).leaf
 
 
-def messages_of(*lines: dict[str, Any], reading: ReadOptions | None = None) -> tuple[Message, ...]:
-    return session_of(*lines, reading=reading).context().messages
+def messages_of(*lines: dict[str, Any], read_options: ReadOptions | None = None) -> tuple[Message, ...]:
+    return session_of(*lines, read_options=read_options).context().messages
 
 
 def texts_of(*lines: dict[str, Any]) -> list[str]:
@@ -115,12 +115,12 @@ def test_the_session_stands_at_the_last_line_of_the_chain_whatever_the_times_say
 
 def test_older_clients_take_the_leaf_with_the_newest_time() -> None:
     lines = [user("a", None, 0), assistant("b", "a", 8000), user("c", "a", 1000), pin("c")]
-    assert leaf_of(*lines, reading=OLD) == "b"
+    assert leaf_of(*lines, read_options=OLD) == "b"
 
 
 def test_older_clients_see_no_leaf_in_a_line_that_only_progress_follows() -> None:
     lines = [user("a", None), line("progress", "p", "a", 9000), assistant("b", "p", 10), user("c", "a", 5)]
-    assert leaf_of(*lines, reading=OLD) == "b"
+    assert leaf_of(*lines, read_options=OLD) == "b"
 
 
 def test_metadata_progress_and_sub_agents_do_not_move_the_leaf() -> None:
@@ -202,7 +202,7 @@ def test_a_ring_gives_what_can_be_walked_once() -> None:
 def test_a_ring_does_not_hide_what_stood_before_it_from_a_recovered_reading() -> None:
     lines = [user("x", None), user("a", "b"), assistant("b", "a")]
     assert path_of(*lines) == ["a", "b"]
-    assert path_of(*lines, reading=RECOVERED) == ["x", "a", "b"]
+    assert path_of(*lines, read_options=RECOVERED) == ["x", "a", "b"]
 
 
 def test_a_line_that_is_its_own_parent_is_a_root() -> None:
@@ -228,34 +228,34 @@ def test_a_missing_parent_is_never_bridged_to_a_line_that_hangs_on_it() -> None:
 def test_history_behind_a_missing_parent_comes_back_in_a_recovered_reading() -> None:
     lines = [user("a", None, 0), assistant("b", "a", 100), user("c", "lost", 60000), assistant("d", "c", 60001)]
     assert path_of(*lines) == ["c", "d"]
-    assert path_of(*lines, reading=RECOVERED) == ["a", "b", "c", "d"]
+    assert path_of(*lines, read_options=RECOVERED) == ["a", "b", "c", "d"]
 
 
 def test_lines_that_lost_the_same_parent_are_linked_to_the_same_line() -> None:
     lines = [user("a", None), user("left", "lost", 60000), assistant("more", "left", 60001), user("c", "lost", 120000)]
-    assert path_of(*lines, reading=RECOVERED) == ["a", "c"]
+    assert path_of(*lines, read_options=RECOVERED) == ["a", "c"]
 
 
 def test_lines_of_another_session_are_passed_over_when_history_is_brought_back() -> None:
     lines = [user("a", None, 0), user("other", None, 100, sessionId="t"), user("c", "lost", 60000)]
-    assert path_of(*lines, reading=RECOVERED) == ["a", "c"]
+    assert path_of(*lines, read_options=RECOVERED) == ["a", "c"]
 
 
 def test_a_line_without_time_and_parent_is_linked_to_what_stood_before_it() -> None:
     lines = [user("a", None, 0), {**user("b", "lost"), "timestamp": 5}]
     assert path_of(*lines) == ["b"]
-    assert path_of(*lines, reading=RECOVERED) == ["a", "b"]
+    assert path_of(*lines, read_options=RECOVERED) == ["a", "b"]
 
 
 def test_a_root_in_the_middle_hides_what_stands_before_it_and_is_undone_in_a_recovered_reading() -> None:
     lines = [user("a", None), assistant("b", "a"), user("c", None), assistant("d", "c")]
     assert path_of(*lines) == ["c", "d"]
-    assert path_of(*lines, reading=RECOVERED) == ["a", "b", "c", "d"]
+    assert path_of(*lines, read_options=RECOVERED) == ["a", "b", "c", "d"]
 
 
 def test_a_rewind_to_the_first_prompt_is_no_false_root() -> None:
     lines = [user("a", None), assistant("b", "a"), user("c", None), pin(NIL, explicit=True), assistant("d", "c")]
-    assert path_of(*lines, reading=RECOVERED) == ["c", "d"]
+    assert path_of(*lines, read_options=RECOVERED) == ["c", "d"]
 
 
 def test_the_later_of_two_lines_with_one_id_counts() -> None:
@@ -272,7 +272,7 @@ def test_snipped_lines_are_left_out_only_on_request() -> None:
         user("d", "x"),
     ]
     assert path_of(*lines) == ["a", "b", "c", "x", "d"]
-    assert path_of(*lines, reading=ReadOptions(snips=True)) == ["a", "c", "x", "d"]
+    assert path_of(*lines, read_options=ReadOptions(snips=True)) == ["a", "c", "x", "d"]
 
 
 # Parallel calls
@@ -301,7 +301,7 @@ def test_without_the_id_of_the_response_shards_and_results_are_lost() -> None:
 
 
 def test_shards_and_results_without_the_id_of_the_response_come_back_in_a_recovered_reading() -> None:
-    assert path_of(*parallel(None), reading=RECOVERED) == ["a", "s1", "r1", "s2", "s3", "r3", "r2", "b"]
+    assert path_of(*parallel(None), read_options=RECOVERED) == ["a", "s1", "r1", "s2", "s3", "r3", "r2", "b"]
 
 
 def test_shards_that_are_siblings_are_put_in_the_order_they_were_written() -> None:
@@ -483,11 +483,11 @@ def test_a_boundary_with_nothing_behind_it_is_ignored() -> None:
 def test_of_a_compaction_without_its_summary_only_what_follows_is_sent_and_a_recovered_reading_brings_all() -> None:
     lines = [each for each in compacted() if each["uuid"] != "S"]
     assert path_of(*lines) == ["B", "e", "f"]
-    assert path_of(*lines, reading=RECOVERED) == ["a", "b", "c", "d", "B", "e", "f"]
+    assert path_of(*lines, read_options=RECOVERED) == ["a", "b", "c", "d", "B", "e", "f"]
 
 
 def test_a_healthy_compaction_stays_one_in_a_recovered_reading() -> None:
-    assert path_of(*compacted(), reading=RECOVERED) == ["B", "S", "e", "f"]
+    assert path_of(*compacted(), read_options=RECOVERED) == ["B", "S", "e", "f"]
 
 
 def test_results_beside_a_kept_stretch_are_kept_too() -> None:

@@ -97,7 +97,7 @@ def test_results_in_the_context_stand_in_the_order_the_real_client_sent_them(gol
 @each_golden
 def test_nothing_is_lost_or_added_by_a_recovered_reading_of_a_healthy_file(golden: Path) -> None:
     session = opened(golden)
-    assert CLAUDE.find_relinks(session.journal) == []
+    assert CLAUDE.find_reparentings(session.journal) == []
 
 
 @each_golden

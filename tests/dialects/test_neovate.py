@@ -60,9 +60,9 @@ def read(name: str) -> bytes:
     return (FOLDER / f"{name}.jsonl").read_bytes()
 
 
-def opened(*lines: bytes, reading: ReadOptions = AS_CLIENT, location: str = "/p/abcd1234.jsonl") -> Session:
+def opened(*lines: bytes, read_options: ReadOptions = AS_CLIENT, location: str = "/p/abcd1234.jsonl") -> Session:
     store = MemoryStore(b"".join(lines), location=location)
-    return open_store(store, root=NOWHERE, dialect="neovate", reading=reading)
+    return open_store(store, root=NOWHERE, dialect="neovate", read_options=read_options)
 
 
 def message(uuid: str, parent: str | None, content: Any = None, role: str = "user", **fields: Any) -> bytes:
@@ -157,7 +157,7 @@ def test_a_bad_line_for_which_neovate_refuses_the_session_costs_nothing_else(dam
 @pytest.mark.parametrize("name", [name for name in FILES if name != "empty"])
 def test_every_file_is_detected(name: str) -> None:
     assert detect(read(name), name).name == "neovate"
-    assert NEOVATE.recognise(read(name)) == 60
+    assert NEOVATE.recognize(read(name)) == 60
 
 
 def test_the_contract_holds_on_the_corpus() -> None:
@@ -171,21 +171,21 @@ def test_the_contract_holds_on_the_corpus() -> None:
 
 def test_the_files_of_others_are_not_taken() -> None:
     claude = json_line({"type": "user", "uuid": "a", "parentUuid": None, "message": {"role": "user"}})
-    assert NEOVATE.recognise(claude) == 0
-    assert NEOVATE.recognise(header() + said("a")) == 0
-    assert NEOVATE.recognise(said("a")) == 0
+    assert NEOVATE.recognize(claude) == 0
+    assert NEOVATE.recognize(header() + said("a")) == 0
+    assert NEOVATE.recognize(said("a")) == 0
     native = {"type": "config", "id": "a", "parentId": None, "timestamp": TIME, "config": {}}
-    assert NEOVATE.recognise(json_line(native)) == 0
+    assert NEOVATE.recognize(json_line(native)) == 0
 
 
 def test_a_config_line_alone_is_enough() -> None:
-    assert NEOVATE.recognise(config(approvalTools=[])) == 60
-    assert max(PI.recognise(config()), OMP.recognise(config())) == 0
+    assert NEOVATE.recognize(config(approvalTools=[])) == 60
+    assert max(PI.recognize(config()), OMP.recognize(config())) == 0
 
 
 @pytest.mark.parametrize("line", [config(pastedTextMap={"a": "x" * 1000}), message("a", None, "x" * 1000)])
 def test_a_first_line_longer_than_the_head_is_recognised_by_its_beginning(line: bytes) -> None:
-    assert NEOVATE.recognise(line[:200]) == 60
+    assert NEOVATE.recognize(line[:200]) == 60
 
 
 def test_what_is_no_session_is_refused() -> None:
@@ -419,7 +419,7 @@ def test_a_long_file_reads_the_same_in_blocks() -> None:
 def test_recovered_links_a_compaction_back_to_what_it_summarises() -> None:
     lines = [message("a", None), answer("b", "a"), compaction("c"), answer("d", "c")]
     assert opened(*lines).path_ids() == ["c", "d"]
-    session = opened(*lines, reading=RECOVERED)
+    session = opened(*lines, read_options=RECOVERED)
     assert session.path_ids() == ["a", "b", "c", "d"]
     assert session.context().path == ("a", "b", "c", "d")
     assert texts(session) == ["summary", "d"]
@@ -427,7 +427,7 @@ def test_recovered_links_a_compaction_back_to_what_it_summarises() -> None:
 
 def test_recovered_begins_the_context_with_the_last_of_several_compactions() -> None:
     lines = [message("a", None), compaction("b", "one"), answer("c", "b"), compaction("d", "two"), answer("e", "d")]
-    session = opened(*lines, reading=RECOVERED)
+    session = opened(*lines, read_options=RECOVERED)
     assert session.path_ids() == list("abcde")
     assert texts(session) == ["two", "e"]
 
@@ -435,7 +435,7 @@ def test_recovered_begins_the_context_with_the_last_of_several_compactions() -> 
 def test_recovered_puts_a_summary_back_that_old_automatic_compaction_orphaned() -> None:
     lines = [message("a", None), answer("b", "a"), compaction("c"), answer("d", None), message("e", "d")]
     assert texts(opened(*lines)) == ["d", "e"]
-    session = opened(*lines, reading=RECOVERED)
+    session = opened(*lines, read_options=RECOVERED)
     assert session.path_ids() == list("abcde")
     assert texts(session) == ["summary", "d", "e"]
 
@@ -444,18 +444,18 @@ def test_recovered_puts_a_summary_back_that_old_automatic_compaction_orphaned() 
 def test_recovered_links_a_false_root_behind_a_line_that_is_no_message(aside: bytes) -> None:
     lines = [message("a", None), answer("b", "a"), aside, message("c", None), answer("d", "c")]
     assert opened(*lines).path_ids() == ["c", "d"]
-    session = opened(*lines, reading=RECOVERED)
+    session = opened(*lines, read_options=RECOVERED)
     assert session.path_ids() == list("abcd")
     assert texts(session) == list("abcd")
 
 
 def test_recovered_leaves_a_root_that_nothing_explains_alone() -> None:
-    assert opened(read("two_roots"), reading=RECOVERED).path_ids() == ["c", "d"]
-    assert opened(config(), message("a", None), reading=RECOVERED).path_ids() == ["a"]
+    assert opened(read("two_roots"), read_options=RECOVERED).path_ids() == ["c", "d"]
+    assert opened(config(), message("a", None), read_options=RECOVERED).path_ids() == ["a"]
 
 
 def test_recovered_links_a_message_whose_parent_is_lost_to_the_one_before() -> None:
-    session = opened(read("missing_parent"), reading=RECOVERED)
+    session = opened(read("missing_parent"), read_options=RECOVERED)
     assert session.path_ids() == ["a", "b", "d", "e"]
 
 
@@ -464,7 +464,7 @@ def test_recovered_includes_the_results_of_calls_that_were_cancelled_together() 
     lines += [message(f"r{at}", "a", [outcome(str(at))], "tool") for at in (1, 2, 3)]
     lines += [message("e", "r3", "next")]
     assert opened(*lines).path_ids() == ["a", "r3", "e"]
-    session = opened(*lines, reading=RECOVERED)
+    session = opened(*lines, read_options=RECOVERED)
     assert session.path_ids() == ["a", "r1", "r2", "r3", "e"]
     given = [found for found in session.context().messages if isinstance(found, ToolResult)]
     assert [found.tool_call_id for found in given] == ["1", "2", "3"]
@@ -473,17 +473,17 @@ def test_recovered_includes_the_results_of_calls_that_were_cancelled_together() 
 def test_recovered_takes_no_second_answer_and_no_other_branch() -> None:
     lines = [answer("a", None, [call("1")]), message("x", "a", [outcome("1", "old")], "tool"), message("y", "a", "why")]
     lines += [message("b", "a", [outcome("1", "new")], "tool")]
-    assert opened(*lines, reading=RECOVERED).path_ids() == ["a", "b"]
+    assert opened(*lines, read_options=RECOVERED).path_ids() == ["a", "b"]
 
 
 def test_children_of_a_lost_message_stay_branches_once_recovered() -> None:
     lines = [message("a", None), message("c", "b"), message("d", "c"), message("e", "b")]
-    assert opened(*lines, reading=RECOVERED).path_ids() == ["a", "e"]
+    assert opened(*lines, read_options=RECOVERED).path_ids() == ["a", "e"]
 
 
 def test_each_better_link_says_what_was_wrong() -> None:
     lines = [message("a", None), compaction("b"), answer("c", None), SNAPSHOT, message("d", None), message("e", "gone")]
-    relinks = NEOVATE.find_relinks(opened(*lines)._journal)
+    relinks = NEOVATE.find_reparentings(opened(*lines)._journal)
     assert [(relink.node, relink.parent, relink.rule) for relink in relinks] == [
         (2, 1, "summary-off-path"),
         (4, 2, "false-root"),
@@ -500,8 +500,8 @@ def test_a_line_keeps_every_other_byte_when_its_parent_is_changed() -> None:
 
 def test_recovered_never_lets_a_root_follow_its_own_child() -> None:
     lines = [message("b", "a"), SNAPSHOT, message("a", None)]
-    assert opened(*lines, reading=RECOVERED).path_ids() == ["a"]
-    assert opened(read("cycle"), reading=RECOVERED).path_ids() == ["a", "b"]
+    assert opened(*lines, read_options=RECOVERED).path_ids() == ["a"]
+    assert opened(read("cycle"), read_options=RECOVERED).path_ids() == ["a", "b"]
 
 
 # Places

@@ -19,7 +19,7 @@ from sessiontree.dialects.neovate.places import derived_uuid
 from sessiontree.dialects.neovate.plain import plain_draft
 from tests.building import TIME, examples, opened
 from tests.conversion.conversations import everything
-from tests.dialects.scribing import START, Told, chained, conversations, texts
+from tests.dialects.sessions import START, Told, chained, conversations, texts
 
 CORPUS = sorted((Path(__file__).parents[1] / "corpus").glob("*/*.jsonl"))
 
@@ -29,16 +29,16 @@ TOKENS = {"input": 10, "output": 5, "cacheRead": 3, "cacheWrite": 0, "totalToken
 
 def written(found: list[Told]) -> tuple[list[bytes], list[LossNote]]:
     """All lines of some items, and all notes about them."""
-    scribe = NEOVATE.scribe(START)
-    lines, notes = list(scribe.begin()), []
+    encoder = NEOVATE.encoder(START)
+    lines, notes = list(encoder.prologue()), []
     ids: dict[str | None, str | None] = {None: None}
     last: str | None = None
     for item, parent in found:
-        made = scribe.add(item, ids.get(parent))
+        made = encoder.encode(item, ids.get(parent))
         last = ids[item.id] = made.id
         lines += made.lines
         notes += made.notes
-    return [*lines, *scribe.end(last)], notes
+    return [*lines, *encoder.epilogue(last)], notes
 
 
 def written_exactly(found: list[Told]) -> tuple[list[bytes], list[LossNote]]:

@@ -68,12 +68,12 @@ def expectation(name: str) -> dict[str, Any]:
     return found
 
 
-def opened(*lines: bytes, reading: ReadOptions = AS_CLIENT) -> Session:
-    return open_store(MemoryStore(b"".join(lines)), root=NOWHERE, dialect="omp", reading=reading)
+def opened(*lines: bytes, read_options: ReadOptions = AS_CLIENT) -> Session:
+    return open_store(MemoryStore(b"".join(lines)), root=NOWHERE, dialect="omp", read_options=read_options)
 
 
-def context(*lines: bytes, reading: ReadOptions = AS_CLIENT) -> Context:
-    return opened(header(), *lines, reading=reading).context()
+def context(*lines: bytes, read_options: ReadOptions = AS_CLIENT) -> Context:
+    return opened(header(), *lines, read_options=read_options).context()
 
 
 def texts(found: Context) -> list[str]:
@@ -149,7 +149,7 @@ def test_state_title_and_labels_are_those_of_oh_my_pi(name: str) -> None:
 def test_a_file_is_taken_for_oh_my_pis_only_if_it_bears_its_marks(name: str) -> None:
     found = detect(read(name), name)
     assert found.name == ("omp" if name in OWN else "pi")
-    assert OMP.recognise(read(name)) == OWN.get(name, 40)
+    assert OMP.recognize(read(name)) == OWN.get(name, 40)
 
 
 def test_the_contract_holds_on_the_corpus() -> None:
@@ -171,7 +171,7 @@ def test_the_contract_holds_on_the_corpus() -> None:
     ],
 )
 def test_a_header_with_a_mark_of_its_own_is_enough(changes: dict[str, Any]) -> None:
-    assert OMP.recognise(header(**changes)) == 60 > PI.recognise(header(**changes))
+    assert OMP.recognize(header(**changes)) == 60 > PI.recognize(header(**changes))
 
 
 @pytest.mark.parametrize(
@@ -186,12 +186,12 @@ def test_a_header_with_a_mark_of_its_own_is_enough(changes: dict[str, Any]) -> N
     ],
 )
 def test_an_entry_that_only_oh_my_pi_writes_is_enough(line: bytes) -> None:
-    assert OMP.recognise(header() + line) == 60 > PI.recognise(header() + line)
+    assert OMP.recognize(header() + line) == 60 > PI.recognize(header() + line)
 
 
 def test_a_model_change_of_pi_leaves_the_file_to_pi() -> None:
     head = header() + entry("model_change", "a", provider="p", modelId="m")
-    assert OMP.recognise(head) < PI.recognise(head)
+    assert OMP.recognize(head) < PI.recognize(head)
 
 
 def test_a_native_header_wins_over_every_mark() -> None:
@@ -200,7 +200,7 @@ def test_a_native_header_wins_over_every_mark() -> None:
 
 
 def test_a_title_slot_without_a_header_is_still_recognised() -> None:
-    assert OMP.recognise(slot("A name") + b'{"type":"sess') == 80
+    assert OMP.recognize(slot("A name") + b'{"type":"sess') == 80
 
 
 # The title slot
@@ -385,15 +385,15 @@ def test_recovered_keeps_aborted_turns_dangling_calls_and_errors_that_oh_my_pi_l
         turn("c", "b", stop="error", errorMessage="boom"),
         turn("d", "c", call("2"), stop="toolUse"),
     ]
-    found = context(*lines, reading=RECOVERED)
+    found = context(*lines, read_options=RECOVERED)
     assert found.sources == ("a", "b", "c", "d")
     assert [len(tool_calls(message)) for message in found.messages] == [0, 1, 0, 1]
 
 
 def test_recovered_finds_the_history_behind_a_lost_line_but_never_the_title_slot() -> None:
-    session = opened(slot("T"), header(), said("a"), said("c", "b"), reading=RECOVERED)
+    session = opened(slot("T"), header(), said("a"), said("c", "b"), read_options=RECOVERED)
     assert session.path_ids() == ["a", "c"]
-    assert opened(slot("T"), header(), said("c", "b"), reading=RECOVERED).path_ids() == ["c"]
+    assert opened(slot("T"), header(), said("c", "b"), read_options=RECOVERED).path_ids() == ["c"]
 
 
 # Notes

@@ -15,11 +15,11 @@ from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
 from sessiontree.stores.blobs import FileBlobs
 from sessiontree.stores.file import FileStore
-from sessiontree.testing.faults import FailingSystem, LosingSystem
+from sessiontree.testing.faults import FailingOsCalls, LosingOsCalls
 
 
-def open_with(path: Path, system: FailingSystem | LosingSystem, durability: Durability = "system") -> Session:
-    return open_store(FileStore(path, system=system), root=str(path.parent), durability=durability)
+def open_with(path: Path, os_calls: FailingOsCalls | LosingOsCalls, durability: Durability = "system") -> Session:
+    return open_store(FileStore(path, os_calls=os_calls), root=str(path.parent), durability=durability)
 
 
 @pytest.fixture
@@ -32,11 +32,11 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
 def test_a_failed_write_changes_no_byte_and_is_raised_until_resolved(path: Path, error: int) -> None:
-    system = FailingSystem()
-    session = open_with(path, system)
+    os_calls = FailingOsCalls()
+    session = open_with(path, os_calls)
     before = path.read_bytes()
-    system.fail("write", error)
-    with pytest.raises(WriteError, match="as it was"):
+    os_calls.fail("write", error)
+    with pytest.raises(WriteError, match="the file is unchanged"):
         session.append("user", "lost to a full disk")
     assert path.read_bytes() == before
     with pytest.raises(WriteError, match="earlier write failed"):
@@ -49,10 +49,10 @@ def test_a_failed_write_changes_no_byte_and_is_raised_until_resolved(path: Path,
 
 @pytest.mark.parametrize("size", [0, 1, 17, 100])
 def test_a_short_write_is_cut_back(path: Path, size: int) -> None:
-    system = FailingSystem()
-    session = open_with(path, system)
+    os_calls = FailingOsCalls()
+    session = open_with(path, os_calls)
     before = path.read_bytes()
-    system.shorten_write(size)
+    os_calls.shorten_write(size)
     with pytest.raises(WriteError):
         session.append("user", "x" * 500)
     assert path.read_bytes() == before
@@ -60,11 +60,11 @@ def test_a_short_write_is_cut_back(path: Path, size: int) -> None:
 
 
 def test_a_short_write_that_cannot_be_cut_back_is_closed_before_the_next_line(path: Path) -> None:
-    system = FailingSystem()
-    session = open_with(path, system)
-    system.shorten_write(30)
-    system.fail("truncate", errno.EIO)
-    with pytest.raises(WriteError, match="torn line stays"):
+    os_calls = FailingOsCalls()
+    session = open_with(path, os_calls)
+    os_calls.shorten_write(30)
+    os_calls.fail("truncate", errno.EIO)
+    with pytest.raises(WriteError, match="incomplete line is left"):
         session.append("user", "torn")
     session.resolve()
     entry = session.append("user", "after")
@@ -75,7 +75,7 @@ def test_a_short_write_that_cannot_be_cut_back_is_closed_before_the_next_line(pa
 
 
 def test_what_another_program_wrote_behind_a_short_write_is_not_cut_away(path: Path) -> None:
-    class Racing(FailingSystem):
+    class Racing(FailingOsCalls):
         def write(self, fd: int, data: bytes) -> int:
             written = super().write(fd, data[:10])
             with open(path, "ab") as other:  # a program that takes no lock
@@ -83,15 +83,15 @@ def test_what_another_program_wrote_behind_a_short_write_is_not_cut_away(path: P
             return written
 
     session = open_with(path, Racing())
-    with pytest.raises(WriteError, match="someone else wrote behind it"):
+    with pytest.raises(WriteError, match="another program has appended since"):
         session.append("user", "torn")
     assert "other000" in sessiontree.open(path)
 
 
 def test_a_failed_fsync_is_reported_and_kept(path: Path) -> None:
-    system = FailingSystem()
-    session = open_with(path, system, durability="append")
-    system.fail("fsync", errno.EIO)
+    os_calls = FailingOsCalls()
+    session = open_with(path, os_calls, durability="append")
+    os_calls.fail("fsync", errno.EIO)
     with pytest.raises(WriteError, match="fsync failed"):
         session.append("user", "unsure")
     with pytest.raises(WriteError):
@@ -103,9 +103,9 @@ def test_a_failed_fsync_is_reported_and_kept(path: Path) -> None:
 def test_a_session_whose_creation_fails_leaves_nothing_and_can_be_tried_again(
     tmp_path: Path, call: str, nth: int
 ) -> None:
-    system = FailingSystem()
-    store = FileStore(tmp_path / "s.jsonl", system=system)
-    system.fail(call, errno.ENOSPC, nth=nth)  # type: ignore[arg-type]
+    os_calls = FailingOsCalls()
+    store = FileStore(tmp_path / "s.jsonl", os_calls=os_calls)
+    os_calls.fail(call, errno.ENOSPC, nth=nth)  # type: ignore[arg-type]
     failed = False
     try:
         store.create([b'{"type":"session"}\n', b"more\n"])
@@ -145,30 +145,30 @@ def test_a_failed_blob_write_fails_the_append_and_leaves_the_session_as_it_was(p
 def test_with_fsync_per_append_a_power_cut_loses_no_append_that_returned(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     sessiontree.create(cwd="/", path=path, appear="now").close()
-    system = LosingSystem()
-    session = open_with(path, system, durability="append")
+    os_calls = LosingOsCalls()
+    session = open_with(path, os_calls, durability="append")
     returned = [session.append("user", f"message {number}").id for number in range(20)]
-    system.cut_power(str(tmp_path))
+    os_calls.cut_power(str(tmp_path))
     assert sessiontree.open(path).ids == returned
 
 
 def test_with_the_systems_pace_a_power_cut_may_lose_the_tail_but_flush_keeps_it(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     sessiontree.create(cwd="/", path=path, appear="now").close()
-    system = LosingSystem()
-    session = open_with(path, system, durability="system")
+    os_calls = LosingOsCalls()
+    session = open_with(path, os_calls, durability="system")
     kept = [session.append("user", f"kept {number}").id for number in range(5)]
     session.flush()
     session.append("user", "not synced")
-    system.cut_power(str(tmp_path))
+    os_calls.cut_power(str(tmp_path))
     assert sessiontree.open(path).ids == kept
 
 
 def test_by_default_a_finished_turn_survives_a_power_cut(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     sessiontree.create(cwd="/", path=path, appear="now").close()
-    system = LosingSystem()
-    session = open_with(path, system, durability="turn")
+    os_calls = LosingOsCalls()
+    session = open_with(path, os_calls, durability="turn")
     turn = [
         session.append("user", "question").id,
         session.append(role="assistant", content=[], stopReason="toolUse").id,
@@ -176,32 +176,32 @@ def test_by_default_a_finished_turn_survives_a_power_cut(tmp_path: Path) -> None
         session.append(role="assistant", content=[{"type": "text", "text": "done"}], stopReason="stop").id,
     ]
     session.append({"type": "custom", "customType": "note"})
-    system.cut_power(str(tmp_path))
+    os_calls.cut_power(str(tmp_path))
     assert sessiontree.open(path).ids == turn
 
 
 def test_a_new_session_survives_a_power_cut_from_its_first_message_on(tmp_path: Path) -> None:
-    system = LosingSystem()
-    store = FileStore(tmp_path / "folder" / "s.jsonl", system=system)
+    os_calls = LosingOsCalls()
+    store = FileStore(tmp_path / "folder" / "s.jsonl", os_calls=os_calls)
     store.create([b"all of it\n"])
-    system.cut_power(str(tmp_path))
+    os_calls.cut_power(str(tmp_path))
     assert (tmp_path / "folder" / "s.jsonl").read_bytes() == b"all of it\n"
 
 
 def test_a_blob_survives_a_power_cut_from_the_moment_put_returns(tmp_path: Path) -> None:
-    system = LosingSystem()
-    blobs = FileBlobs(tmp_path, system=system)
+    os_calls = LosingOsCalls()
+    blobs = FileBlobs(tmp_path, os_calls=os_calls)
     name = blobs.put(b"content" * 1000)
-    system.cut_power(str(tmp_path))
+    os_calls.cut_power(str(tmp_path))
     assert blobs.get(name) == b"content" * 1000
 
 
 def test_a_replaced_file_survives_a_power_cut_as_new_with_the_old_as_backup(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"old\n")
-    system = LosingSystem()
-    backup = FileStore(path, system=system).replace([b"new\n"], 4)
-    system.cut_power(str(tmp_path))
+    os_calls = LosingOsCalls()
+    backup = FileStore(path, os_calls=os_calls).replace([b"new\n"], 4)
+    os_calls.cut_power(str(tmp_path))
     assert path.read_bytes() == b"new\n"
     assert Path(backup).read_bytes() == b"old\n"
 
@@ -216,11 +216,11 @@ def put_over(store: FileStore, data: bytes, expected: bytes) -> None:
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 def test_an_overwrite_that_fails_changes_no_byte_and_is_raised_until_resolved(path: Path, error: int) -> None:
-    system = FailingSystem()
-    store = FileStore(path, system=system)
+    os_calls = FailingOsCalls()
+    store = FileStore(path, os_calls=os_calls)
     before = path.read_bytes()
-    system.fail("pwrite", error)
-    with pytest.raises(WriteError, match="as it was"):
+    os_calls.fail("pwrite", error)
+    with pytest.raises(WriteError, match="the file is unchanged"):
         put_over(store, b"XXXX", before[:4])
     assert path.read_bytes() == before
     with pytest.raises(WriteError, match="earlier write failed"):
@@ -232,21 +232,21 @@ def test_an_overwrite_that_fails_changes_no_byte_and_is_raised_until_resolved(pa
 
 @pytest.mark.parametrize("size", [0, 1, 3])
 def test_an_overwrite_that_falls_short_is_undone(path: Path, size: int) -> None:
-    system = FailingSystem()
-    store = FileStore(path, system=system)
+    os_calls = FailingOsCalls()
+    store = FileStore(path, os_calls=os_calls)
     before = path.read_bytes()
-    system.shorten_write(size, call="pwrite")
-    with pytest.raises(WriteError, match="as it was"):
+    os_calls.shorten_write(size, call="pwrite")
+    with pytest.raises(WriteError, match="the file is unchanged"):
         put_over(store, b"XXXX", before[:4])
     assert path.read_bytes() == before
 
 
 def test_an_overwrite_that_cannot_be_undone_says_which_bytes_are_new(path: Path) -> None:
-    system = FailingSystem()
-    store = FileStore(path, system=system)
+    os_calls = FailingOsCalls()
+    store = FileStore(path, os_calls=os_calls)
     before = path.read_bytes()
-    system.shorten_write(2, call="pwrite")
-    system.fail("pwrite", errno.EIO, nth=2)
+    os_calls.shorten_write(2, call="pwrite")
+    os_calls.fail("pwrite", errno.EIO, nth=2)
     with pytest.raises(WriteError, match="bytes 0 to 2 are new"):
         put_over(store, b"XXXX", before[:4])
     assert path.read_bytes() == b"XX" + before[2:]
@@ -264,12 +264,12 @@ def test_an_overwrite_of_a_file_that_was_replaced_meanwhile_is_refused(path: Pat
 
 
 def test_an_overwrite_survives_a_power_cut_once_it_is_synced(path: Path) -> None:
-    system = LosingSystem()
-    store = FileStore(path, system=system)
+    os_calls = LosingOsCalls()
+    store = FileStore(path, os_calls=os_calls)
     before = path.read_bytes()
     put_over(store, b"XXXX", before[:4])
     store.sync()
     put_over(store, b"YYYY", b"XXXX")
     put_over(store, b"ZZZZ", b"YYYY")
-    system.cut_power(str(path.parent))
+    os_calls.cut_power(str(path.parent))
     assert path.read_bytes() == b"XXXX" + before[4:]

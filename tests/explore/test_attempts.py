@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
@@ -34,6 +34,7 @@ from sessiontree.testing.model_server import ModelServer
 from tests.agent.building import Workplace
 from tests.agent.gates import Counting
 from tests.agent.loops import end_of, turn, went
+from tests.building import examples
 from tests.explore.lanes import explored, new_session
 
 BROKEN = ScriptTurn(text="half of an answ", error=ScriptError("rate_limit", in_stream=True, retry_after=0.01))
@@ -105,7 +106,7 @@ class Breaking:
         """It holds nothing."""
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(breaks=st.integers(0, 4), lanes=st.integers(1, 8), share=st.floats(0.2, 3.0))
 def test_no_limit_is_passed_by_more_than_one_attempt_however_many_break_off(
     tmp_path_factory: pytest.TempPathFactory, breaks: int, lanes: int, share: float

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
@@ -21,6 +21,7 @@ from sessiontree.explore.budget import Budget, Reservation
 from sessiontree.models import Facts
 from sessiontree.models.facts import Prices
 from sessiontree.session.session import Session
+from tests.building import examples
 from tests.explore.lanes import Note, Stepping, check_is_sound, explored, new_session
 
 PROMPTS = [f"of lane-{n}." for n in range(1, 6)]
@@ -33,7 +34,7 @@ def session(tmp_path: Path) -> Session:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_gate_lets_no_more_than_one_request_pass_a_limit(data: st.DataObject) -> None:
     limit = data.draw(st.floats(1, 5_000), label="limit")
     lanes = data.draw(st.integers(1, 12), label="lanes")
@@ -71,7 +72,7 @@ def test_the_gate_lets_no_more_than_one_request_pass_a_limit(data: st.DataObject
 
 
 @given(st.data())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_no_exploration_passes_its_limit_by_more_than_one_call(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["tokens", "cost"]), label="kind")
     limit = data.draw(st.integers(100, 6_000), label="limit")

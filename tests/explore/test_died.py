@@ -23,9 +23,10 @@ from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import Facts, Prices, ScriptedModel
 from sessiontree.session.session import Session
 from tests.agent.loops import turn
+from tests.building import THOROUGH
 from tests.explore.lanes import new_session, own_messages
 
-KILLS = int(os.environ.get("SESSIONTREE_KILLS", "12"))
+KILLS = int(os.environ.get("SESSIONTREE_KILLS", "12" if THOROUGH else "4"))
 WORDS = "words " * 1_000
 PRICED = Facts(200_000, 2_000, Prices(1_000_000, 1), source="test")
 CHILD = """

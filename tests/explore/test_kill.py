@@ -22,10 +22,11 @@ from sessiontree.explore.decisions import leave
 from sessiontree.explore.state import find_exploration
 from sessiontree.explore.worktrees import Copies
 from sessiontree.session.session import Session
+from tests.building import THOROUGH
 from tests.explore.lanes import check_is_sound, check_nothing_is_beside, new_session
 from tests.explore.repos import git, make_repository
 
-KILLS = int(os.environ.get("SESSIONTREE_KILLS", "12"))
+KILLS = int(os.environ.get("SESSIONTREE_KILLS", "12" if THOROUGH else "4"))
 LANES = 6
 STEPS = 30 * KILLS
 

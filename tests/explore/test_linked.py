@@ -30,7 +30,7 @@ BEGUN = """
 import asyncio, sys
 import sessiontree
 from sessiontree.agent.loop import run
-from sessiontree.agent.workspace import Room
+from sessiontree.agent.workspace import Workspace
 from sessiontree.agent.tools.base import ToolContext
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.explore.task_tool import TaskTool

@@ -18,7 +18,7 @@ from sessiontree.explore.state import find_exploration
 from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
 from sessiontree.stores.file import FileStore
-from sessiontree.stores.os_calls import System
+from sessiontree.stores.os_calls import OsCalls
 from tests.explore.lanes import Note, Stepping, check_is_sound, check_nothing_is_beside, new_session
 
 LANES = 16
@@ -99,7 +99,7 @@ def test_two_thousand_turns_of_sixteen_lanes_while_another_process_reads(tmp_pat
         assert log == [str(step) for step in range(3, TURNS - 1, 5)]
 
 
-class SlowDisk(System):
+class SlowDisk(OsCalls):
     """A disk that takes its time to make sure."""
 
     def fsync(self, fd: int, *, data_only: bool = False) -> None:
@@ -107,8 +107,8 @@ class SlowDisk(System):
         super().fsync(fd, data_only=data_only)
 
 
-@pytest.mark.parametrize("disk", [System(), SlowDisk()])
-def test_the_loop_never_stands_still_for_long(tmp_path: Path, disk: System) -> None:
+@pytest.mark.parametrize("disk", [OsCalls(), SlowDisk()])
+def test_the_loop_never_stands_still_for_long(tmp_path: Path, disk: OsCalls) -> None:
     """A busy machine delays us, too; what the engine does it does each time, so the best of some rounds counts."""
     longest = []
     for attempt in range(12):
@@ -116,7 +116,7 @@ def test_the_loop_never_stands_still_for_long(tmp_path: Path, disk: System) -> N
         folder.mkdir()
         made = new_session(folder)
         made.close()
-        session = open_store(FileStore(made.location, system=disk), root=str(folder / "home"))
+        session = open_store(FileStore(made.location, os_calls=disk), root=str(folder / "home"))
         longest.append(asyncio.run(_longest_standstill(session)))
         if longest[-1] < 0.05:
             return

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from sessiontree.core.messages import Message
 from sessiontree.models import Request, ScriptTurn, answer, open_model
 from sessiontree.models.endpoints import find_endpoint
 from sessiontree.models.to_provider import to_library
 from sessiontree.testing.model_server import ModelServer
+from tests.building import examples
 from tests.models.asking import MODELS
 from tests.providers.test_properties import (
     MESSAGES,
@@ -45,7 +46,7 @@ def arrived(messages: list[Message], protocol: str) -> dict[str, Any]:
     return body
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(MESSAGES)
 def test_anthropic_accepts_the_request_of_any_conversation(messages: list[Message]) -> None:
     sent = arrived(messages, "anthropic")["messages"]
@@ -59,7 +60,7 @@ def test_anthropic_accepts_the_request_of_any_conversation(messages: list[Messag
     check_anthropic(sent)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(MESSAGES)
 def test_chat_completions_accepts_the_request_of_any_conversation(messages: list[Message]) -> None:
     sent = arrived(messages, "chat")["messages"]
@@ -68,7 +69,7 @@ def test_chat_completions_accepts_the_request_of_any_conversation(messages: list
     check_chat(sent)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(MESSAGES)
 def test_the_responses_api_accepts_the_request_of_any_conversation(messages: list[Message]) -> None:
     items = [_spelled_out(item) for item in arrived(messages, "responses")["input"] if item.get("role") != "system"]

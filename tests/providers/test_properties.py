@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.core.messages import (
@@ -34,6 +34,7 @@ from sessiontree.core.messages import (
     User,
 )
 from sessiontree.providers import Form, Unanswered, render
+from tests.building import examples
 
 IMAGE_TYPES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 
@@ -295,19 +296,19 @@ def check_accepted(messages: list[Message], form: Form, unanswered: Unanswered) 
     CHECKS[form](rendered.messages)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(MESSAGES, UNANSWERED)
 def test_anthropic_accepts_whatever_comes_out(messages: list[Message], unanswered: Unanswered) -> None:
     check_accepted(messages, "anthropic", unanswered)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(MESSAGES, UNANSWERED)
 def test_the_responses_api_accepts_whatever_comes_out(messages: list[Message], unanswered: Unanswered) -> None:
     check_accepted(messages, "openai", unanswered)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(MESSAGES, UNANSWERED)
 def test_chat_completions_accepts_whatever_comes_out(messages: list[Message], unanswered: Unanswered) -> None:
     check_accepted(messages, "openai-chat", unanswered)

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from sessiontree.errors import StoreError, WriteError
 from sessiontree.search.prompt_history import Prompt, PromptHistory
 from sessiontree.search.prompt_spool import LONGEST, made_fit
 from sessiontree.search.query_parser import Phrase, Query
+from tests.building import examples
 from tests.library.world import IDS, World, append, claude_lines, clock, git, json_lines, repository
 
 SECOND = 1000
@@ -210,7 +211,7 @@ def test_here_means_the_project_in_all_its_worktrees_and_subfolders(tmp_path: Pa
         assert {one.project for one in history.search(here=top)} == {str(top)}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@examples(100, HealthCheck.function_scoped_fixture)
 @given(
     query=st.one_of(
         st.text(max_size=40),
@@ -225,7 +226,7 @@ def test_no_query_is_an_error(history: PromptHistory, query: str) -> None:
     history.search(query, session=query[:3], here=None)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@examples(100, HealthCheck.function_scoped_fixture)
 @given(prompt=st.text(min_size=1, max_size=40))
 def test_every_prompt_is_found_by_itself(history: PromptHistory, prompt: str) -> None:
     history.add(prompt, cwd="/p")

@@ -106,7 +106,7 @@ _INDEXER = """
 import sys
 from sessiontree.library import Library
 from sessiontree.search import Index, indexer
-index._STEP = 20_000
+indexer._STEP = 20_000
 with Library() as library, Index() as one:
     print("ready", flush=True)
     one.update(library.everything())

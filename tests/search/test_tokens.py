@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.core.jsonio import render_json
-from sessiontree.search.matcher import Matcher
-from sessiontree.search.patterns import Patterns
+from sessiontree.search.matcher import Matcher, RegexFinder
 from sessiontree.search.query_parser import Phrase, Query, Regex, Word
 from sessiontree.search.text_extractor import Line, Text
 from sessiontree.search.tokenizer import Folded, Terms, units
@@ -60,12 +59,8 @@ def test_a_part_of_the_folded_form_comes_from_a_part_of_the_text(text: str) -> N
 
 
 def places(term: Word | Phrase | Regex, text: str) -> list[str]:
-    patterns = Patterns(5)
     line = Line("id", "", "", [Text("prompt", "user", render_json(text))])
-    try:
-        found = Matcher(Query(term), patterns.find).fit(line)
-    finally:
-        patterns.close()
+    found = Matcher(Query(term), RegexFinder(5)).fit(line)
     return [] if found is None else [found.said[start:end] for start, end in found.spans]
 
 
@@ -92,9 +87,18 @@ def test_a_term_stands_in_a_text_at_these_places(term: Word | Phrase | Regex, te
     assert places(term, text) == expected
 
 
-def test_a_pattern_that_takes_for_ever_is_left() -> None:
-    patterns = Patterns(0.5)
-    assert patterns.find(Regex("(a+)+$"), "a" * 60 + "b") == []
-    assert patterns.is_spent
-    assert patterns.find(Regex("a"), "a") == []
-    patterns.close()
+def test_a_pattern_that_exceeds_the_time_limit_is_given_up() -> None:
+    finder = RegexFinder(0.1)
+    assert finder.find(Regex("(?:.*?b){30}c"), "ab" * 5000) == []
+    assert finder.timed_out
+    assert finder.find(Regex("a"), "a") == []
+
+
+def test_time_spent_on_all_texts_counts_against_one_limit() -> None:
+    finder = RegexFinder(0.3)
+    text = "ab" * 30 + "d"
+    for _ in range(100_000):
+        finder.find(Regex("(?:a|b|ab)*?c"), text)
+        if finder.timed_out:
+            break
+    assert finder.timed_out

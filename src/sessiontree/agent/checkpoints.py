@@ -27,15 +27,16 @@ from sessiontree.agent.branch_writer import in_thread, uncancelled
 from sessiontree.agent.diff import render_diff
 from sessiontree.agent.file_changes import Seen, Watch
 from sessiontree.agent.tools.base import Plan
-from sessiontree.agent.workspace import PathError, Workspace, is_within, look_at, remove_empty_folder, umask
+from sessiontree.agent.workspace import Workspace, is_within
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.jsonio import Value
 from sessiontree.core.messages import User
-from sessiontree.errors import DamagedError, NotFoundError, SessionTreeError
+from sessiontree.errors import DamagedError, NotFoundError, PathError, SessionTreeError
 from sessiontree.git.file_state import ABSENT, Blobs, content_of, is_same, put_back, stands_at
 from sessiontree.git.snapshot import SavedFile
 from sessiontree.session.session import Branch, Session
 from sessiontree.stores.contract import BlobStore
+from sessiontree.stores.safe_files import read_path, read_umask, remove_empty_folder
 
 What: TypeAlias = Literal["conversation", "files", "both"]
 REWIND = "rewind"
@@ -206,7 +207,7 @@ class Checkpoints:
         """What was noted behind an entry, by its number in file order; in the order it was done."""
         journal = self._session.journal
         wanted = [node for node in range(behind + 1, len(journal)) if journal.types[node] in _KINDS]
-        for node, fields in zip(wanted, journal.whole_fields(wanted), strict=True):
+        for node, fields in zip(wanted, journal.resolved_fields(wanted), strict=True):
             inner = fields.get("entry") if fields.get("type") == "sessiontree" else fields
             touched = _parse(inner)
             if touched is not None:
@@ -259,9 +260,9 @@ class Checkpoints:
         return tuple(changes)
 
     def _diff(self, path: str, now: SavedFile | None, saved: SavedFile, new: bytes | None) -> str:
-        found = look_at(path) if now is not None and now.mode else None
+        found = read_path(path) if now is not None and now.mode else None
         key = self._key(path)
-        diff = render_diff(key, None if found is None else found[1], new)
+        diff = render_diff(key, None if found is None else found.data, new)
         if now is not None and now.mode and saved.mode and now.mode != saved.mode:
             diff = f"{key}: mode {now.mode} -> {saved.mode}\n{diff}"
         return diff
@@ -429,4 +430,4 @@ def _missing_folders(path: str) -> list[str]:
 
 def _new_file_mode() -> int:
     """Kind and permissions that a new file gets."""
-    return 0o100000 | (0o666 & ~umask())
+    return 0o100000 | (0o666 & ~read_umask())

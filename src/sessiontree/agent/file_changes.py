@@ -14,8 +14,8 @@ import time
 from msgspec import Struct
 
 from sessiontree.agent.read_only_commands import runs_programs
-from sessiontree.agent.workspace import PathError, Workspace
-from sessiontree.errors import StoreError
+from sessiontree.agent.workspace import Workspace
+from sessiontree.errors import PathError, StoreError
 from sessiontree.git import command
 from sessiontree.git.file_state import ABSENT, Blobs, is_same, stands_at
 from sessiontree.git.snapshot import Limits, SavedFile, Snapshot, take_snapshot

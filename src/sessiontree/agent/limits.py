@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sessiontree.core.jsonio import Value
 from sessiontree.core.messages import Cost, Usage
-from sessiontree.core.usage import countable
+from sessiontree.core.usage import valid_count
 
 
 class RunUsage(Value, frozen=True, omit_defaults=False):
@@ -36,11 +36,11 @@ class RunUsage(Value, frozen=True, omit_defaults=False):
         return msgspec.structs.replace(
             self,
             turns=self.turns + turns,
-            input=self.input + countable(used.input),
-            output=self.output + countable(used.output),
-            cached=self.cached + countable(used.cache_read),
-            cache_written=self.cache_written + countable(used.cache_write),
-            cost=self.cost + (countable(used.cost.total) if used.cost is not None else 0.0),
+            input=self.input + valid_count(used.input),
+            output=self.output + valid_count(used.output),
+            cached=self.cached + valid_count(used.cache_read),
+            cache_written=self.cache_written + valid_count(used.cache_write),
+            cost=self.cost + (valid_count(used.cost.total) if used.cost is not None else 0.0),
         )
 
     @property

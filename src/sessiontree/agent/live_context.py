@@ -16,7 +16,7 @@ from sessiontree.agent.approval import Approvals
 from sessiontree.agent.branch_writer import in_thread, uncancelled
 from sessiontree.compaction import MEASURED
 from sessiontree.compaction.token_estimate import Size, context_size, estimated_size
-from sessiontree.core.context import said_by
+from sessiontree.core.context import entry_messages
 from sessiontree.core.entries import (
     ApprovalMode,
     Compaction,
@@ -107,13 +107,13 @@ class LiveContext:
     def _take(self, entry: Entry) -> None:
         if self._is_stale or entry.id == self._leaf:  # the next look will read it, or one has while it was written
             return
-        if isinstance(entry, _REBUILDING) or not self._session.dialect.writes_plainly:
+        if isinstance(entry, _REBUILDING) or not self._session.dialect.one_line_per_entry:
             self._is_stale = True
         elif entry.parent_id == self._leaf:  # else others wrote before it through the same branch: a look reads both
             self._add(entry)
 
     def _add(self, entry: Entry) -> None:
-        for message in said_by(entry):
+        for message in entry_messages(entry):
             self._messages.append(message)
             if isinstance(message, System):
                 self._estimated = None
@@ -163,7 +163,9 @@ class LiveContext:
             new.append(at)
             at = self._session.parent(at)
         entries = self._session.entries(new[::-1]) if at == self._leaf else []
-        changes = not self._session.dialect.writes_plainly or any(isinstance(entry, _REBUILDING) for entry in entries)
+        changes = not self._session.dialect.one_line_per_entry or any(
+            isinstance(entry, _REBUILDING) for entry in entries
+        )
         if at != self._leaf or changes:
             self._is_stale = True
             return
@@ -220,7 +222,7 @@ class LiveApprovals(Approvals):
 
     def _now(self) -> Config:
         session = self._session
-        if not session.dialect.writes_plainly:
+        if not session.dialect.one_line_per_entry:
             return session.config
         types = session.journal.types
         seen, config = _configs.get(session, (len(types) + 1, Config()))

@@ -22,7 +22,7 @@ from sessiontree.agent.limits import Asked, Expected, Limits, RunUsage, Ticket
 from sessiontree.compaction import Summary
 from sessiontree.compaction.token_estimate import MEASURED, Size, measured_tokens
 from sessiontree.core.messages import Assistant, Usage, message_text
-from sessiontree.core.usage import countable
+from sessiontree.core.usage import valid_count
 from sessiontree.errors import ModelError, SessionTreeError, UnreachableError
 from sessiontree.models import Facts, Model, Request
 from sessiontree.models.facts import likely_cost
@@ -276,11 +276,11 @@ def _used(
 def _is_told(usage: Usage) -> bool:
     """Whether it is said what was used. Servers that do not say it say nothing, or that it was nothing."""
     numbers = (usage.input, usage.output, usage.cache_read, usage.cache_write)
-    return all(countable(number) == number for number in numbers) and sum(numbers) > 0
+    return all(valid_count(number) == number for number in numbers) and sum(numbers) > 0
 
 
 def _priced(usage: Usage, facts: Facts) -> Usage:
     """With what it costs, if that is not told."""
-    if usage.cost is not None and countable(usage.cost.total) == usage.cost.total:
+    if usage.cost is not None and valid_count(usage.cost.total) == usage.cost.total:
         return usage
     return msgspec.structs.replace(usage, cost=likely_cost(usage, facts.prices))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-from sessiontree.agent.workspace import PathError, Place, Workspace
+from sessiontree.agent.workspace import Place, Workspace
+from sessiontree.errors import PathError
 from sessiontree.git import command
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,=\- ]+")

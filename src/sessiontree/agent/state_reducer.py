@@ -27,7 +27,7 @@ from sessiontree.agent.live_context import live_of
 from sessiontree.agent.pending import open_calls
 from sessiontree.agent.state import State, Store, Task
 from sessiontree.core.messages import Message, Usage
-from sessiontree.core.usage import UsageTotals, countable
+from sessiontree.core.usage import UsageTotals, valid_count
 from sessiontree.session.session import Session
 
 _TAIL = 4_000
@@ -96,9 +96,9 @@ def plus(totals: UsageTotals, used: Usage) -> UsageTotals:
     """What a session used, with one more request."""
     return UsageTotals(
         totals.requests + 1,
-        totals.input + countable(used.input),
-        totals.output + countable(used.output),
-        totals.cached + countable(used.cache_read),
-        totals.cache_written + countable(used.cache_write),
-        totals.cost + (countable(used.cost.total) if used.cost is not None else 0.0),
+        totals.input + valid_count(used.input),
+        totals.output + valid_count(used.output),
+        totals.cached + valid_count(used.cache_read),
+        totals.cache_written + valid_count(used.cache_write),
+        totals.cost + (valid_count(used.cost.total) if used.cost is not None else 0.0),
     )

@@ -20,9 +20,9 @@ from sessiontree.archive.catalog import About, Edit, Index, Item, Kind
 from sessiontree.archive.object_store import Objects, Stored
 from sessiontree.core.ids import timestamp
 from sessiontree.errors import AmbiguousError, ConflictError, ExistsError, NotFoundError, WriteError
-from sessiontree.stores.atomic_files import create_file, make_folder, publish_new, sync_folder, write_beside
+from sessiontree.stores.atomic_files import create_file, make_folder, publish_new, sync_folder, write_temporary
 from sessiontree.stores.file_lock import file_lock, lock_descriptor, release_descriptor
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 _DELETES_BY_DATE = frozenset({"claude"})
 """Agents that delete session files by the file's date: what comes back to them comes back with a fresh one."""
@@ -40,12 +40,12 @@ class Freed(Struct, frozen=True):
 class Archive:
     """`<home>/archive`: `index.jsonl`, and `objects/` with the contents."""
 
-    def __init__(self, folder: str, bounds: Bounds, *, system: System = SYSTEM) -> None:
+    def __init__(self, folder: str, bounds: Bounds, *, os_calls: OsCalls = OS_CALLS) -> None:
         self.folder = folder
         self.bounds = bounds
-        self.objects = Objects(os.path.join(folder, "objects"), system)
-        self.index = Index(os.path.join(folder, "index.jsonl"), system)
-        self.system = system
+        self.objects = Objects(os.path.join(folder, "objects"), os_calls)
+        self.index = Index(os.path.join(folder, "index.jsonl"), os_calls)
+        self.os_calls = os_calls
         self._is_locked = False
         """Whether this run holds the lock."""
 
@@ -56,8 +56,8 @@ class Archive:
             yield
             return
         try:
-            make_folder(self.folder, self.system)
-            with file_lock(os.path.join(self.folder, "lock"), system=self.system):
+            make_folder(self.folder, self.os_calls)
+            with file_lock(os.path.join(self.folder, "lock"), os_calls=self.os_calls):
                 self._is_locked = True
                 yield
         except OSError as error:
@@ -165,7 +165,7 @@ class Archive:
         return tuple(os.path.join(at, name) for at, _, names in os.walk(folder) for name in names)
 
     def _remove_unchanged(self, file: Stored) -> None:
-        fd = self.system.open(file.path, os.O_RDONLY | os.O_NOFOLLOW)
+        fd = self.os_calls.open(file.path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             lock_descriptor(fd, file.path)
             found = os.stat(file.path, follow_symlinks=False)
@@ -173,10 +173,10 @@ class Archive:
             same = (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
             if not same or (found.st_size, found.st_mtime_ns) != (file.size, file.mtime_ns):
                 raise ConflictError(f"{file.path}: changed while it was being archived; it stays where it is")
-            self.system.unlink(file.path)
+            self.os_calls.unlink(file.path)
         finally:
             release_descriptor(fd)
-        sync_folder(os.path.dirname(file.path), self.system)
+        sync_folder(os.path.dirname(file.path), self.os_calls)
 
     def finish(self) -> None:
         """Take away what an earlier run had archived, or begun to write, and left behind when it died."""
@@ -199,7 +199,7 @@ class Archive:
             missing = [file for file, place in zip(item.files, places, strict=True) if not self._is_there(file, place)]
             for file in item.files:
                 if file not in missing:
-                    settle(file.path, self.system)
+                    settle(file.path, self.os_calls)
             for file in reversed(missing):  # the session file last: when it appears, all of the session is there
                 self._write_back(file, fresh=item.agent in _DELETES_BY_DATE)
             if item.kind == "moved":
@@ -208,7 +208,7 @@ class Archive:
 
     def extract(self, item: Item, out: str) -> None:
         """Write the session file of an item to a new file, wherever that is; the archive stays as it is."""
-        create_file(os.path.abspath(out), self.objects.read(item.files[0].sha256), self.system)
+        create_file(os.path.abspath(out), self.objects.read(item.files[0].sha256), self.os_calls)
 
     def purge(self, item: Item) -> None:
         """Delete an item for good."""
@@ -229,12 +229,12 @@ class Archive:
         raise ExistsError(f"{place}: there is another file now; nothing was restored (--out FILE writes it elsewhere)")
 
     def _write_back(self, file: Stored, *, fresh: bool) -> None:
-        make_folder(os.path.dirname(file.path), self.system)
+        make_folder(os.path.dirname(file.path), self.os_calls)
         place = self.bounds.check(file.path)
-        temporary = write_beside(place, self.objects.read(file.sha256), self.system)
+        temporary = write_temporary(place, self.objects.read(file.sha256), self.os_calls)
         if not fresh:
             os.utime(temporary, ns=(file.mtime_ns, file.mtime_ns))
-        publish_new(temporary, place, self.system)
+        publish_new(temporary, place, self.os_calls)
 
     def _leave(self, item: Item, why: str) -> None:
         self.index.remove(item.id, why, timestamp())
@@ -274,14 +274,14 @@ def delete(path: str, bounds: Bounds) -> None:
     sync_folder(os.path.dirname(real))
 
 
-def settle(path: str, system: System) -> None:
+def settle(path: str, os_calls: OsCalls) -> None:
     """Make a file that is there survive a power cut: whoever wrote it may have died before that."""
-    fd = system.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    fd = os_calls.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        system.fsync(fd)
+        os_calls.fsync(fd)
     finally:
         os.close(fd)
-    sync_folder(os.path.dirname(path), system)
+    sync_folder(os.path.dirname(path), os_calls)
 
 
 def line_hash(line: bytes) -> bytes:

@@ -17,7 +17,7 @@ from sessiontree.core.ids import SHORTEST_PREFIX
 from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.session.open import looks_like_path, open
 from sessiontree.session.session import Session
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 
 class Home:
@@ -31,7 +31,7 @@ class Home:
         roots: Mapping[str, Sequence[str]] | None = None,
         sessions: Sessions | None = None,
         find: Callable[[str], str] | None = None,
-        system: System = SYSTEM,
+        os_calls: OsCalls = OS_CALLS,
     ) -> None:
         """`roots` are folders chosen for a dialect instead of its own.
 
@@ -43,8 +43,8 @@ class Home:
         self.roots_of = known_roots(self.folder, environment, roots)
         self.roots = list(dict.fromkeys(root for folders in self.roots_of.values() for root in folders))
         self.bounds = Bounds(self.roots)
-        self.archive = Archive(os.path.join(self.folder, "archive"), self.bounds, system=system)
-        self.marks = Marks(self.folder, system=system)
+        self.archive = Archive(os.path.join(self.folder, "archive"), self.bounds, os_calls=os_calls)
+        self.marks = Marks(self.folder, os_calls=os_calls)
         self._sessions = sessions
         self._find = find or self._find_by_name
 

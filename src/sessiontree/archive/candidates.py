@@ -15,6 +15,8 @@ from sessiontree.archive.allowed_paths import iter_beside
 from sessiontree.archive.catalog import About
 from sessiontree.dialects.contract import Dialect, is_session_name
 from sessiontree.errors import SessionTreeError
+from sessiontree.library.library import Library
+from sessiontree.library.summary import Summary
 from sessiontree.session.open import open
 from sessiontree.session.session import Session
 
@@ -81,6 +83,38 @@ def sessions_in(roots: Iterable[str]) -> Iterator[Candidate]:
         session.close()
 
 
+def candidates_in_library(library: Library) -> Iterator[Candidate]:
+    """All sessions of a library, from its cached summaries: no file is opened. Sub-agents are left out.
+
+    A field that a summary cannot answer for sure is None: labels always; of a file that was read only in part also the
+    name, and the last message if it may be in the part between.
+    """
+    for summary in library.sessions():
+        if _is_not_a_session(summary):
+            continue
+        try:
+            size = whole_size(summary.path)
+        except OSError:
+            continue  # it was deleted meanwhile
+        yield Candidate(
+            path=summary.path,
+            agent=summary.agent,
+            id=summary.id,
+            active=summary.active,
+            title=summary.title,
+            named=summary.named if summary.is_whole else None,
+            labelled=None,
+            size=size,
+            cwd=summary.cwd if summary.cwd or summary.is_whole else None,
+            is_dated=summary.dated,
+        )
+
+
+def _is_not_a_session(summary: Summary) -> bool:
+    """Whether the whole file was read, or nothing of it could be, and no message or time was found in it."""
+    return summary.is_whole and summary.created is None and summary.active is None and not summary.messages
+
+
 def look_closer(one: Candidate) -> Candidate | None:
     """The same with everything looked up in the file; None when that cannot be read."""
     try:
@@ -137,5 +171,5 @@ def iter_session_files(roots: Iterable[str]) -> Iterator[str]:
 def _is_session(dialect: Dialect, root: str, path: str) -> bool:
     if not path.startswith(root + os.sep):
         return False
-    found = dialect.session_kind(root, os.path.relpath(path, root))
+    found = dialect.classify_file(root, os.path.relpath(path, root))
     return found is not None and found.kind == "session"

@@ -16,7 +16,7 @@ from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.stores.atomic_files import create_file
 from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.file import FileStore
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 Kind = Literal["moved", "kept", "edited"]
 
@@ -65,9 +65,9 @@ class Item(Struct, frozen=True):
 class Index:
     """The list of items, in a file."""
 
-    def __init__(self, path: str, system: System = SYSTEM) -> None:
+    def __init__(self, path: str, os_calls: OsCalls = OS_CALLS) -> None:
         self.path = path
-        self._system = system
+        self._os_calls = os_calls
         self._start_over((0, 0))
 
     def _start_over(self, identity: tuple[int, int]) -> None:
@@ -121,9 +121,9 @@ class Index:
     def _append(self, fields: dict[str, Any]) -> None:
         line = render_json(fields) + b"\n"
         if not os.path.exists(self.path):
-            create_file(self.path, [line], self._system)
+            create_file(self.path, [line], self._os_calls)
             return
-        store = FileStore(self.path, system=self._system)
+        store = FileStore(self.path, os_calls=self._os_calls)
         try:
             size = store.lock()
             try:

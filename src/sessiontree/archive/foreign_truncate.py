@@ -14,9 +14,9 @@ from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Assistant
 from sessiontree.dialects.canonical import CanonicalEntry, SessionMeta
 from sessiontree.dialects.claude.records import SYNTHETIC
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.dialects.neovate.records import is_compaction
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.passthrough import PASSTHROUGH
 from sessiontree.errors import UsageError
 from sessiontree.session.session import Session
 
@@ -54,7 +54,7 @@ _MODEL_WINDOW = 256
 def kept_nodes(session: Session) -> set[int]:
     """The lines that stay; `UsageError` when all of the conversation is needed."""
     journal = session.journal
-    path = journal.dialect.find_path(journal, session.node_of(session.leaf), session.reading)
+    path = journal.dialect.find_path(journal, session.node_of(session.leaf), session.read_options)
     if not path or not _is_boundary(session, path[0]):
         raise UsageError(
             f"{session.location}: no compaction stands in for its older part, so {journal.dialect.name} needs all of "
@@ -71,8 +71,8 @@ def kept_nodes(session: Session) -> set[int]:
 def pointer_line(session: Session, data: JsonObject, kind: str) -> bytes:
     """A line that says where the rest is, in the way of the format for what its owner has no line for."""
     start = SessionMeta(session.id, timestamp(), session.cwd)
-    scribe = session.dialect.scribe(start, session.journal)
-    written = scribe.add(CanonicalEntry("custom", {"customType": kind, "data": data}, timestamp=timestamp()), None)
+    encoder = session.dialect.encoder(start, session.journal)
+    written = encoder.encode(CanonicalEntry("custom", {"customType": kind, "data": data}, timestamp=timestamp()), None)
     (line,) = written.lines
     return line
 
@@ -87,7 +87,7 @@ def _is_boundary(session: Session, node: int) -> bool:
 def _head(session: Session, boundary: int) -> set[int]:
     """The first line of the conversation, the first prompt, and the line where the session was forked."""
     journal = session.journal
-    placed = (node for node in range(boundary) if not is_aside(journal.tree.ids[node]))
+    placed = (node for node in range(boundary) if not is_metadata_id(journal.tree.ids[node]))
     first = next(placed, None)
     if first is None:
         return set()
@@ -127,7 +127,7 @@ def _iter_asides(session: Session, boundary: int, kept: set[int]) -> Iterator[in
     last: dict[str, int] = {}
     for node, id in enumerate(journal.tree.ids):
         kind = journal.types[node]
-        if not is_aside(id):
+        if not is_metadata_id(id):
             continue
         if kind in _REPEATED and node < boundary:
             last[kind] = node
@@ -140,9 +140,9 @@ def _iter_asides(session: Session, boundary: int, kept: set[int]) -> Iterator[in
 
 def _is_about_kept(fields: JsonObject, kind: str, is_kept: Callable[[object], bool]) -> bool:
     """Whether what a line is about stays, or it is about all of the session."""
-    if kind in _SNAPSHOTS and fields.get("type") != RIDER:
+    if kind in _SNAPSHOTS and fields.get("type") != PASSTHROUGH:
         return any(is_kept(fields.get(name)) for name in ("messageId", "snapshotMessageId"))
-    if fields.get("type") != RIDER:
+    if fields.get("type") != PASSTHROUGH:
         return True
     inside = fields.get("entry")
     target = inside.get("targetId") if isinstance(inside, dict) else None

@@ -19,7 +19,7 @@ from sessiontree.session.open import open
 from sessiontree.session.session import Session
 from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.file import FileStore
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 _STEP = 1 << 20
 _TRIES = 4
@@ -39,7 +39,7 @@ class Merged(Struct, frozen=True):
 
 
 def merge_into(
-    target: str, source: str, *, without: frozenset[bytes] = frozenset(), act: bool = True, system: System = SYSTEM
+    target: str, source: str, *, without: frozenset[bytes] = frozenset(), act: bool = True, os_calls: OsCalls = OS_CALLS
 ) -> Merged:
     """Append to one file what only the other has, but for lines with these hashes. The other is only read."""
     for _ in range(_TRIES):
@@ -49,13 +49,13 @@ def merge_into(
             return Merged("same" if size == other else "behind")
         if shared == size:
             rest = _read(source, shared, other)
-            done = _append(target, size, rest, system) if act else True
+            done = _append(target, size, rest, os_calls) if act else True
             outcome = Merged("grown", rest.count(b"\n"))
         else:
             found, missing = _missing(target, source, without)
             if found.outcome == "conflict" or not missing:
                 return found
-            done = _append(target, size, missing, system) if act else True
+            done = _append(target, size, missing, os_calls) if act else True
             outcome = found
         if done:
             return outcome
@@ -116,7 +116,7 @@ def _with_ancestors(session: Session, wanted: dict[int, bytes], withheld: dict[i
     """The wanted lines in file order, and of the withheld ones those that a wanted one hangs on."""
     if wanted and withheld:
         journal = session.journal
-        line_of = {node: journal.place(node).line for node in range(len(journal))}
+        line_of = {node: journal.span(node).line for node in range(len(journal))}
         needed: set[int] = set()
         for node in (node for node, line in line_of.items() if line in wanted):
             needed.update(line_of[ancestor] for ancestor in journal.tree.path(node))
@@ -127,8 +127,8 @@ def _with_ancestors(session: Session, wanted: dict[int, bytes], withheld: dict[i
 def _own_lines(session: Session) -> set[int]:
     """The numbers of the lines that each file has for itself: its header, and a title in a fixed place."""
     journal = session.journal
-    own = {journal.header_place.line} if journal.header_place is not None else set()
-    return own | {journal.place(node).line for node, kind in enumerate(journal.types) if kind == SLOT}
+    own = {journal.header_span.line} if journal.header_span is not None else set()
+    return own | {journal.span(node).line for node, kind in enumerate(journal.types) if kind == SLOT}
 
 
 def _is_changed(ours: Session, theirs: Session, line: bytes) -> bool:
@@ -158,9 +158,9 @@ def _is_newer(session: Session, one: str, other: str) -> bool:
     return other in session.path_ids(one) or session.entry(one).timestamp > session.entry(other).timestamp
 
 
-def _append(target: str, size: int, data: bytes, system: System) -> bool:
+def _append(target: str, size: int, data: bytes, os_calls: OsCalls) -> bool:
     """Append durably, if the file still has the size it had; else False."""
-    store = FileStore(target, system=system)
+    store = FileStore(target, os_calls=os_calls)
     try:
         if store.lock() != size:
             store.unlock()

@@ -71,15 +71,15 @@ def _folder(session: Session, cwd: str, root: str, source: str, environment: Map
 def _cwd_line(session: Session, cwd: str) -> Change | None:
     """The line that says where the session works, with another folder in it; None where no line says so."""
     journal = session.journal
-    if journal.header_place is not None:
-        place = journal.header_place
+    if journal.header_span is not None:
+        place = journal.header_span
         raw = read_bytes(journal.store, place.start, place.end - place.start)
         new = replace_field(raw, "cwd", cwd)
         return Change(place.start, place.end, new) if new != raw else None
     for node in range(min(len(journal), _FIRST_LINES)):
         (fields,) = journal.fields([node])
         if isinstance(fields.get("cwd"), str) and fields["cwd"]:
-            place = journal.place(node)
+            place = journal.span(node)
             raw = next(journal.iter_raw([node]))
             new = replace_field(raw, "cwd", cwd)
             return Change(place.start, place.end, new) if new != raw else None
@@ -107,7 +107,7 @@ def move(archive: Archive, session: Session, plan: Move) -> Item | None:
         if begun is not None:
             _finish(archive, session, plan)
             return begun
-        make_folder(os.path.dirname(plan.target), archive.system)
+        make_folder(os.path.dirname(plan.target), archive.os_calls)
         draft = Draft(archive, plan.target, spliced(session.journal.store, session.journal.size, plan.changes))
         try:
             check(draft.read_like(session))
@@ -122,7 +122,7 @@ def _publish(archive: Archive, session: Session, plan: Move, draft: Draft) -> It
     try:
         if item.size != session.journal.size:
             raise ConflictError(f"{plan.source}: changed while it was being moved; it is as it was")
-        publish_new(draft.temporary, plan.target, archive.system)
+        publish_new(draft.temporary, plan.target, archive.os_calls)
     except BaseException:
         if not os.path.lexists(plan.target):
             archive.forget(item, "not carried out")
@@ -141,10 +141,10 @@ def _finish(archive: Archive, session: Session, plan: Move) -> None:
         )
     try:
         move_folder(plan.source, plan.target)
-        archive.system.unlink(plan.source)
+        archive.os_calls.unlink(plan.source)
     finally:
         store.unlock()
-    sync_folder(os.path.dirname(plan.source), archive.system)
+    sync_folder(os.path.dirname(plan.source), archive.os_calls)
     store.close()
 
 

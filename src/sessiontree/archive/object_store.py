@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from sessiontree.errors import DamagedError, NotFoundError, WriteError
-from sessiontree.stores.atomic_files import make_folder, publish_new, sync_folder, write_beside
+from sessiontree.stores.atomic_files import make_folder, publish_new, sync_folder, write_temporary
 from sessiontree.stores.blobs import check_blob_name
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 LEVEL = 9
 """How hard to compress: see docs/decisions/0011-archive.md for what the levels cost."""
@@ -35,13 +35,13 @@ class Stored(Struct, frozen=True):
 class Objects:
     """Compressed contents in a folder."""
 
-    def __init__(self, folder: str, system: System = SYSTEM) -> None:
+    def __init__(self, folder: str, os_calls: OsCalls = OS_CALLS) -> None:
         self._folder = folder
-        self._system = system
+        self._os_calls = os_calls
 
     def put_file(self, path: str) -> Stored:
         """Keep a copy of a file. Returns when it is durably there and was compared; the file itself is left alone."""
-        fd = self._system.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        fd = self._os_calls.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         with os.fdopen(fd, "rb") as file:
             found = os.fstat(fd)
             sha256, size = self.put(iter(lambda: file.read(_STEP), b""))
@@ -49,7 +49,7 @@ class Objects:
 
     def put(self, chunks: Iterable[bytes]) -> tuple[str, int]:
         """Keep some bytes: (their SHA-256, how many they are)."""
-        make_folder(self._folder, self._system)
+        make_folder(self._folder, self._os_calls)
         digest, size = hashlib.sha256(), 0
 
         def compressed() -> Iterator[bytes]:
@@ -64,7 +64,7 @@ class Objects:
             yield compressor.flush()
 
         try:
-            temporary = write_beside(os.path.join(self._folder, "incoming"), compressed(), self._system)
+            temporary = write_temporary(os.path.join(self._folder, "incoming"), compressed(), self._os_calls)
         except OSError as error:
             raise WriteError(f"{self._folder}: could not be written: {error.strerror}; nothing was archived") from error
         sha256 = digest.hexdigest()
@@ -73,7 +73,7 @@ class Objects:
             self._publish(temporary, sha256)
         finally:
             with contextlib.suppress(OSError):
-                self._system.unlink(temporary)
+                self._os_calls.unlink(temporary)
         return sha256, size
 
     def read(self, sha256: str) -> Iterator[bytes]:
@@ -97,24 +97,24 @@ class Objects:
 
     def drop(self, sha256: str) -> None:
         with contextlib.suppress(FileNotFoundError):
-            self._system.unlink(self._path(sha256))
+            self._os_calls.unlink(self._path(sha256))
 
     def sweep(self) -> None:
         """Take away what dead processes had begun to write. Only for one who keeps all others out."""
         with contextlib.suppress(FileNotFoundError):
             for name in os.listdir(self._folder):
                 if name.startswith(".incoming.") and name.endswith(".tmp"):
-                    self._system.unlink(os.path.join(self._folder, name))
+                    self._os_calls.unlink(os.path.join(self._folder, name))
 
     def _publish(self, temporary: str, sha256: str) -> None:
         path = self._path(sha256)
-        make_folder(os.path.dirname(path), self._system)
+        make_folder(os.path.dirname(path), self._os_calls)
         if not os.path.lexists(path):
-            publish_new(temporary, path, self._system)
+            publish_new(temporary, path, self._os_calls)
             return
         if not self.holds(sha256):
-            self._system.rename(temporary, path)  # a damaged one: the good copy takes its place
-        sync_folder(os.path.dirname(path), self._system)  # the one who made it may have died before this
+            self._os_calls.rename(temporary, path)  # a damaged one: the good copy takes its place
+        sync_folder(os.path.dirname(path), self._os_calls)  # the one who made it may have died before this
 
     def _compare(self, path: str, sha256: str) -> None:
         for _ in self._decompressed(path, sha256):

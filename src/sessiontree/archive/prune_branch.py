@@ -7,7 +7,7 @@ from msgspec import Struct
 from sessiontree.archive.archive import Archive
 from sessiontree.archive.catalog import Item
 from sessiontree.archive.rewrite import Change, check_same, removed_lines, rewrite
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import Reader
 from sessiontree.session.session import Session
@@ -26,7 +26,7 @@ class Pruning(Struct, frozen=True):
 
 def plan_pruning(session: Session, entry: str) -> Pruning:
     """What goes with an entry: everything that hangs on it. Refused when the session stands there."""
-    if is_aside(entry):
+    if is_metadata_id(entry):
         raise UsageError(f"{entry}: is no part of the tree, so it begins no branch")
     nodes = descendants(session, session.node_of(entry))
     ids = {session.journal.tree.ids[node] for node in nodes}

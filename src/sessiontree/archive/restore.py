@@ -27,7 +27,7 @@ def _undo(archive: Archive, item: Item, edit: Edit) -> list[str]:
     place, now = archive.bounds.check(item.path), archive.bounds.check(edit.path)
     if _begins_with(place, item.size, item.sha256):
         # Either it never came to the rename, or an earlier run undid it and died.
-        settle(place, archive.system)
+        settle(place, archive.os_calls)
         if place != now and _begins_with(now, edit.size, edit.sha256):
             _remove_copy(archive, item, edit)
         archive.forget(item, "restored")
@@ -44,15 +44,15 @@ def _undo(archive: Archive, item: Item, edit: Edit) -> list[str]:
         )
     if place != now and os.path.lexists(place):
         raise ExistsError(f"{place}: there is another file now; nothing was restored (--out FILE writes it elsewhere)")
-    store = FileStore(now, system=archive.system)
+    store = FileStore(now, os_calls=archive.os_calls)
     size = store.size()
-    make_folder(os.path.dirname(place), archive.system)
+    make_folder(os.path.dirname(place), archive.os_calls)
     draft = Draft(archive, place, _grown(archive, item, store, edit.size, size))
     try:
         if place == now:
             swap(archive, store, size, draft)
         else:
-            publish_new(draft.temporary, place, archive.system)
+            publish_new(draft.temporary, place, archive.os_calls)
             _remove_copy(archive, item, edit)
     finally:
         draft.discard()
@@ -89,8 +89,8 @@ def _remove_copy(archive: Archive, item: Item, edit: Edit) -> None:
     if os.path.getsize(now) - edit.size > os.path.getsize(place) - item.size:
         raise ConflictError(f"{now}: has lines that are not in {place}; both stay where they are")
     move_folder(now, place)
-    archive.system.unlink(now)
-    sync_folder(os.path.dirname(now), archive.system)
+    archive.os_calls.unlink(now)
+    sync_folder(os.path.dirname(now), archive.os_calls)
 
 
 def move_folder(source: str, target: str) -> None:

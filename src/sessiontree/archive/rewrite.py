@@ -17,12 +17,12 @@ from sessiontree.archive.archive import Archive
 from sessiontree.archive.archive_home import about
 from sessiontree.archive.catalog import Edit, Item
 from sessiontree.core.context import Context
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.errors import ConflictError, DamagedError, WriteError
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
 from sessiontree.session.session import Session
-from sessiontree.stores.atomic_files import sync_folder, write_beside
+from sessiontree.stores.atomic_files import sync_folder, write_temporary
 from sessiontree.stores.contract import Store, read_bytes
 from sessiontree.stores.file import FileStore
 
@@ -42,11 +42,11 @@ class Draft:
     """The new content of a file under a name nobody looks at, with its hash. Always `discard` it."""
 
     def __init__(self, archive: Archive, path: str, chunks: Iterable[bytes]) -> None:
-        self._system = archive.system
+        self._os_calls = archive.os_calls
         self._digest = hashlib.sha256()
         self.path, self.size = path, 0
         try:
-            self.temporary = write_beside(path, self._counted(chunks), self._system)
+            self.temporary = write_temporary(path, self._counted(chunks), self._os_calls)
         except OSError as error:
             raise WriteError(f"{path}: could not be written: {error.strerror}; nothing was changed") from error
 
@@ -65,7 +65,7 @@ class Draft:
         store = FileStore(self.temporary)
         store.size()  # from now on the file is open, and its name is only a name
         store.location = self.path
-        return Reader(Journal(store, session.dialect, session.journal.blobs), session.reading)
+        return Reader(Journal(store, session.dialect, session.journal.blobs), session.read_options)
 
     @property
     def is_beside(self) -> bool:
@@ -107,10 +107,10 @@ def swap(archive: Archive, store: Store, size: int, draft: Draft) -> None:
         store.unlock()
         raise ConflictError(f"{draft.path}: changed while it was being rewritten; it is as it was")
     try:
-        archive.system.rename(draft.temporary, draft.path)
+        archive.os_calls.rename(draft.temporary, draft.path)
     finally:
         store.unlock()
-    sync_folder(os.path.dirname(draft.path), archive.system)
+    sync_folder(os.path.dirname(draft.path), archive.os_calls)
     store.close()
 
 
@@ -148,7 +148,7 @@ def merged(changes: Iterable[Change]) -> list[Change]:
 def line_of(session: Reader, node: int) -> tuple[int, int]:
     """Where the line of an entry begins and ends, LF included; refused when the entry has no line of its own."""
     journal = session.journal
-    place = journal.place(node)
+    place = journal.span(node)
     starts = place.start == 0 or read_bytes(journal.store, place.start - 1, 1) == b"\n"
     behind = read_bytes(journal.store, place.end, 1)
     if not starts or behind not in (b"", b"\n"):
@@ -184,7 +184,7 @@ def is_same(one: Context, other: Context) -> bool:
 
 
 def _sources(context: Context) -> list[str]:
-    return [source for source in context.sources if not is_aside(source)]
+    return [source for source in context.sources if not is_metadata_id(source)]
 
 
 def _refusal(session: Reader, why: str) -> DamagedError:

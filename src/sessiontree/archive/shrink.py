@@ -15,9 +15,9 @@ from sessiontree.archive.archive import Archive
 from sessiontree.archive.catalog import Item
 from sessiontree.archive.rewrite import Change, check_same, line_of, rewrite
 from sessiontree.core.jsonio import render_json
-from sessiontree.dialects.contract import AS_CLIENT, is_aside
+from sessiontree.dialects.contract import AS_CLIENT, is_metadata_id
 from sessiontree.errors import UsageError
-from sessiontree.session.blob_refs import PLACES, externalise, may_hold_large_content
+from sessiontree.session.blob_refs import BLOB_POINTERS, externalize, may_hold_large_content
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
 from sessiontree.session.session import Session
@@ -70,7 +70,7 @@ def plan_shrinking(session: Session, *, dead_branches: bool = False, put: Put | 
             removed |= found
     smaller = _without_large_content(journal, removed, put or _name_of)
     if smaller:
-        size = sum(journal.place(node).end - journal.place(node).start - len(raw) for node, raw in smaller.items())
+        size = sum(journal.span(node).end - journal.span(node).start - len(raw) for node, raw in smaller.items())
         savings.append(Saving("inline images and long texts", len(smaller), size))
     changes = changed_lines(session, removed, smaller)
     after = journal.size + sum(len(change.new) - (change.end - change.start) for change in changes)
@@ -114,7 +114,7 @@ def changed_lines(
         raw = new.get(node) or next(journal.iter_raw([node]))
         new[node] = journal.dialect.with_parent(raw, root if parent is None else tree.ids[parent])
     for node, raw in new.items():
-        place = journal.place(node)
+        place = journal.span(node)
         changes.append(Change(place.start, place.end, raw))
     return sorted(changes)
 
@@ -139,7 +139,9 @@ def repeated_progress(session: Session) -> set[int]:
 def duplicate_snapshots(session: Session) -> set[int]:
     """Lines with snapshots that stand there again, byte for byte, further down."""
     journal = session.journal
-    nodes = [node for node, id in enumerate(journal.tree.ids) if is_aside(id) or journal.types[node] in _SNAPSHOTS]
+    nodes = [
+        node for node, id in enumerate(journal.tree.ids) if is_metadata_id(id) or journal.types[node] in _SNAPSHOTS
+    ]
     last: dict[bytes, int] = {}
     found: set[int] = set()
     for start in range(0, len(nodes), _STEP):
@@ -185,7 +187,7 @@ def dead_nodes(session: Session) -> set[int]:
     return {
         node
         for node, kind in enumerate(journal.types)
-        if node not in kept and kind not in quiet and not is_aside(journal.tree.ids[node]) and hangs_on_kept(node)
+        if node not in kept and kind not in quiet and not is_metadata_id(journal.tree.ids[node]) and hangs_on_kept(node)
     }
 
 
@@ -201,10 +203,14 @@ def _without_large_content(journal: Journal, removed: set[int], put: Put) -> dic
             if not may_hold_large_content(raw):
                 continue
             fields = journal.fields_of(raw)
-            small = externalise(fields, _name_of)
-            if small == fields or PLACES in fields or (PLACES in small and journal.dialect.name != "native"):
+            small = externalize(fields, _name_of)
+            if (
+                small == fields
+                or BLOB_POINTERS in fields
+                or (BLOB_POINTERS in small and journal.dialect.name != "native")
+            ):
                 continue  # nothing large, or large text, which only the native format has blobs for
-            found[node] = render_json(small if put is _name_of else externalise(fields, put))
+            found[node] = render_json(small if put is _name_of else externalize(fields, put))
     return found
 
 

@@ -25,7 +25,7 @@ from sessiontree.dialects.contract import Dialect
 from sessiontree.errors import ExistsError, SessionTreeError, UsageError, WriteError
 from sessiontree.paths import blobs_folder
 from sessiontree.session.open import open
-from sessiontree.stores.atomic_files import make_folder, publish_new, write_beside
+from sessiontree.stores.atomic_files import make_folder, publish_new, write_temporary
 from sessiontree.stores.blobs import check_blob_name
 
 _STEP = 1 << 20
@@ -77,7 +77,7 @@ class Copying:
         self._home = home.folder
         self._pairs = pairs(home.roots_of, os.path.abspath(folder))
         self._archive = home.archive
-        self._system = home.archive.system
+        self._os_calls = home.archive.os_calls
 
     def run(self, *, both_ways: bool, act: bool = True) -> Iterator[Told]:
         """Copy and merge, one file after the other, and tell of each that was not the same already."""
@@ -108,15 +108,15 @@ class Copying:
 
     def _copy(self, source: str, target: str, act: bool, *, fresh: bool) -> Told:
         if act:
-            make_folder(os.path.dirname(target), self._system)
-            temporary = write_beside(target, _chunks(source), self._system)
+            make_folder(os.path.dirname(target), self._os_calls)
+            temporary = write_temporary(target, _chunks(source), self._os_calls)
             if hash_of(temporary) != hash_of(source):
-                self._system.unlink(temporary)
+                self._os_calls.unlink(temporary)
                 raise WriteError(f"{source}: changed while it was being copied; try again")
             if not fresh:
                 found = os.stat(source)
                 os.utime(temporary, ns=(found.st_mtime_ns, found.st_mtime_ns))
-            publish_new(temporary, target, self._system)
+            publish_new(temporary, target, self._os_calls)
         return Told(target, "copied")
 
     def _merge(self, here: str, there: str, *, both_ways: bool, act: bool) -> Iterator[Told]:
@@ -124,7 +124,7 @@ class Copying:
         directions = [(there, here), (here, there)] if both_ways else [(there, here)]
         for target, source in directions:
             taken = self._taken(target)
-            done = merge_into(target, source, without=taken, act=act, system=self._system)
+            done = merge_into(target, source, without=taken, act=act, os_calls=self._os_calls)
             if act and done.outcome == "merged" and stood is not None:
                 stand_at_newest(target, *stood)
             yield from _told(target, done)
@@ -182,7 +182,7 @@ def _files_of(dialect_name: str, root: str) -> set[str]:
     found: set[str] = set()
     for path in iter_session_files([root]):
         relative = os.path.relpath(path, root)
-        if dialect.session_kind(root, relative) is not None:
+        if dialect.classify_file(root, relative) is not None:
             found.add(relative)
             found.update(os.path.relpath(file, root) for file in iter_beside(path))
     return {relative for relative in found if not relative.endswith(".tmp")}

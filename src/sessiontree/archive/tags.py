@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.errors import DamagedError, WriteError
-from sessiontree.stores.atomic_files import make_folder, sync_folder, write_beside
+from sessiontree.stores.atomic_files import make_folder, sync_folder, write_temporary
 from sessiontree.stores.file_lock import file_lock
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 
 class WorktreeMark(Struct, frozen=True, omit_defaults=True):
@@ -49,9 +49,9 @@ class Mark(Struct, frozen=True, omit_defaults=True):
 class Marks:
     """All marks of a home folder."""
 
-    def __init__(self, home: str, *, system: System = SYSTEM) -> None:
+    def __init__(self, home: str, *, os_calls: OsCalls = OS_CALLS) -> None:
         self.path = os.path.join(home, "marks.json")
-        self._system = system
+        self._os_calls = os_calls
 
     def read(self) -> list[Mark]:
         """All marks. A file that cannot be read is an error: taken for empty, the next change would empty it."""
@@ -87,20 +87,20 @@ class Marks:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        make_folder(os.path.dirname(self.path), self._system)
-        with file_lock(f"{self.path}.lock", system=self._system):
+        make_folder(os.path.dirname(self.path), self._os_calls)
+        with file_lock(f"{self.path}.lock", os_calls=self._os_calls):
             yield
 
     def _write(self, marks: list[Mark]) -> None:
         data = render_json({"version": 1, "marks": msgspec.to_builtins(marks)}) + b"\n"
         try:
-            temporary = write_beside(self.path, [data], self._system)
+            temporary = write_temporary(self.path, [data], self._os_calls)
             try:
-                self._system.rename(temporary, self.path)
+                self._os_calls.rename(temporary, self.path)
             finally:
                 with contextlib.suppress(OSError):
-                    self._system.unlink(temporary)
-            sync_folder(os.path.dirname(self.path), self._system)
+                    self._os_calls.unlink(temporary)
+            sync_folder(os.path.dirname(self.path), self._os_calls)
         except OSError as error:
             raise WriteError(f"{self.path}: could not be written: {error.strerror}; it is as it was") from error
 

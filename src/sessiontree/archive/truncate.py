@@ -16,7 +16,7 @@ from sessiontree.archive.rewrite import Change, check_same, line_of, rewrite
 from sessiontree.archive.shrink import changed_lines, check_size
 from sessiontree.core.ids import new_entry_id, timestamp
 from sessiontree.core.jsonio import JsonObject
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.dialects.side_branches import Sides
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import Reader
@@ -49,7 +49,7 @@ def plan_tail(session: Session, *, least: int = LEAST, tail: int = TAIL, sha256:
     """What reducing a session to its tail would leave."""
     journal = session.journal
     is_foreign = journal.dialect.name in _FOREIGN
-    if session.leaf is None or not (is_foreign or (journal.dialect.writes_plainly and journal.header_place)):
+    if session.leaf is None or not (is_foreign or (journal.dialect.one_line_per_entry and journal.header_span)):
         raise UsageError(f"{session.location}: sessions of {journal.dialect.name} cannot be reduced to their tail")
     check_size(session, least)
     data = {"sha256": sha256 or "0" * 64, "size": journal.size, "entries": len(journal)}
@@ -62,7 +62,7 @@ def _foreign_tail(session: Session, data: JsonObject) -> Tail:
     removed = set(range(len(journal))) - kept
     if not removed:
         return Tail(journal.size, journal.size, len(kept), True, frozenset(), ())
-    first = min(node for node in kept if not is_aside(journal.tree.ids[node]))
+    first = min(node for node in kept if not is_metadata_id(journal.tree.ids[node]))
     behind = line_of(session, first)[1]
     pointer = Change(behind, behind, pointer_line(session, data, POINTER) + b"\n")
     # What was kept of the older part hangs on the first line, not on nothing: a root in the middle looks like damage.
@@ -73,7 +73,7 @@ def _foreign_tail(session: Session, data: JsonObject) -> Tail:
 def _native_tail(session: Session, data: JsonObject, tail: int) -> Tail:
     """Only formats with a header line and custom entries have one."""
     journal = session.journal
-    assert journal.header_place is not None
+    assert journal.header_span is not None
     path = journal.tree.path(session.node_of(session.leaf))
     first, is_same = _beginning(session, path, tail)
     kept = {node for at, node in enumerate(path) if at >= first or journal.types[node] in _STATE}
@@ -86,7 +86,7 @@ def _native_tail(session: Session, data: JsonObject, tail: int) -> Tail:
     removed = set(range(len(journal))) - kept
     pointer = new_entry_id(journal.tree.node_of)
     line = journal.dialect.render_entry("custom", pointer, None, timestamp(), {"customType": POINTER, "data": data})
-    behind = journal.header_place.end + 1
+    behind = journal.header_span.end + 1
     changes = [Change(behind, behind, line + b"\n"), *changed_lines(session, removed, {}, root=pointer)]
     return _tail(session, kept, removed, changes, is_same=is_same)
 
@@ -106,7 +106,7 @@ def _beginning(session: Session, path: list[int], tail: int) -> tuple[int, bool]
         return needed[0], True
     size, best = 0, len(path) - 1
     for at in range(len(path) - 1, -1, -1):
-        place = journal.place(path[at])
+        place = journal.span(path[at])
         size += place.end - place.start
         if size > tail and best < len(path) - 1:
             break

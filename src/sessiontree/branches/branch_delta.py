@@ -25,7 +25,7 @@ from sessiontree.core.messages import (
     parse_message,
 )
 from sessiontree.dialects.canonical import CanonicalEntry
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
 
 
@@ -58,32 +58,32 @@ def tell_side(session: Reader, leaf: str | None, known: AbstractSet[str]) -> Sid
     nodes = history_nodes(session, leaf)
     first = next((at for at, node in enumerate(nodes) if ids[node] not in known), len(nodes))
     begin = first
-    while 0 < begin < len(nodes) and session.dialect.belong_together(journal, nodes[begin - 1], nodes[begin]):
+    while 0 < begin < len(nodes) and session.dialect.must_decode_together(journal, nodes[begin - 1], nodes[begin]):
         begin -= 1
     told = _told(session, nodes[begin:])
-    items = [item for item in told if known.isdisjoint((item.id, *item.also))]
+    entries = [entry for entry in told if known.isdisjoint((entry.id, *entry.aliases))]
     lead: list[CanonicalEntry] = []
-    if any(map(_is_result, items[:1])):
-        shared = [item for item in (*_told(session, nodes[:begin]), *told) if item not in items]
-        lead = [item for item in shared if item.kind == "message" and not _is_result(item)][-1:]
+    if any(map(_is_result, entries[:1])):
+        shared = [entry for entry in (*_told(session, nodes[:begin]), *told) if entry not in entries]
+        lead = [entry for entry in shared if entry.kind == "message" and not _is_result(entry)][-1:]
     return Side(
         session=session,
         leaf=leaf,
-        ancestor=next((ids[node] for node in reversed(nodes[:first]) if not is_aside(ids[node])), None),
+        ancestor=next((ids[node] for node in reversed(nodes[:first]) if not is_metadata_id(ids[node])), None),
         nodes=tuple(node for node in nodes[first:] if ids[node] not in known),
-        items=tuple(items),
+        items=tuple(entries),
         lead=tuple(lead),
     )
 
 
 def _told(session: Reader, nodes: Sequence[int]) -> list[CanonicalEntry]:
-    items = map(with_own_role, session.dialect.tell(session.journal, nodes))
-    return [item for item in items if not (item.kind == "custom" and item.fields.get("customType") == REPORT)]
+    entries = map(with_own_role, session.dialect.decode(session.journal, nodes))
+    return [entry for entry in entries if not (entry.kind == "custom" and entry.fields.get("customType") == REPORT)]
 
 
-def _is_result(item: CanonicalEntry) -> bool:
-    message = item.fields.get("message")
-    return item.kind == "message" and isinstance(message, dict) and message.get("role") == "toolResult"
+def _is_result(entry: CanonicalEntry) -> bool:
+    message = entry.fields.get("message")
+    return entry.kind == "message" and isinstance(message, dict) and message.get("role") == "toolResult"
 
 
 def parted(session: Reader, one: str | None, other: str | None) -> tuple[Side, Side]:
@@ -135,19 +135,19 @@ def tell_news(
         picked = ours.picked.get(source.id, frozenset())
         back = tell_side(session, leaf, beginning)
     side = tell_side(source, source_leaf, known if with_picked else known | picked)
-    items = _without_ours(side.items, ours, None if is_same(session, source) else session.id)
-    return msgspec.structs.replace(side, items=items), back
+    entries = _without_ours(side.items, ours, None if is_same(session, source) else session.id)
+    return msgspec.structs.replace(side, items=entries), back
 
 
-def _without_ours(items: Sequence[CanonicalEntry], ours: Taken, name: str | None) -> tuple[CanonicalEntry, ...]:
+def _without_ours(entries: Sequence[CanonicalEntry], ours: Taken, name: str | None) -> tuple[CanonicalEntry, ...]:
     """Items without what came from our own branch: joins that took it, and what they brought along."""
     left_out: set[int] = set()
-    speaking = [at for at, item in enumerate(items) if item.kind in SPEAKING]
+    speaking = [at for at, entry in enumerate(entries) if entry.kind in SPEAKING]
     for place, at in enumerate(speaking):
-        join = join_of(items[at])
+        join = join_of(entries[at])
         if join is not None and join.session == name and _is_taken_from(join, ours):
             left_out.update(speaking[max(0, place - join.brought) : place + 1])
-    return tuple(item for at, item in enumerate(items) if at not in left_out)
+    return tuple(entry for at, entry in enumerate(entries) if at not in left_out)
 
 
 def _is_taken_from(join: Join, ours: Taken) -> bool:
@@ -156,44 +156,46 @@ def _is_taken_from(join: Join, ours: Taken) -> bool:
     return join.entry in ours.ids
 
 
-def edited(items: Iterable[CanonicalEntry]) -> list[CanonicalEntry]:
+def edited(entries: Iterable[CanonicalEntry]) -> list[CanonicalEntry]:
     """Items as a context has them: what an edit leaves out is left out, what it replaces is replaced."""
-    listed = list(items)
+    listed = list(entries)
     edits = {
-        item.fields.get("targetId"): item.fields.get("replacement") for item in listed if item.kind == "context_edit"
+        entry.fields.get("targetId"): entry.fields.get("replacement")
+        for entry in listed
+        if entry.kind == "context_edit"
     }
     if not edits:
         return listed
     found: list[CanonicalEntry] = []
-    for item in listed:
-        target = next((id for id in (item.id, *item.also) if id in edits), None)
+    for entry in listed:
+        target = next((id for id in (entry.id, *entry.aliases) if id in edits), None)
         if target is None:
-            found.append(item)
+            found.append(entry)
             continue
         replacement = edits[target]
         if isinstance(replacement, dict):
-            found.append(_with_content(item, replacement.get("content")))
+            found.append(_with_content(entry, replacement.get("content")))
     return found
 
 
-def _with_content(item: CanonicalEntry, content: Any) -> CanonicalEntry:
-    message = item.fields.get("message")
-    if item.kind == "custom_message":
-        return msgspec.structs.replace(item, fields={**item.fields, "content": content})
+def _with_content(entry: CanonicalEntry, content: Any) -> CanonicalEntry:
+    message = entry.fields.get("message")
+    if entry.kind == "custom_message":
+        return msgspec.structs.replace(entry, fields={**entry.fields, "content": content})
     if not isinstance(message, dict) or message.get("role") not in ("user", "assistant", "toolResult", "custom"):
-        return item
+        return entry
     if isinstance(content, str) and message["role"] in ("assistant", "toolResult"):
         content = [{"type": "text", "text": content}]
-    return msgspec.structs.replace(item, fields={**item.fields, "message": {**message, "content": content}})
+    return msgspec.structs.replace(entry, fields={**entry.fields, "message": {**message, "content": content}})
 
 
-def message_of(item: CanonicalEntry) -> Message | None:
+def message_of(entry: CanonicalEntry) -> Message | None:
     """What an item says, if it says something."""
-    fields, time = item.fields, milliseconds(item.timestamp)
-    match item.kind:
+    fields, time = entry.fields, milliseconds(entry.timestamp)
+    match entry.kind:
         case "message":
             message = parse_message(fields.get("message"))
-            return None if isinstance(message, OtherMessage) and message.is_nothing else message
+            return None if isinstance(message, OtherMessage) and message.is_empty else message
         case "custom_message":
             return CustomText(
                 timestamp=time,
@@ -209,8 +211,8 @@ def message_of(item: CanonicalEntry) -> Message | None:
             return None
 
 
-def messages_in(items: Iterable[CanonicalEntry]) -> list[Message]:
-    return [message for item in items if (message := message_of(item)) is not None]
+def messages_in(entries: Iterable[CanonicalEntry]) -> list[Message]:
+    return [message for entry in entries if (message := message_of(entry)) is not None]
 
 
 def _text(value: object) -> str:

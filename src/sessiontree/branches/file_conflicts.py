@@ -28,16 +28,16 @@ class FileConflict(Struct, frozen=True):
 def files_of(side: Side) -> FileLists:
     """The files that a side read and changed, also what its summaries tell of."""
     found = files_in(side.messages, side.session.dialect.name)
-    for item in side.items:
-        found |= _carried(item)
+    for entry in side.items:
+        found |= _carried(entry)
     return found
 
 
-def _carried(item: CanonicalEntry) -> FileLists:
+def _carried(entry: CanonicalEntry) -> FileLists:
     """The lists that a summary carries on; of one that a hook supplied nobody knows what they are."""
-    if item.kind not in ("branch_summary", "compaction") or item.fields.get("fromHook"):
+    if entry.kind not in ("branch_summary", "compaction") or entry.fields.get("fromHook"):
         return FileLists()
-    return FileLists.of_details(item.fields.get("details"))
+    return FileLists.of_details(entry.fields.get("details"))
 
 
 def find_file_conflicts(ours: Side, theirs: Side) -> list[FileConflict]:

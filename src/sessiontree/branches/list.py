@@ -9,7 +9,7 @@ from msgspec import Struct
 from sessiontree.branches.merge_records import Join, find_joins, history_nodes
 from sessiontree.branches.tips import SPEAKING, end_of, find_ends
 from sessiontree.compaction.token_estimate import context_size
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
 
 
@@ -88,7 +88,7 @@ def _distance(session: Reader, nodes: Sequence[int]) -> Distance:
 
 def _ancestor(session: Reader, history: Sequence[int], alone: Sequence[int]) -> str | None:
     ids, apart = session.journal.tree.ids, set(alone)
-    return next((ids[node] for node in reversed(history) if node not in apart and not is_aside(ids[node])), None)
+    return next((ids[node] for node in reversed(history) if node not in apart and not is_metadata_id(ids[node])), None)
 
 
 def _name(session: Reader, leaf: str, nodes: Sequence[int], labels: Mapping[str, str]) -> str | None:

@@ -104,7 +104,7 @@ def merge(
     found = Merged(
         how, source_leaf, place, theirs.ancestor, None if is_same(session, other) else other.id, files=files_of(theirs)
     )
-    said = [item for item in theirs.items if can_be_said(item)]
+    said = [entry for entry in theirs.items if can_be_said(entry)]
     if not said:
         return msgspec.structs.replace(found, nothing="everything it says is here already; nothing was added")
     if found.session is None and place == theirs.ancestor:

@@ -20,7 +20,7 @@ from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.messages import ToolResult
 from sessiontree.core.tree import Tree
 from sessiontree.dialects.canonical import CanonicalEntry
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
 
 How = Literal["summary", "append", "pick"]
@@ -64,9 +64,9 @@ class Join(Struct, frozen=True):
         return found
 
 
-def join_of(item: CanonicalEntry) -> Join | None:
+def join_of(entry: CanonicalEntry) -> Join | None:
     """The join that an entry is; None for any other entry."""
-    return join_in(item.fields.get("details")) if item.kind == "branch_summary" else None
+    return join_in(entry.fields.get("details")) if entry.kind == "branch_summary" else None
 
 
 def join_in(details: Any) -> Join | None:
@@ -93,15 +93,15 @@ def find_joins(session: Reader) -> dict[str, Join]:
     """Every join of a session by its id, in file order."""
     journal = session.journal
     nodes: Sequence[int] = range(len(journal))
-    if session.dialect.writes_plainly:
+    if session.dialect.one_line_per_entry:
         nodes = [node for node in nodes if journal.types[node] == "branch_summary"]
     elif not journal.has_bytes(_MARK):
         return {}
     marked = [node for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True) if _MARK in raw]
     joins: dict[str, Join] = {}
     for node in marked:
-        for item in session.dialect.tell(journal, [node]):
-            join = join_of(item)
+        for entry in session.dialect.decode(journal, [node]):
+            join = join_of(entry)
             if join is not None:
                 joins[journal.tree.ids[node]] = join
     return joins
@@ -165,14 +165,14 @@ def history_nodes(session: Reader, leaf: str | None) -> list[int]:
     Where a program goes by the order of lines, and lines were put in another order since, a path reads otherwise.
     """
     end = session.node_of(leaf)
-    nodes = session.dialect.find_history(session.journal, end, session.reading)
-    return nodes if session.dialect.writes_plainly else _in_order(nodes, session.journal.tree, end)
+    nodes = session.dialect.find_history(session.journal, end, session.read_options)
+    return nodes if session.dialect.one_line_per_entry else _in_order(nodes, session.journal.tree, end)
 
 
 def end_at(session: Reader, leaf: str) -> str:
     """The entry behind which one goes on from an entry: of results that stand side by side, the last."""
     tree = session.journal.tree
-    nodes = [node for node in history_nodes(session, leaf) if not is_aside(tree.ids[node])]
+    nodes = [node for node in history_nodes(session, leaf) if not is_metadata_id(tree.ids[node])]
     if not nodes or not all(map(_is_result, session.journal.entries([tree.node_of[leaf], nodes[-1]]))):
         return leaf
     return tree.ids[nodes[-1]]
@@ -189,7 +189,7 @@ def _in_order(nodes: Sequence[int], tree: Tree, end: int | None) -> list[int]:
     beside: list[int] = []
     for node in nodes:
         beside.append(node)
-        if not is_aside(tree.ids[node]):
+        if not is_metadata_id(tree.ids[node]):
             groups[node] = beside
             beside = []
     of_path = set(tree.path(end))

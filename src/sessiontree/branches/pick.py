@@ -51,13 +51,13 @@ def pick(
     ours, theirs = parted_sessions(session, place, other, end)
     theirs = msgspec.structs.replace(theirs, items=tuple(items), lead=())
     found = msgspec.structs.replace(found, ancestor=theirs.ancestor, files=files_of(theirs))
-    names = dict.fromkeys([*(_line_of(other, item) for item in items), *chosen])
+    names = dict.fromkeys([*(_line_of(other, entry) for entry in items), *chosen])
     return bring(session, found, whole(items), theirs, ours, entries=tuple(names), dry_run=dry_run)
 
 
 def _chosen_items(source: Reader, chosen: Sequence[str], branch: str | None) -> list[CanonicalEntry]:
     """The chosen entries with what belongs to them, branch by branch."""
-    items: list[CanonicalEntry] = []
+    entries: list[CanonicalEntry] = []
     left = list(chosen)
     while left:
         end = branch if branch is not None else _end_behind(source, left[0])
@@ -65,20 +65,20 @@ def _chosen_items(source: Reader, chosen: Sequence[str], branch: str | None) -> 
         found, taken = _closed(side, set(left))
         if not taken:
             raise UsageError(_why_not(source, left[0], branch))
-        items += found
+        entries += found
         left = [id for id in left if id not in taken]
-    return items
+    return entries
 
 
 def _closed(side: Side, chosen: set[str]) -> tuple[list[CanonicalEntry], set[str]]:
     """The chosen items of a history with the calls and results that belong to them; which of the chosen those are."""
-    items = [item for item in side.items if can_be_said(item)]
-    wanted = {at for at, item in enumerate(items) if chosen.intersection(_names(item))}
-    taken = {id for at in wanted for id in _names(items[at]) if id in chosen}
-    pairs = pair_up(items)
+    entries = [entry for entry in side.items if can_be_said(entry)]
+    wanted = {at for at, entry in enumerate(entries) if chosen.intersection(_names(entry))}
+    taken = {id for at in wanted for id in _names(entries[at]) if id in chosen}
+    pairs = pair_up(entries)
     wanted |= {call for result, call in pairs.items() if result in wanted}
     wanted |= {result for result, call in pairs.items() if call in wanted}
-    return [items[at] for at in sorted(wanted)], taken
+    return [entries[at] for at in sorted(wanted)], taken
 
 
 def _end_behind(source: Reader, id: str) -> str:
@@ -98,10 +98,10 @@ def _why_not(source: Reader, id: str, branch: str | None) -> str:
     return f"{source.location}: {id} is an entry of type {source.type_of(id)}; only what someone said can be picked"
 
 
-def _line_of(source: Reader, item: CanonicalEntry) -> str:
+def _line_of(source: Reader, entry: CanonicalEntry) -> str:
     """The id that an item has in the file."""
-    return next((id for id in _names(item) if id in source), item.id)
+    return next((id for id in _names(entry) if id in source), entry.id)
 
 
-def _names(item: CanonicalEntry) -> Iterable[str]:
-    return (item.id, *item.also)
+def _names(entry: CanonicalEntry) -> Iterable[str]:
+    return (entry.id, *entry.aliases)

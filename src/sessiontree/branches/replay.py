@@ -18,11 +18,11 @@ from sessiontree.branches.merge_records import MERGED_FROM, find_joins, history_
 from sessiontree.branches.tips import SPEAKING
 from sessiontree.conversion.roles import in_common_roles
 from sessiontree.conversion.tool_names import ToolWords, with_own_words
-from sessiontree.core.context import said_by
+from sessiontree.core.context import entry_messages
 from sessiontree.core.ids import timestamp
 from sessiontree.core.messages import Assistant, Message, ToolResult, tool_calls
 from sessiontree.dialects.canonical import CanonicalEntry
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.passthrough import PASSTHROUGH
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import Reader
 
@@ -59,7 +59,7 @@ def check_is_whole(session: Reader, leaf: str | None) -> None:
         return
     journal = session.journal
     nodes = history_nodes(session, leaf)[-_TAIL:]
-    waiting = _waiting([message for entry in journal.entries(nodes) for message in said_by(entry)])
+    waiting = _waiting([message for entry in journal.entries(nodes) for message in entry_messages(entry)])
     if waiting:
         raise UsageError(
             f"{session.location}: at {leaf} {len(waiting)} tool calls ({', '.join(waiting[:3])}) wait for their "
@@ -87,12 +87,12 @@ def _is_same_response(one: Assistant, other: Assistant) -> bool:
     return one.response_id is not None and one.response_id == other.response_id
 
 
-def pair_up(items: Sequence[CanonicalEntry]) -> dict[int, int]:
+def pair_up(entries: Sequence[CanonicalEntry]) -> dict[int, int]:
     """The position of each result among some items -> that of the answer that called for it."""
     open_calls: dict[str, int] = {}
     pairs: dict[int, int] = {}
-    for at, item in enumerate(items):
-        message = item.fields.get("message") if item.kind == "message" else None
+    for at, entry in enumerate(entries):
+        message = entry.fields.get("message") if entry.kind == "message" else None
         if not isinstance(message, dict):
             continue
         if message.get("role") == "toolResult":
@@ -104,12 +104,12 @@ def pair_up(items: Sequence[CanonicalEntry]) -> dict[int, int]:
     return pairs
 
 
-def whole(items: Iterable[CanonicalEntry], lead: Sequence[CanonicalEntry] = ()) -> Whole:
+def whole(entries: Iterable[CanonicalEntry], lead: Sequence[CanonicalEntry] = ()) -> Whole:
     """What of some items can be said again, results right behind the answers that called for them.
 
     `lead` may hold the answer that the first results belong to.
     """
-    speaking = [item for item in (*lead, *edited(items)) if can_be_said(item)]
+    speaking = [entry for entry in (*lead, *edited(entries)) if can_be_said(entry)]
     first = sum(map(can_be_said, lead))
     pairs = pair_up(speaking)
     answered: dict[int, set[str]] = {}
@@ -122,24 +122,24 @@ def whole(items: Iterable[CanonicalEntry], lead: Sequence[CanonicalEntry] = ()) 
             results.setdefault(call, []).append(speaking[result])
     kept: list[CanonicalEntry] = []
     calls_left = results_left = 0
-    for at, item in enumerate(speaking):
+    for at, entry in enumerate(speaking):
         if at < first and at not in answered:
             continue
-        message = item.fields.get("message") if item.kind == "message" else None
+        message = entry.fields.get("message") if entry.kind == "message" else None
         if not isinstance(message, dict):
-            kept.append(item)
+            kept.append(entry)
         elif message.get("role") == "toolResult":
             results_left += at not in pairs  # the others stand right behind their call
         else:
             unanswered = {id for id in _call_ids(message) if id not in answered.get(at, ())}
             calls_left += len(unanswered) if at >= first else 0
-            said = _without_calls(item, message, unanswered) if unanswered else item
+            said = _without_calls(entry, message, unanswered) if unanswered else entry
             if said is not None:
                 kept += [said, *results.get(at, ())]
     return Whole(tuple(kept), calls_left, results_left)
 
 
-def fit_for(items: Sequence[CanonicalEntry], source: Reader, target: Reader, leaf: str) -> list[CanonicalEntry]:
+def fit_for(entries: Sequence[CanonicalEntry], source: Reader, target: Reader, leaf: str) -> list[CanonicalEntry]:
     """Items of a session as new entries behind an entry of another, or of the same: its words, its roles, free ids.
 
     Calls get another id if the path has theirs, or the file: some programs take a call by its id wherever it stands.
@@ -147,14 +147,14 @@ def fit_for(items: Sequence[CanonicalEntry], source: Reader, target: Reader, lea
     words = ToolWords(source.dialect.name, target.dialect.name)
     used = {call.id for message in target.messages_to(leaf) for call in tool_calls(message)}
     if is_same(source, target):
-        used |= {id for item in items for id in _call_ids(item.fields.get("message"))}
+        used |= {id for entry in entries for id in _call_ids(entry.fields.get("message"))}
     number = len(find_joins(target)) + 2  # another one for each merge of a session
     renamed: dict[str, str] = {}
     now = timestamp()
     fitted: list[CanonicalEntry] = []
-    for item in items:
+    for entry in entries:
         bare = CanonicalEntry(
-            item.kind, _bare_fields(item, keeps_responses=target.dialect.writes_plainly), timestamp=now
+            entry.kind, _bare_fields(entry, keeps_responses=target.dialect.one_line_per_entry), timestamp=now
         )
         said, _ = words.said(with_own_words(bare))
         said, _ = in_common_roles(said, target.dialect.name)
@@ -162,50 +162,50 @@ def fit_for(items: Sequence[CanonicalEntry], source: Reader, target: Reader, lea
     return fitted
 
 
-def can_be_said(item: CanonicalEntry) -> bool:
+def can_be_said(entry: CanonicalEntry) -> bool:
     """Whether an item says something that can be said elsewhere. A system prompt belongs to the path it stands on."""
-    if item.kind not in SPEAKING:
+    if entry.kind not in SPEAKING:
         return False
-    message = item.fields.get("message")
-    return item.kind != "message" or (isinstance(message, dict) and message.get("role") != "system")
+    message = entry.fields.get("message")
+    return entry.kind != "message" or (isinstance(message, dict) and message.get("role") != "system")
 
 
-def _bare_fields(item: CanonicalEntry, *, keeps_responses: bool) -> dict[str, Any]:
+def _bare_fields(entry: CanonicalEntry, *, keeps_responses: bool) -> dict[str, Any]:
     """The fields without what is true only where the item comes from.
 
     By the name of its response an answer is known to be the same one, and counted once. Where lines of one response are
     put together it has to go: they would be taken for parts of that answer.
     """
-    fields = {name: value for name, value in item.fields.items() if name != RIDER}
-    rider = item.fields.get(RIDER)
-    if isinstance(rider, dict) and "tools" in rider:
-        fields[RIDER] = {"tools": rider["tools"]}
+    fields = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
+    passthrough = entry.fields.get(PASSTHROUGH)
+    if isinstance(passthrough, dict) and "tools" in passthrough:
+        fields[PASSTHROUGH] = {"tools": passthrough["tools"]}
     message, details = fields.get("message"), fields.get("details")
     if isinstance(message, dict) and message.get("role") in ("assistant", "toolResult"):
         left_out = {"usage", "diagnostics"} if keeps_responses else {"usage", "diagnostics", "responseId"}
         used = {"usage": _NOTHING_USED} if message["role"] == "assistant" else {}
         fields["message"] = {name: value for name, value in message.items() if name not in left_out} | used
-    if item.kind == "branch_summary":
+    if entry.kind == "branch_summary":
         fields.pop("usage", None)
         if isinstance(details, dict):
             fields["details"] = {name: value for name, value in details.items() if name not in _OF_A_JOIN}
     return fields
 
 
-def _with_free_ids(item: CanonicalEntry, used: set[str], renamed: dict[str, str], number: int) -> CanonicalEntry:
+def _with_free_ids(entry: CanonicalEntry, used: set[str], renamed: dict[str, str], number: int) -> CanonicalEntry:
     """The item with other ids for calls whose ids the path has already; a result follows its call."""
-    message = item.fields.get("message")
+    message = entry.fields.get("message")
     if not isinstance(message, dict):
-        return item
+        return entry
     if message.get("role") == "toolResult":
         id = message.get("toolCallId")
         if not isinstance(id, str) or id not in renamed:
-            return item
-        return _with_message(item, {**message, "toolCallId": renamed[id]})
+            return entry
+        return _with_message(entry, {**message, "toolCallId": renamed[id]})
     content = message.get("content")
     if not isinstance(content, list):
-        return item
-    return _with_message(item, {**message, "content": [_freed(block, used, renamed, number) for block in content]})
+        return entry
+    return _with_message(entry, {**message, "content": [_freed(block, used, renamed, number) for block in content]})
 
 
 def _freed(block: Any, used: set[str], renamed: dict[str, str], number: int) -> Any:
@@ -222,7 +222,7 @@ def _freed(block: Any, used: set[str], renamed: dict[str, str], number: int) -> 
     return {**block, "id": id}
 
 
-def _without_calls(item: CanonicalEntry, message: dict[str, Any], left_out: set[str]) -> CanonicalEntry | None:
+def _without_calls(entry: CanonicalEntry, message: dict[str, Any], left_out: set[str]) -> CanonicalEntry | None:
     """An answer without some of its calls; None when nothing is left that says something."""
     content = [block for block in message["content"] if not (_is_call(block) and _id(block.get("id")) in left_out)]
     if not any(
@@ -232,11 +232,11 @@ def _without_calls(item: CanonicalEntry, message: dict[str, Any], left_out: set[
     has_calls = any(map(_is_call, content))
     reason = message.get("stopReason")
     stopped = {} if has_calls or reason != "toolUse" else {"stopReason": "stop"}
-    return _with_message(item, {**message, "content": content, **stopped})
+    return _with_message(entry, {**message, "content": content, **stopped})
 
 
-def _with_message(item: CanonicalEntry, message: dict[str, Any]) -> CanonicalEntry:
-    return msgspec.structs.replace(item, fields={**item.fields, "message": message})
+def _with_message(entry: CanonicalEntry, message: dict[str, Any]) -> CanonicalEntry:
+    return msgspec.structs.replace(entry, fields={**entry.fields, "message": message})
 
 
 def _is_call(block: Any) -> bool:

@@ -29,7 +29,7 @@ def count_ends(session: Reader) -> int:
 
 def _path_nodes(session: Reader, leaf: str | None) -> list[int]:
     """Where nothing was compacted, all that was said before a leaf is on its path."""
-    return session.dialect.find_path(session.journal, session.node_of(leaf), session.reading)
+    return session.dialect.find_path(session.journal, session.node_of(leaf), session.read_options)
 
 
 def _ends(

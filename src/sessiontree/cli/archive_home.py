@@ -1,28 +1,23 @@
-"""The home folder as the tidying commands see it: sessions come from the library, and are named as for `open`."""
+"""The archive's view of the home folder, with sessions found through the library."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sessiontree.archive.archive_home import Home
+from sessiontree.archive.candidates import Candidate, candidates_in_library
 from sessiontree.cli.library_options import open_library
-from sessiontree.library.candidates import candidates
+from sessiontree.cli.parser import Options
 from sessiontree.library.roots import parse_roots
-
-if TYPE_CHECKING:
-    from sessiontree.archive.candidates import Candidate
-    from sessiontree.cli.parser import Options
 
 
 def open_home(options: Options) -> Home:
-    """The home folder a command is about. The library is opened only when something is asked of it."""
+    """The home folder of a command. The library is opened only when it is needed."""
 
     def sessions() -> list[Candidate]:
         with open_library(options) as library:
-            return list(candidates(library))
+            return list(candidates_in_library(library))
 
-    def find(wanted: str) -> str:
+    def find(name: str) -> str:
         with open_library(options) as library:
-            return library.find(wanted).path
+            return library.find(name).path
 
     return Home(options.home, roots=parse_roots(options.root), sessions=sessions, find=find)

@@ -1,8 +1,8 @@
-"""List the branches of a session: where each ends, its name, how far it is from the active one, its size and age.
+"""List the branches of a session: last entry, name, distance from the active branch, size and age.
 
-AHEAD is what a branch has and the active one has not, BEHIND the other way round, in messages (and entries, if those
-are more). A name is the last label on the branch; without one, a lane of an exploration or the branch of a sub-agent
-says whose it is. Who has the file open for writing is said on stderr, as far as the system tells.
+AHEAD counts the messages that only that branch has, BEHIND those that only the active branch has (and entries, if there
+are more). The name is the last label on the branch, or the lane or sub-agent it belongs to. Processes that have the
+file open for writing are reported on stderr where the system can tell.
 """
 
 from __future__ import annotations
@@ -45,6 +45,6 @@ def run(options: Options) -> None:
             }
         )
         return
-    sayings = [gist(entry) for entry in session.entries([branch.leaf for branch in branches])]
-    output.print_lines(draw_branches(branches, sayings, output.width(), time.time(), marks))
+    texts = [gist(entry) for entry in session.entries([branch.leaf for branch in branches])]
+    output.print_lines(draw_branches(branches, texts, output.width(), time.time(), marks))
     stderr.print_line(draw_writers(writers))

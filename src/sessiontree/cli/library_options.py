@@ -74,3 +74,11 @@ def parse_since(text: str) -> int:
     if at is None:
         raise UsageError(f"--since {text!r}: expected an age like 7d (m, h, d, w, mo, y) or a date like 2026-11-01")
     return at
+
+
+def no_sessions(library: Library, project: str | None) -> str:
+    """The message for an empty result."""
+    if project is None:
+        return "no sessions found"
+    others = len(library.sessions())
+    return f"no sessions for {project}" + (f"; {others:,} in other projects (use --all)" if others else "")

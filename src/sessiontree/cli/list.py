@@ -1,8 +1,8 @@
-"""List the sessions of this project, or with --all of every project, of all agents on this machine.
+"""List the sessions of this project, of all agents on this machine; with --all, of every project.
 
-Before the title stands ! for a damaged session, - for one in which nothing was said, ? for a draft. A number with ~ is
-an estimate from the ends of a large file. Sub-agents stand under the session that started them, and with --tree forks
-under the one they came from.
+A mark before the title: ! is a damaged session, - one without messages, ? a draft. A number with ~ is estimated from
+both ends of a large file. Sub-agents are listed below the session that started them; with --tree, forks below the
+session they were forked from.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sessiontree.cli import output, stderr
 from sessiontree.cli.library_options import (
     add_filter_options,
     add_root_option,
+    no_sessions,
     open_library,
     parse_since,
     requested_project,
@@ -25,6 +26,7 @@ from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 from sessiontree.library.threads import Threaded, with_subagents
 from sessiontree.views.listing import describe_thread, draw_listing, short_ids, totals
+from sessiontree.views.text import plural
 
 if TYPE_CHECKING:
     from sessiontree.library.library import Library
@@ -36,13 +38,13 @@ EXAMPLES = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_filter_options(parser, since="only sessions active since: 90m, 12h, 7d, 2w, or 2026-11-01")
-    parser.add_argument("--named", action="store_true", help="only sessions that were given a name")
+    add_filter_options(parser, since="only sessions active since then: 90m, 12h, 7d, 2w, or 2026-11-01")
+    parser.add_argument("--named", action="store_true", help="only sessions with a name")
     parser.add_argument(
-        "--sort", choices=("recent", "size", "cost", "messages"), default="recent", help="default: recent"
+        "--sort", choices=("recent", "size", "cost", "messages"), default="recent", help="sort by (default: recent)"
     )
-    parser.add_argument("--tree", action="store_true", help="forks under the session they came from")
-    parser.add_argument("--limit", metavar="N", type=int, help="at most N sessions")
+    parser.add_argument("--tree", action="store_true", help="show forks below their origin")
+    parser.add_argument("--limit", metavar="N", type=int, help="show at most N sessions")
     add_root_option(parser)
 
 
@@ -50,17 +52,17 @@ def run(options: Options) -> None:
     start = time.perf_counter()
     with open_library(options) as library:
         project = requested_project(options)
-        listed, hidden = _listed(library, options, project)
-        members = _arranged(library, listed, options)
+        selected, hidden = _select(library, options, project)
+        members = _arrange(library, selected, options)
         if options.json:
-            output.print_json(_described(library, members, project, start))
+            output.print_json(_to_json(library, members, project, start))
             return
         _print(library, members, with_project=options.all)
-        _talk(library, members, hidden, project, start)
+        _print_summary(library, members, hidden, project, start)
 
 
-def _listed(library: Library, options: Options, project: str | None) -> tuple[list[Summary], int]:
-    """What was asked for, and how many sessions --limit leaves out."""
+def _select(library: Library, options: Options, project: str | None) -> tuple[list[Summary], int]:
+    """The selected sessions, and how many --limit leaves out."""
     found = library.sessions(
         agent=options.agent,
         project=project,
@@ -71,16 +73,16 @@ def _listed(library: Library, options: Options, project: str | None) -> tuple[li
     if options.limit is None:
         return found, 0
     if options.limit < 0:
-        raise UsageError(f"--limit {options.limit}: expected a number of sessions")
+        raise UsageError(f"--limit {options.limit}: expected 0 or more")
     return found[: options.limit], max(len(found) - options.limit, 0)
 
 
-def _arranged(library: Library, listed: Sequence[Summary], options: Options) -> list[Threaded]:
-    """Sub-agents under the sessions that are listed, and with --tree forks under their origin."""
-    paths = {one.path for one in listed}
-    subagents = [one for one in library.everything() if one.kind == "subagent" and one.parent in paths]
-    subagents.sort(key=lambda one: one.created or one.modified)
-    return library.thread([*listed, *subagents]) if options.tree else with_subagents(listed, subagents)
+def _arrange(library: Library, sessions: Sequence[Summary], options: Options) -> list[Threaded]:
+    """Put sub-agents below their sessions and, with --tree, forks below their origin."""
+    paths = {session.path for session in sessions}
+    subagents = [other for other in library.everything() if other.kind == "subagent" and other.parent in paths]
+    subagents.sort(key=lambda subagent: subagent.created or subagent.modified)
+    return library.thread([*sessions, *subagents]) if options.tree else with_subagents(sessions, subagents)
 
 
 def _print(library: Library, members: Sequence[Threaded], *, with_project: bool) -> None:
@@ -91,32 +93,31 @@ def _print(library: Library, members: Sequence[Threaded], *, with_project: bool)
     )
     output.print_lines([output.dim(next(rows))])
     if not output.use_color():
-        output.print_lines(["\n".join(rows)])  # at once: many lines one by one take longer than reading the cache
+        output.print_lines(["\n".join(rows)])  # one write: many small ones take longer than reading the cache
         return
     for member, row in zip(members, rows, strict=True):
-        one = member.summary
-        quiet = one.health in ("empty", "draft") or one.kind == "subagent"
-        if one.health == "damaged":
+        summary = member.summary
+        quiet = summary.health in ("empty", "draft") or summary.kind == "subagent"
+        if summary.health == "damaged":
             row = f"\x1b[31m{row[:1]}\x1b[0m{row[1:]}"
         output.print_lines([output.dim(row) if quiet else row])
 
 
-def _talk(library: Library, members: Sequence[Threaded], hidden: int, project: str | None, start: float) -> None:
+def _print_summary(
+    library: Library, members: Sequence[Threaded], hidden: int, project: str | None, start: float
+) -> None:
     sessions = sum(member.summary.kind == "session" for member in members)
     if not sessions:
-        where = "" if project is None else f" of {project} ({len(library.sessions())} elsewhere: --all)"
-        stderr.print_line(
-            f"no sessions{where} fit; {library.scan.found} files were found in {len(library.roots)} folders"
-        )
+        stderr.print_line(no_sessions(library, project))
     elif sys.stdout.isatty():
         took = 1000 * (time.perf_counter() - start)
-        more = f", {hidden} more with a higher --limit" if hidden else ""
+        more = f", {hidden} more (raise --limit)" if hidden else ""
         stderr.print_line(
-            f"{sessions} sessions{more} · {library.scan.read} of {library.scan.found} files read · {took:.0f} ms"
+            f"{plural(sessions, 'session')}{more} · {library.scan.read} of {library.scan.found} files read · {took:.0f} ms"
         )
 
 
-def _described(library: Library, members: Sequence[Threaded], project: str | None, start: float) -> dict[str, Any]:
+def _to_json(library: Library, members: Sequence[Threaded], project: str | None, start: float) -> dict[str, Any]:
     scan = library.scan
     return {
         "project": project,

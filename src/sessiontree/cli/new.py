@@ -1,4 +1,4 @@
-"""Start a session and print where it is."""
+"""Create a session and print its path."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ EXAMPLES = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cwd", metavar="DIR", help="folder the session works in (default: the current one)")
-    parser.add_argument("--path", metavar="FILE", help="where to put the file (default: in the home folder)")
-    parser.add_argument("--id", help="id of the session (default: a new UUIDv7)")
-    parser.add_argument("--name", help="name of the session")
+    parser.add_argument("--cwd", metavar="DIR", help="working folder of the session (default: the current folder)")
+    parser.add_argument("--path", metavar="FILE", help="path of the new file (default: in the home folder)")
+    parser.add_argument("--id", help="session id (default: a new UUIDv7)")
+    parser.add_argument("--name", help="session name")
 
 
 def run(options: Options) -> None:

@@ -1,4 +1,8 @@
-"""Go on with a session in its agent, or in another one: converts and installs it if needed, then starts the agent."""
+"""Resume a session in its agent, or in another one.
+
+A session that the agent can find itself is resumed in place. For another agent, a converted copy with all branches is
+installed first.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +20,15 @@ EXAMPLES = """examples:
   sessiontree resume 019c2f3a --in claude
   sessiontree resume ~/.claude/projects/-work/4f1c.jsonl --in pi --print
 
-A session that AGENT finds where it lies is resumed there; otherwise a converted copy with all branches is installed for
-it. With --print the copy is installed, too, and the command is printed instead of run."""
+--print installs the converted copy, too; it only does not start the agent."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--in", dest="agent", metavar="AGENT", help="claude, pi, omp or neovate (default: its own)")
-    parser.add_argument("--cwd", metavar="DIR", help="the folder to work in (default: the session's)")
+    parser.add_argument(
+        "--in", dest="agent", metavar="AGENT", help="claude, pi, omp or neovate (default: the session's own agent)"
+    )
+    parser.add_argument("--cwd", metavar="DIR", help="the folder to work in (default: the session's folder)")
     parser.add_argument("--print", dest="show", action="store_true", help="print the command instead of running it")
     add_read_options(parser)
 

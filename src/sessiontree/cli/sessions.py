@@ -39,8 +39,8 @@ def add_read_options(parser: argparse.ArgumentParser) -> None:
 
 def open_for_reading(options: Options) -> Session:
     """Open SESSION with the options that `add_read_options` added."""
-    reading = ReadOptions(recovered=options.recovered, as_of=options.as_of, snips=options.snips)
-    return open_session(options, reading=reading)
+    read_options = ReadOptions(recovered=options.recovered, as_of=options.as_of, snips=options.snips)
+    return open_session(options, read_options=read_options)
 
 
 def open_session(options: Options, **keywords: Any) -> Session:

@@ -1,4 +1,4 @@
-"""Draw the branches of a session: one column per branch, labels, the place where it stands, times."""
+"""Draw the branches of a session: one column for each branch, with labels, times and the current entry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--all", action="store_true", help="also entries that say nothing: settings, labels, state")
+    parser.add_argument("--all", action="store_true", help="include entries without text: settings, labels, state")
     add_read_options(parser)
 
 

@@ -149,7 +149,6 @@ def compact(
     it cannot be made to fit, or there is nothing to compact, that is a `CompactionError` and nothing is written.
     """
     place: Session | Branch = session if branch is None else branch
-    session.expect_gists()
     if session.read_only is not None and not dry_run:
         raise ReadOnlyError(f"{session.location}: cannot be compacted: {session.read_only}")
     projection = project(session, place.leaf)
@@ -180,7 +179,7 @@ def compact(
         written = _summarised(writer, prepared, instructions, session.dialect.name, _summary_room(room))
         summary = Summary(written.text + prepared.files.text(), written.usage)
         details = {**prepared.files.details(), "summarizer": writer.name, "strategy": prepared.strategy}
-        if not session.dialect.writes_plainly:
+        if not session.dialect.one_line_per_entry:
             details[STOOD_AT] = place.leaf
     after = _size_after(prepared, summary.text)
     if room is not None and after > room:
@@ -281,7 +280,7 @@ def _fields(
     if summary.usage is not None:
         fields["usage"] = msgspec.to_builtins(summary.usage)
     fields["fromHook"] = supplied is not None
-    if prepared.system is not None and session.dialect.writes_plainly:
+    if prepared.system is not None and session.dialect.one_line_per_entry:
         system = msgspec.structs.replace(prepared.system, timestamp=now_ms())
         fields["systemMessage"] = msgspec.to_builtins(system)
     return fields
@@ -294,7 +293,7 @@ def undo(session: Session, *, branch: Branch | None = None) -> Undone:
     if projection.earlier is None:
         raise CompactionError(f"{session.location}: there is no compaction to take back")
     journal = session.journal
-    nodes = session.dialect.find_history(journal, session.node_of(place.leaf), session.reading)
+    nodes = session.dialect.find_history(journal, session.node_of(place.leaf), session.read_options)
     ids = [journal.tree.ids[node] for node in nodes]
     before = [id for id in ids[: ids.index(projection.earlier.id)] if id in session and not id.startswith("@")]
     stood_at = projection.earlier.stood_at

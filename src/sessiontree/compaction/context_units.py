@@ -123,9 +123,9 @@ def project(session: Session, leaf: str | None) -> Projection:
     ids = context.path
     journal = session.journal
     types, node_of = journal.types, journal.tree.node_of
-    kinds = [types[node_of[id]] for id in (ids if session.dialect.writes_plainly else ids[-1:])]
+    kinds = [types[node_of[id]] for id in (ids if session.dialect.one_line_per_entry else ids[-1:])]
     earlier = _find_earlier(session, ids, kinds, frozenset(context.sources))
-    if session.dialect.writes_plainly:
+    if session.dialect.one_line_per_entry:
         units: Sequence[Unit] = _plain_units(session, ids, kinds, _by_source(context), earlier)
     else:
         units = _told_units(context, frozenset({earlier.id, earlier.stands_at} if earlier is not None else ()))
@@ -161,7 +161,7 @@ def _by_source(context: Context) -> dict[str, tuple[Message, ...]]:
 
 
 def _find_earlier(session: Session, ids: Sequence[str], kinds: Sequence[str], spoken: Container[str]) -> Earlier | None:
-    if session.dialect.writes_plainly:
+    if session.dialect.one_line_per_entry:
         at = _last(kinds, "compaction")
         if at < 0 or ids[at] not in spoken:  # none, or a reset behind it
             return None
@@ -176,12 +176,12 @@ def _told_earlier(session: Session, ids: Sequence[str], spoken: Container[str]) 
     """The compaction that the lines at the beginning of a path tell of, in shared words."""
     journal = session.journal
     nodes = [node for id in ids[:2] if (node := session.node_of(id)) is not None]
-    first = next(iter(session.dialect.tell(journal, nodes)), None)
+    first = next(iter(session.dialect.decode(journal, nodes)), None)
     if first is None or first.kind != "compaction":
         return None
     summary, details = first.fields.get("summary"), first.fields.get("details")
     files = FileLists() if first.fields.get("fromHook") else FileLists.of_details(details)
-    stands_at = ids[1] if ids[0] not in spoken and len(ids) > 1 and ids[1] in first.also else None
+    stands_at = ids[1] if ids[0] not in spoken and len(ids) > 1 and ids[1] in first.aliases else None
     stood_at = details.get(STOOD_AT) if isinstance(details, dict) else None
     text = summary if isinstance(summary, str) else ""
     return Earlier(ids[0], text, files, first.timestamp, stands_at, stood_at if isinstance(stood_at, str) else None)
@@ -253,7 +253,7 @@ def _is_system(entry: Entry | None) -> bool:
 
 def _trusted_from(session: Session, context: Context, kinds: Sequence[str], earlier: Earlier | None) -> int:
     """The first message behind everything that changed what is sent of the messages before it."""
-    if session.dialect.writes_plainly:
+    if session.dialect.one_line_per_entry:
         changed_at = max(_last(kinds, "context_edit"), _last(kinds, "compaction"))
         if changed_at < 0:
             return 0

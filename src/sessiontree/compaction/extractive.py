@@ -28,7 +28,6 @@ from sessiontree.compaction.sections import (
 )
 from sessiontree.compaction.summarizers import Request, Summary
 from sessiontree.compaction.token_estimate import measured_tokens
-from sessiontree.core.lazy_messages import gists_of
 from sessiontree.core.messages import Assistant, Message, User, message_text
 
 HEADER = (
@@ -210,7 +209,7 @@ def _focused(messages: Sequence[Message], instructions: str) -> list[str]:
     """What was said with the words of the instructions in it, the newest last."""
     words = focus_words(instructions)
     found: dict[str, None] = {}
-    for message in gists_of(messages):
+    for message in messages:
         if words and isinstance(message, User | Assistant):
             for sentence in sentences(message_text(message)):
                 if any(word in sentence.lower() for word in words):

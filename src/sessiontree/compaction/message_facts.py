@@ -18,7 +18,6 @@ from msgspec import Struct, field
 from sessiontree.compaction.touched_files import file_of, speakers
 from sessiontree.conversion.tools import FileUse, Meaning, find_meaning, find_purpose
 from sessiontree.conversion.tools.intents import STATUSES, Todo
-from sessiontree.core.lazy_messages import gists_of
 from sessiontree.core.messages import (
     Assistant,
     BashExecution,
@@ -189,7 +188,7 @@ def notice(messages: Sequence[Message], agent: str, enough: int) -> Noticed:
     noticed, runs = Noticed(), _Runs(messages)
     said: list[_Said] = []
     waiting: dict[str, _Waiting] = {}
-    for at, message in enumerate(gists_of(messages)):
+    for at, message in enumerate(messages):
         match message:
             case ToolResult():
                 runs.see_result(at, waiting.pop(message.tool_call_id, None), message)

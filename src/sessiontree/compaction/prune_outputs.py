@@ -96,7 +96,7 @@ def restore(session: Session, *, branch: Branch | None = None) -> tuple[str, ...
     edits = {entry.target_id: entry.id for entry in path if isinstance(entry, ContextEdit)}
     pruned = [target for target, edit in edits.items() if session.fields(edit).get("reason") == _REASON]
     nodes = [node for target in pruned if (node := session.node_of(target)) is not None]
-    for target, line in zip(pruned, list(session.journal.whole_fields(nodes)), strict=True):
+    for target, line in zip(pruned, list(session.journal.resolved_fields(nodes)), strict=True):
         content = line.get("message", {}).get("content")
         place.append({"type": "context_edit", "targetId": target, "replacement": {"content": content}})
     return tuple(pruned)

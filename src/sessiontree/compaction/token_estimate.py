@@ -40,7 +40,7 @@ from sessiontree.core.messages import (
     User,
     message_text,
 )
-from sessiontree.core.usage import countable
+from sessiontree.core.usage import valid_count
 
 Tokenizer: TypeAlias = Callable[[str], int]
 """Counts the tokens of a text."""
@@ -236,7 +236,7 @@ def _json(value: Any) -> str:
 
 def used_tokens(usage: Usage) -> int:
     """What a request had in its context, with its answer."""
-    return int(countable(usage.total_tokens or usage.input + usage.output + usage.cache_read + usage.cache_write))
+    return int(valid_count(usage.total_tokens or usage.input + usage.output + usage.cache_read + usage.cache_write))
 
 
 def trusted_usage(message: Message) -> Usage | None:

@@ -13,7 +13,6 @@ from typing import Any
 from msgspec import Struct
 
 from sessiontree.conversion.tools import FileArgument, FileUse, file_argument
-from sessiontree.core.lazy_messages import gists_of
 from sessiontree.core.messages import Message, ToolCall, tool_calls
 
 _AGENTS = ("pi", "claude", "omp", "neovate")
@@ -78,7 +77,7 @@ def files_in(messages: Sequence[Message], agent: str) -> FileLists:
     """The files that the tool calls of some messages touch."""
     read: set[str] = set()
     modified: set[str] = set()
-    for message in gists_of(messages):
+    for message in messages:
         for call in tool_calls(message):
             found = file_of(call, agent)
             if found is not None:

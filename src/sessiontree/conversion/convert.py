@@ -1,4 +1,4 @@
-"""Telling a session in shared words and writing it in another dialect, entry by entry.
+"""Telling a session in canonical form and writing it in another dialect, entry by entry.
 
 Nothing is held but ids: an item is told, its tools are said in the target's words, it is written, and forgotten. What
 cannot be said in the target is noted in the report.
@@ -26,15 +26,15 @@ from sessiontree.session.reader import CURRENT, Current, Reader
 BranchChoice = Literal["active", "all"]
 
 _POSITION = "leaf"
-"""Where a session stands is said by the scribe at the end; the moves before it have no meaning in another file."""
+"""Where a session stands is said by the encoder at the end; the moves before it have no meaning in another file."""
 
 
 class Converted:
     """A session in another dialect. `lines` can be gone through once; the report is complete when it was."""
 
-    def __init__(self, dialect: Dialect, start: SessionMeta, lines: Iterator[bytes], report: Report) -> None:
+    def __init__(self, dialect: Dialect, meta: SessionMeta, lines: Iterator[bytes], report: Report) -> None:
         self.dialect = dialect
-        self.start = start
+        self.start = meta
         self.lines = lines
         """The lines of the new file, each with its LF."""
         self.report = report
@@ -70,7 +70,7 @@ def convert(
         origin=session.location if fork else None,
     )
     report = Report(session.dialect.name, to)
-    telling = _Telling(session, dialect, dialect.scribe(start), report)
+    telling = _Telling(session, dialect, dialect.encoder(start), report)
     return Converted(dialect, start, telling.iter_lines(leaf, whole=branch == "all"), report)
 
 
@@ -85,53 +85,53 @@ def _own_config(session: Reader) -> Config | None:
 class _Telling:
     """One conversion under way."""
 
-    def __init__(self, session: Reader, target: Dialect, scribe: Encoder, report: Report) -> None:
+    def __init__(self, session: Reader, target: Dialect, encoder: Encoder, report: Report) -> None:
         self._session = session
         self._target = target.name
         self._words = ToolWords(session.dialect.name, target.name)
-        self._scribe = scribe
+        self._encoder = encoder
         self._report = report
         self._ids: dict[str, str | None] = {}
         """What the target calls the entries told so far."""
         self._told_title = False
         self._labelled: set[str] = set()
         self._told: dict[str, str] = {}
-        """What the lines of the source are called in shared words."""
+        """What the lines of the source are called in canonical form."""
 
     def iter_lines(self, leaf: str | None, *, whole: bool) -> Iterator[bytes]:
-        yield from _ended(self._scribe.begin())
-        for item, parent in iter_items(self._session, leaf, whole=whole):
-            for line in self._write(item, None if parent is None else self._ids.get(parent)):
+        yield from _ended(self._encoder.prologue())
+        for entry, parent in iter_items(self._session, leaf, whole=whole):
+            for line in self._write(entry, None if parent is None else self._ids.get(parent)):
                 yield line + b"\n"
         stands = None if leaf is None else self._ids.get(leaf)
-        for item in self._iter_about_all():
-            yield from _ended(self._write(item, stands))
+        for entry in self._iter_about_all():
+            yield from _ended(self._write(entry, stands))
         self._note_missing_blobs()
-        yield from _ended(self._scribe.add(self._report_item(), stands).lines)
-        yield from _ended(self._scribe.end(stands))
+        yield from _ended(self._encoder.encode(self._report_item(), stands).lines)
+        yield from _ended(self._encoder.epilogue(stands))
 
-    def _write(self, item: CanonicalEntry, parent: str | None) -> Sequence[bytes]:
+    def _write(self, entry: CanonicalEntry, parent: str | None) -> Sequence[bytes]:
         """The lines of one item."""
-        for line in item.also:
-            self._told[line] = item.id
-        if item.kind == _POSITION:
-            self._remember(item, parent)
+        for line in entry.aliases:
+            self._told[line] = entry.id
+        if entry.kind == _POSITION:
+            self._remember(entry, parent)
             return ()
-        self._told_title |= item.kind == "session_info"
-        if item.kind == "label":
-            self._labelled.add(str(item.fields.get("targetId")))
-        said, notes = self._words.said(with_own_words(item))
+        self._told_title |= entry.kind == "session_info"
+        if entry.kind == "label":
+            self._labelled.add(str(entry.fields.get("targetId")))
+        said, notes = self._words.said(with_own_words(entry))
         said, more_notes = in_common_roles(said, self._target)
-        written = self._scribe.add(said, parent)
-        self._remember(item, written.id)
-        self._report.count(item)
+        written = self._encoder.encode(said, parent)
+        self._remember(entry, written.id)
+        self._report.count(entry)
         for note in (*notes, *more_notes, *written.notes):
             self._report.note(note)
         return written.lines
 
-    def _remember(self, item: CanonicalEntry, id: str | None) -> None:
-        self._ids[item.id] = id
-        for other in item.also:
+    def _remember(self, entry: CanonicalEntry, id: str | None) -> None:
+        self._ids[entry.id] = id
+        for other in entry.aliases:
             self._ids[other] = id
 
     def _iter_about_all(self) -> Iterator[CanonicalEntry]:
@@ -145,7 +145,7 @@ class _Telling:
                 yield CanonicalEntry("label", {"targetId": target, "label": label}, timestamp=timestamp())
 
     def _report_item(self) -> CanonicalEntry:
-        """What became of everything, kept in the new session where its owner does not look."""
+        """What became of everything, kept in the new session where its client does not look."""
         data = {"session": self._session.id, "location": self._session.location, **self._report.as_json()}
         return CanonicalEntry("custom", {"customType": REPORT, "data": data}, timestamp=timestamp())
 

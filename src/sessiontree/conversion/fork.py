@@ -10,7 +10,7 @@ from sessiontree.core.entries import CustomMessage, MessageEntry
 from sessiontree.core.messages import User, text_of
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import CURRENT, Current
-from sessiontree.session.session import Session, take_settings
+from sessiontree.session.session import Session, copy_settings
 from sessiontree.stores.file import FileStore
 
 
@@ -47,7 +47,7 @@ def fork(
     out = None if store is None else store.location
     plan = make_plan(session, Request(to, at=stands, fork=True, cwd=cwd, out=out))
     forked = carry_out(session, plan)
-    take_settings(forked, session)
+    copy_settings(forked, session)
     return Forked(forked, stands, prompt, plan.report)
 
 

@@ -20,7 +20,7 @@ from sessiontree.errors import ConversionError, ExistsError, WriteError
 from sessiontree.session.open import open
 from sessiontree.session.reader import CURRENT, Current
 from sessiontree.session.session import Session
-from sessiontree.stores.atomic_files import Staged, make_folder, sync_folder
+from sessiontree.stores.atomic_files import StagedFile, make_folder, sync_folder
 
 
 class Request(Struct, frozen=True):
@@ -32,7 +32,7 @@ class Request(Struct, frozen=True):
     fork: bool = False
     cwd: str | None = None
     out: str | None = None
-    """The file to write; None puts the session where its new owner looks."""
+    """The file to write; None puts the session where its new client looks."""
     strict: bool = False
     """Refuse when anything would be dropped."""
 
@@ -73,7 +73,7 @@ def carry_out(session: Session, plan: Plan) -> Session:
     if os.path.lexists(plan.path):
         raise ExistsError(f"{plan.path}: there is a file already; it was not touched")
     try:
-        staged = Staged(plan.path, _converted(session, plan.request, plan.id).lines)
+        staged = StagedFile(plan.path, _converted(session, plan.request, plan.id).lines)
         try:
             _check(session, staged.location, plan)
             if plan.beside is not None:
@@ -106,7 +106,7 @@ def _check(session: Session, location: str, plan: Plan) -> None:
 
 
 def _beside(session: Session, to: str, path: str) -> tuple[str, str] | None:
-    """The folder named like the session's file, which only its own owner knows what to do with."""
+    """The folder named like the session's file, which only its own client knows what to do with."""
     folder = os.path.splitext(session.location)[0]
     if session.dialect.name != to or not session.beside() or not os.path.isdir(folder):
         return None

@@ -46,10 +46,10 @@ class Report:
     def note(self, note: LossNote) -> None:
         self._notes[note] += 1
 
-    def count(self, item: CanonicalEntry) -> None:
-        message = item.fields.get("message")
-        if item.kind != "message" or not isinstance(message, dict):
-            self.carried[item.kind] += 1
+    def count(self, entry: CanonicalEntry) -> None:
+        message = entry.fields.get("message")
+        if entry.kind != "message" or not isinstance(message, dict):
+            self.carried[entry.kind] += 1
             return
         self.carried[str(message.get("role"))] += 1
         content = message.get("content")

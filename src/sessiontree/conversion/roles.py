@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.passthrough import PASSTHROUGH
 from sessiontree.dialects.pi.content import content_in_shared_words
 
 _FAMILY = frozenset({"pi", "omp", "native"})
@@ -18,40 +18,42 @@ _COMMON = ("assistant", "toolResult", "user")
 _ROLE = "message-of-role"
 
 
-def in_common_roles(item: CanonicalEntry, target: str) -> tuple[CanonicalEntry, list[LossNote]]:
+def in_common_roles(entry: CanonicalEntry, target: str) -> tuple[CanonicalEntry, list[LossNote]]:
     """An item whose role the target may know."""
-    message = item.fields.get("message")
+    message = entry.fields.get("message")
     if target in _FAMILY or not isinstance(message, dict) or message.get("role") in _COMMON:
-        return item, []
+        return entry, []
     content = content_in_shared_words(message)
     if content is None:
-        return item, []
+        return entry, []
     role = str(message["role"])
-    rest = {name: value for name, value in item.fields.items() if name not in ("message", RIDER)}
-    rider = {**_rider(item), _ROLE: message}
+    rest = {name: value for name, value in entry.fields.items() if name not in ("message", PASSTHROUGH)}
+    passthrough = {**_passthrough(entry), _ROLE: message}
     if message.get("excludeFromContext"):
-        fields: dict[str, Any] = {**rest, "customType": role, RIDER: rider}
-        return msgspec.structs.replace(item, kind="custom", fields=fields), []
-    fields = {**rest, "customType": role, "content": content, "display": True, RIDER: rider}
+        fields: dict[str, Any] = {**rest, "customType": role, PASSTHROUGH: passthrough}
+        return msgspec.structs.replace(entry, kind="custom", fields=fields), []
+    fields = {**rest, "customType": role, "content": content, "display": True, PASSTHROUGH: passthrough}
     note = LossNote("mapped", f"messages of the role {role}", f"{target} sends them as messages of an extension")
-    return msgspec.structs.replace(item, kind="custom_message", fields=fields), [note]
+    return msgspec.structs.replace(entry, kind="custom_message", fields=fields), [note]
 
 
-def with_own_role(item: CanonicalEntry) -> CanonicalEntry:
+def with_own_role(entry: CanonicalEntry) -> CanonicalEntry:
     """The item with the role it had, if it was said in another one."""
-    if RIDER not in item.fields:
-        return item
-    message = _rider(item).get(_ROLE)
-    if not isinstance(message, dict) or item.kind not in ("custom", "custom_message"):
-        return item
-    said = ("customType", "content", "display", RIDER)
-    fields = {name: value for name, value in item.fields.items() if name not in said}
-    rider = {name: value for name, value in _rider(item).items() if name != _ROLE}
+    if PASSTHROUGH not in entry.fields:
+        return entry
+    message = _passthrough(entry).get(_ROLE)
+    if not isinstance(message, dict) or entry.kind not in ("custom", "custom_message"):
+        return entry
+    said = ("customType", "content", "display", PASSTHROUGH)
+    fields = {name: value for name, value in entry.fields.items() if name not in said}
+    passthrough = {name: value for name, value in _passthrough(entry).items() if name != _ROLE}
     return msgspec.structs.replace(
-        item, kind="message", fields={**fields, "message": message} | ({RIDER: rider} if rider else {})
+        entry,
+        kind="message",
+        fields={**fields, "message": message} | ({PASSTHROUGH: passthrough} if passthrough else {}),
     )
 
 
-def _rider(item: CanonicalEntry) -> dict[str, Any]:
-    found = item.fields.get(RIDER)
+def _passthrough(entry: CanonicalEntry) -> dict[str, Any]:
+    found = entry.fields.get(PASSTHROUGH)
     return found if isinstance(found, dict) else {}

@@ -12,7 +12,7 @@ from typing import Any
 
 from sessiontree.conversion.tools import map_call, map_name, share_tools
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.passthrough import PASSTHROUGH
 
 _TOOLS = "tools"
 
@@ -27,23 +27,23 @@ class ToolWords:
         self._names: dict[str, str] = {}
         """What the target calls the tool of each call told so far: a result follows its call."""
 
-    def said(self, item: CanonicalEntry) -> tuple[CanonicalEntry, list[LossNote]]:
+    def said(self, entry: CanonicalEntry) -> tuple[CanonicalEntry, list[LossNote]]:
         """An item with its tool calls, or the tool it is a result of, in the target's words where it has them."""
-        message = item.fields.get("message")
+        message = entry.fields.get("message")
         if not isinstance(message, dict) or message.get("role") not in ("assistant", "toolResult"):
-            return item, []
+            return entry, []
         agent, is_shared = self._source, self._is_shared
-        if RIDER in item.fields:
-            agent = _agent(item) or agent
+        if PASSTHROUGH in entry.fields:
+            agent = _agent(entry) or agent
             is_shared = share_tools(agent, self._target)
         if is_shared:
-            return _without_tools(item), []
+            return _without_tools(entry), []
         if message["role"] == "toolResult":
-            return self._result_said(item, message, agent), []
-        return self._calls_said(item, message, agent) if isinstance(message.get("content"), list) else (item, [])
+            return self._result_said(entry, message, agent), []
+        return self._calls_said(entry, message, agent) if isinstance(message.get("content"), list) else (entry, [])
 
     def _calls_said(
-        self, item: CanonicalEntry, message: dict[str, Any], agent: str
+        self, entry: CanonicalEntry, message: dict[str, Any], agent: str
     ) -> tuple[CanonicalEntry, list[LossNote]]:
         content: list[Any] = message["content"]
         own: dict[str, Any] = {}
@@ -67,34 +67,34 @@ class ToolWords:
             notes.append(_mapped_note(name, self._target, mapped.name))
             notes += [LossNote("changed", f"arguments of {name}", why) for why in mapped.changed]
         if not has_calls:
-            return item, notes
+            return entry, notes
         tools = {"agent": agent, "calls": own} if own else {"agent": agent}
-        return _with(item, {**message, "content": content}, tools), notes
+        return _with(entry, {**message, "content": content}, tools), notes
 
-    def _result_said(self, item: CanonicalEntry, message: dict[str, Any], agent: str) -> CanonicalEntry:
+    def _result_said(self, entry: CanonicalEntry, message: dict[str, Any], agent: str) -> CanonicalEntry:
         name = message.get("toolName")
         if not isinstance(name, str):
-            return item
+            return entry
         mapped = self._names.get(str(message.get("toolCallId"))) or map_name(name, agent, self._target)
         if mapped is None or mapped == name:
-            return _with(item, message, {"agent": agent})
-        return _with(item, {**message, "toolName": mapped}, {"agent": agent, "name": name})
+            return _with(entry, message, {"agent": agent})
+        return _with(entry, {**message, "toolName": mapped}, {"agent": agent, "name": name})
 
 
-def with_own_words(item: CanonicalEntry) -> CanonicalEntry:
+def with_own_words(entry: CanonicalEntry) -> CanonicalEntry:
     """The item with its tools in the words of the agent that used them, if they were said in another's."""
-    if RIDER not in item.fields:
-        return item
-    found = _tools(item)
-    message = item.fields.get("message")
+    if PASSTHROUGH not in entry.fields:
+        return entry
+    found = _tools(entry)
+    message = entry.fields.get("message")
     if not found or not isinstance(message, dict):
-        return item
+        return entry
     calls, name, content = found.get("calls"), found.get("name"), message.get("content")
     if isinstance(name, str):
         message = {**message, "toolName": name}
     if isinstance(calls, dict) and isinstance(content, list):
         message = {**message, "content": [_own_call(block, calls.get(str(at))) for at, block in enumerate(content)]}
-    return _with(item, message, {"agent": found.get("agent")})
+    return _with(entry, message, {"agent": found.get("agent")})
 
 
 def _own_call(block: Any, own: Any) -> Any:
@@ -103,23 +103,23 @@ def _own_call(block: Any, own: Any) -> Any:
     return {**block, "name": own.get("name"), "arguments": own.get("arguments")}
 
 
-def _with(item: CanonicalEntry, message: dict[str, Any], tools: dict[str, Any]) -> CanonicalEntry:
-    found = item.fields.get(RIDER)
-    rider = {**found, _TOOLS: tools} if isinstance(found, dict) else {_TOOLS: tools}
-    return _with_fields(item, {**item.fields, "message": message, RIDER: rider})
+def _with(entry: CanonicalEntry, message: dict[str, Any], tools: dict[str, Any]) -> CanonicalEntry:
+    found = entry.fields.get(PASSTHROUGH)
+    passthrough = {**found, _TOOLS: tools} if isinstance(found, dict) else {_TOOLS: tools}
+    return _with_fields(entry, {**entry.fields, "message": message, PASSTHROUGH: passthrough})
 
 
-def _without_tools(item: CanonicalEntry) -> CanonicalEntry:
+def _without_tools(entry: CanonicalEntry) -> CanonicalEntry:
     """The item without a word about whose tools it uses: they are the target's own."""
-    if not _tools(item):
-        return item
-    rider = {name: value for name, value in item.fields[RIDER].items() if name != _TOOLS}
-    fields = {name: value for name, value in item.fields.items() if name != RIDER}
-    return _with_fields(item, {**fields, RIDER: rider} if rider else fields)
+    if not _tools(entry):
+        return entry
+    passthrough = {name: value for name, value in entry.fields[PASSTHROUGH].items() if name != _TOOLS}
+    fields = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
+    return _with_fields(entry, {**fields, PASSTHROUGH: passthrough} if passthrough else fields)
 
 
-def _with_fields(item: CanonicalEntry, fields: dict[str, Any]) -> CanonicalEntry:
-    return CanonicalEntry(item.kind, fields, item.id, item.timestamp, item.also)
+def _with_fields(entry: CanonicalEntry, fields: dict[str, Any]) -> CanonicalEntry:
+    return CanonicalEntry(entry.kind, fields, entry.id, entry.timestamp, entry.aliases)
 
 
 @lru_cache(maxsize=64)
@@ -128,12 +128,12 @@ def _mapped_note(name: str, target: str, called: str) -> LossNote:
     return LossNote("mapped", f"calls of {name}", f"{target} calls this tool {called}")
 
 
-def _tools(item: CanonicalEntry) -> dict[str, Any]:
-    rider = item.fields.get(RIDER)
-    found = rider.get(_TOOLS) if isinstance(rider, dict) else None
+def _tools(entry: CanonicalEntry) -> dict[str, Any]:
+    passthrough = entry.fields.get(PASSTHROUGH)
+    found = passthrough.get(_TOOLS) if isinstance(passthrough, dict) else None
     return found if isinstance(found, dict) else {}
 
 
-def _agent(item: CanonicalEntry) -> str | None:
-    agent = _tools(item).get("agent")
+def _agent(entry: CanonicalEntry) -> str | None:
+    agent = _tools(entry).get("agent")
     return agent if isinstance(agent, str) else None

@@ -49,21 +49,21 @@ def first_difference(one: Reader, leaf: str | None, other: Reader, *, whole: boo
 def _iter_said(session: Reader, leaf: str | None, *, whole: bool) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
     """What each entry says, and a mark of it and of everything that leads to it."""
     marks: dict[str | None, bytes] = {None: b""}
-    for item, parent in iter_items(session, leaf, whole=whole):
+    for entry, parent in iter_items(session, leaf, whole=whole):
         mark = marks.get(parent, b"")
-        if item.kind in _SPOKEN:
-            said = (item.kind, *_said(with_own_words(item)))
+        if entry.kind in _SPOKEN:
+            said = (entry.kind, *_said(with_own_words(entry)))
             mark = hashlib.blake2b(mark + repr(said).encode("utf-8", "surrogatepass"), digest_size=16).digest()
             yield mark, said
-        marks.update(dict.fromkeys((item.id, *item.also), mark))
+        marks.update(dict.fromkeys((entry.id, *entry.aliases), mark))
 
 
-def _said(item: CanonicalEntry) -> tuple[Any, ...]:
-    message = item.fields.get("message")
+def _said(entry: CanonicalEntry) -> tuple[Any, ...]:
+    message = entry.fields.get("message")
     if isinstance(message, dict):
         about = tuple(message.get(name) for name in ("role", "toolCallId", "isError", "command", "output"))
         return (about, _content(message.get("content")))
-    return (item.fields.get("summary"), _content(item.fields.get("content")))
+    return (entry.fields.get("summary"), _content(entry.fields.get("content")))
 
 
 def _content(content: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sessiontree.conversion.roles import with_own_role
 from sessiontree.dialects.canonical import CanonicalEntry
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
 
 REPORT = "sessiontree.conversion"
@@ -21,20 +21,20 @@ REPORT = "sessiontree.conversion"
 
 
 def iter_items(session: Reader, leaf: str | None, *, whole: bool) -> Iterator[tuple[CanonicalEntry, str | None]]:
-    """A session in shared words: the path to a leaf, or with `whole` every branch. Each item with its parent's id."""
+    """A session in canonical form: the path to a leaf, or with `whole` every branch. Each item with its parent's id."""
     node = session.node_of(leaf)
     ids = session.journal.tree.ids
-    told: dict[str, str] = {}  # what the lines of the file are called in shared words
+    told: dict[str, str] = {}  # what the lines of the file are called in canonical form
     for stretch in all_stretches(session, node) if whole else active_stretches(session, node):
         parent = None if stretch.parent is None else told.get(ids[stretch.parent], ids[stretch.parent]) or None
-        for item in map(with_own_role, session.dialect.tell(session.journal, stretch.nodes)):
-            if item.kind == "custom" and item.fields.get("customType") == REPORT:
-                told.update(dict.fromkeys((item.id, *item.also), parent or ""))
+        for entry in map(with_own_role, session.dialect.decode(session.journal, stretch.nodes)):
+            if entry.kind == "custom" and entry.fields.get("customType") == REPORT:
+                told.update(dict.fromkeys((entry.id, *entry.aliases), parent or ""))
                 continue
-            yield item, parent
-            for line in item.also:
-                told[line] = item.id
-            parent = item.id
+            yield entry, parent
+            for line in entry.aliases:
+                told[line] = entry.id
+            parent = entry.id
 
 
 class Stretch(Struct, frozen=True):
@@ -46,7 +46,7 @@ class Stretch(Struct, frozen=True):
 
 def active_stretches(session: Reader, leaf: int | None) -> list[Stretch]:
     """The history of one leaf."""
-    nodes = session.dialect.find_history(session.journal, leaf, session.reading)
+    nodes = session.dialect.find_history(session.journal, leaf, session.read_options)
     return [Stretch(nodes, None)] if nodes else []
 
 
@@ -62,17 +62,19 @@ class _Forest:
     def __init__(self, session: Reader, leaf: int | None) -> None:
         self._dialect, self._lines = session.dialect, session.journal
         self._parents: dict[int, int | None] = {}
-        history = session.dialect.find_history(session.journal, leaf, session.reading)
+        history = session.dialect.find_history(session.journal, leaf, session.read_options)
         self._active = set(history)
-        if session.dialect.writes_plainly and not session.reading.recovered:
+        if session.dialect.one_line_per_entry and not session.read_options.recovered:
             # A history is a path of the tree here, so the tree says it all, however many branches there are.
             tree = session.journal.tree
-            self._parents.update((node, up) for node, up in enumerate(tree.parents()) if not is_aside(tree.ids[node]))
+            self._parents.update(
+                (node, up) for node, up in enumerate(tree.parents()) if not is_metadata_id(tree.ids[node])
+            )
         else:
             self._place(history)
             for other in _ends(session):
                 if other not in self._parents:
-                    self._place(session.dialect.find_history(session.journal, other, session.reading))
+                    self._place(session.dialect.find_history(session.journal, other, session.read_options))
         self._children: dict[int | None, list[int]] = {}
         for node in sorted(self._parents, key=lambda node: (node in self._active, node)):
             self._children.setdefault(self._parents[node], []).append(node)
@@ -101,7 +103,7 @@ class _Forest:
             pending += reversed(waiting)
 
     def _belong_together(self, node: int, child: int) -> bool:
-        return self._dialect.belong_together(self._lines, node, child)
+        return self._dialect.must_decode_together(self._lines, node, child)
 
 
 def _ends(session: Reader) -> list[int]:

@@ -1,1 +1,1 @@
-"""The pure core: lines, entries, tree, path and context. No module here does I/O."""
+"""Pure data types and algorithms: lines, entries, tree, path, context. No module here does I/O."""

@@ -1,8 +1,7 @@
-"""A path to what a model sees: the messages in order, and the state along the path.
+"""Build a model's context from a path: the messages in order, and the settings in force at its end.
 
-This is the only reader of compactions, resets and context edits. It is pure: it is given a path whose entries it can
-ask for, decodes only those that count, and never looks at the rest of the tree. How agents differ is said by `Rules`,
-not by branches of code elsewhere.
+The only module that interprets compactions, resets and context edits. It loads only the entries that count and never
+looks at the rest of the tree. Differences between agents are fields of `Rules`.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ from sessiontree.core.messages import (
 
 
 class Path(Struct, frozen=True):
-    """A path from root to leaf: ids and types of all its entries, and a way to read some of them.
+    """A path from root to leaf: ids and types of all entries, and a loader for some of them.
 
-    `load` takes positions on the path in ascending order and gives their entries in that order.
+    `load` takes positions on the path in ascending order and returns their entries in that order.
     """
 
     ids: Sequence[str]
@@ -55,16 +54,16 @@ class Path(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """Where agents differ in what they rebuild from the same path."""
+    """How an agent's context differs from the others' for the same path."""
 
     resets: bool = True
-    """A reset boundary behind the last compaction starts the context anew."""
+    """A reset boundary after the last compaction starts an empty context."""
 
     explicit_model_wins: bool = True
-    """A model change outranks the model that later assistant messages name. Otherwise the later of the two counts."""
+    """A model change overrides the model of later assistant messages. If False, the later of the two counts."""
 
     default_thinking: str | None = "off"
-    """What a thinking level change without a level means."""
+    """The level that a thinking level change without a level sets."""
 
 
 class ModelRef(Value, frozen=True):
@@ -73,7 +72,7 @@ class ModelRef(Value, frozen=True):
 
 
 class State(Value, frozen=True, omit_defaults=False):
-    """What is set along a path: each value is that of the leaf."""
+    """Settings in force at the leaf of a path."""
 
     thinking_level: str | None = "off"
     model: ModelRef | None = None
@@ -84,10 +83,10 @@ class State(Value, frozen=True, omit_defaults=False):
 
 
 class Context(Struct, frozen=True):
-    """What a model is sent for a path.
+    """The messages a model receives for a path.
 
-    `path` has the ids of the whole path, root first; `sources` the id of the entry behind each message. `messages` may
-    be decoded only when they are looked at.
+    `path` holds the ids of the whole path, root first; `sources` the entry id of each message. `messages` may be
+    decoded lazily.
     """
 
     path: tuple[str, ...]
@@ -97,7 +96,7 @@ class Context(Struct, frozen=True):
 
 
 def build_context(path: Path, rules: Rules) -> Context:
-    """The context of a path: the latest compaction's summary, what it kept, and all that follows."""
+    """Build the context: the latest compaction's summary, the entries it kept, and everything after it."""
     positions, compaction_at = _select(path, rules)
     entries = path.load(positions)
     by_position = dict(zip(positions, entries, strict=True))
@@ -105,6 +104,7 @@ def build_context(path: Path, rules: Rules) -> Context:
 
     ordered = list(entries)
     if compaction_at is not None:
+        # The summary replaces what came before the kept entries, so it is first, although its line is after them.
         ordered.remove(by_position[compaction_at])
         ordered.insert(0, by_position[compaction_at])
     edits = {entry.target_id: entry.replacement for entry in ordered if isinstance(entry, ContextEdit)}
@@ -114,10 +114,10 @@ def build_context(path: Path, rules: Rules) -> Context:
     sources: list[str] = []
     for entry in ordered:
         if isinstance(entry, Compaction) and (compaction_at is None or entry is not ordered[0]):
-            continue  # an older compaction inside the kept range has nothing left to say
-        for message in said_by(entry):
+            continue  # the latest summary already covers an older compaction inside the kept range
+        for message in entry_messages(entry):
             if isinstance(message, System) and entry.id in kept_ids:
-                continue  # the compaction carries the system prompt that was in force
+                continue  # the compaction entry holds the system prompt that was in force
             edited = edited_message(message, edits[entry.id]) if entry.id in edits else message
             if edited is not None:
                 messages.append(edited)
@@ -126,18 +126,18 @@ def build_context(path: Path, rules: Rules) -> Context:
     return Context(tuple(path.ids), tuple(messages), tuple(sources), state)
 
 
-def messages_on(path: Path) -> list[Message]:
-    """Every message on a path as it was said, with no compaction, reset or edit applied."""
-    wanted = [position for position, kind in enumerate(path.types) if kind in _SPEAKING_TYPES]
-    return [message for entry in path.load(wanted) for message in said_by(entry)]
+def path_messages(path: Path) -> list[Message]:
+    """Every message on a path as it was recorded, with no compaction, reset or edit applied."""
+    wanted = [position for position, kind in enumerate(path.types) if kind in _MESSAGE_TYPES]
+    return [message for entry in path.load(wanted) for message in entry_messages(entry)]
 
 
-_SPEAKING_TYPES = frozenset({"message", "custom_message", "branch_summary", "compaction"})
-_CONTEXT_TYPES = _SPEAKING_TYPES | {"context_edit"}
+_MESSAGE_TYPES = frozenset({"message", "custom_message", "branch_summary", "compaction"})
+_CONTEXT_TYPES = _MESSAGE_TYPES | {"context_edit"}
 
 
 def _select(path: Path, rules: Rules) -> tuple[list[int], int | None]:
-    """The positions that count, in path order, and where the compaction stands that opens the context."""
+    """Positions of the entries that count, in path order, and the position of the compaction that opens the context."""
     compaction_at = _last(path.types, "compaction")
     reset_at = _last(path.types, "reset_boundary") if rules.resets else -1
     first = 0
@@ -150,12 +150,13 @@ def _select(path: Path, rules: Rules) -> tuple[list[int], int | None]:
 
 
 def _last(types: Sequence[str], kind: str) -> int:
-    """The last position of a type on a path, or -1."""
+    """Last position of a type on a path, or -1."""
     return max(_positions(types, kind), default=-1)
 
 
 def _positions(types: Sequence[str], kind: str) -> list[int]:
-    """Every position of a type on a path. Searching is the list's own, as paths can be very long."""
+    """Every position of a type on a path."""
+    # `list.count` and `list.index` run in C: a path can have a million entries, and most types are rare.
     positions: list[int] = []
     at = -1
     for _ in range(types.count(kind)):
@@ -165,7 +166,7 @@ def _positions(types: Sequence[str], kind: str) -> list[int]:
 
 
 def _first_kept(path: Path, compaction_at: int) -> int:
-    """Where the kept range starts. A bound that is not on the path before the compaction keeps nothing."""
+    """Position of the first kept entry; the compaction itself when the named entry is not on the path before it."""
     (compaction,) = path.load([compaction_at])
     bound = compaction.first_kept_entry_id if isinstance(compaction, Compaction) else None
     if bound is None or bound not in path.ids[:compaction_at]:
@@ -173,12 +174,12 @@ def _first_kept(path: Path, compaction_at: int) -> int:
     return path.ids.index(bound)
 
 
-def said_by(entry: Entry) -> Iterator[Message]:
-    """What an entry says in a context: mostly one message or none."""
+def entry_messages(entry: Entry) -> Iterator[Message]:
+    """The messages that an entry adds to a context: usually one or none."""
     match entry:
         case MessageEntry():
             for message in entry.messages:
-                if not (isinstance(message, OtherMessage) and message.is_nothing):
+                if not (isinstance(message, OtherMessage) and message.is_empty):
                     yield message
         case CustomMessage():
             yield CustomText(
@@ -202,7 +203,7 @@ def said_by(entry: Entry) -> Iterator[Message]:
 
 
 def edited_message(message: Message, replacement: Replacement | None) -> Message | None:
-    """A message after a context edit; None when the edit leaves it out."""
+    """Apply a context edit to a message; None when the edit removes it."""
     if replacement is None:
         return None
     if not isinstance(message, User | Assistant | ToolResult | CustomText):
@@ -257,7 +258,8 @@ def _model_ref(change: ModelChange, selector: str) -> ModelRef:
 
 
 def _last_assistant_model(path: Path, loaded: dict[int, Entry], after: int) -> tuple[int, ModelRef | None]:
-    """The model that the last assistant message behind a position names, read from the end in small steps."""
+    """Position and model of the last assistant message after a position."""
+    # Read backwards in small steps: nearly always one of the last few messages names a model.
     end = len(path.types)
     while end > after + 1:
         start = max(after + 1, end - 32)
@@ -277,7 +279,7 @@ def _last_assistant_model(path: Path, loaded: dict[int, Entry], after: int) -> t
 
 
 def milliseconds(timestamp: str) -> int | None:
-    """An ISO time as milliseconds since 1970, or None when it is none."""
+    """Parse an ISO time into milliseconds since 1970; None if it cannot be parsed."""
     try:
         return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
     except (ValueError, OverflowError):

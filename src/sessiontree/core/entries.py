@@ -1,8 +1,7 @@
-"""What a line means, in shared words: an entry, and the problems met while reading one.
+"""Canonical entries, the header, and the problems found while reading them.
 
-Everything here is a frozen value. A value is a view of a line, never its replacement: fields that no value names are
-still in the raw line, and whoever copies an entry copies that line. The union `Entry` is closed; `Unknown` is its
-member for types we do not know. Nothing in this module does I/O.
+Everything here is a frozen value. A value is a view of a line, never its replacement: unknown fields stay in the raw
+line, and copying an entry copies that line. The union `Entry` is closed; `Unknown` is its member for other types.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from sessiontree.core.jsonio import NEVER_WRITTEN, JsonObject, Value, struct_tag, tolerant
+from sessiontree.core.jsonio import UNKNOWN_TAG, JsonObject, Value, convert_fields, struct_tag
 from sessiontree.core.messages import (
     Content,
     Message,
@@ -25,7 +24,7 @@ from sessiontree.core.messages import (
 
 
 class Problem(Value, frozen=True):
-    """One oddity found while reading: where it is, what it is, and what was done about it."""
+    """A problem found while reading: its place in the file, its kind, and how it was handled."""
 
     line: int
     start: int
@@ -35,7 +34,7 @@ class Problem(Value, frozen=True):
 
 
 class Fragment(Value, frozen=True):
-    """Bytes that belong to no entry: damage that was kept, with its place."""
+    """Damaged bytes that belong to no entry, with their place in the file."""
 
     line: int
     start: int
@@ -45,7 +44,7 @@ class Fragment(Value, frozen=True):
 
 
 class EntryBase(Value, frozen=True):
-    """What every entry has."""
+    """Fields of every entry."""
 
     id: str = ""
     parent_id: str | None = None
@@ -53,7 +52,7 @@ class EntryBase(Value, frozen=True):
 
 
 class MessageEntry(EntryBase, frozen=True, tag="message"):
-    """A message; in some dialects one line holds several (the results of parallel calls), in their order."""
+    """A message; in some dialects one line holds several (the results of parallel calls), in order."""
 
     message: Message = OtherMessage()
     more_messages: tuple[Message, ...] = ()
@@ -90,7 +89,7 @@ class ModeChange(EntryBase, frozen=True, tag="mode_change"):
 
 
 class Compaction(EntryBase, frozen=True, tag="compaction"):
-    """A summary stands for everything before `first_kept_entry_id`; an id that is not on the path keeps nothing."""
+    """A summary that replaces everything before `first_kept_entry_id`; an id not on the path keeps nothing."""
 
     summary: str = ""
     short_summary: str | None = None
@@ -106,7 +105,7 @@ class Compaction(EntryBase, frozen=True, tag="compaction"):
 
 
 class BranchSummary(EntryBase, frozen=True, tag="branch_summary"):
-    """What happened on the branch that was left at `from_id`."""
+    """Summary of the branch whose last entry is `from_id`."""
 
     from_id: str | None = None
     summary: str = ""
@@ -123,7 +122,7 @@ class Custom(EntryBase, frozen=True, tag="custom"):
 
 
 class CustomMessage(EntryBase, frozen=True, tag="custom_message"):
-    """A message put in by an extension; in the context."""
+    """A message added by an extension; part of the context."""
 
     custom_type: str = ""
     content: Content = ()
@@ -132,7 +131,7 @@ class CustomMessage(EntryBase, frozen=True, tag="custom_message"):
 
 
 class Label(EntryBase, frozen=True, tag="label"):
-    """Names an entry; a missing or empty label clears the name."""
+    """Labels an entry; a missing or empty label removes it."""
 
     target_id: str = ""
     label: str | None = None
@@ -147,7 +146,7 @@ class RuleInjection(EntryBase, frozen=True, tag="ttsr_injection"):
 
 
 class SessionInit(EntryBase, frozen=True, tag="session_init"):
-    """What a sub-agent was started with."""
+    """Prompt, task and tools that a sub-agent was started with."""
 
     system_prompt: str = ""
     task: str = ""
@@ -156,7 +155,7 @@ class SessionInit(EntryBase, frozen=True, tag="session_init"):
 
 
 class UsageRecord(EntryBase, frozen=True, tag="usage"):
-    """Tokens spent outside a turn: cache warming, titles."""
+    """Tokens used outside a turn: cache warming, titles."""
 
     kind: str = ""
     provider: str | None = None
@@ -170,20 +169,20 @@ class Replacement(Value, frozen=True):
 
 
 class ContextEdit(EntryBase, frozen=True, tag="context_edit"):
-    """Replaces what an entry contributes to the context; no replacement leaves it out."""
+    """Replaces an entry's content in the context; without a replacement, removes it from there."""
 
     target_id: str = ""
     replacement: Replacement | None = None
 
 
 class ResetBoundary(EntryBase, frozen=True, tag="reset_boundary"):
-    """The context starts anew behind this entry."""
+    """The context starts empty after this entry."""
 
 
 ApprovalMode: TypeAlias = Literal["default", "autoEdit", "yolo"]
 
 KeptLargeContent: TypeAlias = Literal["blobs", "inline"]
-"""Where a file asks its writers to keep large content. Never to cut it: what loses content is the writer's own word."""
+"""Where a session asks its writers to keep large content. Not "truncate": only a writer may choose to lose content."""
 
 
 class Config(Value, frozen=True, omit_defaults=False):
@@ -201,32 +200,32 @@ class ConfigChange(EntryBase, frozen=True, tag="config"):
 
 
 class LeafMove(EntryBase, frozen=True, tag="leaf"):
-    """The session stands at `target_id` from here on; None means before the first message.
+    """Moves the current entry to `target_id`; None means before the first message.
 
-    The line's parent is the target, so that a reader that takes the last line for the leaf lands there too.
+    The line's parent is the target, so that a reader which takes the last line as the leaf also ends up there.
     """
 
     target_id: str | None = None
     of_branch: bool = False
-    """Only who writes a side branch moved, and not the session."""
+    """Only the writer of a side branch moved; the session's current entry did not change."""
 
 
 class FileSnapshot(EntryBase, frozen=True, tag="file_snapshot"):
-    """Which copies of which files belong to this point of the conversation."""
+    """The saved copies of files that belong to this point of the conversation."""
 
     files: JsonObject = msgspec.field(default_factory=dict)
 
 
 class Worktree(EntryBase, frozen=True, tag="worktree"):
-    """The git worktree the session works in from here on."""
+    """The git worktree that the session uses from here on."""
 
     path: str = ""
     branch: str | None = None
     base: str | None = None
 
 
-class Unknown(EntryBase, frozen=True, tag=NEVER_WRITTEN):
-    """An entry of a type we do not know: a link in the tree that adds nothing to a context."""
+class Unknown(EntryBase, frozen=True, tag=UNKNOWN_TAG):
+    """An entry of an unknown type: part of the tree, not of a context."""
 
     kind: str = ""
     fields: JsonObject = msgspec.field(default_factory=dict)
@@ -282,14 +281,14 @@ ENTRY_TYPES: dict[str, type[Entry]] = {
 
 
 class ForkOrigin(Value, frozen=True):
-    """Where a fork was taken: the session, and the entry its path ends with."""
+    """Origin of a fork: the session, and the last entry of the copied path."""
 
     session: str = ""
     entry: str | None = None
 
 
 class Header(Value, frozen=True):
-    """The first line of a session: who it is, when and where it was started, where it came from."""
+    """The first line of a session: id, version, time, working folder, origin."""
 
     id: str
     version: int = 1
@@ -299,31 +298,31 @@ class Header(Value, frozen=True):
     parent_session: str | None = None
     forked_from: ForkOrigin | None = None
     large_content: KeptLargeContent | None = None
-    """Where whoever writes to this session shall keep large content; None if nothing was asked for."""
+    """Where writers of this session should keep large content; None if the file does not ask."""
 
 
 def type_of(entry: Entry) -> str:
-    """The entry's type as it is spelled in the file."""
+    """An entry's type as written in the file."""
     return entry.kind if isinstance(entry, Unknown) else struct_tag(type(entry))
 
 
 def parse_entry(fields: Mapping[str, Any]) -> Entry:
-    """One entry out of decoded JSON in the native shape, whatever it is: wrong fields take their defaults."""
+    """Build an entry from decoded native JSON, tolerantly: fields of a wrong type get their defaults."""
     kind = fields.get("type")
     cls = ENTRY_TYPES.get(kind) if isinstance(kind, str) else None
     if cls is None:
-        base = tolerant(EntryBase, fields)
+        base = convert_fields(EntryBase, fields)
         return Unknown(base.id, base.parent_id, base.timestamp, str(kind or ""), dict(fields))
-    return tolerant(cls, fields, {"content": parse_content, "message": parse_message})
+    return convert_fields(cls, fields, {"content": parse_content, "message": parse_message})
 
 
 _decoder: msgspec.json.Decoder[Entry] | None = None
 
 
 def decode_entry(raw: bytes) -> Entry | None:
-    """One entry straight out of a well-formed line in the native shape; None when it needs `parse_entry`."""
+    """Decode a well-formed native line into an entry; None when it needs `parse_entry`."""
     global _decoder
-    if _decoder is None:  # made when first needed: it takes longer than importing this module
+    if _decoder is None:  # built on first use: that takes longer than importing this module
         _decoder = msgspec.json.Decoder(Entry)
     try:
         return _decoder.decode(raw)

@@ -1,4 +1,4 @@
-"""Ids and times: session ids (UUIDv7), entry ids (8 hex digits), ISO times in milliseconds."""
+"""Session ids (UUIDv7), entry ids (8 hex digits), ISO timestamps in milliseconds."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ _lock = threading.Lock()
 _last_ms = 0
 _counter = 0
 _second = (-1, "")
-"""The last second a time was made for, and its text: one value, so that threads never see half of a change."""
+"""Cache: the last formatted second and its text. One tuple, so that threads never see half of a change."""
 _ENDINGS = tuple([f".{ms:03d}Z" for ms in range(1000)])
 
 
-_DRAWN_AT_ONCE = 64
-_drawn: list[str] = []
-"""Ids for entries to come: asking the system for each of them takes longer than anything else about it."""
+_POOL_SIZE = 64
+_id_pool: list[str] = []
+"""Random entry ids for later use: one `os.urandom` call per id would cost more than the rest of `new_entry_id`."""
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_drawn.clear)  # or parent and child would give out the same
+    os.register_at_fork(after_in_child=_id_pool.clear)  # or parent and child would hand out the same ids
 
 
 def new_session_id() -> str:
-    """A UUIDv7. Ids made by one process sort in the order they were made."""
+    """Generate a UUIDv7. Ids of one process sort in the order of their creation."""
     global _last_ms, _counter
     with _lock:
+        # Several ids in one millisecond count up the 12 bits after the time; if those run out, or the clock was set
+        # back, the time of the ids runs ahead of the clock rather than repeating or sorting wrongly.
         now = time.time_ns() // 1_000_000
         if now > _last_ms:
             _last_ms, _counter = now, int.from_bytes(os.urandom(2)) & 0x7FF
@@ -44,38 +46,38 @@ def new_session_id() -> str:
 
 
 def is_session_id(text: str) -> bool:
-    """Whether a text may name a session: it cannot be a path, hide a file or leave a folder."""
+    """Whether a text is a valid session id, which is safe in a file name: no separator, no leading dot, no '..'."""
     return re.match(_SESSION_ID, text) is not None and ".." not in text
 
 
 def is_session_id_prefix(text: str) -> bool:
-    """Whether a text may be the beginning of a session's id."""
+    """Whether a text can be the prefix of a session id."""
     return is_session_id(text + "0")
 
 
 def new_entry_id(taken: Container[str]) -> str:
-    """Eight hex digits that no entry of the session has."""
+    """Generate eight hex digits that no entry of the session has."""
     while True:
         try:
-            found = _drawn.pop()
+            found = _id_pool.pop()
         except IndexError:
-            digits = os.urandom(4 * _DRAWN_AT_ONCE).hex()
-            _drawn.extend([digits[at : at + 8] for at in range(0, len(digits), 8)])
+            digits = os.urandom(4 * _POOL_SIZE).hex()
+            _id_pool.extend([digits[at : at + 8] for at in range(0, len(digits), 8)])
             continue
         if found not in taken:
             return found
 
 
 def timestamp() -> str:
-    """Now, in UTC, as `2026-02-16T10:20:30.000Z`."""
+    """The current UTC time as `2026-02-16T10:20:30.000Z`."""
     global _second
     second, rest = divmod(time.time_ns() // 1_000_000, 1000)
     known = _second
-    if known[0] != second:  # formatting costs more than everything else in an append's bookkeeping
+    if known[0] != second:  # strftime costs more than the rest of an append's bookkeeping
         _second = known = (second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)))
     return known[1] + _ENDINGS[rest]
 
 
 def now_ms() -> int:
-    """Now, as milliseconds since 1970."""
+    """The current time as milliseconds since 1970."""
     return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""Frozen values and their JSON: the base class, tolerant decoding, lossless encoding."""
+"""JSON for frozen values: their base class, tolerant decoding, lossless encoding."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from json import JSONDecoder
 
-# Decoded JSON whose shape is not ours to say. Kept to the fields that carry other programs' data.
+# Decoded JSON of arbitrary shape. Only for fields that hold other programs' data.
 JsonObject: TypeAlias = dict[str, Any]
 
-# The tag of union members that hold what we do not know. No file has it: a tag is needed only so that the decoder
-# accepts the union.
-NEVER_WRITTEN = "\x00"
+# Tag of the union members that hold unknown data. No file contains it: msgspec needs a tag on every member of a union.
+UNKNOWN_TAG = "\x00"
 
 
 class Value(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """A frozen value whose fields are spelled in camel case in the file."""
+    """Base of frozen values; their fields are in camel case in JSON."""
 
 
 ValueT = TypeVar("ValueT", bound=Value)
 
 
 def parse_json(raw: bytes) -> Any:
-    """Decode one JSON text the tolerant way: lone surrogates, control characters and huge numbers are accepted.
+    """Decode JSON tolerantly: lone surrogates, control characters and huge numbers are accepted.
 
-    Raises ValueError when it is no JSON text. Nesting too deep for the decoder counts as that.
+    Raises ValueError for anything that is not JSON, and for nesting too deep for the decoder.
     """
     try:
         return _decode(raw)
@@ -43,7 +42,7 @@ def parse_json(raw: bytes) -> Any:
 
 
 def _integer(digits: str) -> int | float:
-    """An integer; one with more digits than Python converts is taken for the number it is close to."""
+    """Parse an integer; one with more digits than Python converts becomes a float."""
     try:
         return int(digits)
     except ValueError:
@@ -52,7 +51,7 @@ def _integer(digits: str) -> int | float:
 
 @functools.cache
 def tolerant_decoder() -> JSONDecoder:
-    from json import JSONDecoder  # few files need it
+    from json import JSONDecoder  # slow to import, and only damaged files need it
 
     return JSONDecoder(strict=False, parse_int=_integer)
 
@@ -62,7 +61,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def render_json(value: object) -> bytes:
-    """Encode a value as one line of JSON without its newline. Text that UTF-8 cannot hold is escaped, not lost."""
+    """Encode a value as one line of JSON without LF. Lone surrogates are escaped, not lost."""
     try:
         return _encode(value)
     except (UnicodeEncodeError, msgspec.MsgspecError, OverflowError):
@@ -71,13 +70,22 @@ def render_json(value: object) -> bytes:
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
+def render_indented_json(value: object) -> str:
+    """Encode a value as indented JSON for people to read."""
+    data = render_json(value)
+    try:
+        return msgspec.json.format(data).decode("utf-8", "replace")
+    except (msgspec.MsgspecError, RecursionError):
+        return data.decode("utf-8", "replace")
+
+
 Parsers: TypeAlias = Mapping[str, Callable[[Any], Any]]
 
 
-def tolerant(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parsers = {}) -> ValueT:  # noqa: B006 - never changed
-    """Build a value from decoded JSON field by field: a field of the wrong type takes its default.
+def convert_fields(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parsers = {}) -> ValueT:  # noqa: B006 - never changed
+    """Build a value from decoded JSON field by field; a field of the wrong type gets its default.
 
-    `parsers` names fields, here and in values inside, that have a tolerant parser of their own.
+    `parsers` maps field names, here and in nested values, to their own tolerant parsers.
     """
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(cls):
@@ -92,16 +100,16 @@ def tolerant(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parsers = {}
         except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:
             inner = _value_type(field.type)
             if inner is not None and isinstance(found, dict):
-                values[field.name] = tolerant(inner, found, parsers)
-            elif isinstance(error, UnicodeEncodeError) and _is_fit(found, field.type):
+                values[field.name] = convert_fields(inner, found, parsers)
+            elif isinstance(error, UnicodeEncodeError) and _matches_but_for_surrogates(found, field.type):
                 values[field.name] = found
             elif field.required:
                 raise
     return cls(**values)
 
 
-def _is_fit(found: Any, declared: Any) -> bool:
-    """Whether a value that has a lone surrogate in a text would be of a type without it."""
+def _matches_but_for_surrogates(found: Any, declared: Any) -> bool:
+    """Whether a value that msgspec refused for a lone surrogate otherwise matches the declared type."""
     if declared == JsonObject:
         return isinstance(found, dict)
     try:
@@ -111,12 +119,12 @@ def _is_fit(found: Any, declared: Any) -> bool:
 
 
 def _value_type(declared: Any) -> type[Value] | None:
-    """The one kind of value a field may hold, if that is what it holds."""
+    """The Value class of a field declared as that class, or as that class or None."""
     options = [option for option in (get_args(declared) or (declared,)) if option is not type(None)]
     only = options[0] if len(options) == 1 else None
     return only if isinstance(only, type) and issubclass(only, Value) else None
 
 
 def struct_tag(cls: type[Struct]) -> str:
-    """The word that tells this member of a union apart in the file."""
+    """The tag of a union member, as written in the file."""
     return str(cls.__struct_config__.tag)

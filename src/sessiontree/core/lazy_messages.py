@@ -1,8 +1,7 @@
-"""Messages that are decoded when they are looked at.
+"""A sequence of messages that decodes each one on first access.
 
-A path can hold a hundred megabytes of messages, and whoever asks for its context mostly looks at a few of them. How
-many there are, and which entry is behind each, is known without decoding them. Who looks over all of them for what was
-said and done asks for their gists, which need not be decoded in full.
+A path can hold a hundred megabytes of messages, and most callers look at only a few of them. How many messages there
+are, and which entry each one comes from, is known without decoding any.
 """
 
 from __future__ import annotations
@@ -12,49 +11,28 @@ from contextlib import AbstractContextManager, nullcontext
 from operator import eq
 from typing import overload
 
-from sessiontree.core.messages import Assistant, Message, Text, ToolCall, ToolResult, User
+from sessiontree.core.messages import Message
 
 _STEP = 16
 """How many are decoded together: neighbours stand side by side in the file."""
 
 
-def gist_of(message: Message) -> Message:
-    """What was said and done, without times and tokens, thinking, and what calls gave that did not fail."""
-    match message:
-        case User():
-            return User(content=message.content)
-        case Assistant(content=str()):
-            return Assistant(content=message.content)
-        case Assistant():
-            return Assistant(content=tuple(block for block in message.content if isinstance(block, Text | ToolCall)))
-        case ToolResult(is_error=True):
-            return ToolResult(None, message.tool_call_id, message.tool_name, message.content, is_error=True)
-        case ToolResult():
-            return ToolResult(None, message.tool_call_id, message.tool_name)
-        case _:
-            return message
-
-
 class LazyMessages(Sequence[Message]):
-    """A sequence of messages like a tuple of them, equal to one, decoded step by step and then kept.
+    """Behaves like a tuple of messages, and is equal to one; decoded messages are cached.
 
-    `load` takes a range of positions and gives their messages; `skim` gives their gists, and `sizes` how many bytes of
-    the file stand for each message: both only where that is quicker than to decode them. None of the messages is a
-    system prompt, so that whoever asks for the one in force need not look.
+    `load` decodes a range of positions; `sizes` returns how many bytes of the file each message takes, without decoding
+    it. None of the messages is a system prompt, so a search for the current system prompt can skip the sequence.
     """
 
     def __init__(
         self,
         size: int,
         load: Callable[[range], list[Message]],
-        skim: Callable[[range], list[Message]] | None = None,
         sizes: Callable[[range], list[int]] | None = None,
     ) -> None:
         self._found: list[Message | None] = [None] * size
         self._load = load
-        self._skim = skim or (lambda positions: list(map(gist_of, self[positions.start : positions.stop])))
         self._sizes = sizes or (lambda positions: [1] * len(positions))
-        self._gists: list[Message] | None = None
         self._mutex: AbstractContextManager[object] = nullcontext()
 
     def guard(self, mutex: AbstractContextManager[object]) -> None:
@@ -86,24 +64,13 @@ class LazyMessages(Sequence[Message]):
     def part(self, start: int, stop: int) -> LazyMessages:
         """Some neighbours, not decoded either."""
 
-        def moved(positions: range) -> range:
-            return range(positions.start + start, positions.stop + start)
-
         def load(positions: range) -> list[Message]:
             return list(self[positions.start + start : positions.stop + start])
 
-        def skim(positions: range) -> list[Message]:
-            with self._mutex:
-                return self._skim(moved(positions))
+        def sizes(positions: range) -> list[int]:
+            return self._sizes(range(positions.start + start, positions.stop + start))
 
-        return LazyMessages(stop - start, load, skim, lambda positions: self._sizes(moved(positions)))
-
-    def gists(self) -> Sequence[Message]:
-        """The gist of each message (see `gist_of`)."""
-        if self._gists is None:
-            with self._mutex:
-                self._gists = self._skim(range(len(self)))
-        return self._gists
+        return LazyMessages(stop - start, load, sizes)
 
     def sizes(self) -> list[int]:
         """How many bytes of the file stand for each message; alike, where that is not known."""
@@ -128,8 +95,3 @@ class LazyMessages(Sequence[Message]):
 
     def __repr__(self) -> str:
         return repr(tuple(self))
-
-
-def gists_of(messages: Sequence[Message]) -> Sequence[Message]:
-    """Messages to look over: at least their gists, at the same places. What a result gave stands in `messages`."""
-    return messages.gists() if isinstance(messages, LazyMessages) else messages

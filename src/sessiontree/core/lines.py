@@ -1,6 +1,6 @@
-"""Bytes to lines: where lines begin and end. No JSON, no I/O of its own.
+"""Split bytes into lines. No JSON, and no I/O of its own.
 
-A line is the bytes up to a LF. `iter_blocks` hands out runs of whole lines in one reused buffer, so that scanning a
+A line is the bytes up to a LF. `iter_blocks` yields runs of complete lines in one reused buffer, so that scanning a
 file of any size needs the memory of its longest line; `line_ends` finds the lines of a block. Both touch each byte
 once, also when one line is larger than a block.
 """
@@ -14,14 +14,13 @@ from msgspec import Struct
 BLOCK_SIZE = 128 * 1024
 
 ReadInto = Callable[[int, memoryview], int]
-"""Fills the buffer with the bytes at an offset; gives how many it got, 0 at the end."""
+"""Reads bytes at an offset into a buffer; returns how many there were, 0 at the end."""
 
 
 class Block(Struct, frozen=True):
-    """A run of lines at `start`: the first `size` bytes of `buffer`, good until the next block is asked for.
+    """A run of lines at offset `start`: the first `size` bytes of `buffer`, valid until the next block is requested.
 
-    `whole` is False for the last bytes of a file that does not end in a LF; they may be a line that is still being
-    written.
+    `whole` is False for the last bytes of a file that does not end in LF: another process may still be writing them.
     """
 
     start: int
@@ -39,14 +38,14 @@ class Block(Struct, frozen=True):
 
 
 def iter_blocks(readinto: ReadInto, start: int = 0, block_size: int = BLOCK_SIZE) -> Iterator[Block]:
-    """Whole lines from `start` to the end of what `readinto` gives, in blocks of about `block_size` bytes.
+    """Iterate over the lines from `start` to the end, in blocks of about `block_size` bytes.
 
-    A line longer than a block gets a buffer of its own size.
+    The buffer grows for a line that is longer than a block.
     """
     buffer = bytearray(block_size)
     held = 0
     while True:
-        if held == len(buffer):  # one line fills the buffer: double it, so that the copying stays linear
+        if held == len(buffer):  # one line fills the buffer: doubling it keeps the total copying linear
             larger = bytearray(2 * len(buffer))
             larger[:held] = buffer
             buffer = larger
@@ -60,7 +59,7 @@ def iter_blocks(readinto: ReadInto, start: int = 0, block_size: int = BLOCK_SIZE
             continue
         yield Block(start, buffer, size, whole=True)
         rest = held - size
-        if len(buffer) > 4 * block_size:  # give a giant line's memory back
+        if len(buffer) > 4 * block_size:  # release the memory of a giant line
             kept = bytes(memoryview(buffer)[size:held])
             buffer = bytearray(max(block_size, 2 * rest))
             buffer[:rest] = kept
@@ -73,7 +72,7 @@ def iter_blocks(readinto: ReadInto, start: int = 0, block_size: int = BLOCK_SIZE
 
 
 def line_ends(buffer: bytearray | bytes, size: int) -> list[int]:
-    """Where each line of the first `size` bytes ends, its LF included; a rest without LF is the last one."""
+    """End offset of each line in the first `size` bytes, LF included; an unterminated rest is the last line."""
     ends: list[int] = []
     find = buffer.find
     end = find(b"\n", 0, size) + 1
@@ -86,7 +85,7 @@ def line_ends(buffer: bytearray | bytes, size: int) -> list[int]:
 
 
 def iter_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each line of some bytes with its offset, without its LF (a CR before it stays)."""
+    """Iterate over (offset, line) of some bytes, without LF (a CR before it stays)."""
     start = 0
     for end in line_ends(data, len(data)):
         stop = end - 1 if data[end - 1] == 0x0A else end

@@ -1,7 +1,7 @@
-"""The messages of a conversation and the blocks inside them, in shared words.
+"""Canonical messages and their content blocks.
 
-Names and shapes are those of the native form, so a native line decodes straight into them; other dialects build the
-same values from their own lines. What we do not know is kept whole in `OtherBlock` and `OtherMessage`.
+Names and shapes are those of the native format, so that a native line decodes directly into them; other dialects build
+the same values from their own lines. Unknown blocks and messages are preserved in `OtherBlock` and `OtherMessage`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from sessiontree.core.jsonio import NEVER_WRITTEN, JsonObject, Value, struct_tag, tolerant
+from sessiontree.core.jsonio import UNKNOWN_TAG, JsonObject, Value, convert_fields, struct_tag
 
 
 class Text(Value, frozen=True, tag="text"):
@@ -40,8 +40,8 @@ class ToolCall(Value, frozen=True, tag="toolCall"):
     thought_signature: str | None = None
 
 
-class OtherBlock(Value, frozen=True, tag=NEVER_WRITTEN):
-    """A block of a kind we do not know, kept as it is."""
+class OtherBlock(Value, frozen=True, tag=UNKNOWN_TAG):
+    """A content block of an unknown type, unchanged."""
 
     kind: str
     fields: Any
@@ -75,7 +75,7 @@ class Usage(Value, frozen=True):
 
 
 class MessageBase(Value, frozen=True, tag_field="role"):
-    """What every message has: a role that tells the members of the union apart, and a time in milliseconds."""
+    """Fields of every message: a role, which is the tag of the union, and a time in milliseconds."""
 
     timestamp: int | float | None = None
 
@@ -108,7 +108,7 @@ class ToolResult(MessageBase, frozen=True, tag="toolResult"):
 
 
 class BashExecution(MessageBase, frozen=True, tag="bashExecution"):
-    """A command the user ran, with what it printed."""
+    """A shell command that the user ran, with its output."""
 
     command: str = ""
     output: str = ""
@@ -120,7 +120,7 @@ class BashExecution(MessageBase, frozen=True, tag="bashExecution"):
 
 
 class CustomText(MessageBase, frozen=True, tag="custom"):
-    """A message put in by an extension."""
+    """A message added by an extension."""
 
     custom_type: str = ""
     content: Content = ()
@@ -128,7 +128,7 @@ class CustomText(MessageBase, frozen=True, tag="custom"):
 
 
 class System(MessageBase, frozen=True, tag="system"):
-    """The system prompt, or a change of it: named sections are patched, tools come and go."""
+    """The system prompt, or a change to it: sections replaced by name, tools added and removed."""
 
     content: Content = ""
     sections: dict[str, str | None] | None = None
@@ -137,21 +137,21 @@ class System(MessageBase, frozen=True, tag="system"):
 
 
 class CompactionSummary(MessageBase, frozen=True, tag="compactionSummary"):
-    """Made while building a context: the summary that stands for the older part of a path."""
+    """Summary that replaces the older part of a path. Created while building a context, never stored as a message."""
 
     summary: str = ""
     tokens_before: int | float = 0
 
 
 class BranchSummaryText(MessageBase, frozen=True, tag="branchSummary"):
-    """Made while building a context: what happened on a branch that was left."""
+    """Summary of another branch. Created while building a context, never stored as a message."""
 
     summary: str = ""
     from_id: str | None = None
 
 
-class OtherMessage(MessageBase, frozen=True, tag=NEVER_WRITTEN):
-    """A message of a role we do not know, kept as it is."""
+class OtherMessage(MessageBase, frozen=True, tag=UNKNOWN_TAG):
+    """A message with an unknown role, unchanged."""
 
     kind: str = ""
     fields: JsonObject = msgspec.field(default_factory=dict)
@@ -161,8 +161,8 @@ class OtherMessage(MessageBase, frozen=True, tag=NEVER_WRITTEN):
         return self.kind
 
     @property
-    def is_nothing(self) -> bool:
-        """Whether this stands for a message that was not there at all."""
+    def is_empty(self) -> bool:
+        """Whether the entry had no message at all."""
         return not self.kind and not self.fields
 
 
@@ -194,7 +194,7 @@ MESSAGE_ROLES: dict[str, type[Message]] = {
 
 
 def blocks_of(content: Content) -> tuple[Block, ...]:
-    """Content as blocks, whichever way it was written."""
+    """Normalize content to blocks: a string becomes one text block."""
     if isinstance(content, str):
         return (Text(content),) if content else ()
     return content
@@ -208,7 +208,7 @@ def text_of(content: Content) -> str:
 
 
 def message_blocks(message: Message) -> tuple[Block, ...]:
-    """The blocks of a message; what has no blocks of its own gives its text as one."""
+    """The blocks of a message; the text of a message without blocks becomes one."""
     match message:
         case User() | Assistant() | ToolResult() | CustomText() | System():
             return blocks_of(message.content)
@@ -220,9 +220,9 @@ def message_blocks(message: Message) -> tuple[Block, ...]:
 
 
 def message_text(message: Message) -> str:
-    """What a message says, as plain text: its text blocks, a command with its output, a summary."""
+    """A message as plain text: its text blocks, a command with its output, or a summary."""
     match message:
-        case Assistant() | ToolResult() | User():  # what most are, so asked first
+        case Assistant() | ToolResult() | User():  # the most frequent roles, so tested first
             return text_of(message.content)
         case BashExecution():
             return f"{message.command}\n{message.output}"
@@ -235,23 +235,23 @@ def message_text(message: Message) -> str:
 
 
 def tool_calls(message: Message) -> tuple[ToolCall, ...]:
-    """The tool calls of an assistant message; any other message has none."""
+    """The tool calls of an assistant message; empty for any other message."""
     if not isinstance(message, Assistant) or isinstance(message.content, str):
         return ()
     return tuple([block for block in message.content if isinstance(block, ToolCall)])
 
 
 def parse_block(fields: Any) -> Block:
-    """One block out of decoded JSON, whatever it is."""
+    """Build a block from any decoded JSON value."""
     if not isinstance(fields, dict):
         return OtherBlock(type(fields).__name__, fields)
     kind = fields.get("type")
     cls = BLOCK_TYPES.get(kind) if isinstance(kind, str) else None
-    return tolerant(cls, fields) if cls else OtherBlock(str(kind or ""), fields)
+    return convert_fields(cls, fields) if cls else OtherBlock(str(kind or ""), fields)
 
 
 def parse_content(content: Any) -> Content:
-    """Content out of decoded JSON: a string stays one, blocks become values, nothing becomes no blocks."""
+    """Build content from decoded JSON: a string is kept, a list becomes blocks, null becomes no blocks."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -260,7 +260,7 @@ def parse_content(content: Any) -> Content:
 
 
 def parse_message(fields: Any) -> Message:
-    """One message out of decoded JSON, whatever it is."""
+    """Build a message from any decoded JSON value."""
     if not isinstance(fields, dict):
         return OtherMessage(fields={"content": fields})
     role = fields.get("role")
@@ -269,4 +269,4 @@ def parse_message(fields: Any) -> Message:
     cls = MESSAGE_ROLES.get(role) if isinstance(role, str) else None
     if cls is None:
         return OtherMessage(kind=str(role or ""), fields=fields)
-    return tolerant(cls, fields, {"content": parse_content})
+    return convert_fields(cls, fields, {"content": parse_content})

@@ -1,12 +1,11 @@
-"""A damaged line to the records and the damage in it.
+"""Find the complete records in a damaged line.
 
-Programs that die or race while writing leave several shapes behind: two records on one line, the stub of a record
-with a whole record glued to it, runs of NUL bytes where a file system lost a page, a line cut short. `salvage` finds
-every record that is still whole and names the bytes between them. It decides nothing about their meaning: whether an
-object is a record at all is for the dialect to say.
+Programs that die or race while writing leave several kinds of damage: two records on one line, the start of a record
+with a complete record glued to it, runs of NUL bytes where a file system lost a page, a line cut short. `salvage` finds
+every complete record and classifies the bytes between them. The dialect decides which objects are records.
 
-The time it takes is linear in the line's length, whatever the line holds: each failed attempt is charged against a
-budget, and when that is spent the rest is damage.
+The time is linear in the length of the line, whatever it contains: each failed attempt is charged to a budget, and when
+that is used up the rest of the line counts as damage.
 """
 
 from __future__ import annotations
@@ -24,21 +23,24 @@ PieceKind = Literal["record", "value", "nul-run", "bom", "damage"]
 
 BOM = b"\xef\xbb\xbf"
 
-# Scanning happens on the bytes as Latin-1 text: one character a byte, so offsets stay true and bad UTF-8 is read over.
-_blank = re.compile(r"[ \t\r\n]*")
-_nuls = re.compile(r"[\x00 \t\r\n]*\x00[\x00 \t\r\n]*")
-_object_start = re.compile(r'\{\s*"')
-# What follows an object that is a part of another one: such an object may look like a record, but is only quoted.
-_inside = re.compile(r"\s*[,\]}]")
+# The bytes are scanned as Latin-1 text: one character per byte, so character offsets are byte offsets, and invalid
+# UTF-8 does not stop the JSON decoder.
+_BLANK = re.compile(r"[ \t\r\n]*")
+_NULS = re.compile(r"[\x00 \t\r\n]*\x00[\x00 \t\r\n]*")
+_OBJECT_START = re.compile(r'\{\s*"')
+# What follows an object that is a part of another one. Such an object may look like a record (an agent often prints
+# session files in tool output), but it is only data of the object around it, which is damaged.
+_INSIDE_ANOTHER = re.compile(r"\s*[,\]}]")
+# Sizes of the slices given to the decoder, 0 for the rest of the line: see `_try_decode`.
 _WINDOWS = (4096, 256 * 1024, 0)
 _LONGEST_TOKEN = 16
-_COST_OF_ERROR = 64
+_ERROR_COST = 64
 _BUDGET_PER_BYTE = 16
 _FREE_BUDGET = 1 << 20
 
 
 class Piece(Struct, frozen=True):
-    """A run of bytes in a line: a whole record with its decoded fields, a lone value, or what is left."""
+    """A run of bytes in a line: a complete record with its decoded fields, a lone JSON value, or damage."""
 
     start: int
     end: int
@@ -47,7 +49,7 @@ class Piece(Struct, frozen=True):
 
 
 def salvage(raw: bytes, is_record: Callable[[dict[str, Any]], bool]) -> list[Piece]:
-    """Cut a line into records and damage, in order; white space between them belongs to neither."""
+    """Split a line into records and damage, in order; white space between them belongs to neither."""
     text = raw.decode("latin-1")
     pieces: list[Piece] = []
     budget = _BUDGET_PER_BYTE * len(text) + _FREE_BUDGET
@@ -56,19 +58,19 @@ def salvage(raw: bytes, is_record: Callable[[dict[str, Any]], bool]) -> list[Pie
         pieces.append(Piece(0, len(BOM), "bom"))
         at = len(BOM)
     while True:
-        nuls = _nuls.match(text, at)
+        nuls = _NULS.match(text, at)
         if nuls:
             pieces.append(Piece(at, nuls.end(), "nul-run"))
             at = nuls.end()
-        at = _end_of(_blank, text, at)
+        at = _end_of(_BLANK, text, at)
         if at >= len(text):
             return pieces
-        end, _, value = _try(text, at)
+        end, _, value = _try_decode(text, at)
         if isinstance(value, dict):
             pieces.append(_record(raw, at, end))
             at = end
             continue
-        if end and not pieces and _end_of(_blank, text, end) == len(text):
+        if end and not pieces and _end_of(_BLANK, text, end) == len(text):  # a number or a list, and nothing else
             pieces.append(Piece(at, end, "value", value))
             return pieces
         start, budget = _next_record(text, at + 1, is_record, budget)
@@ -79,7 +81,7 @@ def salvage(raw: bytes, is_record: Callable[[dict[str, Any]], bool]) -> list[Pie
 def _record(raw: bytes, start: int, end: int) -> Piece:
     try:
         return Piece(start, end, "record", parse_json(raw[start:end]))
-    except ValueError:  # nested so deeply that it decodes here and not there
+    except ValueError:  # nested so deeply that only one of the two decoders accepts it
         return Piece(start, end, "damage")
 
 
@@ -88,12 +90,10 @@ def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _try(text: str, at: int) -> tuple[int, int, Any]:
-    """Decode at a place: (its end, what it cost, the value), with end 0 when there is no JSON value.
-
-    Tried on a small part of the line first, then on larger ones: most attempts fail within a few characters, and a
-    decoder's error costs as much as all that is before it.
-    """
+def _try_decode(text: str, at: int) -> tuple[int, int, Any]:
+    """Try to decode a JSON value at an offset: (its end or 0, the cost of the attempt, the value)."""
+    # A decoding error computes line and column from all the text before it. Most attempts fail within a few
+    # characters, so a small slice is tried first, and a larger one only if the value did not fit into it.
     cost = 0
     for window in _WINDOWS:
         part = text[at : at + window] if window else text[at:]
@@ -101,7 +101,7 @@ def _try(text: str, at: int) -> tuple[int, int, Any]:
         try:
             value, end = tolerant_decoder().raw_decode(part)
         except json.JSONDecodeError as error:
-            cost += error.pos + _COST_OF_ERROR
+            cost += error.pos + _ERROR_COST
             ran_out = error.pos >= len(part) - _LONGEST_TOKEN or error.msg.startswith("Unterminated")
             if error.msg.startswith("Unterminated"):
                 cost += len(part) - error.pos
@@ -115,22 +115,22 @@ def _try(text: str, at: int) -> tuple[int, int, Any]:
 
 
 def _next_record(text: str, at: int, is_record: Callable[[dict[str, Any]], bool], budget: int) -> tuple[int, int]:
-    """The next place where a whole record starts (or the end of the line), and what is left of the budget."""
+    """Offset of the next complete record (or the end of the line), and the rest of the budget."""
     while budget > 0:
-        candidate = _object_start.search(text, at)
+        candidate = _OBJECT_START.search(text, at)
         if candidate is None:
             break
         at = candidate.start()
-        end, cost, value = _try(text, at)
+        end, cost, value = _try_decode(text, at)
         budget -= cost
-        if isinstance(value, dict) and is_record(value) and not _inside.match(text, end):
+        if isinstance(value, dict) and is_record(value) and not _INSIDE_ANOTHER.match(text, end):
             return at, budget
-        at = end or at + 1  # inside a whole object that is no record there is no record either
+        at = end or at + 1  # a complete object that is not a record does not contain records either
     return len(text), budget
 
 
 def _damage(text: str, start: int, end: int) -> list[Piece]:
-    """Bytes between records, with a run of NULs at their end told apart."""
+    """Classify the bytes between records; a run of NULs at their end is a piece of its own."""
     stripped = text[start:end].rstrip("\x00 \t\r\n")
     cut = start + len(stripped)
     pieces = [Piece(start, cut, "damage")] if cut > start else []

@@ -1,13 +1,11 @@
-"""Entries to a tree: parents, children, roots, leaves, paths, common ancestors. Pure, and it never hangs.
+"""The tree of a session's entries: parents, children, roots, leaves, paths, common ancestors.
 
-A node is an entry's number in file order. The tree is fed ids and parent ids in that order (`extend`), may be fed more
-at any time, and answers for whatever it has. Rules for what should not happen:
+A node is an entry's number in file order. Nodes are added in that order (`extend`), also after queries. Damaged input
+never raises and never loops; each of these is reported as a `TreeProblem`:
 
-* the same id twice: the later entry stands for the id, the earlier one is kept as a node of its own without children;
-* a parent that is not there (yet): the node is a root until its parent comes, which may be later in the file;
-* a node that is its own parent, or a ring of nodes: the earliest of the ring in file order becomes a root.
-
-Each of these is an `Oddity`.
+* a duplicate id: the later entry has the id and all children, the earlier one stays as a node without children;
+* a missing parent: the node is a root until the parent is added, which may be later in the file;
+* a node that is its own parent, or a cycle: the first node of the cycle in file order becomes a root.
 """
 
 from __future__ import annotations
@@ -17,30 +15,30 @@ from typing import Literal
 
 from msgspec import Struct
 
-OddityKind = Literal["duplicate-id", "missing-parent", "self-parent", "cycle", "forward-reference"]
+TreeProblemKind = Literal["duplicate-id", "missing-parent", "self-parent", "cycle", "forward-reference"]
 
 
 class TreeProblem(Struct, frozen=True):
-    """Something about a node that should not be, and the id it is about."""
+    """A broken link of a node, and the id it is about."""
 
     node: int
-    kind: OddityKind
+    kind: TreeProblemKind
     id: str
 
 
 class Tree:
-    """The tree of one session. Cheap to extend, lazy in everything else. "No node" is None throughout."""
+    """The tree of one session. Cheap to extend; links are checked before the first query. None means "no node"."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
         self.node_of: dict[str, int] = {}
         self._parents: list[int | None] = []
         self._unresolved: dict[int, str] = {}
-        self._looks_ahead = False
+        self._has_forward_links = False
         self._settled = 0
         self._oddities: tuple[TreeProblem, ...] = ()
-        self._cuts: dict[int, int] = {}
-        """Nodes that were made roots to open a ring, and the parents they name."""
+        self._cut_links: dict[int, int] = {}
+        """Nodes that were made roots to break a cycle -> the parents they name."""
         self._children: dict[int | None, list[int]] = {}
         self._children_upto = 0
 
@@ -48,7 +46,7 @@ class Tree:
         return len(self.ids)
 
     def append(self, id: str, parent: str | None) -> int:
-        """Add one node; its number is given back."""
+        """Add one node and return its number."""
         node = len(self.ids)
         found = self.node_of.get(parent) if parent is not None else None
         if id in self.node_of or (found is None and parent is not None):
@@ -57,7 +55,7 @@ class Tree:
         self.ids.append(id)
         self.node_of[id] = node
         self._parents.append(found)
-        if self._settled == node and not self._unresolved:  # nothing odd came in: what was settled still is
+        if self._settled == node and not self._unresolved:  # a sound link changes nothing about the earlier nodes
             self._settled = node + 1
         return node
 
@@ -70,35 +68,35 @@ class Tree:
         found: list[int | None] = list(map(self.node_of.get, parents))  # type: ignore[arg-type]
         self._parents += found
         if found == list(range(first - 1, last - 1)):
-            return  # each follows the one before it: nothing can be missing or point ahead
+            return  # each node is a child of the one before it, as in most files: no link to check
         for node, (parent, parent_id) in enumerate(zip(found, parents, strict=True), first):
             if parent is None:
                 if parent_id is not None:
                     self._unresolved[node] = parent_id
             elif parent >= node:
-                self._looks_ahead = True
+                self._has_forward_links = True
 
     def parent(self, node: int) -> int | None:
-        """The parent of a node, or None for a root."""
+        """Parent of a node, or None for a root."""
         self._settle()
         return self._parents[node]
 
     def parents(self) -> Sequence[int | None]:
-        """The parent of each node, by number."""
+        """Parents of all nodes, by number."""
         self._settle()
         return self._parents
 
     def is_orphan(self, node: int) -> bool:
-        """Whether a node names a parent that is not there."""
+        """Whether a node names a missing parent."""
         return self.missing_parent(node) is not None
 
     def missing_parent(self, node: int) -> str | None:
-        """The id of the parent a node names, if that parent is not there."""
+        """Id of the parent that a node names, if there is no such entry."""
         self._settle()
         return self._unresolved.get(node)
 
     def path(self, node: int | None) -> list[int]:
-        """Root to node. Of None, an empty path."""
+        """Nodes from the root to a node; empty for None."""
         self._settle()
         parents = self._parents
         path: list[int] = []
@@ -109,7 +107,7 @@ class Tree:
         return path
 
     def children(self, node: int | None) -> list[int]:
-        """The children of a node in file order; of None, the roots."""
+        """Children of a node in file order; for None, the roots."""
         self._settle()
         if self._children_upto != len(self.ids):
             self._children = {}
@@ -122,13 +120,13 @@ class Tree:
         return self.children(None)
 
     def leaves(self) -> list[int]:
-        """The nodes without children, in file order."""
+        """Nodes without children, in file order."""
         self._settle()
         inner = set(self._parents)
         return [node for node in range(len(self.ids)) if node not in inner]
 
     def common_ancestor(self, one: int | None, other: int | None) -> int | None:
-        """The deepest node on both paths, a node itself included; None when they share none."""
+        """Deepest node on both paths (possibly one of the two nodes); None if the paths share no node."""
         on_path = set(self.path(one))
         parents = self._parents
         while other is not None and other not in on_path:
@@ -136,34 +134,36 @@ class Tree:
         return other
 
     def iter_subtree(self, node: int | None) -> Iterator[int]:
-        """A node and everything below it, depth first, children in file order. Of None, the whole tree."""
+        """Iterate over a node and its descendants, depth first, children in file order; for None, over all nodes."""
         pending = [node] if node is not None else self.roots()[::-1]
         while pending:
             current = pending.pop()
             yield current
             pending.extend(reversed(self.children(current)))
 
-    def oddities(self) -> tuple[TreeProblem, ...]:
-        """What should not be, in file order."""
+    def problems(self) -> tuple[TreeProblem, ...]:
+        """Broken links in file order."""
         self._settle()
         return self._oddities
 
     def _settle(self) -> None:
-        """Bring links up to date after an `extend` that left something open. Free when there was nothing odd."""
+        """Repair links after nodes were added. Free when all links are sound."""
         size = len(self.ids)
         if self._settled == size:
             return
         self._settled = size
-        if not self._unresolved and not self._looks_ahead and len(self.node_of) == size:
+        if not self._unresolved and not self._has_forward_links and len(self.node_of) == size:
             return
-        for node, parent in self._cuts.items():  # what came since may have opened the ring elsewhere
+        # Start from the links as the lines name them: a later duplicate id may have broken a cycle that was cut before.
+        for node, parent in self._cut_links.items():
             self._parents[node] = parent
-        self._cuts = {}
-        oddities = self._settle_duplicates() + self._settle_missing()
-        if self._looks_ahead:
-            oddities += self._cut_rings() + self._forward_references()
+        self._cut_links = {}
+        # The order matters: duplicates and late parents create new links, and only then can cycles be found.
+        problems = self._settle_duplicates() + self._settle_missing()
+        if self._has_forward_links:
+            problems += self._cut_cycles() + self._forward_references()
         self._children_upto = 0
-        self._oddities = tuple(sorted(oddities, key=lambda oddity: oddity.node))
+        self._oddities = tuple(sorted(problems, key=lambda problem: problem.node))
 
     def _settle_duplicates(self) -> list[TreeProblem]:
         if len(self.node_of) == len(self.ids):
@@ -172,25 +172,27 @@ class Tree:
         for node, parent in enumerate(self._parents):
             if parent in shadowed:
                 self._parents[node] = shadowed[parent]
-                self._looks_ahead = True  # the id's later entry may stand behind its child
+                self._has_forward_links = True  # the later entry with this id may come after its child
         return [TreeProblem(node, "duplicate-id", self.ids[node]) for node in shadowed]
 
     def _settle_missing(self) -> list[TreeProblem]:
-        oddities: list[TreeProblem] = []
+        problems: list[TreeProblem] = []
         for node, parent in list(self._unresolved.items()):
             found = self.node_of.get(parent)
             if found is None:
-                oddities.append(TreeProblem(node, "missing-parent", parent))
+                problems.append(TreeProblem(node, "missing-parent", parent))
             else:
                 self._parents[node] = found
-                self._looks_ahead = True
+                self._has_forward_links = True
                 del self._unresolved[node]
-        return oddities
+        return problems
 
-    def _cut_rings(self) -> list[TreeProblem]:
-        """Make the earliest node of each ring a root. Every node is walked once."""
-        oddities: list[TreeProblem] = []
+    def _cut_cycles(self) -> list[TreeProblem]:
+        """Make the first node of each cycle a root. Every node is visited once."""
+        problems: list[TreeProblem] = []
         parents = self._parents
+        # Follow parents from each node, marking nodes as "walking". Meeting a node of the same walk again is a cycle;
+        # meeting a node that is done ends the walk, because everything above it was already checked.
         fresh, walking, done = 0, 1, 2
         state = bytearray(len(parents))
         for start in range(len(parents)):
@@ -201,15 +203,15 @@ class Tree:
                 walk.append(node)
                 node = parents[node]
             if node is not None and state[node] == walking:
-                ring = walk[walk.index(node) :]
-                first = min(ring)
-                named = ring[ring.index(first) + 1] if first != ring[-1] else ring[0]
-                oddities.append(TreeProblem(first, "self-parent" if len(ring) == 1 else "cycle", self.ids[named]))
-                self._cuts[first] = named
+                cycle = walk[walk.index(node) :]
+                first = min(cycle)
+                named = cycle[cycle.index(first) + 1] if first != cycle[-1] else cycle[0]
+                problems.append(TreeProblem(first, "self-parent" if len(cycle) == 1 else "cycle", self.ids[named]))
+                self._cut_links[first] = named
                 parents[first] = None
             for walked in walk:
                 state[walked] = done
-        return oddities
+        return problems
 
     def _forward_references(self) -> list[TreeProblem]:
         return [

@@ -1,4 +1,4 @@
-"""Adding up what a session used: tokens, cost, requests."""
+"""Totals of a session's usage: tokens, cost, requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LARGEST = 2**53
 
 
 class UsageTotals(Value, frozen=True, omit_defaults=False):
-    """What a session used. `input` is what was read fresh; `cached` came from the provider's cache."""
+    """Usage of a session. `input` counts uncached tokens; `cached` those read from the provider's cache."""
 
     requests: int = 0
     input: int | float = 0
@@ -23,7 +23,7 @@ class UsageTotals(Value, frozen=True, omit_defaults=False):
 
 
 def usage_of(entry: Entry) -> Usage | None:
-    """What the request behind an entry used, if there was one."""
+    """Usage of the request that produced an entry; None if there was no request."""
     match entry:
         case MessageEntry():
             message = entry.message
@@ -34,14 +34,14 @@ def usage_of(entry: Entry) -> Usage | None:
             return None
 
 
-def response_of(entry: Entry) -> str:
-    """What the lines of one response have in common: the provider's name for it, else the entry's own id."""
+def response_key(entry: Entry) -> str:
+    """Key shared by the lines of one response: the provider's response id, else the entry's own id."""
     message = entry.message if isinstance(entry, MessageEntry) else None
     return (message.response_id if isinstance(message, Assistant) else None) or entry.id
 
 
-def most_telling(known: Usage | None, found: Usage) -> Usage:
-    """Of what two lines of one response tell, the one that tells most; of equals, the later one."""
+def larger_usage(known: Usage | None, found: Usage) -> Usage:
+    """The larger of two usages reported for one response; the later one if they are equal."""
     return found if known is None or _size(found) >= _size(known) else known
 
 
@@ -49,31 +49,31 @@ def _size(usage: Usage) -> float:
     return usage.input + usage.output + usage.cache_read + usage.cache_write
 
 
-def countable(number: float) -> float:
-    """A number that can be added up: what a damaged or forged line says may be less than nothing, or no number."""
+def valid_count(number: float) -> float:
+    """The number, or 0 if it is negative, NaN or absurdly large, as in a damaged or forged line."""
     return number if 0 <= number <= _LARGEST else 0
 
 
 def total_usage(entries: Iterable[Entry]) -> UsageTotals:
-    """The sum over some entries, each response counted once.
+    """Sum the usage of some entries, counting each response once.
 
-    An entry that comes twice (the same id) counts as it stands last. Of the lines of one response, which all tell its
-    usage or the part of it known so far, the one that tells most counts.
+    Of entries with the same id, the last one counts. The lines of one response each report its usage, or the part
+    known so far; the largest counts.
     """
     by_response: dict[str, Usage] = {}
     for entry in entries:
         found = usage_of(entry)
         if found is None:
             continue
-        response = response_of(entry)
+        response = response_key(entry)
         known = by_response.get(response) if response != entry.id else None
-        by_response[response] = most_telling(known, found)
+        by_response[response] = larger_usage(known, found)
     used = list(by_response.values())
     return UsageTotals(
         requests=len(used),
-        input=sum(countable(usage.input) for usage in used),
-        output=sum(countable(usage.output) for usage in used),
-        cached=sum(countable(usage.cache_read) for usage in used),
-        cache_written=sum(countable(usage.cache_write) for usage in used),
-        cost=round(sum(countable(usage.cost.total) for usage in used if usage.cost is not None), 10),
+        input=sum(valid_count(usage.input) for usage in used),
+        output=sum(valid_count(usage.output) for usage in used),
+        cached=sum(valid_count(usage.cache_read) for usage in used),
+        cache_written=sum(valid_count(usage.cache_write) for usage in used),
+        cost=round(sum(valid_count(usage.cost.total) for usage in used if usage.cost is not None), 10),
     )

@@ -1,9 +1,9 @@
-"""Writing in a dialect: what a scribe is given, and what it gives back.
+"""Writing in a dialect: what a encoder is given, and what it gives back.
 
-A conversation is told in shared words, one `Item` for each entry, parents before children, and a scribe writes each in
-its dialect's own form: one line, several (the shards of a response), or none of its own (what the format has no place
-for rides along, see `riders`). The same scribe makes a new file (`begin`, `add`..., `end`) and continues one that is
-there (`add` alone). A scribe is pure: it makes bytes and writes nothing.
+A conversation is told in canonical form, one `Item` for each entry, parents before children, and a encoder writes each
+in its dialect's own form: one line, several (the shards of a response), or none of its own (what the format has no
+place for rides along, see `passthrough`). The same encoder makes a new file (`begin`, `add`..., `end`) and continues
+one that is there (`add` alone). A encoder is pure: it makes bytes and writes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct
 from sessiontree.core.entries import Config, ForkOrigin, KeptLargeContent
 
 NoteKind = Literal["mapped", "changed", "aside", "dropped"]
-"""What became of something: said in other words, said differently, kept where the owner does not look, or left out."""
+"""What became of something: said in other words, said differently, kept where the client does not look, or left out."""
 
 
 class LossNote(Struct, frozen=True, gc=False):
@@ -28,10 +28,10 @@ class LossNote(Struct, frozen=True, gc=False):
 
 
 class CanonicalEntry(Struct, frozen=True, gc=False):
-    """An entry in shared words: the native type and the native fields beyond the envelope, as decoded JSON.
+    """An entry in canonical form: the native type and the native fields beyond the envelope, as decoded JSON.
 
     `message` items hold one message each. A compaction's `firstKeptEntryId`, a label's `targetId` and the like are ids
-    of the session the items come from; a scribe knows what became of them.
+    of the session the items come from; a encoder knows what became of them.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class CanonicalEntry(Struct, frozen=True, gc=False):
     id: str = ""
     """The entry's id where it comes from; empty for one that is new."""
     timestamp: str = ""
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     """More ids that mean this entry where it comes from: other shards of a response, other lines of a compaction."""
 
 
@@ -68,9 +68,9 @@ class Encoded(Struct, frozen=True, gc=False):
     """Lines to append, without LF. They may come later, with another item or at the end."""
     notes: Sequence[LossNote] = ()
     overwrite: tuple[int, bytes] | None = None
-    """Bytes to put over as many at an offset, for what an owner keeps in a fixed place."""
+    """Bytes to put over as many at an offset, for what an client keeps in a fixed place."""
     rewrite: Sequence[bytes] | None = None
-    """All lines of the file anew, for what an owner can only say by another order of lines."""
+    """All lines of the file anew, for what an client can only say by another order of lines."""
 
 
 class Encoder(Protocol):
@@ -81,22 +81,22 @@ class Encoder(Protocol):
       None makes a root. It never raises for content, however odd: what cannot be said is noted.
     * An id the items come with is kept if the format takes it; otherwise the new one follows from the old one and the
       session's id alone, so that the same session converted twice gives the same lines.
-    * What was written is a session its owner resumes, and in which doctor finds nothing.
+    * What was written is a session its client resumes, and in which doctor finds nothing.
     """
 
-    def begin(self) -> Sequence[bytes]:
+    def prologue(self) -> Sequence[bytes]:
         """The lines before the first entry."""
         ...
 
-    def add(self, item: CanonicalEntry, parent: str | None) -> Encoded: ...
+    def encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded: ...
 
-    def end(self, leaf: str | None) -> Sequence[bytes]:
+    def epilogue(self, leaf: str | None) -> Sequence[bytes]:
         """The lines behind the last entry, which make the session stand at `leaf` (an id that `add` gave)."""
         ...
 
 
 class Destination(Struct, frozen=True):
-    """Where a dialect's owner looks for a session, and how it is told to go on with it."""
+    """Where a dialect's client looks for a session, and how it is told to go on with it."""
 
     path: str
     resume: tuple[str, ...]

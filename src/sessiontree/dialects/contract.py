@@ -18,7 +18,7 @@ from sessiontree.core.entries import Config, ConfigChange, Entry, Header, Worktr
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.core.tree import Tree
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, Encoder, SessionMeta
-from sessiontree.dialects.passthrough import RIDER, restored, rider_of
+from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of, restore_entry
 from sessiontree.errors import ReadOnlyError
 
 WireT = TypeVar("WireT", bound=Struct)
@@ -37,15 +37,15 @@ class Envelope(Struct, frozen=True, gc=False):
     type: str
     id: str
     parent: str | None
-    aside: bool = False
+    is_metadata: bool = False
 
 
-def aside_id(node: int) -> str:
+def metadata_id(node: int) -> str:
     """What an aside is called: it has no id of its own, but its place never changes."""
     return f"@{node}"
 
 
-def is_aside(id: str) -> bool:
+def is_metadata_id(id: str) -> bool:
     """Whether an id was given to a line that is no part of the tree."""
     return id.startswith("@") and id[1:].isdecimal()
 
@@ -58,24 +58,22 @@ class Columns(Struct, frozen=True):
     parents: list[str | None]
     notes: Sequence[object] = ()
     """What else the dialect wants to know of each line without reading it again: None for nothing, or empty for all."""
-    said: Sequence[object] = ()
-    """What each line says, where that was asked for: None where it is not known, or empty for all."""
 
 
 class ReadOptions(Struct, frozen=True):
     """How a session is to be read, where there is a choice.
 
-    By default as its owner, the program whose format it is, reads it today.
+    By default as its client, the program whose format it is, reads it today.
     """
 
     recovered: bool = False
-    """Bring back what the owner loses: history behind a missing parent, summaries off the path and the like."""
+    """Bring back what the client loses: history behind a missing parent, summaries off the path and the like."""
 
     as_of: Literal["now", "timestamps"] = "now"
-    """Where the owner's rule for the leaf has changed: today's, or the older one that takes the newest time."""
+    """Where the client's rule for the leaf has changed: today's, or the older one that takes the newest time."""
 
     snips: bool = False
-    """Leave out what the owner's snip marks name, which its current versions ignore."""
+    """Leave out what the client's snip marks name, which its current versions ignore."""
 
 
 AS_CLIENT = ReadOptions()
@@ -105,7 +103,7 @@ class RelatedFile(Struct, frozen=True):
 
 
 class SessionFile(Struct, frozen=True):
-    """What a file in one of the folders where a dialect's owner keeps sessions is, by its name alone."""
+    """What a file in one of the folders where a dialect's client keeps sessions is, by its name alone."""
 
     kind: Literal["session", "subagent"] = "session"
     id: str | None = None
@@ -151,11 +149,6 @@ class IndexedLines(Protocol):
         ...
 
     @property
-    def said(self) -> Mapping[int, object]:
-        """What `decode_said` told of a node's line, if it was used when the line was read."""
-        ...
-
-    @property
     def own_customs(self) -> Sequence[int]:
         """The `custom` entries, in file order, that may be of our own making (`customType` begins with our name)."""
         ...
@@ -171,7 +164,7 @@ class IndexedLines(Protocol):
         """The decoded objects of some nodes' lines, as they stand there, in the order asked for."""
         ...
 
-    def whole_fields(self, nodes: Sequence[int]) -> Iterator[dict[str, Any]]:
+    def resolved_fields(self, nodes: Sequence[int]) -> Iterator[dict[str, Any]]:
         """The same with large content back in its place."""
         ...
 
@@ -192,7 +185,7 @@ class Dialect(Protocol):
     """One agent's file format.
 
     Contract:
-    * `recognise` gives 0 for a head that is not of this dialect, up to 100 for a certain one. It never raises.
+    * `recognize` gives 0 for a head that is not of this dialect, up to 100 for a certain one. It never raises.
     * `decode_block` is exact or silent: it gives the envelopes of a block in which every line is one ordinary entry or
       aside, and None when any line needs a closer look. `envelope` takes it, at one decoded object.
     * `parse` turns an entry's raw bytes into a value and never raises: what it does not understand becomes `Unknown`
@@ -230,18 +223,14 @@ class Dialect(Protocol):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Parts of paths that only the owner's files have; asked when the content alone does not tell."""
+        """Parts of paths that only the client's files have; asked when the content alone does not tell."""
         ...
 
-    def recognise(self, head: bytes) -> int:
+    def recognize(self, head: bytes) -> int:
         """How sure it is that a file with these first bytes is its own: 0 for not at all, CERTAIN to end the search."""
         ...
 
     def decode_block(self, data: memoryview) -> Columns | None: ...
-
-    def decode_said(self, data: memoryview) -> Columns | None:
-        """The same as `decode_block`, for lines whose messages are all going to be looked over."""
-        ...
 
     def is_record(self, fields: dict[str, Any]) -> bool: ...
 
@@ -257,27 +246,27 @@ class Dialect(Protocol):
 
     def parse(self, raw: bytes) -> Entry: ...
 
-    def find_leaf(self, lines: IndexedLines, reading: ReadOptions) -> int | None: ...
+    def find_leaf(self, lines: IndexedLines, read_options: ReadOptions) -> int | None: ...
 
-    def find_path(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]: ...
+    def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]: ...
 
-    def build_context(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> Context: ...
+    def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context: ...
 
     @property
-    def tells_by_parts(self) -> bool:
+    def supports_partial_read(self) -> bool:
         """Whether parts of a large file may tell its context, so that the rest need not be read for it."""
         ...
 
-    def needed_parts(self, size: int, read: Callable[[int, int], bytes]) -> list[tuple[int, int]] | None:
+    def find_context_ranges(self, size: int, read: Callable[[int, int], bytes]) -> list[tuple[int, int]] | None:
         """The parts of a file, each of whole lines, that the context of where it stands is made of; None for all."""
         ...
 
-    def is_told_by_parts(self, lines: IndexedLines, context: Context) -> bool:
+    def is_partial_context_exact(self, lines: IndexedLines, context: Context) -> bool:
         """Whether a context made of such parts is surely that of the whole file."""
         ...
 
-    def find_relinks(self, lines: IndexedLines) -> list[Reparenting]:
-        """The links that bring back history the owner loses: what `Reading.recovered` follows and repair writes."""
+    def find_reparentings(self, lines: IndexedLines) -> list[Reparenting]:
+        """The links that bring back history the client loses: what `Reading.recovered` follows and repair writes."""
         ...
 
     def with_parent(self, raw: bytes, parent: str | None) -> bytes:
@@ -289,36 +278,36 @@ class Dialect(Protocol):
         ...
 
     def find_title(self, lines: IndexedLines) -> str | None:
-        """The name the owner shows for the session, by the owner's own rule."""
+        """The name the client shows for the session, by the client's own rule."""
         ...
 
     def find_given_title(self, lines: IndexedLines) -> str | None:
-        """The name that someone gave the session; None when the owner only shows something in place of a name."""
+        """The name that someone gave the session; None when the client only shows something in place of a name."""
         ...
 
     def find_config(self, lines: IndexedLines) -> Config:
-        """The settings of the session, by the owner's own rule."""
+        """The settings of the session, by the client's own rule."""
         ...
 
     @property
     def title_types(self) -> frozenset[str]:
-        """Types of lines that name the session, where the owner looks for them only at the ends of a file."""
+        """Types of lines that name the session, where the client looks for them only at the ends of a file."""
         ...
 
     @property
     def title_window(self) -> int:
-        """How many bytes at each end of a file the owner looks through for a title; 0 when it reads all of it."""
+        """How many bytes at each end of a file the client looks through for a title; 0 when it reads all of it."""
         ...
 
     def is_truncated(self, text: str) -> bool:
-        """Whether the owner cut a text before it wrote it, and said so at the cut."""
+        """Whether the client cut a text before it wrote it, and said so at the cut."""
         ...
 
     def find_git_branch(self, lines: IndexedLines) -> str | None:
         """The git branch the session last worked on, if the file tells."""
         ...
 
-    def find_beside(self, lines: IndexedLines) -> list[RelatedFile]:
+    def find_related_files(self, lines: IndexedLines) -> list[RelatedFile]:
         """Files that belong to the session: transcripts of sub-agents, tool output that was spilled."""
         ...
 
@@ -327,32 +316,32 @@ class Dialect(Protocol):
         ...
 
     def blob_folder(self, location: str) -> str | None:
-        """Where the owner keeps large content of a session file, flat by hash; None when it keeps none."""
+        """Where the client keeps large content of a session file, flat by hash; None when it keeps none."""
         ...
 
-    # Telling a session in shared words, and writing one
+    # Telling a session in canonical form, and writing one
 
-    def find_history(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
+    def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         """The nodes that belong to a leaf from the very beginning: also what stood before a compaction."""
         ...
 
-    def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
-        """Nodes of a history in shared words, in their order. Several may make one item, one may make several.
+    def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
+        """Nodes of a history in canonical form, in their order. Several may make one item, one may make several.
 
-        What rode along on a line (see `riders`) is put back. Neighbours of a history may be told in separate calls,
-        cut anywhere but within a response, its results, or a compaction.
+        What rode along on a line (see `passthrough`) is put back. Neighbours of a history may be told in separate
+        calls, cut anywhere but within a response, its results, or a compaction.
         """
         ...
 
-    def belong_together(self, lines: IndexedLines, node: int, child: int) -> bool:
+    def must_decode_together(self, lines: IndexedLines, node: int, child: int) -> bool:
         """Whether the node that follows another in a history has to be told in one call with it."""
         ...
 
-    def scribe(self, start: SessionMeta, lines: IndexedLines | None = None) -> Encoder:
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> Encoder:
         """Someone who writes a session: a new one, or with `lines` the one that is there, which it continues."""
         ...
 
-    def copied(self, lines: IndexedLines, leaf: int | None, start: SessionMeta) -> Iterator[bytes]:
+    def encode_fork(self, lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
         """The lines, without LF, of a new session that begins with the history of a leaf.
 
         Each is copied as it stands, but for what names the session it belongs to.
@@ -360,8 +349,8 @@ class Dialect(Protocol):
         ...
 
     @property
-    def writes_plainly(self) -> bool:
-        """Whether every entry is one line made by `render_entry`, so that no scribe is needed to append one."""
+    def one_line_per_entry(self) -> bool:
+        """Whether every entry is one line made by `render_entry`, so that no encoder is needed to append one."""
         ...
 
     @property
@@ -375,34 +364,34 @@ class Dialect(Protocol):
         ...
 
     @property
-    def scribed_kinds(self) -> frozenset[str]:
+    def encoder_types(self) -> frozenset[str]:
         """Types of entries that cannot be appended as one plain line, although others can."""
         ...
 
-    def destination(self, start: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        """Where the owner looks for a new session, by the rules and the environment variables of the owner."""
+    def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
+        """Where the client looks for a new session, by the rules and the environment variables of the client."""
         ...
 
     # Finding sessions
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        """The folders where the owner may keep sessions, by its rules and variables; they need not exist.
+        """The folders where the client may keep sessions, by its rules and variables; they need not exist.
 
         Contract: nothing but the environment is asked, one variable at a time, so that the answer can be remembered.
         """
         ...
 
-    def session_kind(self, root: str, relative: str) -> SessionFile | None:
+    def classify_file(self, root: str, relative: str) -> SessionFile | None:
         """What a file below a root is, by its path from there; None when it is no session."""
         ...
 
     @property
-    def barren_folders(self) -> frozenset[str]:
+    def skipped_folders(self) -> frozenset[str]:
         """Names of folders below a root that never hold a session."""
         ...
 
     def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
-        """Folder below a root -> working folder, where the owner records that outside of its sessions.
+        """Folder below a root -> working folder, where the client records that outside of its sessions.
 
         `read` gives the bytes of a file, or None when there is none. A folder that may be that of several working
         folders is left out.
@@ -423,10 +412,10 @@ class DialectBase:
     version = 1
     has_header = False
     is_writable = False
-    writes_plainly = False
+    one_line_per_entry = False
     may_refer_to_blobs = True
     uses_home_blobs = False
-    scribed_kinds: frozenset[str] = frozenset()
+    encoder_types: frozenset[str] = frozenset()
     bookkeeping: frozenset[str] = frozenset()
     rules = Rules()
     parent_key = "parentId"
@@ -434,11 +423,8 @@ class DialectBase:
     title_types: frozenset[str] = frozenset()
     title_window = 0
     folders: tuple[str, ...] = ()
-    barren_folders: frozenset[str] = frozenset()
-    tells_by_parts = False
-
-    def decode_said(self: Dialect, data: memoryview) -> Columns | None:
-        return self.decode_block(data)
+    skipped_folders: frozenset[str] = frozenset()
+    supports_partial_read = False
 
     def is_header(self, fields: dict[str, Any]) -> bool:
         return False
@@ -449,22 +435,24 @@ class DialectBase:
     def find_header(self, lines: IndexedLines) -> Header | None:
         return lines.header
 
-    def needed_parts(
+    def find_context_ranges(
         self,
         size: int,
         read: Callable[[int, int], bytes],
     ) -> list[tuple[int, int]] | None:
         return None
 
-    def is_told_by_parts(self, lines: IndexedLines, context: Context) -> bool:
+    def is_partial_context_exact(self, lines: IndexedLines, context: Context) -> bool:
         return False
 
-    def find_path(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
-        if not reading.recovered:
+    def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
+        if not read_options.recovered:
             return lines.tree.path(leaf)
-        return relinked_path(lines.tree, leaf, {relink.node: relink.parent for relink in self.find_relinks(lines)})
+        return reparented_path(
+            lines.tree, leaf, {relink.node: relink.parent for relink in self.find_reparentings(lines)}
+        )
 
-    def find_relinks(self, lines: IndexedLines) -> list[Reparenting]:
+    def find_reparentings(self, lines: IndexedLines) -> list[Reparenting]:
         """A lost parent most likely stood right before its first child, behind the entry that stands there now.
 
         All children of one lost parent get the same new one, so that branches stay branches.
@@ -487,8 +475,8 @@ class DialectBase:
     def with_id(self, raw: bytes, id: str) -> bytes:
         return replace_field(raw, self.id_key, id)
 
-    def build_context(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> Context:
-        return build_context(path_of(lines, self.find_path(lines, leaf, reading)), self.rules)
+    def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
+        return build_context(path_of(lines, self.find_path(lines, leaf, read_options)), self.rules)
 
     def find_title(self, lines: IndexedLines) -> str | None:
         return lines.header.title if lines.header else None
@@ -513,7 +501,7 @@ class DialectBase:
                 return entry.branch if isinstance(entry, Worktree) else None
         return None
 
-    def find_beside(self, lines: IndexedLines) -> list[RelatedFile]:
+    def find_related_files(self, lines: IndexedLines) -> list[RelatedFile]:
         return []
 
     def find_session_ids(self, lines: IndexedLines) -> list[str]:
@@ -522,17 +510,17 @@ class DialectBase:
     def blob_folder(self, location: str) -> str | None:
         return None
 
-    def find_history(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
-        return self.find_path(lines, leaf, reading)
+    def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
+        return self.find_path(lines, leaf, read_options)
 
-    def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
+    def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         """Lines of the native shape, every field as it stands there."""
         for start in range(0, len(nodes), _TOLD_TOGETHER):
             step = nodes[start : start + _TOLD_TOGETHER]
-            for node, fields in zip(step, lines.whole_fields(step), strict=True):
-                yield native_item(lines.types[node], lines.tree.ids[node], fields)
+            for node, fields in zip(step, lines.resolved_fields(step), strict=True):
+                yield native_entry(lines.types[node], lines.tree.ids[node], fields)
 
-    def belong_together(self, lines: IndexedLines, node: int, child: int) -> bool:
+    def must_decode_together(self, lines: IndexedLines, node: int, child: int) -> bool:
         """The results of an answer: formats that write them in one line need them in a row."""
         if lines.types[child] != "message":
             return False
@@ -540,19 +528,19 @@ class DialectBase:
         message = fields.get("message")
         return isinstance(message, dict) and message.get("role") == "toolResult"
 
-    def copied(self, lines: IndexedLines, leaf: int | None, start: SessionMeta) -> Iterator[bytes]:
+    def encode_fork(self, lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
         raise ReadOnlyError(f"sessions of {self.name} cannot be written")
 
-    def scribe(self, start: SessionMeta, lines: IndexedLines | None = None) -> Encoder:
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> Encoder:
         raise ReadOnlyError(f"sessions of {self.name} cannot be written")
 
-    def destination(self, start: SessionMeta, environment: Mapping[str, str]) -> Destination:
+    def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
         raise ReadOnlyError(f"sessions of {self.name} cannot be written")
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         return ()
 
-    def session_kind(self, root: str, relative: str) -> SessionFile | None:
+    def classify_file(self, root: str, relative: str) -> SessionFile | None:
         return SessionFile() if is_session_name(relative) else None
 
     def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
@@ -570,15 +558,15 @@ def is_session_name(relative: str) -> bool:
     return relative.endswith(".jsonl") and not relative.rpartition("/")[2].startswith(".")
 
 
-def native_item(kind: str, id: str, line: dict[str, Any]) -> CanonicalEntry:
+def native_entry(kind: str, id: str, line: dict[str, Any]) -> CanonicalEntry:
     """A line of the native shape as an item, with what rode along on it put back."""
     fields = {name: value for name, value in line.items() if name not in _OUTSIDE}
     timestamp = line.get("timestamp")
-    item = CanonicalEntry(kind, fields, id, timestamp if isinstance(timestamp, str) else "")
-    return restored(item, rider_of(line)) if RIDER in line else item
+    entry = CanonicalEntry(kind, fields, id, timestamp if isinstance(timestamp, str) else "")
+    return restore_entry(entry, passthrough_of(line)) if PASSTHROUGH in line else entry
 
 
-def relinked_path(tree: Tree, leaf: int | None, links: Mapping[int, int]) -> list[int]:
+def reparented_path(tree: Tree, leaf: int | None, links: Mapping[int, int]) -> list[int]:
     """Root to leaf over some better links; a link that would lead in a circle is not taken."""
     path: list[int] = []
     seen: set[int] = set()

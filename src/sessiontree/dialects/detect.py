@@ -1,4 +1,4 @@
-"""The first lines of a file, by which dialects recognise what is theirs."""
+"""The first lines of a file, by which dialects recognize what is theirs."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
-"""What rides along: content that a format has no place for, kept on a line where its owner does not look.
+"""What rides along: content that a format has no place for, kept on a line where its client does not look.
 
-A rider stands in the field `sessiontree` of a line. It says what the entry was called and what the line does not say of
-it; `restored` gives the entry back as it was. Owners pass over fields they do not know, and keep the line as it is.
+A passthrough data stands in the field `sessiontree` of a line. It says what the entry was called and what the line does
+not say of it; `restored` gives the entry back as it was. Clients pass over fields they do not know, and keep the line
+as it is.
 
 * `id`: what the entry was called, if the line has another id;
 * `entry`: the whole entry (`type` and fields), when the line says it in quite other words, or says something else;
 * `fields`, `message`: fields of the entry, or of its message, that the line has no place for;
 * `insert`, `replace`: blocks of the message's content by position, left out or said differently on the line.
 
-Anything else in a rider stays on the item under the same field, to ride on: what an agent's own lines say beyond shared
-words stands under the agent's name, and the words in which tools were called under `tools`.
+Anything else in passthrough data stays on the item under the same field, to ride on: what an agent's own lines say
+beyond shared words stands under the agent's name, and the words in which tools were called under `tools`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from typing import Any
 
 from sessiontree.dialects.canonical import CanonicalEntry
 
-RIDER = "sessiontree"
-"""The field of a line that holds a rider, and the type of a line that is nothing but one."""
+PASSTHROUGH = "sessiontree"
+"""The field of a line that holds passthrough data, and the type of a line that is nothing but one."""
 
 Placed = Sequence[tuple[int, Any]]
 
 _PARTS = frozenset({"id", "entry", "fields", "message", "insert", "replace"})
 
 
-def rider(
-    item: CanonicalEntry,
+def new_passthrough(
+    entry: CanonicalEntry,
     id: str,
     *,
     whole: bool = False,
@@ -42,35 +43,35 @@ def rider(
     Positions count in the content as it was: first everything of `insert` is put in, in order, then `replace` is.
     """
     found: dict[str, Any] = {}
-    if item.id and item.id != id:
-        found["id"] = item.id
+    if entry.id and entry.id != id:
+        found["id"] = entry.id
     if whole:
-        found["entry"] = {"type": item.kind, **item.fields}
+        found["entry"] = {"type": entry.kind, **entry.fields}
         return found
     parts = {"fields": fields, "message": message, "insert": list(insert), "replace": list(replace)}
     found.update((name, part) for name, part in parts.items() if part)
     return found
 
 
-def rider_of(line: Mapping[str, Any]) -> dict[str, Any]:
-    """The rider of a decoded line; empty when it has none."""
-    found = line.get(RIDER)
+def passthrough_of(line: Mapping[str, Any]) -> dict[str, Any]:
+    """The passthrough data of a decoded line; empty when it has none."""
+    found = line.get(PASSTHROUGH)
     return found if isinstance(found, dict) else {}
 
 
-def restored(item: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
-    """The item as it was before it was written to a line that has this rider."""
+def restore_entry(entry: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
+    """The item as it was before it was written to a line that has this passthrough data."""
     id = found.get("id")
-    id = id if isinstance(id, str) and id else item.id
-    also = (*item.also, item.id) if id != item.id and item.id else item.also
+    id = id if isinstance(id, str) and id else entry.id
+    also = (*entry.aliases, entry.id) if id != entry.id and entry.id else entry.aliases
     on = {name: value for name, value in found.items() if name not in _PARTS}
-    entry = found.get("entry")
-    if isinstance(entry, dict) and isinstance(entry.get("type"), str):
-        fields = {name: value for name, value in entry.items() if name != "type"}
-        return CanonicalEntry(entry["type"], fields | ({RIDER: on} if on else {}), id, item.timestamp, also)
-    fields = {name: value for name, value in item.fields.items() if name != RIDER}
+    stored = found.get("entry")
+    if isinstance(stored, dict) and isinstance(stored.get("type"), str):
+        fields = {name: value for name, value in stored.items() if name != "type"}
+        return CanonicalEntry(stored["type"], fields | ({PASSTHROUGH: on} if on else {}), id, entry.timestamp, also)
+    fields = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
     if on:
-        fields[RIDER] = on
+        fields[PASSTHROUGH] = on
     fields |= _object(found, "fields")
     message = fields.get("message")
     if isinstance(message, dict):
@@ -79,7 +80,7 @@ def restored(item: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
         if content is not None:
             message["content"] = content
         fields["message"] = message
-    return CanonicalEntry(item.kind, fields, id, item.timestamp, also)
+    return CanonicalEntry(entry.kind, fields, id, entry.timestamp, also)
 
 
 def _restored_content(content: Any, found: Mapping[str, Any]) -> list[Any] | None:

@@ -31,7 +31,7 @@ class _Start(Struct):
 _decode = msgspec.json.Decoder(_Start).decode
 
 
-def find_standing(lines: IndexedLines, moves: Iterator[tuple[int, int | None]]) -> int | None:
+def find_session_leaf(lines: IndexedLines, moves: Iterator[tuple[int, int | None]]) -> int | None:
     """Where a session stands, given the entries that would move the leaf, the last one first, and where each leads."""
     sides = Sides(lines)
     last: dict[int, int] = {}

@@ -214,7 +214,7 @@ class Exploration:
             session.move(session.leaf)
             return
         session.refresh()
-        node = session.dialect.find_leaf(session.journal, session.reading)
+        node = session.dialect.find_leaf(session.journal, session.read_options)
         session.move(None if node is None else session.journal.tree.ids[node])
 
     def note_standing(self) -> None:

@@ -126,7 +126,7 @@ def hooks_with(given: Sequence[LaneHook] | None, rules: Rules) -> tuple[LaneHook
 
 def check_can_explore(session: Session) -> None:
     """Refuse sessions whose format has no place for what lanes write."""
-    if not session.dialect.writes_plainly:
+    if not session.dialect.one_line_per_entry:
         raise UsageError(
             f"{session.location}: sessions of {session.dialect.name} cannot hold several lanes; "
             "make a copy that can with `sessiontree fork --to native`, and explore that"

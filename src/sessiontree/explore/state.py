@@ -17,7 +17,7 @@ from sessiontree.agent.events import EndReason
 from sessiontree.agent.limits import RunUsage
 from sessiontree.core.entries import Custom, Entry, MessageEntry
 from sessiontree.core.messages import Assistant, text_of
-from sessiontree.core.usage import countable, usage_of
+from sessiontree.core.usage import usage_of, valid_count
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.explore.lane import Lane, LaneState, find_lane
 from sessiontree.explore.leases import is_free, seconds_of
@@ -318,7 +318,7 @@ def _lane(session: Reader, noted: TrackedLane) -> Lane:
 
 def _counted(spent: RunUsage) -> RunUsage:
     """What a record says was used, as far as that can be: the file may be someone else's."""
-    return RunUsage(*(countable(getattr(spent, name)) for name in RunUsage.__struct_fields__))  # type: ignore[arg-type]
+    return RunUsage(*(valid_count(getattr(spent, name)) for name in RunUsage.__struct_fields__))  # type: ignore[arg-type]
 
 
 def _entries(session: Reader, noted: TrackedWork) -> list[Entry]:

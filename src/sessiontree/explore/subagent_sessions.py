@@ -70,7 +70,7 @@ def started_at(session: Session, id: str) -> Started | None:
 
 def new_linked(origin: Session, name: str, home: str | None = None) -> Session:
     """An empty session that names its origin, and in which the same is approved. For a thread."""
-    linked = origin.fork(None) if origin.dialect.writes_plainly else _new_native(origin, home or default_home())
+    linked = origin.fork(None) if origin.dialect.one_line_per_entry else _new_native(origin, home or default_home())
     linked.rename(name)
     approvals = Approvals(origin)
     if approvals.restored is not None:
@@ -91,7 +91,7 @@ def _new_native(origin: Session, root: str) -> Session:
         large_content="inline",
     )
     store = FileStore(session_path(root, Header(id=start.id, timestamp=start.timestamp, cwd=cwd)))
-    store.create(line + b"\n" for line in native.scribe(start).begin())
+    store.create(line + b"\n" for line in native.encoder(start).prologue())
     return open_session(store.location, home=root)
 
 

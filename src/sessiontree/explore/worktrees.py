@@ -36,7 +36,7 @@ from sessiontree.errors import NotFoundError, StoreError, UsageError
 from sessiontree.explore.records import Copy
 from sessiontree.git import command, trees
 from sessiontree.git.trees import FileChange, FileClash
-from sessiontree.stores.atomic_files import make_folder, write_beside
+from sessiontree.stores.atomic_files import make_folder, write_temporary
 
 T = TypeVar("T")
 
@@ -208,7 +208,7 @@ class Copies:
         trees.in_repository(copy.repository, "worktree", "add", "--detach", "--no-checkout", copy.path, copy.head)
         command.do(copy.path, "read-tree", "--reset", "-u", tree)
         mark = _mark(copy.path)
-        os.replace(write_beside(mark, [render_json(copy)]), mark)
+        os.replace(write_temporary(mark, [render_json(copy)]), mark)
 
     def _clear(self, copy: Copy) -> None:
         """Take away what is at the place of a copy, and what git remembers of it."""
@@ -307,7 +307,7 @@ class Copies:
         """From now on until `end_check`, its work is what it is now, whatever becomes of its folder."""
         self.save(copy)
         mark = _check_mark(copy.path)
-        os.replace(write_beside(mark, [self._now(copy).encode()]), mark)
+        os.replace(write_temporary(mark, [self._now(copy).encode()]), mark)
 
     def end_check(self, copy: Copy) -> None:
         """Put the folder back as it was before a check, if there was one. Its ref holds behind that what it left."""

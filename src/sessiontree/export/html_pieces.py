@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sessiontree.export.json_values import indented
+from sessiontree.core.jsonio import render_indented_json
 from sessiontree.export.record_builder import call_gist, first_words
 from sessiontree.export.records import Answer, Call, Command, Data, Note, Picture, Piece, Record, Thought, Words
 from sessiontree.export.sanitize import blocks, safe
@@ -107,7 +107,7 @@ def _add_piece(out: list[str], piece: Piece, *, fold: bool = False) -> None:
             if piece.state:
                 out.append(f'<p class="{"bad" if piece.failed else "quiet"}">{esc(piece.state)}</p>')
         case Data():
-            value = esc(indented(piece.value))
+            value = esc(render_indented_json(piece.value))
             out.append(f"<details><summary>{esc(piece.title)}</summary><pre>{value}</pre></details>")
         case Note():
             out.append(f'<p class="{"bad" if piece.error else "quiet"}">{_note(piece)}</p>')
@@ -146,7 +146,7 @@ def _add_call(out: list[str], call: Call) -> None:
     if call.arguments:
         out.append("<dl>")
         for name, value in call.arguments.items():
-            text = value if isinstance(value, str) else indented(value)
+            text = value if isinstance(value, str) else render_indented_json(value)
             out.append(f"<dt>{esc(str(name))}</dt><dd><pre>{esc(text)}</pre></dd>")
         out.append("</dl>")
     if answer is not None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from sessiontree.core.jsonio import render_indented_json
 from sessiontree.export.html_pieces import esc, stamp
-from sessiontree.export.json_values import indented
 from sessiontree.export.record_builder import call_gist, first_words, gist
 from sessiontree.export.records import Answer, Call, Command, Data, Note, Picture, Piece, Record, Thought, Words
 from sessiontree.export.sanitize import blocks, safe
@@ -85,7 +85,7 @@ def _piece(piece: Piece) -> str:
             state = f"_{inline(piece.state)}_\n\n" if piece.state else ""
             return fenced(f"$ {piece.command}", "console") + (output(piece.output) if piece.output else "") + state
         case Data():
-            return folded(piece.title, fenced(indented(piece.value), "json"))
+            return folded(piece.title, fenced(render_indented_json(piece.value), "json"))
         case Note():
             return f"{'**Error:** ' if piece.error else ''}_{_note(piece)}_\n\n"
         case Call():
@@ -118,7 +118,7 @@ def _call(call: Call) -> str:
 def _argument(name: str, value: object) -> str:
     if isinstance(value, str):
         return f"{inline(str(name))}:\n\n{fenced(value)}"
-    return f"{inline(str(name))}:\n\n{fenced(indented(value), 'json')}"
+    return f"{inline(str(name))}:\n\n{fenced(render_indented_json(value), 'json')}"
 
 
 def _answer(answer: Answer) -> str:

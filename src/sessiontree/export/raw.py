@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from sessiontree.core.entries import ConfigChange, Entry, Label, SessionInfo
-from sessiontree.core.jsonio import NEVER_WRITTEN, render_json
-from sessiontree.dialects.contract import is_aside
+from sessiontree.core.jsonio import UNKNOWN_TAG, render_json
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.export.source import Source
 from sessiontree.session.reader import Reader
 from sessiontree.stores.contract import read_bytes
@@ -76,7 +76,7 @@ def _described(entry: Entry, source: Source, *, active: bool, strand: int | None
 def _told(value: Any) -> Any:
     """Built-in values, where what we do not know is told in its own words."""
     if isinstance(value, dict):
-        if value.get("type") == NEVER_WRITTEN or value.get("role") == NEVER_WRITTEN:
+        if value.get("type") == UNKNOWN_TAG or value.get("role") == UNKNOWN_TAG:
             return value.get("fields")
         return {name: _told(inner) for name, inner in value.items()}
     return [_told(inner) for inner in value] if isinstance(value, list) else value
@@ -116,8 +116,8 @@ def _every_line(source: Source) -> Iterator[bytes]:
 def _lines_of_path(source: Source) -> Iterator[bytes]:
     """Header, path and what is said about them, in file order, so that it opens where the session stands."""
     session, journal = source.session, source.session.journal
-    if journal.header_place is not None:
-        place = journal.header_place
+    if journal.header_span is not None:
+        place = journal.header_span
         yield read_bytes(journal.store, place.start, place.end - place.start) + b"\n"
     path = set(source.outline.strands[0].nodes)
     ids = {journal.tree.ids[node] for node in path}
@@ -137,13 +137,13 @@ def _parents_beside(session: Reader, path: set[int], ids: set[str]) -> dict[int,
     beside = [
         node
         for node, kind in enumerate(journal.types)
-        if node not in path and (is_aside(journal.tree.ids[node]) or kind in bookkeeping)
+        if node not in path and (is_metadata_id(journal.tree.ids[node]) or kind in bookkeeping)
     ]
     found: dict[int, str | None] = {}
     for node, entry in zip(beside, journal.entries(beside), strict=True):
         if isinstance(entry, Label) and entry.target_id not in ids:
             continue
-        if is_aside(journal.tree.ids[node]) or entry.parent_id is None or entry.parent_id in ids:
+        if is_metadata_id(journal.tree.ids[node]) or entry.parent_id is None or entry.parent_id in ids:
             found[node] = None
         elif isinstance(entry, Label):
             found[node] = entry.target_id

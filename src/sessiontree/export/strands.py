@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
 from sessiontree.views.graph import SPEAKING
 
@@ -81,7 +81,7 @@ def build_outline(session: Reader) -> Outline:
 
 
 def _history(session: Reader, leaf: int | None) -> list[int]:
-    return session.dialect.find_history(session.journal, leaf, session.reading)
+    return session.dialect.find_history(session.journal, leaf, session.read_options)
 
 
 def _conversation_parents(session: Reader, history: list[int]) -> dict[int, int | None]:
@@ -106,7 +106,7 @@ def _conversation_parents(session: Reader, history: list[int]) -> dict[int, int 
             place(_history(session, node))
     shadowed = session.shadowed
     for node, id in enumerate(tree.ids):
-        if node not in parents and not is_aside(id) and node not in shadowed:
+        if node not in parents and not is_metadata_id(id) and node not in shadowed:
             parents[node] = tree.parent(node)
     return parents
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sessiontree.core.jsonio import render_indented_json
 from sessiontree.export.html_pieces import stamp
-from sessiontree.export.json_values import indented
 from sessiontree.export.record_builder import call_gist, first_words, gist
 from sessiontree.export.records import Answer, Call, Command, Data, Note, Picture, Piece, Record, Thought, Words
 from sessiontree.export.sanitize import safe
@@ -62,7 +62,7 @@ def _piece(piece: Piece) -> str:
             state = f"\n({piece.state})" if piece.state else ""
             return _set_in(f"$ {piece.command}\n{piece.output}{state}")
         case Data():
-            return _set_in(f"({piece.title}) {indented(piece.value)}")
+            return _set_in(f"({piece.title}) {render_indented_json(piece.value)}")
         case Note():
             return _set_in(f"{'error: ' if piece.error else ''}{piece.text} {piece.target or ''}".rstrip())
         case Call():
@@ -74,7 +74,7 @@ def _call(call: Call) -> str:
     if len(call.arguments) == 1 and about in call.arguments.values():
         lines = [_set_in(f"→ {call.name} {about}")]
     else:
-        lines = [_set_in(f"→ {call.name} {indented(call.arguments)}")]
+        lines = [_set_in(f"→ {call.name} {render_indented_json(call.arguments)}")]
     if call.answer is None:
         return lines[0] + _set_in("(no result)")
     return lines[0] + _answer(call.answer)

@@ -7,17 +7,10 @@ import os
 import stat
 from collections.abc import Callable
 
-from sessiontree.agent.workspace import (
-    PathError,
-    change_permissions,
-    look_at,
-    remove_file,
-    write_file,
-    write_link,
-)
-from sessiontree.errors import DamagedError, NotFoundError, StoreError
+from sessiontree.errors import DamagedError, NotFoundError, PathError, StoreError
 from sessiontree.git.snapshot import SavedFile, mode_of
 from sessiontree.stores.contract import BlobStore
+from sessiontree.stores.safe_files import change_permissions, read_path, remove_file, write_file, write_link
 
 Put = Callable[[bytes], str]
 
@@ -45,14 +38,13 @@ class Blobs:
 
 def stands_at(path: str, put: Put | None = None) -> SavedFile | None:
     """What stands at a path; None when that is no file and no link. With `put`, its content is kept."""
-    found = look_at(path)
+    found = read_path(path)
     if found is None:
         return ABSENT
-    about, data = found
-    if not stat.S_ISREG(about.st_mode) and not stat.S_ISLNK(about.st_mode):
+    if not stat.S_ISREG(found.stat.st_mode) and not stat.S_ISLNK(found.stat.st_mode):
         return None
-    name = hashlib.sha256(data).hexdigest() if put is None else put(data)
-    return SavedFile(mode_of(about), name, len(data))
+    name = hashlib.sha256(found.data).hexdigest() if put is None else put(found.data)
+    return SavedFile(mode_of(found.stat), name, len(found.data))
 
 
 def is_same(one: SavedFile | None, other: SavedFile | None) -> bool:

@@ -18,9 +18,9 @@ from msgspec import Struct
 from sessiontree.errors import DamagedError, ExistsError, NotFoundError, StoreError, WriteError
 from sessiontree.git import command
 from sessiontree.git.snapshot import SavedFile, Snapshot, Staged, mode_of
-from sessiontree.stores.atomic_files import write_beside
+from sessiontree.stores.atomic_files import write_temporary
 from sessiontree.stores.contract import BlobStore
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 _SHOWN = 20
 
@@ -86,7 +86,9 @@ def _stages_else(now: command.Changed | None, saved: Staged | None) -> bool:
     )
 
 
-def lay(top: str, snapshot: Snapshot, blobs: BlobStore, *, overwrite: bool = False, system: System = SYSTEM) -> Laid:
+def lay(
+    top: str, snapshot: Snapshot, blobs: BlobStore, *, overwrite: bool = False, os_calls: OsCalls = OS_CALLS
+) -> Laid:
     """Put a snapshot into a worktree that stands at its commit. `ExistsError` before anything is done."""
     in_the_way = find_in_the_way(top, snapshot)
     if in_the_way and not overwrite:
@@ -97,12 +99,12 @@ def lay(top: str, snapshot: Snapshot, blobs: BlobStore, *, overwrite: bool = Fal
             f"--yes overwrites them and keeps what they held as blobs:{shown}{more}"
         )
     with _failures_told(top):
-        return _Laying(top, snapshot, blobs, system).carry_out(in_the_way)
+        return _Laying(top, snapshot, blobs, os_calls).carry_out(in_the_way)
 
 
 class _Laying:
-    def __init__(self, top: str, snapshot: Snapshot, blobs: BlobStore, system: System) -> None:
-        self._top, self._files, self._blobs, self._system = top, snapshot.files, blobs, system
+    def __init__(self, top: str, snapshot: Snapshot, blobs: BlobStore, os_calls: OsCalls) -> None:
+        self._top, self._files, self._blobs, self._os_calls = top, snapshot.files, blobs, os_calls
         self._nothing = "0" * len(snapshot.head or "0" * 40)
         """The name of no object, as long as names are in this repository."""
         self._missing: list[str] = []
@@ -129,7 +131,7 @@ class _Laying:
         full = os.path.join(self._top, path)
         if self._is_barred(path) or not os.path.lexists(full):
             return False
-        self._system.unlink(full)
+        self._os_calls.unlink(full)
         folder = os.path.dirname(full)
         with contextlib.suppress(OSError):  # something else is in it
             while folder != self._top:
@@ -148,7 +150,7 @@ class _Laying:
         os.makedirs(os.path.dirname(full), exist_ok=True)
         temporary = self._beside(full, data, saved)
         try:
-            self._system.rename(temporary, full)
+            self._os_calls.rename(temporary, full)
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
@@ -159,7 +161,7 @@ class _Laying:
             temporary = f"{full}.{os.urandom(6).hex()}.tmp"
             os.symlink(os.fsdecode(data), temporary)
             return temporary
-        temporary = write_beside(full, [data], self._system)
+        temporary = write_temporary(full, [data], self._os_calls)
         os.chmod(temporary, saved.permissions)
         return temporary
 

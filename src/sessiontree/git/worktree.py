@@ -23,7 +23,7 @@ from sessiontree.git.restore_files import Laid, find_in_the_way, lay
 from sessiontree.git.snapshot import LIMITS, Limits, Snapshot, parse_snapshot, take_snapshot
 from sessiontree.session.session import Session
 from sessiontree.stores.contract import BlobStore
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 
 class Saved(Struct, frozen=True):
@@ -121,7 +121,7 @@ def _last_files(session: Session, worktree: WorktreeMark) -> Snapshot | None:
     """The last word of the session itself about the files of a worktree at the commit it has."""
     for id in reversed(session.ids):
         if session.type_of(id) == "file_snapshot":
-            found = parse_snapshot(next(session.journal.whole_fields([session.node_of(id) or 0])))
+            found = parse_snapshot(next(session.journal.resolved_fields([session.node_of(id) or 0])))
             if found is not None and (found.path, found.head) == (worktree.path, worktree.head):
                 return found
     return None
@@ -240,7 +240,7 @@ def _plan_there(worktree: WorktreeMark, files: Snapshot | None) -> Rebuilding:
     return Rebuilding(worktree, is_there=True, files=files, in_the_way=tuple(find_in_the_way(worktree.path, files)))
 
 
-def restore(plan: Rebuilding, blobs: BlobStore, *, overwrite: bool = False, system: System = SYSTEM) -> Laid:
+def restore(plan: Rebuilding, blobs: BlobStore, *, overwrite: bool = False, os_calls: OsCalls = OS_CALLS) -> Laid:
     """Make the worktree again, and put its files back."""
     if plan.missing:
         raise NotFoundError(f"{plan.worktree.path}: cannot be made again: {'; '.join(plan.missing)}")
@@ -250,7 +250,7 @@ def restore(plan: Rebuilding, blobs: BlobStore, *, overwrite: bool = False, syst
             raise StoreError(f"{plan.worktree.path}: git did not make the worktree: {os.fsdecode(done.stderr).strip()}")
     if plan.files is None:
         return Laid()
-    return lay(plan.worktree.path, plan.files, blobs, overwrite=overwrite, system=system)
+    return lay(plan.worktree.path, plan.files, blobs, overwrite=overwrite, os_calls=os_calls)
 
 
 def _has_commit(main: str, commit: str) -> bool:

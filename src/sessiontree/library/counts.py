@@ -11,7 +11,7 @@ from sessiontree.branches.tips import count_ends
 from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.messages import Assistant, Usage, User
 from sessiontree.core.usage import UsageTotals, total_usage
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
 
@@ -110,7 +110,9 @@ def _added_branches(tip: str | None, journal: Journal, first: int) -> tuple[int,
     """
     tree, types = journal.tree, journal.types
     quiet = journal.dialect.bookkeeping | {"leaf"}
-    spoken = [node for node in range(first, len(types)) if types[node] not in quiet and not is_aside(tree.ids[node])]
+    spoken = [
+        node for node in range(first, len(types)) if types[node] not in quiet and not is_metadata_id(tree.ids[node])
+    ]
     inner: set[int] = set()
     elsewhere: list[int] = []
     goes_on = False
@@ -123,7 +125,7 @@ def _added_branches(tip: str | None, journal: Journal, first: int) -> tuple[int,
         goes_on = goes_on or (named is not None and named == tip)
         if named is not None and named != tip:
             elsewhere.append(node)
-    if journal.dialect.writes_plainly:
+    if journal.dialect.one_line_per_entry:
         return sum(node not in inner for node in spoken) - goes_on, not elsewhere
     is_chain = [tree.parent(node) for node in spoken[1:]] == spoken[:-1]
     return sum(map(_is_prompt, journal.entries(elsewhere))), is_chain and (goes_on or not spoken)
@@ -187,6 +189,6 @@ def _tip(journal: Journal, nodes: Sequence[int]) -> str | None:
     quiet = journal.dialect.bookkeeping | {"leaf"}
     for node in reversed(nodes):
         id = journal.tree.ids[node]
-        if journal.types[node] not in quiet and not is_aside(id):
+        if journal.types[node] not in quiet and not is_metadata_id(id):
             return id
     return None

@@ -203,7 +203,7 @@ class Library:
                 if self._progress is not None:
                     self._progress(at, len(changed))
                 agents = ",".join(file.root.agents)
-                kind = dialect_named(file.root.agents[0]).session_kind(file.root.folder, file.relative)
+                kind = dialect_named(file.root.agents[0]).classify_file(file.root.folder, file.relative)
                 if kind is None:
                     others.append((file.path, file.size, file.modified, file.inode, agents))
                     continue
@@ -283,7 +283,7 @@ def _agent_of(file: Found) -> str:
     if len(file.root.agents) == 1:
         return file.root.agents[0]
     head = _read_small(file.path, _DETECTED) or b""
-    return max(file.root.agents, key=lambda name: dialect_named(name).recognise(head))
+    return max(file.root.agents, key=lambda name: dialect_named(name).recognize(head))
 
 
 def _read_small(path: str, size: int = 1 << 22) -> bytes | None:

@@ -47,8 +47,8 @@ class Window(Journal):
     def _split(self) -> list[bytes]:
         """The lines of all entries, where nothing is odd and each line but the header is one; else none."""
         lines = [] if self._problems else read_bytes(self.store, 0, self.size).removesuffix(b"\n").split(b"\n")
-        if lines and self.header_place is not None:
-            del lines[self.header_place.line - 1]
+        if lines and self.header_span is not None:
+            del lines[self.header_span.line - 1]
         return lines if len(lines) == len(self.types) else []
 
 
@@ -112,7 +112,7 @@ def kept_lines(reader: Reader) -> bytes:
             small.append(messages[at])
             if next(_prompts(journal, [messages[at]]), None) is not None:
                 break
-    place = journal.header_place
+    place = journal.header_span
     kept = [] if place is None else [read_bytes(journal.store, place.start, place.end - place.start)]
     room = _KEPT_ALTOGETHER
     for raw in journal.iter_raw(sorted(small)):

@@ -96,7 +96,7 @@ def _asked(environment: Mapping[str, str], cache: Cache | None) -> _Answers:
     watched = _Watched(environment)
     dialects = {name: dialect_named(name) for name in plugins.names("dialects")}
     folders = {name: tuple(dialect.session_roots(watched)) for name, dialect in dialects.items()}
-    barren = {name: dialect.barren_folders for name, dialect in dialects.items()}
+    barren = {name: dialect.skipped_folders for name, dialect in dialects.items()}
     answers = _Answers(watched.asked, folders, barren)
     if cache is not None:
         try:

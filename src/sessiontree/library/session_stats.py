@@ -34,8 +34,8 @@ from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Entry, MessageEntry, UsageRecord
 from sessiontree.core.jsonio import parse_json
 from sessiontree.core.messages import Assistant, ToolCall, ToolResult, Usage, tool_calls
-from sessiontree.core.usage import countable, most_telling, response_of, usage_of
-from sessiontree.dialects.passthrough import RIDER, rider_of
+from sessiontree.core.usage import larger_usage, response_key, usage_of, valid_count
+from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 from sessiontree.library import counts
 from sessiontree.library.counts import Counted
 from sessiontree.library.summary import whole_text
@@ -53,7 +53,7 @@ _QUARTER = 15 * 60 * 1000
 _LARGEST = 2**53
 _LONG = 20
 """An id with so many characters is nowhere else, unless it was copied."""
-_RIDER = f'"{RIDER}"'.encode()
+_RIDER = f'"{PASSTHROUGH}"'.encode()
 _CALLS_OR_RESULTS = (b'"tool_use"', b'"toolCall"', b'"toolResult"', b'"tool_result"', b'"tool-result"')
 _request = re.compile(rb'"requestId"\s*:\s*"([^"\\]{1,200})"')
 _uuid = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
@@ -281,14 +281,14 @@ class _Telling:
         if usage is None:
             return
         self.keys.update(dict.fromkeys(keys))
-        response = response_of(entry)
+        response = response_key(entry)
         known = self._responses.get(response)
         if known is None:
             self._responses[response] = (dict.fromkeys(keys), self._time(entry), model, usage)
             return
         all_keys, first, _, told = known
         all_keys.update(dict.fromkeys(keys))
-        telling = most_telling(told if response != entry.id else None, usage)
+        telling = larger_usage(told if response != entry.id else None, usage)
         self._responses[response] = (all_keys, first, model, telling)
 
     def take_tools(self, entry: Entry, keys: Sequence[bytes]) -> None:
@@ -388,7 +388,7 @@ def _id_before(raw: bytes) -> str:
         fields = parse_json(raw)
     except ValueError:
         return ""
-    id = rider_of(fields).get("id") if isinstance(fields, dict) else None
+    id = passthrough_of(fields).get("id") if isinstance(fields, dict) else None
     return id if isinstance(id, str) else ""
 
 
@@ -405,9 +405,9 @@ def _bytes(text: str) -> bytes:
 
 
 def _response(keys: dict[bytes, None], at: int, model: int, usage: Usage) -> Response:
-    cost = None if usage.cost is None else countable(usage.cost.total)
-    fresh = countable(usage.input) + countable(usage.cache_write)
-    return Response(b"".join(keys), at, model, fresh, countable(usage.output), countable(usage.cache_read), cost)
+    cost = None if usage.cost is None else valid_count(usage.cost.total)
+    fresh = valid_count(usage.input) + valid_count(usage.cache_write)
+    return Response(b"".join(keys), at, model, fresh, valid_count(usage.output), valid_count(usage.cache_read), cost)
 
 
 def _without_texts(entry: Entry) -> Entry:

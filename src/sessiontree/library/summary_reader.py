@@ -88,7 +88,7 @@ def look(path: str, agent: str, size: int, *, modified: int = 0, file: SessionFi
     counted = counts.count(reader) if is_whole else counts.estimate(reader, 2 * WINDOW, size)
     is_damaged = _is_damaged(reader, lines.count(b"\n"), len(reader), is_whole=is_whole)
     cut = 0 if is_whole else head.rfind(b"\n") + 1
-    last = _last_time(reader, bisect_left(range(len(reader)), cut, key=lambda node: reader.journal.place(node).start))
+    last = _last_time(reader, bisect_left(range(len(reader)), cut, key=lambda node: reader.journal.span(node).start))
     active = _time(last or reader.last_activity or "")
     summary = _summary(
         reader, counted, path, size, modified, file, is_damaged=is_damaged, active=active, dated=is_whole or bool(last)
@@ -176,7 +176,7 @@ def _is_damaged(reader: Reader, lines: int, entries: int, *, is_whole: bool) -> 
     if is_whole:
         if journal.header is None and journal.dialect.has_header and entries:
             return True
-        if any(oddity.kind in _BROKEN_LINKS for oddity in journal.tree.oddities()):
+        if any(problem.kind in _BROKEN_LINKS for problem in journal.tree.problems()):
             return True
     if not journal.fragments and lines in (entries, entries + 1):
         return False  # each line is an entry, but for a header: asking for all problems means to check every byte again

@@ -13,7 +13,7 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
-from sessiontree.core.jsonio import Value, tolerant
+from sessiontree.core.jsonio import Value, convert_fields
 from sessiontree.core.messages import (
     Assistant,
     BashExecution,
@@ -220,7 +220,7 @@ def _user_blocks(
 def _other_blocks(message: OtherMessage, notes: list[str]) -> tuple[ShownBlock, ...]:
     """A message of a role that is not ours: the ones other agents are known to write, else whatever text it has."""
     if message.kind == "pythonExecution" and _string_field(message.fields, "code") is not None:
-        execution = tolerant(BashExecution, {**message.fields, "command": message.fields["code"]})
+        execution = convert_fields(BashExecution, {**message.fields, "command": message.fields["code"]})
         return () if execution.exclude_from_context else _told(python_text(execution), notes)
     if message.kind == "fileMention" and isinstance(message.fields.get("files"), list):
         mentioned = [block for file in message.fields["files"] for block in _file_blocks(file)]

@@ -13,7 +13,7 @@ from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.dialects.side_branches import Sides
 from sessiontree.repair.rules import RULES, Rule, Severity
 from sessiontree.session.journal import Journal
-from sessiontree.session.line_offsets import Place
+from sessiontree.session.line_offsets import LineSpan
 from sessiontree.session.session import Session
 
 _SHOWN_PLACES = 5
@@ -27,7 +27,7 @@ class Finding(Struct, frozen=True):
 
     rule: Rule
     count: int
-    places: tuple[Place, ...]
+    places: tuple[LineSpan, ...]
     cost: str = ""
 
     @property
@@ -62,7 +62,7 @@ def examine(session: Session) -> list[Finding]:
     return sorted(found, key=lambda finding: (order[finding.severity], finding.rule.id))
 
 
-def _finding(rule: str, places: Iterable[Place], cost: str = "") -> Finding:
+def _finding(rule: str, places: Iterable[LineSpan], cost: str = "") -> Finding:
     listed = list(places)
     return Finding(RULES[rule], len(listed), tuple(listed[:_SHOWN_PLACES]), cost)
 
@@ -72,9 +72,9 @@ def _leaf(journal: Journal) -> int | None:
 
 
 def _problem_findings(session: Session) -> Iterator[Finding]:
-    by_kind: dict[str, list[Place]] = {}
+    by_kind: dict[str, list[LineSpan]] = {}
     for problem in session.problems:
-        by_kind.setdefault(problem.kind, []).append(Place(problem.start, problem.end, problem.line))
+        by_kind.setdefault(problem.kind, []).append(LineSpan(problem.start, problem.end, problem.line))
     for kind, places in by_kind.items():
         yield _finding(kind, places)
 
@@ -82,10 +82,10 @@ def _problem_findings(session: Session) -> Iterator[Finding]:
 def _tree_findings(session: Session) -> Iterator[Finding]:
     """What better links would bring back, counted in messages."""
     journal = session.journal
-    by_rule: dict[str, list[Place]] = {}
+    by_rule: dict[str, list[LineSpan]] = {}
     candidates: dict[str, str] = {}
-    for relink in journal.dialect.find_relinks(journal):
-        by_rule.setdefault(relink.rule, []).append(journal.place(relink.node))
+    for relink in journal.dialect.find_reparentings(journal):
+        by_rule.setdefault(relink.rule, []).append(journal.span(relink.node))
         best = f"best parent for {journal.tree.ids[relink.node]} is {journal.tree.ids[relink.parent]}: {relink.why}"
         candidates.setdefault(relink.rule, best)
     if not by_rule:
@@ -126,19 +126,19 @@ def _listen(spoken: _Spoken, node: int, entry: Entry, is_truncated: Callable[[st
 def _tool_findings(journal: Journal, spoken: _Spoken, owner_path: set[int]) -> Iterator[Finding]:
     orphans = [node for id, nodes in spoken.results.items() if id not in spoken.calls for node in nodes]
     if orphans:
-        yield _finding("orphan-tool-result", map(journal.place, orphans), f"{len(orphans):,} results answer nothing")
+        yield _finding("orphan-tool-result", map(journal.span, orphans), f"{len(orphans):,} results answer nothing")
     if spoken.cut:
-        yield _finding("cut-content", map(journal.place, spoken.cut))
+        yield _finding("cut-content", map(journal.span, spoken.cut))
     open_calls = [node for id, node in spoken.calls.items() if id not in spoken.results]
     if open_calls:
-        yield _finding("unanswered-tool-call", map(journal.place, open_calls), f"{len(open_calls):,} calls unanswered")
+        yield _finding("unanswered-tool-call", map(journal.span, open_calls), f"{len(open_calls):,} calls unanswered")
     lost = [
         nodes[0]
         for id, nodes in spoken.results.items()
         if spoken.calls.get(id) in owner_path and not owner_path.intersection(nodes)
     ]
     if lost:
-        yield _finding("lost-parallel-results", map(journal.place, lost), f"{len(lost):,} results beside the path")
+        yield _finding("lost-parallel-results", map(journal.span, lost), f"{len(lost):,} results beside the path")
 
 
 def _bound_findings(journal: Journal, bounds: list[tuple[int, Compaction]]) -> Iterator[Finding]:
@@ -152,7 +152,7 @@ def _bound_findings(journal: Journal, bounds: list[tuple[int, Compaction]]) -> I
         if kept is None or tree.common_ancestor(kept, node) != kept:
             dangling.append(node)
     if dangling:
-        yield _finding("dangling-bound", map(journal.place, dangling), "what was to be kept is not in the context")
+        yield _finding("dangling-bound", map(journal.span, dangling), "what was to be kept is not in the context")
 
 
 def stale_leaf(journal: Journal) -> Iterator[Finding]:
@@ -168,7 +168,7 @@ def stale_leaf(journal: Journal) -> Iterator[Finding]:
     if newest is None or newest == last or newest in owner_path or journal.types[last] not in _QUIET:
         return
     hidden = len(set(journal.tree.path(newest)) - set(owner_path))
-    yield _finding("stale-leaf", [journal.place(last)], f"{hidden:,} entries hidden")
+    yield _finding("stale-leaf", [journal.span(last)], f"{hidden:,} entries hidden")
 
 
 _QUIET = frozenset(
@@ -184,18 +184,18 @@ def _bloat(journal: Journal) -> Iterator[Finding]:
         return
     for node, kind in enumerate(journal.types):
         if kind in _BULKY or kind in journal.dialect.bookkeeping:
-            place = journal.place(node)
+            place = journal.span(node)
             sizes[kind] = sizes.get(kind, 0) + place.end - place.start
     for kind, size in sizes.items():
         if size > _BLOAT_SHARE * total:
-            places = [journal.place(node) for node, other in enumerate(journal.types) if other == kind]
+            places = [journal.span(node) for node, other in enumerate(journal.types) if other == kind]
             yield _finding("bloat", places, f"{kind} lines are {100 * size / total:.0f} % of {total:,} bytes")
 
 
 def _beside(journal: Journal) -> Iterator[Finding]:
     """Files that belong to the session and are not where they should be."""
     by_rule: dict[str, list[int]] = {}
-    for item in journal.dialect.find_beside(journal):
+    for item in journal.dialect.find_related_files(journal):
         there = [os.path.isfile(place) for place in item.places]
         if not any(there):
             by_rule.setdefault("missing-subagent" if item.kind == "subagent" else "missing-output", []).append(
@@ -204,19 +204,19 @@ def _beside(journal: Journal) -> Iterator[Finding]:
         elif item.kind == "output" and not there[0]:
             by_rule.setdefault("moved-output", []).append(item.node)
     for rule, nodes in by_rule.items():
-        yield _finding(rule, map(journal.place, nodes))
+        yield _finding(rule, map(journal.span, nodes))
 
 
 def _several_sessions(journal: Journal) -> Iterator[Finding]:
     ids = journal.dialect.find_session_ids(journal)
     if len(ids) > 1:
-        yield _finding("several-sessions", [Place(0, journal.size, 1)], f"lines of {len(ids)} sessions")
+        yield _finding("several-sessions", [LineSpan(0, journal.size, 1)], f"lines of {len(ids)} sessions")
 
 
 def _title_out_of_sight(journal: Journal) -> Iterator[Finding]:
     """A title that stands further from both ends of the file than the owner looks."""
     window, types = journal.dialect.title_window, journal.dialect.title_types
-    places = [journal.place(node) for node, kind in enumerate(journal.types) if kind in types]
+    places = [journal.span(node) for node, kind in enumerate(journal.types) if kind in types]
     if places and all(place.start >= window and place.end <= journal.size - window for place in places):
         yield _finding("title-out-of-sight", places[-1:])
 

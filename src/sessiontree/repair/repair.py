@@ -111,11 +111,11 @@ def _leaf_line(session: Session) -> bytes | None:
 
 def _pieces(journal: Journal) -> list[_Piece]:
     pieces: list[_Piece] = []
-    if journal.header_place is not None:
-        place = journal.header_place
+    if journal.header_span is not None:
+        place = journal.header_span
         pieces.append(_Piece(place.start, place.end, place.line, "header"))
     for node in range(len(journal)):
-        place = journal.place(node)
+        place = journal.span(node)
         pieces.append(_Piece(place.start, place.end, place.line, "entry", node))
     pieces += [
         _Piece(fragment.start, fragment.end, fragment.line, "fragment")
@@ -131,29 +131,29 @@ def _edited_lines(journal: Journal, data: bytes, changes: list[Change]) -> dict[
     dialect, tree = journal.dialect, journal.tree
 
     def edit(node: int, rule: str, after: bytes) -> None:
-        place = journal.place(node)
+        place = journal.span(node)
         before = edits.get(place.start, data[place.start : place.end])
         if after != before:
             edits[place.start] = after
             changes.append(Change(place.start, place.line, rule, before, after))
 
     def line(node: int) -> bytes:
-        place = journal.place(node)
+        place = journal.span(node)
         return edits.get(place.start, data[place.start : place.end])
 
-    for relink in dialect.find_relinks(journal):
+    for relink in dialect.find_reparentings(journal):
         edit(relink.node, relink.rule, dialect.with_parent(line(relink.node), tree.ids[relink.parent]))
-    for node in journal.made_ids:
+    for node in journal.generated_ids:
         parent = tree.parent(node)
         named = dialect.with_id(line(node), tree.ids[node])
         edit(node, "no-id", dialect.with_parent(named, None if parent is None else tree.ids[parent]))
-    for oddity in tree.oddities():
-        node = oddity.node
-        if oddity.kind == "duplicate-id":
-            edit(node, oddity.kind, dialect.with_id(line(node), _new_id(journal, node)))
-        elif oddity.kind in ("self-parent", "cycle"):
+    for problem in tree.problems():
+        node = problem.node
+        if problem.kind == "duplicate-id":
+            edit(node, problem.kind, dialect.with_id(line(node), _new_id(journal, node)))
+        elif problem.kind in ("self-parent", "cycle"):
             before = _entry_before(journal, node)
-            edit(node, oddity.kind, dialect.with_parent(line(node), None if before is None else tree.ids[before]))
+            edit(node, problem.kind, dialect.with_parent(line(node), None if before is None else tree.ids[before]))
     return edits
 
 
@@ -166,7 +166,7 @@ def _entry_before(journal: Journal, node: int) -> int | None:
 
 def _new_id(journal: Journal, node: int) -> str:
     """An id made from the entry's place and bytes, so that repairing the same file twice gives the same."""
-    seed = f"{journal.place(node).start} {journal.tree.ids[node]}".encode("utf-8", "surrogatepass")
+    seed = f"{journal.span(node).start} {journal.tree.ids[node]}".encode("utf-8", "surrogatepass")
     id = hashlib.sha256(seed).hexdigest()[:8]
     while id in journal.tree.node_of:
         id = hashlib.sha256(id.encode()).hexdigest()[:8]

@@ -55,16 +55,16 @@ def branches_of(store: Store, file: int | None, one: Summary, size: int) -> Bran
 
 def read_branches(one: Summary) -> Branches:
     """What the session itself says. One that cannot be opened has no branches."""
-    from sessiontree.dialects.contract import is_aside
+    from sessiontree.dialects.contract import is_metadata_id
     from sessiontree.session.open import open
 
     try:
         session = open(one.path, dialect=one.agent)
-        journal, dialect, reading = session.journal, session.dialect, session.reading
-        leaf = dialect.find_leaf(journal, reading)
-        path = dialect.find_path(journal, leaf, reading)
-        history = dialect.find_history(journal, leaf, reading)
-        context = dialect.build_context(journal, leaf, reading)
+        journal, dialect, read_options = session.journal, session.dialect, session.read_options
+        leaf = dialect.find_leaf(journal, read_options)
+        path = dialect.find_path(journal, leaf, read_options)
+        history = dialect.find_history(journal, leaf, read_options)
+        context = dialect.build_context(journal, leaf, read_options)
     except (SessionTreeError, OSError):
         return Branches("", b"", b"")
     ids = journal.tree.ids
@@ -75,9 +75,9 @@ def read_branches(one: Summary) -> Branches:
     quiet = dialect.bookkeeping | {"leaf"}
     abandoned, compacted = array("Q"), array("Q")
     for node, id in enumerate(ids):
-        if node in active or is_aside(id) or (journal.types[node] in quiet and node not in before):
+        if node in active or is_metadata_id(id) or (journal.types[node] in quiet and node not in before):
             continue
-        (compacted if node in before else abandoned).append(journal.place(node).start)
+        (compacted if node in before else abandoned).append(journal.span(node).start)
     return Branches(ids[leaf] if leaf is not None else "", _packed(abandoned), _packed(compacted))
 
 

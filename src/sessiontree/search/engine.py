@@ -23,8 +23,7 @@ from sessiontree.search.branch_state import Branches, BranchState, branches_of
 from sessiontree.search.file_chunks import line_at, open_file, stretch_block
 from sessiontree.search.index_db import SHIFT, Known
 from sessiontree.search.indexer import MARK, FileReading, Index, Pending, Progress
-from sessiontree.search.matcher import Found, Matcher, index_expression, is_odd, odd_lines
-from sessiontree.search.patterns import Patterns
+from sessiontree.search.matcher import Found, Matcher, RegexFinder, index_expression, is_odd, odd_lines
 from sessiontree.search.query_parser import And, Choice, Expression, Not, Or, Query, Regex, parse, terms
 from sessiontree.search.ranking import Candidate, candidates, worth
 from sessiontree.search.session_filter import sessions_asked
@@ -194,8 +193,8 @@ class _Search:
         self._query = results.query
         self._per_session = max(1, per_session)
         self._deadline = start + _SEARCH_SECONDS
-        self._patterns = Patterns(_PATTERN_SECONDS)
-        self._matcher = Matcher(self._query, self._patterns.find)
+        self._regex_finder = RegexFinder(_PATTERN_SECONDS)
+        self._matcher = Matcher(self._query, self._regex_finder)
         self._wanted = len(terms(self._query.where))
         self._known: dict[str, Known] = {}
         self._groups: dict[str, _Group] = {}
@@ -205,11 +204,8 @@ class _Search:
         self._sessions = {one.path: one for one in sessions_asked(library, self._query.filters, project)}
 
     def run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
-        try:
-            self._run(limit, offset, refresh, progress)
-        finally:
-            self._patterns.close()
-        if self._patterns.is_spent:
+        self._run(limit, offset, refresh, progress)
+        if self._regex_finder.timed_out:
             self._results.notes.append(
                 f"the pattern was tried for {_PATTERN_SECONDS:.0f} seconds and then left; there may be more"
             )
@@ -360,7 +356,7 @@ class _Search:
         others = asked[:rarest] + asked[rarest + 1 :]
         either: Expression = Or(tuple(parts))
         query = msgspec.structs.replace(self._query, where=And((either, *refused)) if refused else either)
-        whole, self._matcher = self._matcher, Matcher(query, self._patterns.find)
+        whole, self._matcher = self._matcher, Matcher(query, self._regex_finder)
         found: list[_Group] = []
         try:
             for candidate in candidates(rows, about.sizes, about.recency):
@@ -429,7 +425,7 @@ class _Search:
                 found = self._matcher.fit(line) if self._is_in_time(line) else None
                 if found is not None:
                     best.append(_Seen(worth(found, self._wanted), offset, line, found))
-            if len(best) >= _READ_FOR_EACH * self._per_session or self._patterns.is_spent or self._is_late():
+            if len(best) >= _READ_FOR_EACH * self._per_session or self._regex_finder.timed_out or self._is_late():
                 break
         return sorted(best, key=lambda seen: (-seen.worth, -seen.offset))
 

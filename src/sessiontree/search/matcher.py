@@ -8,6 +8,7 @@ Nothing of a query reaches the index but terms of our own making, in quotes.
 from __future__ import annotations
 
 import re
+import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -15,18 +16,59 @@ from functools import cached_property
 from msgspec import Struct
 
 from sessiontree.search.indexer import MARK, mark
-from sessiontree.search.query_parser import And, Choice, Expression, Filters, Not, Or, Phrase, Query, Regex, Word, terms
+from sessiontree.search.query_parser import (
+    And,
+    Choice,
+    Expression,
+    Filters,
+    Not,
+    Or,
+    Phrase,
+    Query,
+    Regex,
+    Word,
+    compile_regex,
+    terms,
+)
 from sessiontree.search.text_extractor import Line, Text
 from sessiontree.search.tokenizer import Folded, Unit, folded, is_border, units
 
 Span = tuple[int, int]
-FindPattern = Callable[[Regex, str], list[Span]]
-"""Where a pattern fits in a text; whoever gives it sees to it that this takes no longer than it may."""
 
 _GAP = r"[\W_]{0,40}"
 _BYTES_BETWEEN = rb"(?:\\[nrt]|[^a-z0-9]){0,120}"
 _BETWEEN_LETTERS = "_*"
 _MOST_SPANS = 200
+_MOST_PATTERN_SPANS = 50
+
+
+class RegexFinder:
+    """Finds regular expressions in texts until a total time limit is used up."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds_left = seconds
+        self.timed_out = False
+        """Whether the limit was reached: no match is reported after that."""
+
+    def find(self, expression: Regex, text: str) -> list[Span]:
+        """The non-empty matches in a text, at most 50."""
+        if self.timed_out:
+            return []
+        spans: list[Span] = []
+        start = time.perf_counter()
+        try:
+            # `re` cannot be interrupted while it backtracks; `regex` checks the clock.
+            for match in compile_regex(expression).finditer(text, timeout=self._seconds_left):
+                if match.end() > match.start():
+                    spans.append(match.span())
+                    if len(spans) >= _MOST_PATTERN_SPANS:
+                        break
+        except TimeoutError:
+            spans = []
+            self.timed_out = True
+        self._seconds_left -= time.perf_counter() - start
+        self.timed_out = self.timed_out or self._seconds_left <= 0
+        return spans
 
 
 class Found(Struct, frozen=True):
@@ -69,9 +111,9 @@ class Said:
 class Matcher:
     """A query as a test of lines."""
 
-    def __init__(self, query: Query, find_pattern: FindPattern) -> None:
+    def __init__(self, query: Query, regex_finder: RegexFinder) -> None:
         self.query = query
-        self._find_pattern = find_pattern
+        self._regex_finder = regex_finder
         self._terms = terms(query.where)
         self._needles = {term: _needle(term) for term in _all_terms(query.where) if not isinstance(term, Regex)}
         self.required = _required(query.where)
@@ -155,7 +197,7 @@ class Matcher:
         places = text.places.get(term)
         if places is None:
             if isinstance(term, Regex):
-                places = self._find_pattern(term, text.text)
+                places = self._regex_finder.find(term, text.text)
             else:
                 places = self._needles[term].places(text)
             text.places[term] = places

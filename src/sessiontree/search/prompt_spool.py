@@ -27,7 +27,7 @@ from sessiontree.core.ids import now_ms
 from sessiontree.errors import WriteError
 from sessiontree.library.summary import whole_text
 from sessiontree.stores.atomic_files import write_all
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 LONGEST = 100_000
 """Characters of a prompt that the history keeps; its session has all of it."""
@@ -76,7 +76,7 @@ def remember(
         put(home, Typed(text, made_fit(cwd), made_fit(session), agent, now_ms() if time is None else time))
 
 
-def put(home: str, typed: Typed, system: System = SYSTEM) -> None:
+def put(home: str, typed: Typed, os_calls: OsCalls = OS_CALLS) -> None:
     """Leave a prompt for the history. Never waits for another process; `WriteError` when it cannot be written."""
     # The line break in front keeps this line whole behind one that was torn.
     line = b"\n" + _encode(typed) + b"\n"
@@ -86,10 +86,10 @@ def put(home: str, typed: Typed, system: System = SYSTEM) -> None:
         for _ in range(_TRIES):
             path = os.path.join(home, name)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-            descriptor = system.open(path, flags, 0o600)
+            descriptor = os_calls.open(path, flags, 0o600)
             try:
                 if _is_ours(descriptor, path):
-                    write_all(descriptor, line, system)
+                    write_all(descriptor, line, os_calls)
                     return
             finally:
                 os.close(descriptor)

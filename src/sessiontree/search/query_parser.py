@@ -14,12 +14,16 @@ import re
 import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Literal, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sessiontree.library.summary import whole_text
+
+if TYPE_CHECKING:
+    import regex
 
 MOST_TERMS = 100
 """Words, phrases and patterns that one query may have; a pasted page is no query."""
@@ -72,7 +76,7 @@ class Phrase(Struct, frozen=True):
 
 
 class Regex(Struct, frozen=True):
-    """A regular expression that Python can compile. `flags` are of `i`, `m` and `s`, in that order."""
+    """A regular expression that compiles. `flags` are of `i`, `m` and `s`, in that order."""
 
     pattern: str
     flags: str = ""
@@ -521,14 +525,24 @@ def _negated(expression: Expression) -> Expression:
 
 
 def _why_no_pattern(pattern: str) -> str:
-    """Why Python cannot compile a pattern; empty when it can."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what may change its meaning in a later Python is fine today
-        try:
-            re.compile(pattern)
-        except (re.error, OverflowError, RecursionError) as error:
-            return str(error) or "too deep"
+    """Why a pattern cannot be compiled; empty when it can."""
+    import regex
+
+    try:
+        compile_regex(Regex(pattern))
+    except (regex.error, OverflowError, RecursionError) as error:
+        return str(error) or "too deep"
     return ""
+
+
+@lru_cache(maxsize=64)
+def compile_regex(expression: Regex) -> regex.Pattern[str]:
+    """Compile a regular expression with the `regex` package, which can stop a search after a time limit."""
+    import regex  # takes 35 ms, and most queries have no pattern
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # syntax that a later version may read otherwise is fine today
+        return regex.compile(expression.pattern, sum(getattr(regex, flag.upper()) for flag in expression.flags))
 
 
 def _time(text: str, now: datetime | None) -> int | None:

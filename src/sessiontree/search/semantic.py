@@ -28,8 +28,7 @@ from sessiontree.search.embedder import Embedder, find_embedder, similarity
 from sessiontree.search.engine import HITS_OF_A_SESSION, Hit, Refresh, Results, search
 from sessiontree.search.file_chunks import line_at, open_file
 from sessiontree.search.indexer import FileReading, Index, Progress
-from sessiontree.search.matcher import Found, Matcher
-from sessiontree.search.patterns import Patterns
+from sessiontree.search.matcher import Found, Matcher, RegexFinder
 from sessiontree.search.query_parser import And, Expression, Not, Query, Regex, terms
 from sessiontree.search.session_filter import sessions_asked
 from sessiontree.search.snippets import snippet
@@ -137,12 +136,8 @@ def _near(
             places = vectors.nearest(vector, set(sessions), _SHORTLIST)
     except sqlite3.Error as error:
         raise StoreError(f"the vectors cannot be used ({error}); search without --semantic") from None
-    patterns = Patterns(_PATTERN_SECONDS)
-    try:
-        matcher = Matcher(msgspec.structs.replace(query, where=_refused(query.where)), patterns.find)
-        seen = sorted(_seen(places, sessions, vector, model, matcher, query), key=lambda one: -one.similarity)
-    finally:
-        patterns.close()
+    matcher = Matcher(msgspec.structs.replace(query, where=_refused(query.where)), RegexFinder(_PATTERN_SECONDS))
+    seen = sorted(_seen(places, sessions, vector, model, matcher, query), key=lambda one: -one.similarity)
     return list(_shown(library, seen, sessions, query))[:_FUSED]
 
 

@@ -292,10 +292,10 @@ def _from_entry(raw: bytes, dialect: Dialect) -> list[Line]:
 
 
 def _with_blobs(raw: bytes, get_blob: Callable[[str], bytes | None]) -> bytes:
-    from sessiontree.session.blob_refs import PLACES, restore
+    from sessiontree.session.blob_refs import BLOB_POINTERS, restore
 
     fields = _parsed(raw)
-    return render_json(restore(fields, get_blob)) if isinstance(fields, dict) and PLACES in fields else raw
+    return render_json(restore(fields, get_blob)) if isinstance(fields, dict) and BLOB_POINTERS in fields else raw
 
 
 # What each type of line says

@@ -25,7 +25,7 @@ LargeContent = Literal["blobs", "truncate", "inline"]
 IMAGE_CHARACTERS = 1_024
 STRING_CHARACTERS = 500_000
 PREFIX = "blob:sha256:"
-PLACES = "sessiontreeBlobs"
+BLOB_POINTERS = "sessiontreeBlobs"
 """The field of an entry that lists the strings which stand for blobs. Reserved: nobody else may write it."""
 
 _PASTED = "/config/pastedImageMap/"
@@ -42,7 +42,7 @@ def may_hold_large_content(line: bytes) -> bool:
     )
 
 
-def externalise(fields: dict[str, Any], put: Put) -> dict[str, Any]:
+def externalize(fields: dict[str, Any], put: Put) -> dict[str, Any]:
     """A copy of an entry with large content put into blobs."""
     copy: dict[str, Any] = parse_json(render_json(fields))
     places: list[str] = []
@@ -54,7 +54,7 @@ def externalise(fields: dict[str, Any], put: Put) -> dict[str, Any]:
             holder[key] = PREFIX + put(text.encode("utf-8", "surrogatepass"))
             places.append(place)
     if places:
-        copy[PLACES] = places
+        copy[BLOB_POINTERS] = places
     return copy
 
 
@@ -69,8 +69,8 @@ def truncate(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def restore(fields: dict[str, Any], get: Get) -> dict[str, Any]:
-    """The entry as it was before `externalise`, changed in place. Where `get` gives None, the reference stays."""
-    listed = fields.pop(PLACES, None)
+    """The entry as it was before `externalize`, changed in place. Where `get` gives None, the reference stays."""
+    listed = fields.pop(BLOB_POINTERS, None)
     places = {place for place in listed if isinstance(place, str)} if isinstance(listed, list) else set()
     for holder, key, text, place in _iter_strings(fields):
         is_text = place in places or key == "image_url"

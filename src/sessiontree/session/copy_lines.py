@@ -29,10 +29,10 @@ def forked_lines(journal: Journal, header: Header, leaf: int | None, title: str 
         large_content=header.large_content,
     )
     dialect = journal.dialect
-    if not dialect.writes_plainly:
-        yield from (line + b"\n" for line in dialect.copied(journal, leaf, start))
+    if not dialect.one_line_per_entry:
+        yield from (line + b"\n" for line in dialect.encode_fork(journal, leaf, start))
         return
-    yield from (line + b"\n" for line in dialect.scribe(start).begin())
+    yield from (line + b"\n" for line in dialect.encoder(start).prologue())
     yield from _path_with_labels(journal, leaf)
 
 
@@ -42,8 +42,8 @@ def _path_with_labels(journal: Journal, leaf: int | None) -> Iterator[bytes]:
     In that order the last line is the leaf or hangs on it, so that a reader that takes the last line lands there too.
     """
     nodes = journal.tree.path(leaf)
-    riders, strays = _labels_to_copy(journal, set(nodes))
-    yield from _current_lines(journal, [copied for node in nodes for copied in (node, *riders.get(node, ()))])
+    passthroughs, strays = _labels_to_copy(journal, set(nodes))
+    yield from _current_lines(journal, [copied for node in nodes for copied in (node, *passthroughs.get(node, ()))])
     parent = None if leaf is None else journal.tree.ids[leaf]
     for label in strays:
         id = new_entry_id(journal.tree.node_of)
@@ -56,7 +56,7 @@ def _path_with_labels(journal: Journal, leaf: int | None) -> Iterator[bytes]:
 
 def migrated_lines(journal: Journal) -> Iterator[bytes]:
     """The whole file in the current version; what could not be read stays where it is, as it is."""
-    entries = {journal.place(node).start: node for node in range(len(journal))}
+    entries = {journal.span(node).start: node for node in range(len(journal))}
     fragments = {fragment.start: fragment.raw for fragment in journal.fragments}
     yield render_json({**journal.header_fields, "version": journal.dialect.version}) + b"\n"
     for start in sorted({*entries, *fragments}):
@@ -100,14 +100,14 @@ def _labels_to_copy(journal: Journal, on_path: set[int]) -> tuple[dict[int, list
     for node, entry in zip(nodes, journal.entries(nodes), strict=True):
         if isinstance(entry, Label):
             last[entry.target_id] = (node, entry)
-    riders: dict[int, list[int]] = {}
+    passthroughs: dict[int, list[int]] = {}
     strays: list[Label] = []
     for target, (node, label) in last.items():
         if node in on_path or not label.label or journal.tree.node_of.get(target) not in on_path:
             continue
         parent = journal.tree.parent(node)
         if parent is not None and parent in on_path:
-            riders.setdefault(parent, []).append(node)
+            passthroughs.setdefault(parent, []).append(node)
         else:
             strays.append(label)
-    return riders, strays
+    return passthroughs, strays

@@ -10,7 +10,7 @@ from msgspec import Struct
 from sessiontree.core.ids import now_ms
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.errors import InvalidEntryError
-from sessiontree.session.blob_refs import PLACES, LargeContent
+from sessiontree.session.blob_refs import BLOB_POINTERS, LargeContent
 
 Durability = Literal["append", "turn", "system"]
 """When appended lines are made to survive a power cut: at each append, at the end of each turn, or when the system
@@ -27,10 +27,10 @@ class Options(Struct, frozen=True):
     large_content: LargeContent | None = None
     """None: as the file asks, and where it does not, in blobs."""
     appear: Appear = "user"
-    reading: ReadOptions = AS_CLIENT
+    read_options: ReadOptions = AS_CLIENT
 
 
-def as_entry(
+def parse_entry_input(
     what: Mapping[str, Any] | str | None, content: Any, fields: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     """The type and the fields of an entry, from any of the ways to say it."""
@@ -57,8 +57,8 @@ def _checked(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     kind = body.pop("type")
     if not isinstance(kind, str) or not kind or kind == "session":
         raise InvalidEntryError(f"{kind!r} is not a type an entry can have")
-    if PLACES in body:
-        raise InvalidEntryError(f"the field `{PLACES}` is reserved")
+    if BLOB_POINTERS in body:
+        raise InvalidEntryError(f"the field `{BLOB_POINTERS}` is reserved")
     for name in ("id", "parentId", "timestamp"):
         body.pop(name, None)  # those are given by the session
     if kind == "message" and not isinstance(body.get("message"), Mapping):
@@ -75,7 +75,7 @@ def ends_turn(kind: str, fields: Mapping[str, Any]) -> bool:
     return role == "user" or (role == "assistant" and message.get("stopReason") != "toolUse")
 
 
-def makes_file_appear(appear: Appear, kind: str, fields: Mapping[str, Any]) -> bool:
+def creates_file(appear: Appear, kind: str, fields: Mapping[str, Any]) -> bool:
     if appear == "now":
         return True
     if kind != "message":

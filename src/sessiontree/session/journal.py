@@ -22,10 +22,10 @@ from sessiontree.core.entries import Compaction, Entry, Fragment, Header, Proble
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.core.lines import Block, iter_blocks, iter_lines, line_ends
 from sessiontree.core.tree import Tree, TreeProblem
-from sessiontree.dialects.contract import Dialect, Envelope, aside_id, is_aside
+from sessiontree.dialects.contract import Dialect, Envelope, is_metadata_id, metadata_id
 from sessiontree.errors import DamagedError, ReplacedError, StoreError
 from sessiontree.session.blob_refs import PREFIX, restore
-from sessiontree.session.line_offsets import Offsets, Place
+from sessiontree.session.line_offsets import LineOffsets, LineSpan
 from sessiontree.stores.contract import BlobStore, Store, read_bytes, read_into
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _REFERENCE = PREFIX.encode()
 _OWN = b"sessiontree."
 _KEPT = "kept as a fragment"
 
-_ODDITY_ACTIONS = {
+_TREE_PROBLEM_ACTIONS = {
     "duplicate-id": "the later entry with this id is used; the earlier one is kept and shown",
     "missing-parent": "kept as a root of its own",
     "self-parent": "kept as a root",
@@ -52,20 +52,16 @@ class Journal:
         self.store = store
         self.dialect = dialect
         self.blobs = blobs
-        self.keeps_said = False
-        """Whether to keep what lines say while they are read, as all of it will be asked for."""
         self._start_over()
 
     def _start_over(self) -> None:
         self.header: Header | None = None
         self.header_fields: dict[str, Any] = {}
-        self.header_place: Place | None = None
+        self.header_span: LineSpan | None = None
         self.tree = Tree()
         self.types: list[str] = []
         self.notes: dict[int, object] = {}
         """What the dialect noted of the lines while it decoded their blocks."""
-        self.said: dict[int, object] = {}
-        """What the lines say, as far as that was kept."""
         self.own_customs: list[int] = []
         """The `custom` entries that may be of our own making: the others need no look when one of ours is wanted."""
         self.fragments: list[Fragment] = []
@@ -73,11 +69,11 @@ class Journal:
         """The bytes seen so far."""
         self.tail_is_open = False
         """Whether those end without a LF, so that the next write has to put one first."""
-        self._offsets = Offsets()
+        self._offsets = LineOffsets()
         self._lines = 0
         self._problems: list[Problem] = []
         self._said_once: set[str] = set()
-        self.made_ids: list[int] = []
+        self.generated_ids: list[int] = []
         """Entries of a current version whose lines have no id: theirs was made from the line."""
         self._unchecked: list[tuple[int, int, int]] = []
         """Blocks that may hold bytes that are no UTF-8: checking is slow, and changes nothing in the tree."""
@@ -132,19 +128,16 @@ class Journal:
     def _take_block(self, block: Block) -> None:
         ends = line_ends(block.buffer, block.size)
         plain = block.whole and _has_one_object_per_line(block.buffer, ends)
-        decode = self.dialect.decode_said if self.keeps_said else self.dialect.decode_block
-        columns = decode(block.data) if plain else None
+        columns = self.dialect.decode_block(block.data) if plain else None
         if columns is not None and len(columns.ids) == len(ends):
             if not block.buffer.isascii():
                 self._unchecked.append((block.start, block.size, self._lines + 1))
             self._offsets.add_block(block.start, self._lines + 1, ends)
             ids = columns.ids
             if "" in ids:
-                ids = [id or aside_id(node) for node, id in enumerate(ids, len(self.types))]
+                ids = [id or metadata_id(node) for node, id in enumerate(ids, len(self.types))]
             if columns.notes:
                 self.notes.update(enumerate(columns.notes, len(self.types)))
-            if columns.said:
-                self.said.update(enumerate(columns.said, len(self.types)))
             if "custom" in columns.types:
                 self._note_customs(block.buffer, ends, columns.types)
             self.types += columns.types
@@ -242,10 +235,10 @@ class Journal:
                 self._keep(number, start, raw, "second-header", "kept as it is; the first header counts")
             return True
         envelope = self.dialect.envelope(fields)
-        if not envelope.type or not (envelope.id or envelope.aside or self.dialect.is_record(fields)):
+        if not envelope.type or not (envelope.id or envelope.is_metadata or self.dialect.is_record(fields)):
             return False
-        if envelope.aside:
-            self._add(number, start, len(raw), Envelope(envelope.type, aside_id(len(self.types)), None))
+        if envelope.is_metadata:
+            self._add(number, start, len(raw), Envelope(envelope.type, metadata_id(len(self.types)), None))
             return True
         envelope = self._with_id(number, start, raw, envelope, fields)
         if envelope.parent == "":
@@ -260,8 +253,8 @@ class Journal:
         self.header = self.dialect.header(fields)
         self.header_fields = fields
         end = start + len(raw)
-        self.header_place = Place(start, end, number)
-        if any(not is_aside(id) for id in self.tree.ids):
+        self.header_span = LineSpan(start, end, number)
+        if any(not is_metadata_id(id) for id in self.tree.ids):
             self._say(number, start, end, "late-header", "read as the header, although entries stand before it")
         if self.header.version > self.dialect.version:
             self._say(number, start, end, "newer-version", f"version {self.header.version} is opened for reading only")
@@ -280,14 +273,14 @@ class Journal:
             self._say(
                 number, start, start + len(raw), "no-id", "an id is made from the line; it follows the entry before"
             )
-            self.made_ids.append(len(self.types))
+            self.generated_ids.append(len(self.types))
         salt = f"{self.header.id if self.header else ''} {len(self.types)} ".encode("utf-8", "surrogatepass")
         id = hashlib.blake2b(salt + raw, digest_size=4).hexdigest()
         while id in self.tree.node_of:
             id = hashlib.blake2b(id.encode() + raw, digest_size=4).hexdigest()
         parent = envelope.parent
         if self.dialect.parent_key not in fields:
-            parent = next((id for id in reversed(self.tree.ids) if not is_aside(id)), None)
+            parent = next((id for id in reversed(self.tree.ids) if not is_metadata_id(id)), None)
         return Envelope(envelope.type, id, parent)
 
     def _add(self, number: int, start: int, size: int, envelope: Envelope) -> None:
@@ -320,7 +313,7 @@ class Journal:
 
     def _say_of(self, node: int, kind: str, action: str) -> None:
         """A problem found while reading an entry's body: once per entry and kind, however often it is read."""
-        place = self.place(node)
+        place = self.span(node)
         self._body_problems[node, kind] = Problem(place.line, place.start, place.end, kind, action)
 
     def _keep(self, number: int, start: int, raw: bytes, kind: str, action: str) -> None:
@@ -336,7 +329,7 @@ class Journal:
     def problems(self) -> list[Problem]:
         """Everything odd that was met so far, in file order."""
         self._check_encoding()
-        found = [*self._problems, *map(self._oddity_problem, self.tree.oddities()), *self._body_problems.values()]
+        found = [*self._problems, *map(self._tree_problem, self.tree.problems()), *self._body_problems.values()]
         if self.header is None and self.dialect.has_header:
             found.append(Problem(1, 0, 0, "no-header", "opened for reading only; the entries are read as they stand"))
         return sorted(found, key=lambda problem: (problem.start, problem.end, problem.kind))
@@ -352,10 +345,10 @@ class Journal:
                 if not _is_utf8(line):
                     self._say(number, start + offset, start + offset + len(line), *_odd_json(line))
 
-    def _oddity_problem(self, oddity: TreeProblem) -> Problem:
-        place = self.place(oddity.node)
-        action = f"{_ODDITY_ACTIONS[oddity.kind]} ({oddity.id!r})"
-        return Problem(place.line, place.start, place.end, oddity.kind, action)
+    def _tree_problem(self, problem: TreeProblem) -> Problem:
+        place = self.span(problem.node)
+        action = f"{_TREE_PROBLEM_ACTIONS[problem.kind]} ({problem.id!r})"
+        return Problem(place.line, place.start, place.end, problem.kind, action)
 
     # Reading the entries
 
@@ -363,9 +356,9 @@ class Journal:
         if read_into(self.store, start, view) < len(view):
             raise ReplacedError(f"{self.store.location}: was cut while it was open. Open it again.")
 
-    def place(self, node: int) -> Place:
+    def span(self, node: int) -> LineSpan:
         """Where an entry stands in the file."""
-        return self._offsets.place(node)
+        return self._offsets.span(node)
 
     def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
         """The bytes of some entries as they stand in the file, without LF, in the order asked for."""
@@ -389,7 +382,7 @@ class Journal:
     def _completed(self, entry: Entry, node: int, raw: bytes) -> Entry:
         """An entry with what its line says only by the place it stands in."""
         id = self.tree.ids[node]
-        if not entry.id and not is_aside(id):  # the line has no id of its own: it was made for it
+        if not entry.id and not is_metadata_id(id):  # the line has no id of its own: it was made for it
             parent = self.tree.parent(node)
             parent_id = None if parent is None else self.tree.ids[parent]
             entry = msgspec.structs.replace(entry, id=id, parent_id=parent_id)
@@ -408,7 +401,7 @@ class Journal:
         """The decoded objects of some entries' lines, as they stand there."""
         return [self.fields_of(raw) for raw in self.iter_raw(nodes)]
 
-    def whole_fields(self, nodes: Sequence[int]) -> Iterator[dict[str, Any]]:
+    def resolved_fields(self, nodes: Sequence[int]) -> Iterator[dict[str, Any]]:
         """The decoded objects of some entries' lines, with large content back in its place."""
         for node, raw in zip(nodes, self.iter_raw(nodes), strict=True):
             refers = self.dialect.may_refer_to_blobs and _REFERENCE in raw

@@ -24,7 +24,7 @@ _READ_TOGETHER = 1 << 20
 _LARGEST_SHORT = 1 << 32
 
 
-class Place(Struct, frozen=True):
+class LineSpan(Struct, frozen=True):
     """A line's byte range, its LF not included, and its number from 1."""
 
     start: int
@@ -49,7 +49,7 @@ class _Run(Struct):
     listed: _Listed | None = None
 
 
-class Offsets:
+class LineOffsets:
     """The places of all entries of a session."""
 
     def __init__(self) -> None:
@@ -82,13 +82,13 @@ class Offsets:
         listed.lines.append(line)
         self._count += 1
 
-    def place(self, node: int) -> Place:
+    def span(self, node: int) -> LineSpan:
         run = self._runs[bisect_right(self._first_nodes, node) - 1]
         at = node - run.first_node
         if run.listed is not None:
-            return Place(run.listed.starts[at], run.listed.ends[at], run.listed.lines[at])
+            return LineSpan(run.listed.starts[at], run.listed.ends[at], run.listed.lines[at])
         start = run.ends[at - 1] if at else 0
-        return Place(run.start + start, run.start + run.ends[at] - 1, run.first_line + at)
+        return LineSpan(run.start + start, run.start + run.ends[at] - 1, run.first_line + at)
 
     def sizes(self) -> list[int]:
         """How many bytes each entry's line has; LF may be among them."""

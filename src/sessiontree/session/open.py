@@ -60,8 +60,8 @@ def create(
     )
     options = Options(durability=durability, large_content=large_content, appear="now" if in_memory else appear)
     if in_memory:
-        around = SessionRepository(lambda *_: MemoryStore(), MemoryBlobs())
-        return new_session(header, native, MemoryStore(), around, options)
+        repository = SessionRepository(lambda *_: MemoryStore(), MemoryBlobs())
+        return new_session(header, native, MemoryStore(), repository, options)
     root = _root(home)
     store = FileStore(path if path is not None else session_path(root, header))
     return new_session(header, native, store, _surroundings(root), options)
@@ -74,7 +74,7 @@ def open(
     dialect: str | None = None,
     durability: Durability = "turn",
     large_content: LargeContent | None = None,
-    reading: ReadOptions = AS_CLIENT,
+    read_options: ReadOptions = AS_CLIENT,
 ) -> Session:
     """Open a session by the path of its file, or by its id or a prefix of it. Writes nothing."""
     root = _root(home)
@@ -86,7 +86,7 @@ def open(
         dialect=dialect,
         durability=durability,
         large_content=large_content,
-        reading=reading,
+        read_options=read_options,
     )
 
 
@@ -97,18 +97,18 @@ def open_store(
     dialect: str | None = None,
     durability: Durability = "turn",
     large_content: LargeContent | None = None,
-    reading: ReadOptions = AS_CLIENT,
+    read_options: ReadOptions = AS_CLIENT,
 ) -> Session:
     """Open the session that a store holds."""
     head = read_bytes(store, 0, _HEAD)
     chosen: Dialect = plugins.load("dialects", dialect) if dialect else detect(head, store.location)
-    around = _surroundings(root if root is not None else home())
+    repository = _surroundings(root if root is not None else home())
     if chosen.name != "native":
         foreign_blobs = chosen.blob_folder(store.location)
-        blobs = around.blobs if foreign_blobs is None else FileBlobs(foreign_blobs, flat=True)
-        around = SessionRepository(_stores_of_owner(chosen, store.location), blobs)
-    options = Options(durability=durability, large_content=large_content, reading=reading)
-    opened = Session(Journal(store, chosen, around.blobs), around, options)
+        blobs = repository.blobs if foreign_blobs is None else FileBlobs(foreign_blobs, flat=True)
+        repository = SessionRepository(_stores_of_owner(chosen, store.location), blobs)
+    options = Options(durability=durability, large_content=large_content, read_options=read_options)
+    opened = Session(Journal(store, chosen, repository.blobs), repository, options)
     if dialect and opened.header.id == "" and not len(opened) and head.strip():
         raise NotASessionError(_refusal(store.location))
     return opened
@@ -120,7 +120,7 @@ def detect(head: bytes, location: str) -> Dialect:
     scores: dict[str, int] = {}
     for name in sorted(plugins.names("dialects"), key=lambda name: plugins.is_ours("dialects", name)):
         dialect: Dialect = plugins.load("dialects", name)
-        score = scores[dialect.name] = dialect.recognise(head)
+        score = scores[dialect.name] = dialect.recognize(head)
         if score >= CERTAIN:
             return dialect  # the others need not even be loaded; those of other packages were asked before
         dialects.append(dialect)

@@ -12,16 +12,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.core.context import Context, messages_on
+from sessiontree.core.context import Context, path_messages
 from sessiontree.core.entries import Config, Entry, Fragment, Header, Label, Problem
 from sessiontree.core.lazy_messages import LazyMessages
 from sessiontree.core.messages import Message, ToolCall, ToolResult, tool_calls
 from sessiontree.core.usage import UsageTotals, total_usage
-from sessiontree.dialects.contract import AS_CLIENT, Dialect, ReadOptions, RelatedFile, is_aside, path_of
+from sessiontree.dialects.contract import AS_CLIENT, Dialect, ReadOptions, RelatedFile, is_metadata_id, path_of
 from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.session.journal import Journal
 from sessiontree.stores.contract import read_bytes
-from sessiontree.stores.slice import PartsStore
+from sessiontree.stores.slice import SliceStore
 
 _LARGE = 16 << 20
 """Bytes from which on it pays to look first whether parts of a file will do."""
@@ -45,8 +45,8 @@ CURRENT = Current()
 class Reader:
     """One session to look at. Threads may share it."""
 
-    def __init__(self, journal: Journal, reading: ReadOptions) -> None:
-        self._reading = reading
+    def __init__(self, journal: Journal, read_options: ReadOptions) -> None:
+        self._read_options = read_options
         self._mutex = threading.RLock()
         self._indexed = journal
         self._is_read = False
@@ -71,14 +71,9 @@ class Reader:
                 self._indexed.refresh()
                 self._is_read = True
 
-    def expect_gists(self) -> None:
-        """All messages are going to be looked over: what is not read yet need not be read twice for that."""
-        if not self._is_read:
-            self._indexed.keeps_said = True
-
     def _may_wait(self, journal: Journal) -> bool:
         """Whether reading the lines can wait until something is asked for that needs all of them."""
-        is_told = journal.dialect.tells_by_parts and self._reading == AS_CLIENT
+        is_told = journal.dialect.supports_partial_read and self._read_options == AS_CLIENT
         return is_told and journal.store.exists() and journal.store.size() >= _LARGE
 
     # What it is
@@ -106,9 +101,9 @@ class Reader:
         return self._journal
 
     @property
-    def reading(self) -> ReadOptions:
+    def read_options(self) -> ReadOptions:
         """How the session is read, where there is a choice."""
-        return self._reading
+        return self._read_options
 
     @property
     def problems(self) -> list[Problem]:
@@ -117,7 +112,7 @@ class Reader:
             return self._journal.problems()
 
     @property
-    def problems_met(self) -> list[Problem]:
+    def known_problems(self) -> list[Problem]:
         """What was odd in what had to be read so far; unlike `problems`, this never reads more."""
         return self.problems if self._is_read else []
 
@@ -130,11 +125,11 @@ class Reader:
     def shadowed(self) -> frozenset[int]:
         """The numbers (in file order) of entries whose id a later entry has too."""
         tree = self._journal.tree
-        return frozenset(oddity.node for oddity in tree.oddities() if oddity.kind == "duplicate-id")
+        return frozenset(problem.node for problem in tree.problems() if problem.kind == "duplicate-id")
 
     def start_of(self, number: int) -> int:
         """Where the line of an entry begins, by the entry's number in file order."""
-        return self._journal.place(number).start
+        return self._journal.span(number).start
 
     @property
     def read_only(self) -> str | None:
@@ -230,7 +225,7 @@ class Reader:
         """The children of an entry in file order; of None, the roots."""
         tree = self._journal.tree
         found = [tree.ids[child] for child in tree.children(self.node_of(id))]
-        return found if id is not None else [root for root in found if not is_aside(root)]
+        return found if id is not None else [root for root in found if not is_metadata_id(root)]
 
     def roots(self) -> list[str]:
         return self.children(None)
@@ -243,7 +238,7 @@ class Reader:
         return [
             id
             for node, id in enumerate(tree.ids)
-            if node not in inner and types[node] not in quiet and not is_aside(id)
+            if node not in inner and types[node] not in quiet and not is_metadata_id(id)
         ]
 
     def common_ancestor(self, one: str | None, other: str | None) -> str | None:
@@ -253,7 +248,7 @@ class Reader:
 
     def path_ids(self, leaf: str | None = None) -> list[str]:
         """The ids from root to an entry, without reading any body; by default, to where the session stands."""
-        nodes = self.dialect.find_path(self._journal, self.node_of(leaf or self.leaf), self._reading)
+        nodes = self.dialect.find_path(self._journal, self.node_of(leaf or self.leaf), self._read_options)
         return [self._journal.tree.ids[node] for node in nodes]
 
     def path(self, leaf: str | None = None) -> list[Entry]:
@@ -270,8 +265,8 @@ class Reader:
     def messages_to(self, id: str) -> list[Message]:
         """Every message on the path to an entry, as it was said: no compaction, reset or edit applied."""
         with self._mutex:
-            nodes = self.dialect.find_path(self._journal, self._node(id), self._reading)
-            return messages_on(path_of(self._journal, nodes))
+            nodes = self.dialect.find_path(self._journal, self._node(id), self._read_options)
+            return path_messages(path_of(self._journal, nodes))
 
     # What is said about entries and about the session: last word in file order
 
@@ -323,7 +318,7 @@ class Reader:
     def orphans(self) -> list[str]:
         """The entries whose parent is not there, in file order."""
         tree = self._journal.tree
-        return [tree.ids[oddity.node] for oddity in tree.oddities() if oddity.kind == "missing-parent"]
+        return [tree.ids[problem.node] for problem in tree.problems() if problem.kind == "missing-parent"]
 
     def pending_calls(self) -> list[ToolCall]:
         """The tool calls of the context that have no result."""
@@ -334,7 +329,7 @@ class Reader:
     def beside(self) -> list[RelatedFile]:
         """Files that belong to the session: transcripts of sub-agents, spilled tool output, and where they may lie."""
         with self._mutex:
-            return self.dialect.find_beside(self._journal)
+            return self.dialect.find_related_files(self._journal)
 
     def usage(self) -> UsageTotals:
         """Tokens, cost and requests of the whole session, each response counted once."""
@@ -354,22 +349,22 @@ class Reader:
 
     def _read_parts(self) -> _Told | None:
         store, dialect = self._indexed.store, self._indexed.dialect
-        parts = dialect.needed_parts(store.size(), lambda start, size: read_bytes(store, start, size))
+        parts = dialect.find_context_ranges(store.size(), lambda start, size: read_bytes(store, start, size))
         if parts is None:
             return None
-        journal = Journal(PartsStore(store, parts), dialect, self._indexed.blobs)
+        journal = Journal(SliceStore(store, parts), dialect, self._indexed.blobs)
         journal.refresh()
-        leaf = dialect.find_leaf(journal, self._reading)
+        leaf = dialect.find_leaf(journal, self._read_options)
         if leaf is None or journal.header is None or journal.has_odd_lines:
             return None
-        context = dialect.build_context(journal, leaf, self._reading)
-        if not dialect.is_told_by_parts(journal, context):
+        context = dialect.build_context(journal, leaf, self._read_options)
+        if not dialect.is_partial_context_exact(journal, context):
             return None
         return _Told(journal.header.id, journal.tree.ids[leaf], self._guarded(context))
 
     def _context(self, leaf: str | None) -> Context:
         with self._mutex:
-            return self._guarded(self.dialect.build_context(self._journal, self.node_of(leaf), self._reading))
+            return self._guarded(self.dialect.build_context(self._journal, self.node_of(leaf), self._read_options))
 
     def _guarded(self, context: Context) -> Context:
         """The context, whose messages are loaded only while nobody writes."""
@@ -379,14 +374,14 @@ class Reader:
 
     def _path(self, leaf: str | None) -> list[Entry]:
         with self._mutex:
-            nodes = self.dialect.find_path(self._journal, self.node_of(leaf), self._reading)
+            nodes = self.dialect.find_path(self._journal, self.node_of(leaf), self._read_options)
             return self._journal.entries(nodes)
 
     def _stored_leaf(self) -> str | None:
         told = self._told_by_parts()
         if told is not None:
             return told.leaf
-        return self._id(self.dialect.find_leaf(self._journal, self._reading))
+        return self._id(self.dialect.find_leaf(self._journal, self._read_options))
 
     def node_of(self, id: str | None) -> int | None:
         """The number of an entry in file order, by its id; of None, None."""

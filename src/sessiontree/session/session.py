@@ -25,12 +25,12 @@ from sessiontree.core.entries import (
 from sessiontree.core.ids import new_entry_id, new_session_id, timestamp
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, SessionMeta
-from sessiontree.dialects.contract import Dialect, aside_id, is_aside
+from sessiontree.dialects.contract import Dialect, is_metadata_id, metadata_id
 from sessiontree.dialects.side_branches import OF_BRANCH, Sides
 from sessiontree.errors import ConflictError, InvalidEntryError, NotFoundError, ReadOnlyError, UsageError
-from sessiontree.session.blob_refs import LargeContent, externalise, may_hold_large_content, truncate
+from sessiontree.session.blob_refs import LargeContent, externalize, may_hold_large_content, truncate
 from sessiontree.session.copy_lines import forked_lines, migrated_lines
-from sessiontree.session.entry_input import Options, as_entry, ends_turn, makes_file_appear
+from sessiontree.session.entry_input import Options, creates_file, ends_turn, parse_entry_input
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.stores.contract import BlobStore, Store, read_bytes
@@ -62,10 +62,10 @@ class Branch:
         `append("user", "hello")`, `append(role="user", content="hello")`, `append({"type": "custom", ...})`.
         """
         session = self.session
-        kind, body = as_entry(what, content, fields)
+        kind, body = parse_entry_input(what, content, fields)
         moves = kind not in session._indexed.dialect.bookkeeping
         entry = session._write(kind, body, self.leaf)
-        if moves and not is_aside(entry.id):
+        if moves and not is_metadata_id(entry.id):
             self.leaf = entry.id
         return entry
 
@@ -90,10 +90,10 @@ class Session(Reader):
     """One session. Use `sessiontree.open` or `sessiontree.create` to get one."""
 
     def __init__(
-        self, journal: Journal, around: SessionRepository, options: Options, pending: Store | None = None
+        self, journal: Journal, repository: SessionRepository, options: Options, pending: Store | None = None
     ) -> None:
-        super().__init__(journal, options.reading)
-        self._around = around
+        super().__init__(journal, options.read_options)
+        self._repository = repository
         self._options = options
         self._pending = pending
         """The store that does not exist yet: until it appears, the journal is in memory."""
@@ -101,7 +101,7 @@ class Session(Reader):
         self._arrived: list[int] = []
         self._unsynced = False
         self._writable_header: Header | None = None
-        self._needs_scribe = not journal.dialect.writes_plainly
+        self._needs_encoder = not journal.dialect.one_line_per_entry
         self._leaf: str | Current | None = self._stored_leaf() if self._is_read else CURRENT
         """Where this object stands; HERE as long as nobody asked, since it takes reading the file."""
 
@@ -158,7 +158,7 @@ class Session(Reader):
         self._leaf = branch.leaf
         return entry
 
-    def append_all(self, items: Sequence[CanonicalEntry], at: str | Current | None = CURRENT) -> list[str]:
+    def append_all(self, entries: Sequence[CanonicalEntry], at: str | Current | None = CURRENT) -> list[str]:
         """Append entries in shared words, each behind the one before, and stand behind the last. Their ids.
 
         They go into the file in one write: all of them, or when it fails, none.
@@ -169,7 +169,7 @@ class Session(Reader):
             self.node_of(parent)
             if self._pending is not None:
                 raise UsageError(f"{self.location}: nothing was said in it yet")
-            ids = self._write_all([self._fit_for_file(item) for item in items], parent)
+            ids = self._write_all([self._fit_for_file(entry) for entry in entries], parent)
             if ids:
                 self._leaf = ids[-1]
             return ids
@@ -202,7 +202,7 @@ class Session(Reader):
         with self._mutex:
             stood = self.leaf
             entry = self._write(kind, fields, CURRENT)
-            moves = kind not in self.dialect.bookkeeping and not is_aside(entry.id)
+            moves = kind not in self.dialect.bookkeeping and not is_metadata_id(entry.id)
             if moves and entry.parent_id == stood:
                 self._leaf = entry.id  # as the owner sees it, too
 
@@ -269,10 +269,10 @@ class Session(Reader):
                 forked_from=ForkOrigin(self.id, leaf),
                 large_content=self._asked_of_writers(),
             )
-            target = store or self._around.store_for(header, cwd is not None)
+            target = store or self._repository.store_for(header, cwd is not None)
             target.create(forked_lines(self._journal, header, self.node_of(leaf), self.given_name))
-        forked = Session(Journal(target, self.dialect, self._around.blobs), self._around, self._options)
-        take_settings(forked, self)
+        forked = Session(Journal(target, self.dialect, self._repository.blobs), self._repository, self._options)
+        copy_settings(forked, self)
         return forked
 
     def migrate(self) -> str | None:
@@ -284,7 +284,7 @@ class Session(Reader):
                 return None
             self._journal.refresh()
             backup = self._journal.store.replace(migrated_lines(self._journal), self._journal.size)
-            self._journal = Journal(self._journal.store, self.dialect, self._around.blobs)
+            self._journal = Journal(self._journal.store, self.dialect, self._repository.blobs)
             self._journal.refresh()
             return backup
 
@@ -307,8 +307,8 @@ class Session(Reader):
                 raise NotFoundError(f"{self.location}: there is no entry {parent!r} to append to")
             if self._pending is not None:
                 return self._write_pending(kind, fields, parent)
-            if self._needs_scribe or kind in journal.dialect.scribed_kinds:
-                return self._write_by_scribe(kind, fields, parent)
+            if self._needs_encoder or kind in journal.dialect.encoder_types:
+                return self._write_by_encoder(kind, fields, parent)
             store = journal.store
             size = store.lock()
             try:
@@ -346,7 +346,7 @@ class Session(Reader):
             self._write("leaf", fields, to)
 
     def _is_in_side_branch(self, id: str | None) -> bool:
-        return self.dialect.writes_plainly and Sides(self._journal).start_of(self.node_of(id)) is not None
+        return self.dialect.one_line_per_entry and Sides(self._journal).start_of(self.node_of(id)) is not None
 
     def _check_writable(self) -> None:
         reason = self.read_only
@@ -354,10 +354,10 @@ class Session(Reader):
             raise ReadOnlyError(f"{self.location}: cannot be written: {reason}")
         self._writable_header = self._journal.header
 
-    def _write_by_scribe(self, kind: str, fields: dict[str, Any], wanted: str | Current | None) -> Entry:
+    def _write_by_encoder(self, kind: str, fields: dict[str, Any], wanted: str | Current | None) -> Entry:
         """Write an entry in the own way of a format that is not the native shape: it may take several lines."""
         store = self._journal.store
-        item = CanonicalEntry(kind, fields, timestamp=timestamp())
+        entry = CanonicalEntry(kind, fields, timestamp=timestamp())
         for _ in range(_REWRITES):
             size = store.lock()
             try:
@@ -365,8 +365,8 @@ class Session(Reader):
                     self._arrived.extend(self._journal.refresh())
                 known, journal = len(self._journal), self._journal
                 parent = self._stored_leaf() if isinstance(wanted, Current) else wanted
-                scribe = journal.dialect.scribe(SessionMeta(self.id, item.timestamp, self.cwd), journal)
-                written = scribe.add(item, parent)
+                encoder = journal.dialect.encoder(SessionMeta(self.id, entry.timestamp, self.cwd), journal)
+                written = encoder.encode(entry, parent)
                 if written.overwrite is not None:
                     at, data = written.overwrite
                     store.overwrite(at, data, read_bytes(store, at, len(data)))
@@ -385,15 +385,15 @@ class Session(Reader):
         else:
             raise ConflictError(f"{self.location}: others kept writing while it was being rewritten; it is as it was")
         if written.overwrite is not None or written.rewrite is not None:
-            self._journal = Journal(store, journal.dialect, self._around.blobs)
+            self._journal = Journal(store, journal.dialect, self._repository.blobs)
         self._journal.refresh()
         self._unsynced = True
         durability = self._options.durability
         if durability == "append" or (durability == "turn" and ends_turn(kind, fields)):
             self._sync()
-        return self._entry_of(written, item, known)
+        return self._entry_of(written, entry, known)
 
-    def _write_all(self, items: Sequence[CanonicalEntry], parent: str | None) -> list[str]:
+    def _write_all(self, entries: Sequence[CanonicalEntry], parent: str | None) -> list[str]:
         store = self._journal.store
         for _ in range(_REWRITES):
             size = store.lock()
@@ -401,10 +401,10 @@ class Session(Reader):
                 if size != self._journal.size:
                     self._arrived.extend(self._journal.refresh())
                 journal = self._journal
-                scribe = journal.dialect.scribe(SessionMeta(self.id, timestamp(), self.cwd), journal)
-                ids, lines, rewrite = _written_by(scribe, items, parent)
+                encoder = journal.dialect.encoder(SessionMeta(self.id, timestamp(), self.cwd), journal)
+                ids, lines, rewrite = _encode_all(encoder, entries, parent)
                 if ids and self._is_in_side_branch(parent):  # what is said in one moves nobody, and a move does
-                    lines += scribe.add(CanonicalEntry("leaf", {"targetId": ids[-1]}), ids[-1]).lines
+                    lines += encoder.encode(CanonicalEntry("leaf", {"targetId": ids[-1]}), ids[-1]).lines
                 if rewrite is None and lines:
                     data = b"".join(line + b"\n" for line in lines)
                     store.append(b"\n" + data if journal.tail_is_open else data)
@@ -414,7 +414,7 @@ class Session(Reader):
                 break
             try:
                 store.replace((line + b"\n" for line in rewrite), journal.size)
-                self._journal = Journal(store, journal.dialect, self._around.blobs)
+                self._journal = Journal(store, journal.dialect, self._repository.blobs)
                 break
             except ConflictError:
                 continue  # someone wrote meanwhile: what shall be rewritten is looked at again
@@ -426,12 +426,12 @@ class Session(Reader):
             self._sync()
         return ids
 
-    def _fit_for_file(self, item: CanonicalEntry) -> CanonicalEntry:
+    def _fit_for_file(self, entry: CanonicalEntry) -> CanonicalEntry:
         """An item with large content put where its owner looks for it."""
-        blobs = self._blobs_for(item.kind)
-        if blobs is None or not may_hold_large_content(render_json(item.fields)):
-            return item
-        return msgspec.structs.replace(item, fields=externalise(item.fields, blobs.put))
+        blobs = self._blobs_for(entry.kind)
+        if blobs is None or not may_hold_large_content(render_json(entry.fields)):
+            return entry
+        return msgspec.structs.replace(entry, fields=externalize(entry.fields, blobs.put))
 
     def _asked_of_writers(self) -> KeptLargeContent | None:
         """What a copy of this session asks of those who write to it."""
@@ -446,18 +446,18 @@ class Session(Reader):
         if chosen == "inline" and kind != "config":
             return None
         # Nobody else reads settings, and each change says all of them anew: pasted images would be in the file often.
-        return self._around.blobs
+        return self._repository.blobs
 
-    def _entry_of(self, written: Encoded, item: CanonicalEntry, known: int) -> Entry:
-        """What a scribe wrote, as it reads: the entry itself, or the line beside the tree that says it."""
+    def _entry_of(self, written: Encoded, entry: CanonicalEntry, known: int) -> Entry:
+        """What a encoder wrote, as it reads: the entry itself, or the line beside the tree that says it."""
         journal = self._journal
         node = journal.tree.node_of.get(written.id) if written.id is not None else None
         if node is None or node < known:
-            new = [number for number in range(known, len(journal)) if journal.types[number] == item.kind]
+            new = [number for number in range(known, len(journal)) if journal.types[number] == entry.kind]
             node = new[-1] if new else None
         if node is not None:
             return journal.entries([node])[0]
-        said = {**item.fields, "type": item.kind, "id": aside_id(len(journal)), "timestamp": item.timestamp}
+        said = {**entry.fields, "type": entry.kind, "id": metadata_id(len(journal)), "timestamp": entry.timestamp}
         return parse_entry(said)
 
     def _line(self, kind: str, id: str, parent: str | None, fields: dict[str, Any]) -> tuple[bytes, bytes]:
@@ -469,7 +469,7 @@ class Session(Reader):
             if self.large_content == "truncate":
                 line = whole = dialect.render_entry(kind, id, parent, now, truncate(fields)) + b"\n"
             elif blobs is not None:
-                line = dialect.render_entry(kind, id, parent, now, externalise(fields, blobs.put)) + b"\n"
+                line = dialect.render_entry(kind, id, parent, now, externalize(fields, blobs.put)) + b"\n"
         return line, whole
 
     def _write_pending(self, kind: str, fields: dict[str, Any], parent: str | Current | None) -> Entry:
@@ -480,7 +480,7 @@ class Session(Reader):
         journal, memory = self._journal, self._journal.store
         id = new_entry_id(journal.tree.node_of)
         line, whole = self._line(kind, id, parent, fields)
-        if makes_file_appear(self._options.appear, kind, fields):
+        if creates_file(self._options.appear, kind, fields):
             self._pending.create([read_bytes(memory, 0, journal.size), line])
             journal.store, self._pending = self._pending, None
         else:
@@ -494,15 +494,15 @@ class Session(Reader):
             self._unsynced = False
 
 
-def _written_by(
-    scribe: Encoder, items: Sequence[CanonicalEntry], parent: str | None
+def _encode_all(
+    encoder: Encoder, entries: Sequence[CanonicalEntry], parent: str | None
 ) -> tuple[list[str], list[bytes], list[bytes] | None]:
-    """Items as a scribe writes them one behind the other: their ids, the lines, or all lines of the file anew."""
+    """Items as a encoder writes them one behind the other: their ids, the lines, or all lines of the file anew."""
     ids: list[str] = []
     lines: list[bytes] = []
     rewrite: list[bytes] | None = None
-    for item in items:
-        written = scribe.add(item, parent)
+    for entry in entries:
+        written = encoder.encode(entry, parent)
         parent = written.id
         if parent is not None:
             ids.append(str(parent))
@@ -514,7 +514,7 @@ def _written_by(
     return ids, lines, rewrite
 
 
-def take_settings(fork: Session, origin: Session) -> None:
+def copy_settings(fork: Session, origin: Session) -> None:
     """Let a fork have the settings of its origin, but for approvals: those were given to that session, not to copies.
 
     Some formats have copied them already, so they are taken back.
@@ -528,10 +528,12 @@ def take_settings(fork: Session, origin: Session) -> None:
         fork.flush()
 
 
-def new_session(header: Header, dialect: Dialect, store: Store, around: SessionRepository, options: Options) -> Session:
+def new_session(
+    header: Header, dialect: Dialect, store: Store, repository: SessionRepository, options: Options
+) -> Session:
     """A session that does not exist yet. With `appear="now"` its file is made at once, else it waits in memory."""
     first = dialect.render_header(header) + b"\n"
     if options.appear == "now":
         store.create([first])
-        return Session(Journal(store, dialect, around.blobs), around, options)
-    return Session(Journal(MemoryStore(first), dialect, around.blobs), around, options, pending=store)
+        return Session(Journal(store, dialect, repository.blobs), repository, options)
+    return Session(Journal(MemoryStore(first), dialect, repository.blobs), repository, options, pending=store)

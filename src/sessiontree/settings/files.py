@@ -10,7 +10,7 @@ from typing import Any
 
 from sessiontree.errors import ConflictError, DamagedError, UsageError, WriteError
 from sessiontree.settings import text as json_text
-from sessiontree.stores.atomic_files import make_folder, sync_folder, write_beside
+from sessiontree.stores.atomic_files import make_folder, sync_folder, write_temporary
 
 LARGEST = 1_000_000
 
@@ -86,7 +86,7 @@ def _write(path: str, before: str | None, after: str) -> None:
     json_text.parse_object(after)  # nothing is written that could not be read again
     try:
         make_folder(os.path.dirname(path))
-        temporary = write_beside(path, [after.encode("utf-8")])
+        temporary = write_temporary(path, [after.encode("utf-8")])
         try:
             if _text_now(path) != before:
                 raise ConflictError(f"{path}: was changed by someone else just now; nothing was written, try again")

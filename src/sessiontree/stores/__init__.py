@@ -1,1 +1,1 @@
-"""Places that keep bytes: one module per place; `base` is the contract. Nothing here knows what a line is."""
+"""Storage of sessions and blobs as bytes; `contract` has the protocols. Nothing here knows lines."""

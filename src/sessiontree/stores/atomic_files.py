@@ -1,4 +1,8 @@
-"""Making a file appear whole or not at all, and folders that survive a power cut."""
+"""Durable, atomic creation of files and folders.
+
+A file gets its name only after its content was synced: a crash leaves the complete file or none. After the name was
+added, its folder is synced as well, because on ext4 and others an fsync of the file does not make its name durable.
+"""
 
 from __future__ import annotations
 
@@ -7,107 +11,111 @@ import os
 from collections.abc import Iterable
 
 from sessiontree.errors import ExistsError, WriteError
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 
-def make_folder(path: str, system: System = SYSTEM) -> None:
-    """Make a folder and those above it, 0700, each durably; one that exists is left as it is."""
+def make_folder(path: str, os_calls: OsCalls = OS_CALLS) -> None:
+    """Create a folder and its missing parents with mode 0700, durably; existing ones are left alone."""
     if os.path.isdir(path):
         return
     parent = os.path.dirname(path)
     if parent and parent != path:
-        make_folder(parent, system)
+        make_folder(parent, os_calls)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
-        sync_folder(parent or ".", system)
+        sync_folder(parent or ".", os_calls)
 
 
-def sync_folder(path: str, system: System = SYSTEM) -> None:
-    """Make the names in a folder survive a power cut."""
-    fd = system.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+def sync_folder(path: str, os_calls: OsCalls = OS_CALLS) -> None:
+    """Fsync a folder, so that names added to it survive a power cut."""
+    fd = os_calls.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        system.fsync(fd)
+        os_calls.fsync(fd)
     finally:
         os.close(fd)
 
 
-def write_all(fd: int, data: bytes, system: System) -> None:
-    """Write every byte, however many calls that takes."""
-    written = system.write(fd, data)
+def write_all(fd: int, data: bytes, os_calls: OsCalls) -> None:
+    """Write all bytes; a single `write` may write fewer."""
+    written = os_calls.write(fd, data)
     while written < len(data):
-        written += system.write(fd, data[written:])
+        written += os_calls.write(fd, data[written:])
 
 
-def write_beside(path: str, chunks: Iterable[bytes], system: System = SYSTEM) -> str:
-    """Write a file next to `path` under a name nobody looks at, fsynced, 0600. Its name is given back."""
+def write_temporary(path: str, chunks: Iterable[bytes], os_calls: OsCalls = OS_CALLS) -> str:
+    """Write and fsync a hidden temporary file in the folder of `path`, mode 0600, and return its path."""
+    # In the same folder, because link and rename do not work across file systems. O_EXCL and O_NOFOLLOW, so that
+    # nothing another user planted under this name is written to.
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.tmp")
-    fd = system.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    fd = os_calls.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         for chunk in chunks:
-            write_all(fd, chunk, system)
-        system.fsync(fd)
+            write_all(fd, chunk, os_calls)
+        os_calls.fsync(fd)
     except BaseException:
         os.close(fd)
         with contextlib.suppress(OSError):
-            system.unlink(temporary)
+            os_calls.unlink(temporary)
         raise
     os.close(fd)
     return temporary
 
 
-def publish_new(temporary: str, path: str, system: System = SYSTEM) -> None:
-    """Give a file written beside its final name, unless that name is taken."""
+def publish_new(temporary: str, path: str, os_calls: OsCalls = OS_CALLS) -> None:
+    """Give a temporary file its final name, and raise `ExistsError` if that is taken."""
+    # link, not rename: a rename would replace a file that another process created meanwhile.
     try:
-        system.link(temporary, path)
+        os_calls.link(temporary, path)
     except FileExistsError:
-        raise ExistsError(f"{path}: there is a file already; it was not touched") from None
+        raise ExistsError(f"{path}: the file exists already; it was not touched") from None
     finally:
         with contextlib.suppress(OSError):
-            system.unlink(temporary)
-    sync_folder(os.path.dirname(path), system)
+            os_calls.unlink(temporary)
+    sync_folder(os.path.dirname(path), os_calls)
 
 
-class Staged:
-    """A whole file, synced, that no name leads to yet: the death of the process leaves nothing behind.
+class StagedFile:
+    """A complete, synced file without a name yet: if the process dies, the kernel discards it.
 
-    On file systems that cannot have files without a name, it has one that nobody looks at.
+    Where the file system has no unnamed files (O_TMPFILE), it is a hidden temporary file.
     """
 
-    def __init__(self, path: str, chunks: Iterable[bytes], system: System = SYSTEM) -> None:
-        self._path, self._system = path, system
+    def __init__(self, path: str, chunks: Iterable[bytes], os_calls: OsCalls = OS_CALLS) -> None:
+        self._path, self._os_calls = path, os_calls
         self._temporary: str | None = None
-        make_folder(os.path.dirname(path), system)
+        make_folder(os.path.dirname(path), os_calls)
         self._fd = _open_unnamed(os.path.dirname(path) or ".")
         if self._fd < 0:
-            self._temporary = write_beside(path, chunks, system)
+            self._temporary = write_temporary(path, chunks, os_calls)
             return
         try:
             for chunk in chunks:
-                write_all(self._fd, chunk, system)
-            system.fsync(self._fd)
+                write_all(self._fd, chunk, os_calls)
+            os_calls.fsync(self._fd)
         except BaseException:
             self.discard()
             raise
 
     @property
     def location(self) -> str:
-        """Where it can be read until it is published."""
+        """Path for reading the file before it is published."""
         return self._temporary or f"/proc/self/fd/{self._fd}"
 
     def publish(self) -> None:
-        """Give it its name, durably; `ExistsError` when that is taken."""
+        """Give the file its name, durably; `ExistsError` if that is taken."""
         try:
             if self._temporary is not None:
-                publish_new(self._temporary, self._path, self._system)
+                publish_new(self._temporary, self._path, self._os_calls)
                 return
-            folder = self._system.open(os.path.dirname(self._path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+            folder = self._os_calls.open(os.path.dirname(self._path) or ".", os.O_RDONLY | os.O_DIRECTORY)
             try:
-                # With a folder given, Python asks for the link to be followed; without, it links the link itself.
+                # /proc/self/fd/N is a symbolic link that has to be followed. Python passes AT_SYMLINK_FOLLOW only if
+                # a dir_fd is given; without one it calls link(2), which makes a link to the symbolic link itself.
                 os.link(self.location, self._path, src_dir_fd=folder, follow_symlinks=True)
-                self._system.fsync(folder)
+                self._os_calls.fsync(folder)
             except FileExistsError:
-                raise ExistsError(f"{self._path}: there is a file already; it was not touched") from None
+                raise ExistsError(f"{self._path}: the file exists already; it was not touched") from None
             finally:
                 os.close(folder)
         finally:
@@ -119,11 +127,11 @@ class Staged:
             self._fd = -1
         if self._temporary is not None:
             with contextlib.suppress(OSError):
-                self._system.unlink(self._temporary)
+                self._os_calls.unlink(self._temporary)
 
 
 def _open_unnamed(folder: str) -> int:
-    """A file without a name in a folder, 0600; -1 where that cannot be had."""
+    """Open an unnamed file in a folder, mode 0600; -1 where that is not supported."""
     if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
         return -1
     try:
@@ -132,10 +140,10 @@ def _open_unnamed(folder: str) -> int:
         return -1
 
 
-def create_file(path: str, chunks: Iterable[bytes], system: System = SYSTEM) -> None:
-    """Make a new file durably, whole or not at all; `ExistsError` when the name is taken."""
+def create_file(path: str, chunks: Iterable[bytes], os_calls: OsCalls = OS_CALLS) -> None:
+    """Create a file durably, complete or not at all; `ExistsError` if the name is taken."""
     try:
-        make_folder(os.path.dirname(path), system)
-        publish_new(write_beside(path, chunks, system), path, system)
+        make_folder(os.path.dirname(path), os_calls)
+        publish_new(write_temporary(path, chunks, os_calls), path, os_calls)
     except OSError as error:
-        raise WriteError(f"{path}: could not be created: {error.strerror or error}; nothing was left behind") from error
+        raise WriteError(f"{path}: cannot create: {error.strerror or error}; nothing was written") from error

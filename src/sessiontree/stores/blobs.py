@@ -1,4 +1,4 @@
-"""Large content in files named by their SHA-256."""
+"""Blob store in files named by the SHA-256 of their content."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import re
 
 from sessiontree.errors import DamagedError, ExistsError, NotFoundError, StoreError
 from sessiontree.stores.atomic_files import create_file
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 _BLOB_NAME = r"[0-9a-f]{64}\Z"
 
 
 def check_blob_name(name: str) -> str:
-    """The name itself, if it is one: 64 lower-case hex digits, so it can never lead out of the folder."""
+    """Return a valid blob name: 64 lower-case hex digits, which cannot be a path out of the folder."""
     if not re.match(_BLOB_NAME, name):
-        raise NotFoundError(f"{name[:80]!r} is not the name of a blob (64 hex digits)")
+        raise NotFoundError(f"{name[:80]!r} is not a blob name (64 hex digits)")
     return name
 
 
 def blob_name(data: bytes) -> str:
-    """The name that content has: its SHA-256."""
-    from hashlib import sha256  # brings OpenSSL with it, which takes longer to load than many a command takes
+    """The SHA-256 of some content."""
+    from hashlib import sha256  # loads OpenSSL, which takes longer than many commands
 
     return sha256(data).hexdigest()
 
 
 class FileBlobs:
-    """Large content in a folder, spread over 256 sub-folders, or flat as other programs keep it."""
+    """Blobs in a folder, spread over 256 subfolders, or flat as other programs keep them."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, flat: bool = False, system: System = SYSTEM) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, flat: bool = False, os_calls: OsCalls = OS_CALLS) -> None:
         self.folder = os.path.abspath(os.fspath(folder))
         self._flat = flat
-        self._system = system
+        self._os_calls = os_calls
 
     def put(self, data: bytes) -> str:
         name = blob_name(data)
@@ -42,15 +42,15 @@ class FileBlobs:
             if self.get(name) is not None:
                 return name
         except DamagedError:
-            self._system.unlink(path)  # its content does not fit its name: the good copy takes its place
-        with contextlib.suppress(ExistsError):  # another process put the same content meanwhile
-            create_file(path, [data], self._system)
+            self._os_calls.unlink(path)  # `data` is the correct content of this name, so it replaces the damaged file
+        with contextlib.suppress(ExistsError):  # another process stored the same content meanwhile
+            create_file(path, [data], self._os_calls)
         return name
 
     def get(self, name: str) -> bytes | None:
         path = self._path(name)
         try:
-            fd = self._system.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            fd = self._os_calls.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -61,7 +61,7 @@ class FileBlobs:
         except OSError as error:
             raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
         if blob_name(data) != name:
-            raise DamagedError(f"{path}: its content does not fit its name")
+            raise DamagedError(f"{path}: damaged: the content does not match its SHA-256 name")
         return data
 
     def _path(self, name: str) -> str:

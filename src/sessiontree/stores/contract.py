@@ -1,4 +1,4 @@
-"""The contracts of a store (the bytes of one session) and of a blob store (large content, by its hash)."""
+"""Protocols of a store (the bytes of one session) and of a blob store (large content by its hash)."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ from typing import Protocol
 
 
 class Store(Protocol):
-    """A place that keeps the bytes of one session.
+    """The bytes of one session.
 
     Contract:
-    * Bytes that were appended come back exactly, at the same offsets, for as long as the store exists. Nothing but
-      `replace` and `overwrite` changes them.
-    * Reading never writes, and works while others write: what is read is a prefix of what will be there.
-    * Writing is done between `lock` and `unlock`. `lock` keeps other writers out (threads, processes, other stores on
-      the same place) and gives the size at that moment. `append` writes all or nothing: when it fails, the bytes are
-      as they were, and a `WriteError` is raised by every later `lock` until `resolve` finds the store sound.
-    * `overwrite`, too, is called between `lock` and `unlock`. It puts bytes over as many at an offset if those are the
-      expected ones, else it raises `ConflictError` and writes nothing. The size never changes. The death of the process
-      leaves the old bytes or the new ones; a failure is kept like that of an append.
-    * A store whose bytes were deleted, replaced or cut by someone else raises `ReplacedError` from `lock`, and writes
-      nothing.
-    * `create` makes the store with its first bytes, durably, all or nothing; `ExistsError` when it is there already.
-    * `replace` swaps all bytes at once, durably: a reader sees the old or the new ones, never a mixture. It keeps the
-      old ones as a backup whose name it gives back. `ConflictError` when the size is not the expected one.
-    * `start_sync` says that a `sync` follows at once: what can begin without waiting begins, or nothing happens. It
-      never raises; `sync` tells of what fails.
-    * `sync` returns when everything appended or put over so far would survive a power cut.
+    * Appended bytes are read back exactly, at the same offsets, as long as the store exists. Only `replace` and
+      `overwrite` change them.
+    * Reads never write, and work while others write: they return a prefix of what will be there.
+    * Writes happen between `lock` and `unlock`. `lock` excludes other writers (threads, processes, other stores of the
+      same bytes) and returns the current size. `append` writes all or nothing: when it fails, the bytes are unchanged,
+      and every later `lock` raises the `WriteError` again until `resolve` succeeds.
+    * `overwrite` is also called between `lock` and `unlock`. It replaces bytes at an offset by as many others if they
+      are the expected ones, else it raises `ConflictError` and writes nothing. The size never changes. If the process
+      dies, the old or the new bytes are there; a failure is kept like that of an append.
+    * After another program deleted, replaced or truncated the bytes, `lock` raises `ReplacedError`.
+    * `create` creates the store with its first bytes, durably, all or nothing; `ExistsError` if it already exists.
+    * `replace` replaces all bytes at once, durably: a reader sees the old or the new ones, never a mixture. It keeps
+      the old ones as a backup and returns its name. `ConflictError` when the size is not the expected one.
+    * `start_sync` announces that `sync` follows immediately, so that the disk can start early. It never raises; `sync`
+      reports failures.
+    * `sync` returns when everything appended or overwritten so far would survive a power cut.
     """
 
     @property
     def location(self) -> str:
-        """Where the bytes are, for people."""
+        """Where the bytes are, for display: a path or a URL."""
         ...
 
     def exists(self) -> bool: ...
@@ -39,7 +38,7 @@ class Store(Protocol):
     def size(self) -> int: ...
 
     def readinto(self, offset: int, buffer: memoryview) -> int:
-        """Fill the buffer with the bytes at an offset; how many there were, 0 at the end."""
+        """Read bytes at an offset into a buffer and return how many there were, 0 at the end."""
         ...
 
     def create(self, data: Iterable[bytes]) -> None: ...
@@ -64,12 +63,12 @@ class Store(Protocol):
 
 
 class BlobStore(Protocol):
-    """Keeps large content by its SHA-256.
+    """Large content by its SHA-256.
 
     Contract:
-    * `put` returns when the content is durably there, whole; putting the same content again is free of harm.
-    * `get` gives the exact content, or None when there is none; `DamagedError` when it does not fit its name.
-    * A name is 64 lower-case hex digits and nothing else; any other name is a `NotFoundError`, never a path.
+    * `put` returns when the complete content is durable; storing the same content again changes nothing.
+    * `get` returns the exact content, or None if it is missing; `DamagedError` when it does not match its name.
+    * A name is 64 lower-case hex digits; any other name is a `NotFoundError`, never used as a path.
     """
 
     def put(self, data: bytes) -> str: ...
@@ -78,14 +77,14 @@ class BlobStore(Protocol):
 
 
 def read_bytes(store: Store, offset: int, size: int) -> bytes:
-    """Some bytes of a store, fewer only when it ends before."""
+    """Read bytes of a store; fewer than `size` only at its end."""
     buffer = bytearray(size)
     with memoryview(buffer) as view:
         return bytes(view[: read_into(store, offset, view)])
 
 
 def read_into(store: Store, offset: int, view: memoryview) -> int:
-    """Fill a view with bytes of a store; how many there were, fewer only when it ends before."""
+    """Fill a view with bytes of a store and return how many there were; fewer than its size only at the end."""
     held = 0
     while held < len(view):
         got = store.readinto(offset + held, view[held:])

@@ -1,9 +1,8 @@
-"""A session in a file.
+"""Session store in a file.
 
-Appending is one write of whole bytes with O_APPEND, under an advisory lock on the file itself, after a look at the
-file's name: if that name now means another file, or none, nothing is written. A write that fails is undone by cutting
-the file back to where it was, unless someone else has written behind it meanwhile. Overwriting is one write at an
-offset, which takes a descriptor of its own: with O_APPEND, Linux appends whatever the offset.
+An append is a single `write` with O_APPEND under an exclusive flock on the file itself. Agents that know nothing of our
+lock append to the same files: with O_APPEND and one `write` per append their lines and ours stay intact, even though
+they do not exclude each other.
 """
 
 from __future__ import annotations
@@ -15,35 +14,36 @@ from collections.abc import Iterable
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 
 from sessiontree.errors import ConflictError, NotFoundError, ReplacedError, StoreError, WriteError
-from sessiontree.stores.atomic_files import create_file, sync_folder, write_beside
+from sessiontree.stores.atomic_files import create_file, sync_folder, write_temporary
 from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.file_lock import lock_descriptor
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 _TAKE = LOCK_EX | LOCK_NB
-_forks = 0
-"""How often this process came out of a fork: cheaper to compare at each write than to ask the system for its number."""
+_UNCHANGED = "the file is unchanged"
+_fork_count = 0
+"""How many forks are between this process and the first one. Comparing it at each write is cheaper than `os.getpid`."""
 
 
-def _came_out_of_a_fork() -> None:
-    global _forks
-    _forks += 1
+def _count_fork() -> None:
+    global _fork_count
+    _fork_count += 1
 
 
-os.register_at_fork(after_in_child=_came_out_of_a_fork)
+os.register_at_fork(after_in_child=_count_fork)
 
 
 class FileStore:
     """The bytes of one session in a file."""
 
-    def __init__(self, path: str | os.PathLike[str], *, system: System = SYSTEM) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, os_calls: OsCalls = OS_CALLS) -> None:
         self._reader = -1
         self._writer = -1
         self.location = os.path.abspath(os.fspath(path))
         if "\x00" in self.location:
             raise NotFoundError("a path cannot hold a NUL byte")
-        self._system = system
-        self._writer_forks = 0
+        self._os_calls = os_calls
+        self._writer_fork_count = 0
         self._identity = (0, 0)
         self._locked_size = 0
         self._failure: WriteError | None = None
@@ -61,17 +61,16 @@ class FileStore:
             raise StoreError(f"{self.location} byte {offset}: cannot be read: {error.strerror}") from error
 
     def create(self, data: Iterable[bytes]) -> None:
-        create_file(self.location, data, self._system)
-        self._open_reader()  # from now on this file is meant, whatever its name may come to mean
+        create_file(self.location, data, self._os_calls)
+        self._open_reader()  # remember which inode we mean, before another program can replace the file
 
     def lock(self) -> int:
         if self._failure is not None:
             raise WriteError(
-                f"{self._failure} (an earlier write failed; when the cause is gone, open the session again, or call "
-                "resolve())"
+                f"{self._failure} (an earlier write failed; fix the cause, then reopen the session or call resolve())"
             )
         fd = self._writer
-        if fd < 0 or self._writer_forks != _forks:
+        if fd < 0 or self._writer_fork_count != _fork_count:
             fd = self._open_writer()
         # The descriptor is open already and nearly always free: one bare flock here, and only a lock that is taken
         # goes through `file_lock`. A context manager on this path makes an append a third slower (5.6 to 7.4 us).
@@ -79,35 +78,40 @@ class FileStore:
             flock(fd, _TAKE)
         except BlockingIOError:
             lock_descriptor(fd, self.location)
+        # Only now, with the lock held, compare the path with the open file: `replace` (ours or another program's
+        # editor) renames a new file over the path, and a line appended to the old inode would be lost.
         try:
-            found = os.stat(self.location)
+            stat = os.stat(self.location)
         except OSError:
-            found = None
-        if found is None or (found.st_dev, found.st_ino) != self._identity:
+            stat = None
+        if stat is None or (stat.st_dev, stat.st_ino) != self._identity:
             flock(fd, LOCK_UN)
-            what = "was deleted" if found is None else "was replaced by another file"
-            raise ReplacedError(f"{self.location}: {what} while it was open; nothing was written. Open it again.")
-        self._locked_size = found.st_size
-        return found.st_size
+            change = "was deleted" if stat is None else "was replaced by another file"
+            raise ReplacedError(f"{self.location}: {change} while it was open; nothing was written. Open it again.")
+        self._locked_size = stat.st_size
+        return stat.st_size
 
     def append(self, data: bytes) -> None:
+        # One write call, never a loop: a second call could land after another program's line and split ours in two.
         try:
-            written = self._system.write(self._writer, data)
+            written = self._os_calls.write(self._writer, data)
             if written == len(data):
                 return
             cause = f"only {written} of {len(data)} bytes were written"
             error: OSError | None = None
         except OSError as failed:
             written, cause, error = 0, failed.strerror or str(failed), failed
-        self._failure = WriteError(f"{self.location}: could not be written: {cause}; {self._roll_back(written)}")
+        # Keep the failure: until the caller has dealt with it, no later append may succeed and hide the missing lines.
+        self._failure = WriteError(f"{self.location}: cannot write: {cause}; {self._roll_back(written)}")
         raise self._failure from error
 
     def overwrite(self, offset: int, data: bytes, expected: bytes) -> None:
         if len(data) != len(expected) or read_bytes(self, offset, len(data)) != expected:
-            raise ConflictError(f"{self.location} byte {offset}: not the bytes that were expected; nothing was written")
+            raise ConflictError(f"{self.location} byte {offset}: the bytes there have changed; nothing was written")
+        # A descriptor without O_APPEND: with it, Linux ignores the offset of pwrite and appends.
         fd = self._open_for_writing(os.O_WRONLY)
         try:
-            self._put_over(fd, offset, data, expected)
+            self._overwrite(fd, offset, data, expected)
         finally:
             os.close(fd)
 
@@ -115,46 +119,51 @@ class FileStore:
         flock(self._writer, LOCK_UN)
 
     def replace(self, data: Iterable[bytes], expected_size: int) -> str:
+        # Order: write and fsync the new content under a temporary name (slow, so without the lock), then take the lock
+        # and check that nothing was appended meanwhile, keep the old file under the backup's name (a hard link costs
+        # no copy), rename, and fsync the folder. A crash at any point leaves the old or the new file, both complete.
         backup = f"{self.location}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(2).hex()}.bak"
         try:
-            temporary = write_beside(self.location, data, self._system)
+            temporary = write_temporary(self.location, data, self._os_calls)
         except OSError as error:
-            raise WriteError(f"{self.location}: could not be rewritten: {error.strerror}; it is as it was") from error
+            raise WriteError(f"{self.location}: cannot rewrite: {error.strerror}; nothing was changed") from error
         try:
             if self.lock() != expected_size:
                 self.unlock()
-                raise ConflictError(f"{self.location}: changed while it was being rewritten; it is as it was")
+                raise ConflictError(f"{self.location}: changed during the rewrite; nothing was written")
             try:
-                self._system.link(self.location, backup)
-                self._system.rename(temporary, self.location)
+                self._os_calls.link(self.location, backup)
+                self._os_calls.rename(temporary, self.location)
             finally:
                 self.unlock()
         except OSError as error:
-            raise WriteError(f"{self.location}: could not be rewritten: {error.strerror}; it is as it was") from error
+            raise WriteError(f"{self.location}: cannot rewrite: {error.strerror}; nothing was changed") from error
         finally:
             with contextlib.suppress(OSError):
-                self._system.unlink(temporary)
-        sync_folder(os.path.dirname(self.location), self._system)
-        self.close()
+                self._os_calls.unlink(temporary)
+        sync_folder(os.path.dirname(self.location), self._os_calls)
+        self.close()  # our descriptors still refer to the old file; the next use opens the new one
         return backup
 
     def start_sync(self) -> None:
         if self._writer >= 0:
-            self._system.start_writing_out(self._writer, self._locked_size)
+            self._os_calls.start_writeback(self._writer, self._locked_size)
 
     def sync(self) -> None:
         if self._writer < 0:
             return
         try:
-            self._system.fsync(self._writer, data_only=True)
+            self._os_calls.fsync(self._writer, data_only=True)
         except OSError as error:
+            # After a failed fsync Linux marks the pages clean: a second fsync would succeed without having written
+            # anything, so this failure must not be retried silently.
             self._failure = WriteError(
-                f"{self.location}: fsync failed: {error.strerror}; what was written since the last sync may be lost"
+                f"{self.location}: fsync failed: {error.strerror}; data since the last sync may be lost"
             )
             raise self._failure from error
 
     def resolve(self) -> None:
-        """Forget a failed write, if the file can be written again."""
+        """Clear a failed write, if the file can be locked again."""
         self._failure = None
         self.lock()
         self.unlock()
@@ -171,69 +180,72 @@ class FileStore:
     def _open_reader(self) -> int:
         if self._reader < 0:
             try:
-                self._reader = self._system.open(self.location, os.O_RDONLY)
+                self._reader = self._os_calls.open(self.location, os.O_RDONLY)
             except FileNotFoundError:
                 raise NotFoundError(f"{self.location}: no such file") from None
             except OSError as error:
                 raise StoreError(f"{self.location}: cannot be read: {error.strerror}") from error
-            found = os.fstat(self._reader)
-            self._identity = (found.st_dev, found.st_ino)
+            stat = os.fstat(self._reader)
+            self._identity = (stat.st_dev, stat.st_ino)
         return self._reader
 
     def _open_writer(self) -> int:
-        """A descriptor of our own: one that came through a fork would share its lock with the parent process."""
+        """Open the descriptor for appends and locks."""
+        # After a fork a new one is opened: an inherited descriptor is the same open file, and with it the same flock,
+        # as the parent's, so parent and child would not exclude each other.
         self._open_reader()
         fd = self._open_for_writing(os.O_WRONLY | os.O_APPEND)
         if self._writer >= 0:
             os.close(self._writer)
-        self._writer, self._writer_forks = fd, _forks
+        self._writer, self._writer_fork_count = fd, _fork_count
         return fd
 
     def _open_for_writing(self, flags: int) -> int:
-        """A descriptor of the file that is meant, unless its name means another one by now."""
+        """Open the file for writing; `ReplacedError` if the path is no longer the file that was opened for reading."""
         try:
-            fd = self._system.open(self.location, flags)
+            fd = self._os_calls.open(self.location, flags)
         except FileNotFoundError:
             raise ReplacedError(
                 f"{self.location}: was deleted while it was open; nothing was written. Open it again."
             ) from None
         except OSError as error:
-            raise WriteError(f"{self.location}: cannot be written: {error.strerror}; it is as it was") from error
-        found = os.fstat(fd)
-        if (found.st_dev, found.st_ino) != self._identity:
+            raise WriteError(f"{self.location}: cannot write: {error.strerror}; nothing was changed") from error
+        stat = os.fstat(fd)
+        if (stat.st_dev, stat.st_ino) != self._identity:
             os.close(fd)
             raise ReplacedError(
                 f"{self.location}: was replaced by another file while it was open; nothing was written. Open it again."
             )
         return fd
 
-    def _put_over(self, fd: int, offset: int, data: bytes, expected: bytes) -> None:
+    def _overwrite(self, fd: int, offset: int, data: bytes, expected: bytes) -> None:
         try:
-            written = self._system.pwrite(fd, data, offset)
+            written = self._os_calls.pwrite(fd, data, offset)
             if written == len(data):
                 return
             cause = f"only {written} of {len(data)} bytes were written"
             error: OSError | None = None
         except OSError as failed:
             written, cause, error = 0, failed.strerror or str(failed), failed
-        state = "the file is as it was"
+        state = _UNCHANGED
         if written:
             try:
-                if self._system.pwrite(fd, expected[:written], offset) != written:
+                if self._os_calls.pwrite(fd, expected[:written], offset) != written:
                     state = f"bytes {offset} to {offset + written} are new, the rest is old"
             except OSError:
                 state = f"bytes {offset} to {offset + written} are new, the rest is old"
-        self._failure = WriteError(f"{self.location}: could not be written: {cause}; {state}")
+        self._failure = WriteError(f"{self.location}: cannot write: {cause}; {state}")
         raise self._failure from error
 
     def _roll_back(self, written: int) -> str:
-        """Cut away what a failed write left, if nobody has written behind it. Says what the file is like now."""
+        """Truncate the file to its size before a failed append. Returns the state of the file, for the message."""
         if written == 0:
-            return "the file is as it was"
+            return _UNCHANGED
         try:
+            # Only if our bytes are the last ones: a program that does not take the lock may have appended after them.
             if os.fstat(self._writer).st_size == self._locked_size + written:
-                self._system.truncate(self._writer, self._locked_size)
-                return "the file is as it was"
+                self._os_calls.truncate(self._writer, self._locked_size)
+                return _UNCHANGED
         except OSError as error:
-            return f"a torn line stays at its end ({error.strerror})"
-        return "a torn line stays in it, because someone else wrote behind it"
+            return f"an incomplete line is left at its end ({error.strerror})"
+        return "an incomplete line is left in it, because another program has appended since"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 
 from sessiontree.errors import StoreError
-from sessiontree.stores.os_calls import SYSTEM, System
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 LOCK_SECONDS = 30.0
 """Default timeout. Writers hold a lock for microseconds, so waiting this long means a stopped process."""
@@ -23,14 +23,14 @@ _LONGEST_PAUSE = 0.005
 
 @contextlib.contextmanager
 def file_lock(
-    path: str, *, blocking: bool = True, timeout: float | None = LOCK_SECONDS, system: System = SYSTEM
+    path: str, *, blocking: bool = True, timeout: float | None = LOCK_SECONDS, os_calls: OsCalls = OS_CALLS
 ) -> Iterator[bool]:
     """Hold an exclusive lock on a file, which is created with mode 0600 if it is missing.
 
     The value is False only with `blocking=False`, when another holder has the lock.
     """
     # O_NOFOLLOW: a link planted under the name of a lock file must not make us create a file elsewhere.
-    fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    fd = os_calls.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         yield lock_descriptor(fd, path, blocking=blocking, timeout=timeout)
     finally:

@@ -1,4 +1,4 @@
-"""A store in memory: for tests, and for sessions that shall leave nothing behind."""
+"""Session and blob stores in memory: for tests and for sessions that must not leave files."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class MemoryStore:
 
     def create(self, data: Iterable[bytes]) -> None:
         if self._data is not None:
-            raise ExistsError(f"{self.location}: there is a session already")
+            raise ExistsError(f"{self.location}: the session exists")
         self._data = bytearray(b"".join(data))
 
     def lock(self) -> int:
         self._lock.acquire()
         if self._data is None:
             self._lock.release()
-            raise ReplacedError(f"{self.location}: the session is gone; nothing was written")
+            raise ReplacedError(f"{self.location}: the session does not exist; nothing was written")
         return len(self._data)
 
     def append(self, data: bytes) -> None:
@@ -48,7 +48,7 @@ class MemoryStore:
         assert self._data is not None
         end = offset + len(data)
         if len(data) != len(expected) or self._data[offset:end] != expected:
-            raise ConflictError(f"{self.location} byte {offset}: not the bytes that were expected; nothing was written")
+            raise ConflictError(f"{self.location} byte {offset}: the bytes there have changed; nothing was written")
         self._data[offset:end] = data
 
     def unlock(self) -> None:
@@ -57,25 +57,25 @@ class MemoryStore:
     def replace(self, data: Iterable[bytes], expected_size: int) -> str:
         with self._lock:
             if self.size() != expected_size:
-                raise ConflictError(f"{self.location}: changed while it was being rewritten; nothing was written")
+                raise ConflictError(f"{self.location}: changed during the rewrite; nothing was written")
             self._data = bytearray(b"".join(data))
         return f"{self.location} (no backup in memory)"
 
     def start_sync(self) -> None:
-        """Memory has nothing to sync."""
+        """Nothing to sync in memory."""
 
     def sync(self) -> None:
-        """Memory has nothing to sync."""
+        """Nothing to sync in memory."""
 
     def resolve(self) -> None:
-        """Memory does not fail."""
+        """Writes to memory do not fail."""
 
     def close(self) -> None:
-        """The bytes stay until the store itself goes."""
+        """Keep the bytes: they have no other copy."""
 
 
 class MemoryBlobs:
-    """Large content in memory."""
+    """Blobs in memory."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes] = {}

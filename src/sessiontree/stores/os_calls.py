@@ -1,4 +1,4 @@
-"""The calls of the operating system that a store makes, in one place, so that tests can make each of them fail."""
+"""The operating system calls of stores, in one object, so that tests can make each of them fail."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 _CAN_ADVISE = hasattr(os, "posix_fadvise")
 
 
-class System:
-    """The real thing. A test double overrides single methods (see `sessiontree.testing.faults`)."""
+class OsCalls:
+    """The real calls. Test doubles override single methods (see `sessiontree.testing.faults`)."""
 
     def open(self, path: str, flags: int, mode: int = 0o600) -> int:
         return os.open(path, flags | os.O_CLOEXEC, mode)
@@ -20,20 +20,18 @@ class System:
         return os.pwrite(fd, data, offset)
 
     def fsync(self, fd: int, *, data_only: bool = False) -> None:
-        """Make a file survive a power cut. `data_only` spares what is not needed to read its bytes back, its times."""
+        """Flush a file to disk. `data_only` omits metadata that is not needed to read the data, such as times."""
         if data_only and hasattr(os, "fdatasync"):
             os.fdatasync(fd)
         else:
             os.fsync(fd)
 
-    def start_writing_out(self, fd: int, start: int) -> None:
-        """Let the disk begin with what was written from `start` on, without waiting for it.
-
-        Linux begins to write pages out when it is told that they are not needed, and keeps those it is writing. This is
-        only a hint: where it is not known or not taken, `fsync` does all of the work.
-        """
+    def start_writeback(self, fd: int, start: int) -> None:
+        """Start writing to disk what was written from `start` on, without waiting for it."""
+        # Linux starts the writeback of dirty pages when they are advised as "not needed", and keeps them in its cache.
+        # This is only a hint: where it is unknown or ignored, `fsync` does all of the work.
         if _CAN_ADVISE:
-            try:  # noqa: SIM105 - each step before the disk begins is waited for
+            try:  # noqa: SIM105 - contextlib.suppress is slower, and the disk idles until this call
                 os.posix_fadvise(fd, start, 0, os.POSIX_FADV_DONTNEED)
             except OSError:
                 pass
@@ -51,4 +49,4 @@ class System:
         os.unlink(path)
 
 
-SYSTEM = System()
+OS_CALLS = OsCalls()

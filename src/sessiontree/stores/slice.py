@@ -1,4 +1,4 @@
-"""Some parts of a store as if they were all of it. Only to be read."""
+"""A read-only store over some byte ranges of another store."""
 
 from __future__ import annotations
 
@@ -8,38 +8,34 @@ from sessiontree.errors import ReadOnlyError
 from sessiontree.stores.contract import Store
 
 
-class PartsStore:
-    """Parts of another store, one behind the other."""
+class SliceStore:
+    """Byte ranges of another store, concatenated. The other store stays open: its owner closes it."""
 
-    def __init__(self, store: Store, parts: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, store: Store, ranges: Sequence[tuple[int, int]]) -> None:
         self._store = store
-        self._parts = parts
+        self._ranges = ranges
         self.location = store.location
 
     def exists(self) -> bool:
         return self._store.exists()
 
     def size(self) -> int:
-        return sum(end - start for start, end in self._parts)
+        return sum(end - start for start, end in self._ranges)
 
     def readinto(self, offset: int, buffer: memoryview) -> int:
-        for start, end in self._parts:
+        for start, end in self._ranges:
             if offset < end - start:
                 return self._store.readinto(start + offset, buffer[: end - start - offset])
             offset -= end - start
         return 0
 
-    def start_sync(self) -> None:
-        """Nothing is written here."""
+    def start_sync(self) -> None: ...
 
-    def sync(self) -> None:
-        """Nothing is written here."""
+    def sync(self) -> None: ...
 
-    def resolve(self) -> None:
-        """Nothing is written here."""
+    def resolve(self) -> None: ...
 
-    def close(self) -> None:
-        """The store behind it is someone else's to close."""
+    def close(self) -> None: ...
 
     def create(self, data: Iterable[bytes]) -> None:  # noqa: ARG002 - the contract's
         raise self._refusal()
@@ -60,4 +56,4 @@ class PartsStore:
         raise self._refusal()
 
     def _refusal(self) -> ReadOnlyError:
-        return ReadOnlyError(f"{self.location}: parts of a session are only read")
+        return ReadOnlyError(f"{self.location}: a part of a session cannot be written")

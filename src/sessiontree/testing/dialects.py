@@ -27,14 +27,14 @@ def check_dialect(dialect: Dialect, samples: Iterable[bytes], *, cuts: int = 200
             _survives(dialect, sample[: chance.randrange(len(sample) + 1)])
             _survives(dialect, _scrambled(sample, chance))
     expect(count > 0, "a dialect is checked on at least one sample")
-    if dialect.writes_plainly:
+    if dialect.one_line_per_entry:
         _rendered_entries_read_back(dialect)
 
 
 def _recognises_its_own(dialect: Dialect, sample: bytes) -> None:
-    score = dialect.recognise(sample[: 64 * 1024])
+    score = dialect.recognize(sample[: 64 * 1024])
     expect(0 < score <= 100, "a dialect recognises its own files with 1 to 100", score)
-    expect(dialect.recognise(b"\x7fELF\x02\x01\x01\x00\x00") == 0, "and does not recognise a program")
+    expect(dialect.recognize(b"\x7fELF\x02\x01\x01\x00\x00") == 0, "and does not recognize a program")
 
 
 def _block_and_line_decoding_agree(dialect: Dialect, sample: bytes) -> None:
@@ -44,7 +44,7 @@ def _block_and_line_decoding_agree(dialect: Dialect, sample: bytes) -> None:
             continue
         envelope = dialect.envelope(parse_json(line))
         found = (columns.types, columns.ids, columns.parents)
-        expected = ([envelope.type], ["" if envelope.aside else envelope.id], [envelope.parent])
+        expected = ([envelope.type], ["" if envelope.is_metadata else envelope.id], [envelope.parent])
         expect(found == expected, "decode_block and envelope tell the same of a line", (found, expected))
 
 
@@ -55,7 +55,7 @@ def _every_entry_parses(dialect: Dialect, sample: bytes) -> None:
     for node, entry in zip(nodes, journal.entries(nodes), strict=True):
         expect(type_of(entry) == journal.types[node], "an entry's value and its envelope have the same type", entry)
         expect(entry.id == journal.tree.ids[node] or journal.tree.ids[node].startswith("@"), "and the same id", entry)
-        place = journal.place(node)
+        place = journal.span(node)
         raw = next(journal.iter_raw([node]))
         expect(sample[place.start : place.end] == raw, "an entry's raw bytes are those of the file", raw)
     leaf = dialect.find_leaf(journal, ReadOptions())
@@ -64,15 +64,15 @@ def _every_entry_parses(dialect: Dialect, sample: bytes) -> None:
 
 def _survives(dialect: Dialect, data: bytes) -> None:
     """Nothing raises, whatever the bytes; entries whose lines are whole are all there."""
-    dialect.recognise(data)
+    dialect.recognize(data)
     journal = Journal(MemoryStore(data), dialect)
     journal.refresh()
     journal.entries(range(len(journal)))
     journal.problems()
-    for reading in (ReadOptions(), ReadOptions(recovered=True), ReadOptions(as_of="timestamps")):
-        leaf = dialect.find_leaf(journal, reading)
-        dialect.find_path(journal, leaf, reading)
-        dialect.build_context(journal, leaf, reading)
+    for read_options in (ReadOptions(), ReadOptions(recovered=True), ReadOptions(as_of="timestamps")):
+        leaf = dialect.find_leaf(journal, read_options)
+        dialect.find_path(journal, leaf, read_options)
+        dialect.build_context(journal, leaf, read_options)
     dialect.find_title(journal)
 
 

@@ -7,12 +7,12 @@ import os
 import stat
 from typing import Literal
 
-from sessiontree.stores.os_calls import System
+from sessiontree.stores.os_calls import OsCalls
 
 Call = Literal["open", "write", "pwrite", "fsync", "truncate", "link", "rename", "unlink"]
 
 
-class FailingSystem(System):
+class FailingOsCalls(OsCalls):
     """Fails the n-th call of a kind with an error, or cuts a write short."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class FailingSystem(System):
         super().unlink(path)
 
 
-class LosingSystem(System):
+class LosingOsCalls(OsCalls):
     """Remembers what was synced; `cut_power` leaves on disk just that: synced bytes under synced names."""
 
     def __init__(self) -> None:

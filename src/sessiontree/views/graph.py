@@ -178,7 +178,7 @@ class _Results:
     def _belong_together(self, one: str, other: str) -> bool:
         journal = self._session.journal
         node_of = journal.tree.node_of
-        return journal.dialect.belong_together(journal, node_of[one], node_of[other])
+        return journal.dialect.must_decode_together(journal, node_of[one], node_of[other])
 
     def _call_of(self, id: str) -> str | None:
         """The call that an entry is the result of; None for any other."""

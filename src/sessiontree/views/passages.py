@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from sessiontree.core.entries import BranchSummary, Compaction, CustomMessage, Entry, MessageEntry
-from sessiontree.dialects.contract import is_aside
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.session import Session
 from sessiontree.views.json import describe_shown
 from sessiontree.views.text import one_line
@@ -43,7 +43,9 @@ def path_through(session: Session, id: str) -> list[str]:
     if id not in path:
         path.append(id)
     seen = set(path)
-    while following := [child for child in session.children(path[-1]) if child not in seen and not is_aside(child)]:
+    while following := [
+        child for child in session.children(path[-1]) if child not in seen and not is_metadata_id(child)
+    ]:
         path.append(following[-1])
         seen.add(following[-1])
     return path

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.workspace import PathError, Place, Workspace
+from sessiontree.agent.workspace import Place, Workspace
 from sessiontree.core.jsonio import JsonObject, render_json
 from sessiontree.core.messages import Image
-from sessiontree.errors import UsageError
+from sessiontree.errors import PathError, UsageError
 from sessiontree.secrets.environment import Mask
 
 if TYPE_CHECKING:

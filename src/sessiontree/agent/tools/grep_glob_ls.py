@@ -16,8 +16,10 @@ from msgspec import Meta, Struct
 from sessiontree.agent.process import run_program
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, in_thread, short
 from sessiontree.agent.tools.grep_worker import LINE_CHARACTERS, Answer, Match, Request
-from sessiontree.agent.workspace import PathError, Place, open_folder
+from sessiontree.agent.workspace import Place
+from sessiontree.errors import PathError
 from sessiontree.git.snapshot import is_secret
+from sessiontree.stores.safe_files import open_folder
 
 SECONDS = 30.0
 _MOST = 1_000

@@ -10,8 +10,8 @@ from msgspec import Meta, Struct
 
 from sessiontree.agent.text_files import decode, image_type, is_binary
 from sessiontree.agent.tools.base import Plan, StructTool, ToolContext, ToolOutput, in_thread
-from sessiontree.agent.workspace import open_file
 from sessiontree.core.messages import Image
+from sessiontree.stores.safe_files import open_file
 
 LINES = 2_000
 CHARACTERS = 50_000

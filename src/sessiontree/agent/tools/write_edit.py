@@ -21,7 +21,8 @@ from sessiontree.agent.tools.base import (
     in_thread,
     same_writes,
 )
-from sessiontree.agent.workspace import Found, Place, find_file, read_file, write_file
+from sessiontree.agent.workspace import Place
+from sessiontree.stores.safe_files import FileContent, find_file, read_file, write_file
 
 LARGEST = 50_000_000
 """Bytes of a file that can be changed: all of it is held in memory, and kept."""
@@ -114,9 +115,9 @@ def _carry_out(plan: Plan, context: ToolContext) -> ToolOutput:
     return ToolOutput(f"{done} {write.place.shown} ({lines:,} lines, {len(write.data):,} bytes)", details=details)
 
 
-def _checked(found: Found | None, place: Place) -> Found | None:
+def _checked(found: FileContent | None, place: Place) -> FileContent | None:
     if found is not None and len(found.data) > LARGEST:
-        raise ArgumentsError(f"{place.shown}: has {found.about.st_size:,} bytes; at most {LARGEST:,} can be changed")
+        raise ArgumentsError(f"{place.shown}: has {found.stat.st_size:,} bytes; at most {LARGEST:,} can be changed")
     return found
 
 

@@ -1,6 +1,6 @@
 """What a call of a tool asks for, whoever asked: one value for each thing that agents have tools for.
 
-These are the shared words. How an agent says them is in that agent's module, and nothing here knows of any agent.
+These are the canonical form. How an agent says them is in that agent's module, and nothing here knows of any agent.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def share_tools(one: str, other: str) -> bool:
 
 
 def find_meaning(name: str, arguments: Mapping[str, Any], agent: str) -> Meaning | None:
-    """What a call of this agent asks for; None when it cannot be said in the shared words."""
+    """What a call of this agent asks for; None when it cannot be said in the canonical form."""
     tools = _AGENTS.get(agent)
     if tools is None:
         return None
@@ -128,7 +128,7 @@ def _find_pair(source: str, target: str) -> tuple[AgentTools, AgentTools] | None
 
 
 def _parse(name: str, given: Mapping[str, Any], agent: AgentTools) -> tuple[Meaning, list[str]]:
-    """What a call asks for, and what of it the shared words do not say."""
+    """What a call asks for, and what of it the canonical form do not say."""
     tool = agent.find_by_name(name)
     if tool is None:
         raise NoEquivalentError

@@ -17,13 +17,13 @@
     beside, discovery, places  the files around a transcript, where the client keeps them, what they are called
     copying     a new session that begins with the lines of another
 
-Telling a session in shared words, and writing one:
+Telling a session in canonical form, and writing one:
 
     history     the whole conversation of a leaf, also what stood before its compactions
     telling     lines that belong together -> items; `told` makes each of its lines
     blocks      the parts of a message, both ways
-    differences what lines do not say of an item: into a rider, and back out of it
-    scribe      the contract of writing; `speaking`, `answering`, `compacting` and `aside` write each kind of entry
+    differences what lines do not say of an item: into passthrough data, and back out of it
+    encoder      the contract of writing; `speaking`, `answering`, `compacting` and `aside` write each kind of entry
     transcript  what they share: lines at their place, results held back, boundaries between branches
     sheets, standing  the fields and ids of lines; what stands where
     composing   messages -> content as the client writes it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote
 from sessiontree.dialects.claude.records import string_in
 from sessiontree.dialects.claude.transcript import Transcript
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.passthrough import PASSTHROUGH
 
 _NO_LINE = "Claude Code has no line for them"
 
@@ -18,5 +18,5 @@ def put_aside(transcript: Transcript, item: CanonicalEntry, parent: str | None, 
     line = transcript.aside_line(item, parent, entry)
     if target is not None and (known := transcript.standing.main_of(target)) != target:
         entry["targetId"] = known
-        line[RIDER] = {"fields": {"targetId": target}}
+        line[PASSTHROUGH] = {"fields": {"targetId": target}}
     return transcript.written_aside(line, parent, [LossNote("aside", what or f"{item.kind} entries", _NO_LINE)])

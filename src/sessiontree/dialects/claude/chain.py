@@ -83,8 +83,8 @@ class Chain:
     def _ring_parents(self) -> dict[int, int]:
         if self._rings is None:
             kinds = ("cycle", "self-parent")
-            found = (oddity for oddity in self.tree.oddities() if oddity.kind in kinds)
-            self._rings = {oddity.node: self.tree.node_of[oddity.id] for oddity in found}
+            found = (problem for problem in self.tree.problems() if problem.kind in kinds)
+            self._rings = {problem.node: self.tree.node_of[problem.id] for problem in found}
         return self._rings
 
     def is_in_ring(self, node: int) -> bool:

@@ -1,4 +1,4 @@
-"""The parts of a message between the client's form and the shared words, both ways. Decoded JSON in and out.
+"""The parts of a message between the client's form and the canonical form, both ways. Decoded JSON in and out.
 
 `told_` goes from the client's form to the native shape, `written_` back. Nothing here knows of lines or items.
 """
@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from sessiontree.dialects.claude.ordinary import STOP_REASONS
-from sessiontree.dialects.claude.records import Fields, object_in, string_in
+from sessiontree.dialects.claude.records import STOP_REASONS, Fields, object_in, string_in
 
 TOLD_API, TOLD_PROVIDER = "anthropic-messages", "anthropic"
 SHARED_BLOCKS = frozenset({"text", "thinking", "redactedThinking", "image", "toolCall"})
 _WRITTEN_REASONS = {told: reason for reason, told in reversed(STOP_REASONS.items())}
 
-# Blocks that a user, a result or an answer may hold beside those that have shared words.
+# Blocks that a user, a result or an answer may hold beside those that have canonical form.
 _OWN_BLOCKS = frozenset(
     {
         "code_execution_tool_result",
@@ -31,7 +30,7 @@ _OWN_BLOCKS = frozenset(
     }
 )
 
-# What shared words say of each block. One that has more than this is not told in full.
+# What canonical form say of each block. One that has more than this is not told in full.
 _SAID = {
     "text": frozenset({"type", "text"}),
     "thinking": frozenset({"type", "thinking", "signature"}),
@@ -44,7 +43,7 @@ _tool_word = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
 
 def told_block(block: Any) -> Any:
-    """A block in shared words; one of a kind that has none stays as it is."""
+    """A block in canonical form; one of a kind that has none stays as it is."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
     match block:
@@ -65,19 +64,19 @@ def told_block(block: Any) -> Any:
 
 
 def told_blocks(content: Any) -> list[Any]:
-    """Content as a list of blocks in shared words, whichever way it stands there."""
+    """Content as a list of blocks in canonical form, whichever way it stands there."""
     if content is None or content == "":
         return []
     return [told_block(block) for block in content] if isinstance(content, list) else [told_block(content)]
 
 
 def told_content(content: Any) -> Any:
-    """Content in shared words; a text stays a text."""
+    """Content in canonical form; a text stays a text."""
     return content if isinstance(content, str) else told_blocks(content)
 
 
 def is_told_in_full(content: Any) -> bool:
-    """Whether shared words say everything that stands in some content."""
+    """Whether canonical form say everything that stands in some content."""
     return not isinstance(content, list) or all(map(_is_block_told_in_full, content))
 
 
@@ -90,7 +89,7 @@ def _is_block_told_in_full(block: Any) -> bool:
 
 
 def told_usage(usage: Any) -> Fields | None:
-    """Tokens in shared words; None when the line has none."""
+    """Tokens in canonical form; None when the line has none."""
     if not isinstance(usage, dict):
         return None
     fresh, output = _number(usage.get("input_tokens")), _number(usage.get("output_tokens"))
@@ -183,7 +182,7 @@ def tool_word(text: str) -> str:
 
 
 def text_of(content: Any) -> str:
-    """The text of some content in shared words or in the client's form, which spell it alike."""
+    """The text of some content in canonical form or in the client's form, which spell it alike."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

@@ -1,6 +1,6 @@
-"""Messages in shared words -> content as the client writes it, and what was left out of it or changed.
+"""Messages in canonical form -> content as the client writes it, and what was left out of it or changed.
 
-Nothing here knows of lines: ids, parents and riders are the scribe's.
+Nothing here knows of lines: ids, parents and passthrough data are the encoder's.
 """
 
 from __future__ import annotations
@@ -28,12 +28,10 @@ class Composed(Struct):
     """Where each of the blocks stood in the content as it was."""
     left_out: list[int] = field(default_factory=list)
     notes: list[LossNote] = field(default_factory=list)
-    more: list[list[Any]] | None = None
-    """Fields of blocks that their form has no place for, by position; None when nobody looked."""
 
 
 def shared_blocks(content: Any) -> list[Any]:
-    """Content in shared words as a list, whichever way it stands there."""
+    """Content in canonical form as a list, whichever way it stands there."""
     if isinstance(content, list):
         return content
     return [{"type": "text", "text": content}] if isinstance(content, str) and content else []

@@ -18,18 +18,12 @@ _MODES = {"mode": "mode", "permission-mode": "permissionMode"}
 
 def build_context(chain: Chain, trail: Trail) -> Context:
     """What a model is sent for a path."""
-    lines, ids, noted, said = chain.lines, chain.tree.ids, chain.noted, chain.lines.said
+    lines, ids = chain.lines, chain.tree.ids
     plan = plan_messages(chain, trail)
-
-    def skim(positions: range) -> list[Message]:
-        from sessiontree.dialects.claude.skimming import Skimming
-
-        return Skimming(lines, ids, noted, said, plan).gists(positions)
 
     messages = LazyMessages(
         len(plan.nodes),
         lambda positions: read_messages(lines, ids, plan, positions),
-        skim,
         lambda positions: sizes_of(lines, plan, positions),
     )
     return Context(_ids(ids, trail.nodes), messages, _ids(ids, plan.nodes), _state(chain, trail, messages))

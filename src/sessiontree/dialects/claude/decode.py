@@ -1,4 +1,4 @@
-"""A history in shared words: lines that belong together made one item, and each item made of its lines by `told`.
+"""A history in canonical form: lines that belong together made one item, and each item made of its lines by `told`.
 
 The shards of a response are one message, and its results follow it; only what the model does not see may stand between
 them. A command and its output are one item, and so are a boundary and its summary.
@@ -23,8 +23,8 @@ from sessiontree.dialects.claude.history import spoken_history
 from sessiontree.dialects.claude.line_summary import LineSummary
 from sessiontree.dialects.claude.path import find_trail
 from sessiontree.dialects.claude.records import Fields, is_result, object_in, string_in
-from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_aside
-from sessiontree.dialects.passthrough import RIDER, rider_of
+from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
+from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 
 _STEP = 256
 _AHEAD = 2
@@ -48,21 +48,21 @@ class _Unit(Struct, frozen=True):
         return object_in(self.item.fields, "message").get("role")
 
 
-def tell(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
-    """Nodes of a history in shared words."""
+def decode_entries(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
+    """Nodes of a history in canonical form."""
     for unit in _Teller(lines).units(nodes):
         yield unit.item
 
 
 def find_base(lines: IndexedLines) -> Base:
     """What the first line of the chain says of all of them."""
-    first = next((node for node, id in enumerate(lines.tree.ids) if not is_aside(id)), None)
+    first = next((node for node, id in enumerate(lines.tree.ids) if not is_metadata_id(id)), None)
     return Base() if first is None else decode_lines.base_of(lines.fields([first])[0])
 
 
-def belong_together(lines: IndexedLines, node: int, child: int) -> bool:
+def must_decode_together(lines: IndexedLines, node: int, child: int) -> bool:
     """Whether one line that follows another in a history may be part of the same item, or a result of it."""
-    if is_aside(lines.tree.ids[child]) or lines.types[child] != "message":
+    if is_metadata_id(lines.tree.ids[child]) or lines.types[child] != "message":
         return True
     noted = _noted_together(lines, node, child)
     if noted is not None:
@@ -73,7 +73,7 @@ def belong_together(lines: IndexedLines, node: int, child: int) -> bool:
             return _response(one) == _response(other) != ""
         return not _is_prompt(lines.types[node], one)  # a shard may follow results, and what the model does not see
     if _is_prompt("message", other):
-        return lines.types[node] == "compaction" or decode_lines.is_command(one) or PART in rider_of(other)
+        return lines.types[node] == "compaction" or decode_lines.is_command(one) or PART in passthrough_of(other)
     return True
 
 
@@ -89,7 +89,7 @@ def _noted_together(lines: IndexedLines, node: int, child: int) -> bool | None:
 
 def _is_prompt(kind: str, line: Fields) -> bool:
     """Whether someone speaks on a line, and not a tool."""
-    return kind == "message" and line.get("type") not in ("assistant", RIDER) and not _has_results(line)
+    return kind == "message" and line.get("type") not in ("assistant", PASSTHROUGH) and not _has_results(line)
 
 
 def _response(line: Fields) -> str:
@@ -121,8 +121,8 @@ class _Teller:
                     yield last
                 last = found
             elif last is not None:  # a line that only belongs to the item before it
-                item = replace(last.item, also=(*last.item.also, self._lines.tree.ids[found]))
-                last = _Unit(item, (*last.nodes, found))
+                entry = replace(last.item, aliases=(*last.item.aliases, self._lines.tree.ids[found]))
+                last = _Unit(entry, (*last.nodes, found))
         if last is not None:
             yield last
 
@@ -139,18 +139,18 @@ class _Teller:
     def _iter_lines(self, nodes: Sequence[int]) -> Iterator[_Line]:
         for start in range(0, len(nodes), _STEP):
             step = nodes[start : start + _STEP]
-            yield from zip(step, self._lines.whole_fields(step), strict=True)
+            yield from zip(step, self._lines.resolved_fields(step), strict=True)
 
     def _line(self, pending: list[_Line]) -> Iterator[_Unit | int]:
         """Tell the first of some lines, and those behind it that belong to it."""
         node, fields = pending.pop(0)
-        kind, found = fields.get("type"), rider_of(fields)
+        kind, found = fields.get("type"), passthrough_of(fields)
         if PART in found:
             yield from self._settle()
             yield node
         elif kind == "assistant":
             yield from self._shard(node, fields)
-        elif self._lines.types[node] == "compaction" and kind != RIDER:
+        elif self._lines.types[node] == "compaction" and kind != PASSTHROUGH:
             yield from self._settle()
             yield from self._boundary((node, fields), pending)
         elif (
@@ -162,8 +162,8 @@ class _Teller:
             yield from self._settle()
             yield self._command((node, fields), pending.pop(0))
         else:
-            for item in self._items(node, fields):
-                yield from self._placed(_Unit(item, (node,)))
+            for entry in self._items(node, fields):
+                yield from self._placed(_Unit(entry, (node,)))
 
     def _shard(self, node: int, fields: Fields) -> Iterator[_Unit]:
         response = _response(fields)
@@ -178,8 +178,8 @@ class _Teller:
     def _settle(self) -> Iterator[_Unit]:
         """Tell the response that was held back and all that came behind it."""
         if self._shards:
-            item = decode_lines.told_response([fields for _, fields in self._shards], self._base)
-            yield _Unit(item, tuple(node for node, _ in self._shards))
+            entry = decode_lines.told_response([fields for _, fields in self._shards], self._base)
+            yield _Unit(entry, tuple(node for node, _ in self._shards))
         yield from self._behind
         self._shards, self._behind = [], []
 
@@ -194,7 +194,7 @@ class _Teller:
 
     def _items(self, node: int, fields: Fields) -> Sequence[CanonicalEntry]:
         kind, base = fields.get("type"), self._base
-        if kind == RIDER:
+        if kind == PASSTHROUGH:
             return [decode_lines.told_aside(fields, self._lines.tree.ids[node])]
         if _has_results(fields):
             return decode_lines.told_results(fields, base, self._names)
@@ -203,28 +203,30 @@ class _Teller:
     # Commands
 
     def _is_output(self, entered: Fields, printed: Fields) -> bool:
-        if PART in rider_of(printed):
+        if PART in passthrough_of(printed):
             return True
-        return PLAIN not in rider_of(printed) and decode_lines.told_command(entered, printed, self._base) is not None
+        return (
+            PLAIN not in passthrough_of(printed) and decode_lines.told_command(entered, printed, self._base) is not None
+        )
 
     def _command(self, entered: _Line, printed: _Line) -> _Unit:
-        item = decode_lines.told_command(entered[1], printed[1], self._base)
-        if item is None:  # a part of something else that begins like a command
+        entry = decode_lines.told_command(entered[1], printed[1], self._base)
+        if entry is None:  # a part of something else that begins like a command
             return _Unit(decode_lines.told_user(entered[1], self._base), (entered[0], printed[0]))
-        return _Unit(item, (entered[0], printed[0]))
+        return _Unit(entry, (entered[0], printed[0]))
 
     # Compactions
 
     def _boundary(self, boundary: _Line, pending: list[_Line]) -> Iterator[_Unit]:
         node, fields = boundary
         summary = pending.pop(0) if pending and pending[0][1].get("isCompactSummary") is True else None
-        if summary is None and not pending and not rider_of(fields):
+        if summary is None and not pending and not passthrough_of(fields):
             # Nothing came after it, so nothing was compacted.
             yield _Unit(decode_lines.told_silent(fields, self._base), (node,))
             return
         nodes = (node,) if summary is None else (node, summary[0])
         said = summary[1] if summary else None
-        if not self._looks_back or rider_of(fields):  # a rider says what was kept
+        if not self._looks_back or passthrough_of(fields):  # passthrough data says what was kept
             yield _Unit(decode_lines.told_compaction(fields, said, self._base), nodes)
             return
         chain = Chain(self._lines)
@@ -239,14 +241,14 @@ class _Teller:
         first = next((unit.item.id for unit, _ in behind), None) if is_tail else None
         yield _Unit(decode_lines.told_compaction(fields, said, self._base, first), nodes)
         if not is_tail:
-            # A compaction in shared words keeps all that follows a certain entry. Here some of it was not kept, so
+            # A compaction in canonical form keeps all that follows a certain entry. Here some of it was not kept, so
             # what was is said once more behind the summary. The client may have sent it before the summary.
             again = [unit for unit, unit_kept in behind if unit_kept and unit.speaks]
             for number, unit in enumerate(again, 1):
                 # What follows the summary follows the last of them.
                 also = (string_in(said or {}, "uuid") or "",) if number == len(again) else ()
-                item = replace(unit.item, id=f"{unit.item.id}+{string_in(fields, 'uuid')}", also=also)
-                yield _Unit(item, unit.nodes)
+                entry = replace(unit.item, id=f"{unit.item.id}+{string_in(fields, 'uuid')}", aliases=also)
+                yield _Unit(entry, unit.nodes)
 
     def _keeps_all(self, chain: Chain, node: int, fields: Fields, kept: Kept) -> bool:
         """Whether a path goes on after a boundary with all it had, and only then comes the summary.

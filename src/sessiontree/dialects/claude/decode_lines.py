@@ -1,7 +1,8 @@
-"""Single lines of a transcript, or the few that belong together, as items in shared words.
+"""Single lines of a transcript, or the few that belong together, as items in canonical form.
 
-What shared words have no place for rides along under the name of this dialect: the fields of the line that nobody could
-work out again, one set for each line of the item. Nothing here looks at more of a session than the lines it is given.
+What canonical form have no place for rides along under the name of this dialect: the fields of the line that nobody
+could work out again, one set for each line of the item. Nothing here looks at more of a session than the lines it is
+given.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from sessiontree.dialects.claude.records import (
     string_in,
     type_of_line,
 )
-from sessiontree.dialects.passthrough import RIDER, rider_of
+from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 
 NAME = "claude"
 """Under which the fields of a line ride along, and with which the types of our custom entries begin."""
@@ -46,7 +47,7 @@ VERSION = "2.1.325"
 """The client whose lines we write like: those rules were measured."""
 
 MADE_RESPONSE = "msg_sessiontree_"
-"""How ids of responses begin that a scribe made up."""
+"""How ids of responses begin that a encoder made up."""
 
 # Fields of a line that follow from where it stands, or from what is said on it, or that mean nothing elsewhere.
 DERIVED = frozenset(
@@ -65,7 +66,7 @@ DERIVED = frozenset(
         "type",
         "userType",
         "uuid",
-        RIDER,
+        PASSTHROUGH,
     }
 )
 _DERIVED_WITH_REQUEST = DERIVED | {"requestId"}
@@ -128,8 +129,8 @@ def told_response(shards: Sequence[Fields], base: Base) -> CanonicalEntry:
         if error is not None:
             told["errorMessage"] = error
     *others, last = [string_in(shard, "uuid") or "" for shard in shards]
-    item = CanonicalEntry("message", {"message": told}, last, _timestamp(first), tuple(others))
-    return _riding(item, shards, [_response_rest(shard, base) for shard in shards])
+    entry = CanonicalEntry("message", {"message": told}, last, _timestamp(first), tuple(others))
+    return _riding(entry, shards, [_response_rest(shard, base) for shard in shards])
 
 
 def _response_rest(shard: Fields, base: Base) -> Fields:
@@ -184,12 +185,12 @@ def told_results(line: Fields, base: Base, names: Mapping[str, str]) -> list[Can
     rest = _rest(line, base) | _content_rest(object_in(line, "message"))
     if "toolUseResult" in rest and rest["toolUseResult"] == text_of(first.get("content")):
         del rest["toolUseResult"]
-    item = _riding(CanonicalEntry("message", {"message": first}, id, _timestamp(line)), [line], [rest])
+    entry = _riding(CanonicalEntry("message", {"message": first}, id, _timestamp(line)), [line], [rest])
     others = [
         CanonicalEntry("message", {"message": message}, f"{id}.{number}", _timestamp(line), (id,))
         for number, message in enumerate(more, 2)
     ]
-    return [item, *others]
+    return [entry, *others]
 
 
 def _result(block: Fields, time: int | None, names: Mapping[str, str]) -> Fields:
@@ -269,8 +270,8 @@ def told_silent(line: Fields, base: Base) -> CanonicalEntry:
     kind = string_in(line, "type") or ""
     message = {"message": line["message"]} if "message" in line else {}
     data = {"type": kind, **message, **_rest(line, base)}
-    item = _item("custom", line, {"customType": f"{NAME}.{kind}", "data": data})
-    return put_back(item, rider_of(line))
+    entry = _item("custom", line, {"customType": f"{NAME}.{kind}", "data": data})
+    return put_back(entry, passthrough_of(line))
 
 
 def told_command(entered: Fields, printed: Fields, base: Base) -> CanonicalEntry | None:
@@ -293,8 +294,8 @@ def told_command(entered: Fields, printed: Fields, base: Base) -> CanonicalEntry
         rests[1]["content"] = _text_on(printed)
     also = (string_in(printed, "uuid") or "",)
     fields = {"message": _but_none(message)}
-    item = CanonicalEntry("message", fields, string_in(entered, "uuid") or "", _timestamp(entered), also)
-    return _riding(item, [entered], rests)
+    entry = CanonicalEntry("message", fields, string_in(entered, "uuid") or "", _timestamp(entered), also)
+    return _riding(entry, [entered], rests)
 
 
 def is_command(line: Fields) -> bool:
@@ -323,11 +324,11 @@ def told_compaction(
     }
     fields |= {"tokensAfter": _number(after), "details": _details(about)}
     also = ((string_in(summary, "uuid") or ""),) if summary else ()
-    item = CanonicalEntry(
+    entry = CanonicalEntry(
         "compaction", _but_none(fields), string_in(boundary, "uuid") or "", _timestamp(boundary), also
     )
     lines = [boundary, summary] if summary else [boundary]
-    return _riding(item, [boundary], [_compaction_rest(line, base) for line in lines])
+    return _riding(entry, [boundary], [_compaction_rest(line, base) for line in lines])
 
 
 def told_left_branch(boundary: Fields, summary: Fields | None, base: Base, left_at: str | None) -> CanonicalEntry:
@@ -336,11 +337,11 @@ def told_left_branch(boundary: Fields, summary: Fields | None, base: Base, left_
         {"fromId": left_at, "summary": _summary(summary), "details": _details(object_in(boundary, "compactMetadata"))}
     )
     also = ((string_in(summary, "uuid") or ""),) if summary else ()
-    item = CanonicalEntry("branch_summary", fields, string_in(boundary, "uuid") or "", _timestamp(boundary), also)
+    entry = CanonicalEntry("branch_summary", fields, string_in(boundary, "uuid") or "", _timestamp(boundary), also)
     rests = [_compaction_rest(line, base) for line in (boundary, summary) if line]
     if summary:
         rests[-1]["content"] = object_in(summary, "message").get("content")
-    return _riding(item, [boundary], rests)
+    return _riding(entry, [boundary], rests)
 
 
 def _summary(line: Fields | None) -> str:
@@ -364,7 +365,9 @@ def told_aside(line: Fields, id: str) -> CanonicalEntry:
     fields = {name: value for name, value in entry.items() if name != "type"}
     own = string_in(line, "id") or id
     also = (id,) if own != id else ()
-    return put_back(CanonicalEntry(string_in(entry, "type") or "", fields, own, _timestamp(line), also), rider_of(line))
+    return put_back(
+        CanonicalEntry(string_in(entry, "type") or "", fields, own, _timestamp(line), also), passthrough_of(line)
+    )
 
 
 # Shared
@@ -374,13 +377,15 @@ def _item(kind: str, line: Fields, fields: Fields) -> CanonicalEntry:
     return CanonicalEntry(kind, fields, string_in(line, "uuid") or "", _timestamp(line))
 
 
-def _riding(item: CanonicalEntry, lines: Sequence[Fields], rests: Sequence[Fields]) -> CanonicalEntry:
+def _riding(entry: CanonicalEntry, lines: Sequence[Fields], rests: Sequence[Fields]) -> CanonicalEntry:
     """The item with the rest of its lines on it, and what rode along on them put back."""
     if any(rests):
-        riding = rests[0] if len(rests) == 1 and item.also == () else list(rests)
-        item = CanonicalEntry(item.kind, {**item.fields, RIDER: {NAME: riding}}, item.id, item.timestamp, item.also)
-    found = next((found for line in reversed(lines) if (found := rider_of(line))), {})
-    return put_back(item, found)
+        riding = rests[0] if len(rests) == 1 and entry.aliases == () else list(rests)
+        entry = CanonicalEntry(
+            entry.kind, {**entry.fields, PASSTHROUGH: {NAME: riding}}, entry.id, entry.timestamp, entry.aliases
+        )
+    found = next((found for line in reversed(lines) if (found := passthrough_of(line))), {})
+    return put_back(entry, found)
 
 
 def _rest(line: Fields, base: Base, derived: Set[str] = DERIVED) -> Fields:

@@ -23,7 +23,7 @@ from sessiontree.dialects.contract import (
 
 if TYPE_CHECKING:  # what not everyone who reads needs is imported where it is used
     from sessiontree.dialects.claude import tail_scan
-    from sessiontree.dialects.claude.encoder import ClaudeScribe
+    from sessiontree.dialects.claude.encoder import ClaudeEncoder
 
 
 class ClaudeCode(DialectBase):
@@ -39,18 +39,13 @@ class ClaudeCode(DialectBase):
     title_types = frozenset({"custom-title", "ai-title"})
     title_window = 64 * 1024
     folders = ("/.claude/projects/",)
-    barren_folders = locations.BARREN
+    skipped_folders = locations.BARREN
 
-    def recognise(self, head: bytes) -> int:
-        return header.recognise(head)
+    def recognize(self, head: bytes) -> int:
+        return header.recognize(head)
 
     def decode_block(self, data: memoryview) -> Columns | None:
         return index.decode_columns(data)
-
-    def decode_said(self, data: memoryview) -> Columns | None:
-        from sessiontree.dialects.claude import gists
-
-        return gists.decode_said(data)
 
     def is_record(self, fields: dict[str, Any]) -> bool:
         return header.is_record(fields)
@@ -64,33 +59,33 @@ class ClaudeCode(DialectBase):
     def find_header(self, lines: IndexedLines) -> Header | None:
         return header.find_header(lines)
 
-    def find_leaf(self, lines: IndexedLines, reading: ReadOptions) -> int | None:
-        return leaf.find_leaf(Chain(lines), reading)
+    def find_leaf(self, lines: IndexedLines, read_options: ReadOptions) -> int | None:
+        return leaf.find_leaf(Chain(lines), read_options)
 
-    def find_path(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
-        return path.find_trail(Chain(lines), leaf, reading).nodes
+    def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
+        return path.find_trail(Chain(lines), leaf, read_options).nodes
 
-    tells_by_parts = True
+    supports_partial_read = True
 
-    def needed_parts(self, size: int, read: tail_scan.Read) -> list[tail_scan.Part] | None:
+    def find_context_ranges(self, size: int, read: tail_scan.Read) -> list[tail_scan.Part] | None:
         from sessiontree.dialects.claude import tail_scan
 
-        return tail_scan.needed_parts(size, read)
+        return tail_scan.find_context_ranges(size, read)
 
-    def is_told_by_parts(self, lines: IndexedLines, context: Context) -> bool:
+    def is_partial_context_exact(self, lines: IndexedLines, context: Context) -> bool:
         """The model is looked for before the boundary, if no answer behind it names one."""
         from sessiontree.dialects.claude import tail_scan
 
-        return context.state.model is not None and tail_scan.is_told_by_parts(lines, context.path)
+        return context.state.model is not None and tail_scan.is_partial_context_exact(lines, context.path)
 
-    def find_relinks(self, lines: IndexedLines) -> list[Reparenting]:
-        return reparent.find_relinks(Chain(lines))
+    def find_reparentings(self, lines: IndexedLines) -> list[Reparenting]:
+        return reparent.find_reparentings(Chain(lines))
 
-    def build_context(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> Context:
+    def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
         from sessiontree.dialects.claude import context
 
         chain = Chain(lines)
-        return context.build_context(chain, path.find_trail(chain, leaf, reading))
+        return context.build_context(chain, path.find_trail(chain, leaf, read_options))
 
     def find_title(self, lines: IndexedLines) -> str | None:
         from sessiontree.dialects.claude import titles
@@ -103,48 +98,48 @@ class ClaudeCode(DialectBase):
     def find_git_branch(self, lines: IndexedLines) -> str | None:
         return header.find_git_branch(lines)
 
-    def find_beside(self, lines: IndexedLines) -> list[RelatedFile]:
+    def find_related_files(self, lines: IndexedLines) -> list[RelatedFile]:
         from sessiontree.dialects.claude import related_files
 
-        return related_files.find_beside(lines)
+        return related_files.find_related_files(lines)
 
     def find_session_ids(self, lines: IndexedLines) -> list[str]:
         from sessiontree.dialects.claude import related_files
 
         return related_files.find_session_ids(lines)
 
-    def find_history(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
+    def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         from sessiontree.dialects.claude import history
 
-        return history.find_history(lines, leaf, reading)
+        return history.find_history(lines, leaf, read_options)
 
-    def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
+    def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         from sessiontree.dialects.claude import decode
 
-        return decode.tell(lines, nodes)
+        return decode.decode_entries(lines, nodes)
 
-    def belong_together(self, lines: IndexedLines, node: int, child: int) -> bool:
+    def must_decode_together(self, lines: IndexedLines, node: int, child: int) -> bool:
         from sessiontree.dialects.claude import decode
 
-        return decode.belong_together(lines, node, child)
+        return decode.must_decode_together(lines, node, child)
 
-    def scribe(self, start: SessionMeta, lines: IndexedLines | None = None) -> ClaudeScribe:
-        from sessiontree.dialects.claude.encoder import ClaudeScribe
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> ClaudeEncoder:
+        from sessiontree.dialects.claude.encoder import ClaudeEncoder
 
-        return ClaudeScribe(start, lines)
+        return ClaudeEncoder(meta, lines)
 
-    def copied(self, lines: IndexedLines, leaf: int | None, start: SessionMeta) -> Iterator[bytes]:
+    def encode_fork(self, lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
         from sessiontree.dialects.claude import fork
 
-        return fork.copied(lines, leaf, start)
+        return fork.encode_fork(lines, leaf, meta)
 
-    def destination(self, start: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        return places.destination(start, environment)
+    def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
+        return places.destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         return locations.roots(environment)
 
-    def session_kind(self, root: str, relative: str) -> SessionFile | None:
+    def classify_file(self, root: str, relative: str) -> SessionFile | None:
         return locations.kind_of(relative)
 
 

@@ -1,10 +1,11 @@
-"""What the lines of an item do not say of it: made into a rider when it is written, put back when it is told.
+"""What the lines of an item do not say of it: made into passthrough data when it is written, put back when it is told.
 
-Riders are those of `sessiontree.dialects.passthrough`, with parts of our own, so that content is not written twice:
+passthrough data are those of `sessiontree.dialects.passthrough`, with parts of our own, so that content is not written
+twice:
 
 * `merge`: fields of single blocks by position, for a call whose id was changed, a signature the line has no place for;
 * `without`: names of fields that telling makes up and the item did not have: of the `item`, its `message` and of what
-  rides on with it (`rider`).
+  rides on with it (`passthrough data`).
 """
 
 from __future__ import annotations
@@ -14,44 +15,44 @@ from typing import Any
 
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.claude.records import Fields, object_in
-from sessiontree.dialects.passthrough import RIDER, restored, rider
+from sessiontree.dialects.passthrough import PASSTHROUGH, new_passthrough, restore_entry
 
 PART = "part"
-"""In a rider: the line belongs to the item before it, and says nothing of its own."""
+"""In passthrough data: the line belongs to the item before it, and says nothing of its own."""
 
 PLAIN = "plain"
-"""In a rider: what looks like a line of the client's was said by the user."""
+"""In passthrough data: what looks like a line of the client's was said by the user."""
 
 AFTER = "after"
-"""In a rider, or on an aside: the aside that stands before this, empty when there are only others."""
+"""In passthrough data, or on an aside: the aside that stands before this, empty when there are only others."""
 
 _OWN_PARTS = frozenset({"merge", "without", PART, PLAIN, AFTER})
 PARTS = frozenset({"id", "entry", "fields", "message", "insert", "replace"}) | _OWN_PARTS
-"""Everything in a rider that has a meaning to us; the rest rides on."""
+"""Everything in passthrough data that has a meaning to us; the rest rides on."""
 _SELDOM = frozenset({"entry", "fields", "insert", "replace", "without"})
 
 
-def rider_for(item: CanonicalEntry, told: CanonicalEntry, left_out: Collection[int] = ()) -> Fields:
-    """The rider for lines that are told as `told` and shall be told as `item`.
+def build_passthrough(entry: CanonicalEntry, told: CanonicalEntry, left_out: Collection[int] = ()) -> Fields:
+    """The passthrough data for lines that are told as `told` and shall be told as `item`.
 
     `left_out` are the positions of blocks of the item's message that the lines do not have.
     """
-    message, told_message = item.fields.get("message"), told.fields.get("message")
+    message, told_message = entry.fields.get("message"), told.fields.get("message")
     has_message = isinstance(message, dict) and isinstance(told_message, dict)
-    if item.kind != told.kind or ("message" in item.fields and not has_message):
-        return rider(item, told.id, whole=True)
-    changed, missing = _changes(item.fields, told.fields, "message", RIDER)
+    if entry.kind != told.kind or ("message" in entry.fields and not has_message):
+        return new_passthrough(entry, told.id, whole=True)
+    changed, missing = _changes(entry.fields, told.fields, "message", PASSTHROUGH)
     parts: Fields = {"fields": changed}
-    on, told_on = object_in(item.fields, RIDER), object_in(told.fields, RIDER)
+    on, told_on = object_in(entry.fields, PASSTHROUGH), object_in(told.fields, PASSTHROUGH)
     ride_on, stay = _changes(on, told_on)
-    if item.fields.get(RIDER, on) != on or not PARTS.isdisjoint(on):  # nothing that any of us would write
-        parts["fields"], ride_on, stay = {**changed, RIDER: item.fields[RIDER]}, {}, []
-    without = {"item": missing, "rider": stay}
+    if entry.fields.get(PASSTHROUGH, on) != on or not PARTS.isdisjoint(on):  # nothing that any of us would write
+        parts["fields"], ride_on, stay = {**changed, PASSTHROUGH: entry.fields[PASSTHROUGH]}, {}, []
+    without = {"item": missing, "passthrough data": stay}
     if isinstance(message, dict) and isinstance(told_message, dict):
         parts["message"], without["message"] = _changes(message, told_message, "content")
         parts |= _content_changes(message, told_message, left_out, without["message"])
-    found = rider(
-        item,
+    found = new_passthrough(
+        entry,
         told.id,
         fields=parts["fields"],
         message=parts.get("message"),
@@ -106,43 +107,43 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other) and (type(one) is bool) is (type(other) is bool)
 
 
-def put_back(item: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
-    """The item as it was, out of what its lines tell and their rider."""
+def put_back(entry: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
+    """The item as it was, out of what its lines tell and their passthrough data."""
     if not found:
-        return item
+        return entry
     if _SELDOM.isdisjoint(found):
-        return _put_back_plainly(item, found)
+        return _put_back_plainly(entry, found)
     whole = isinstance(found.get("entry"), dict)
-    told_on = {} if whole else object_in(item.fields, RIDER)
-    item = restored(item, {name: part for name, part in found.items() if name not in _OWN_PARTS})
+    told_on = {} if whole else object_in(entry.fields, PASSTHROUGH)
+    entry = restore_entry(entry, {name: part for name, part in found.items() if name not in _OWN_PARTS})
     if whole:
-        return item
+        return entry
     without = object_in(dict(found), "without")
-    fields = _but(item.fields, without.get("item"))
-    on = {**_but(told_on, without.get("rider")), **object_in(fields, RIDER)}
-    if on and isinstance(fields.get(RIDER, {}), dict):
-        fields[RIDER] = on
+    fields = _but(entry.fields, without.get("item"))
+    on = {**_but(told_on, without.get("passthrough data")), **object_in(fields, PASSTHROUGH)}
+    if on and isinstance(fields.get(PASSTHROUGH, {}), dict):
+        fields[PASSTHROUGH] = on
     message = fields.get("message")
     if isinstance(message, dict):
         message = _but(message, without.get("message"))
         if isinstance(message.get("content"), list):
             message["content"] = _merged(message["content"], found.get("merge"))
         fields["message"] = message
-    return CanonicalEntry(item.kind, fields, item.id, item.timestamp, item.also)
+    return CanonicalEntry(entry.kind, fields, entry.id, entry.timestamp, entry.aliases)
 
 
-def _put_back_plainly(item: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
-    """The same for a rider with none of the parts that are seldom needed."""
+def _put_back_plainly(entry: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
+    """The same for passthrough data with none of the parts that are seldom needed."""
     id = found.get("id")
-    id = id if isinstance(id, str) and id else item.id
-    also = (*item.also, item.id) if id != item.id and item.id else item.also
-    fields = dict(item.fields)
-    told_on = fields.pop(RIDER, None)
+    id = id if isinstance(id, str) and id else entry.id
+    also = (*entry.aliases, entry.id) if id != entry.id and entry.id else entry.aliases
+    fields = dict(entry.fields)
+    told_on = fields.pop(PASSTHROUGH, None)
     on = {name: value for name, value in found.items() if name not in PARTS}
     if isinstance(told_on, dict):
         on = told_on | on
     if on:
-        fields[RIDER] = on
+        fields[PASSTHROUGH] = on
     message = fields.get("message")
     if isinstance(message, dict):
         changed = found.get("message")
@@ -150,7 +151,7 @@ def _put_back_plainly(item: CanonicalEntry, found: Mapping[str, Any]) -> Canonic
         if "merge" in found and isinstance(message.get("content"), list):
             message["content"] = _merged(message["content"], found["merge"])
         fields["message"] = message
-    return CanonicalEntry(item.kind, fields, id, item.timestamp, also)
+    return CanonicalEntry(entry.kind, fields, id, entry.timestamp, also)
 
 
 def _but(fields: Fields, names: Any) -> Fields:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote
-from sessiontree.dialects.claude import content_builder, decode_lines, plain
+from sessiontree.dialects.claude import content_builder, decode_lines
 from sessiontree.dialects.claude.aside import put_aside
 from sessiontree.dialects.claude.content import tool_word, written_reason, written_usage
 from sessiontree.dialects.claude.content_builder import Composed
@@ -18,7 +18,7 @@ from sessiontree.dialects.claude.records import SYNTHETIC, Fields, string_in
 from sessiontree.dialects.claude.restoring import but, is_same_result, rests_of, says_block, shard_message
 from sessiontree.dialects.claude.transcript import Held, Transcript
 from sessiontree.dialects.claude.write_state import FoundCall
-from sessiontree.dialects.passthrough import RIDER, rider
+from sessiontree.dialects.passthrough import PASSTHROUGH, new_passthrough
 
 UNKNOWN_MODEL = "unknown"
 
@@ -34,54 +34,22 @@ class Answering:
 
     # Answers
 
-    def answer(self, item: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
-        composed = plain.composed_answer(message, self._name_call)
-        if composed is None:
-            composed = content_builder.composed_answer(message, self._name_call)
+    def answer(self, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
+        composed = content_builder.composed_answer(message, self._name_call)
         is_failed = message.get("stopReason") in ("error", "aborted")
         if not composed.blocks and composed.left_out and not is_failed:
             # An answer of nothing would be sent as words that nobody said.
-            written = put_aside(self._transcript, item, parent, "answers of nothing but unsigned thinking")
+            written = put_aside(self._transcript, entry, parent, "answers of nothing but unsigned thinking")
             return Encoded(written.id, written.lines, [*composed.notes, *written.notes])
-        if self._is_plain(item, composed) and plain.is_plain_answer(message):
-            lines = self._plain_shards(item, parent, message, composed)
-        else:
-            lines = self._shards(item, parent, message, composed, is_note=not composed.blocks and is_failed)
+        lines = self._shards(entry, parent, message, composed, is_note=not composed.blocks and is_failed)
         calls = calls_on(lines, message, composed.places) if _has_calls(composed) else ()
-        written = self._transcript.placed(item, parent, lines, composed.notes, calls=calls)
+        written = self._transcript.placed(entry, parent, lines, composed.notes, calls=calls)
         if calls and self._transcript.is_new:
             self._transcript.held = Held(lines[-1]["uuid"], {call.line for call in calls}, [])
         return written
 
-    def _is_plain(self, item: CanonicalEntry, composed: Composed) -> bool:
-        """Whether it is known beforehand what lines with some content do not say of an item."""
-        if composed.more is None or not composed.blocks:
-            return False
-        return self._sheet.is_settled and plain.rides_plainly(item)
-
-    def _plain_shards(
-        self, item: CanonicalEntry, parent: str | None, message: Fields, composed: Composed
-    ) -> list[Fields]:
-        sheet = self._sheet
-        uuids = sheet.uuids(item, len(composed.blocks), last=True)
-        common = self._common(uuids[-1], message, composed)
-        time, request = sheet.time(item), request_of(common["id"])
-        lines: list[Fields] = []
-        before = parent
-        for id, block in zip(uuids, composed.blocks, strict=True):
-            line = sheet.plain_line("assistant", id, before, time, {**common, "content": [block]})
-            line["requestId"] = request
-            line["apiBlockIndex"] = len(lines)
-            lines.append(line)
-            before = id
-        said = plain.said_of_answer(message, common, time)
-        riding = plain.plain_rider(item, uuids[-1], said, composed, plain.SAID_OF_ANSWERS)
-        if riding:
-            lines[-1][RIDER] = riding
-        return lines
-
     def _shards(
-        self, item: CanonicalEntry, parent: str | None, message: Fields, composed: Composed, *, is_note: bool
+        self, entry: CanonicalEntry, parent: str | None, message: Fields, composed: Composed, *, is_note: bool
     ) -> list[Fields]:
         """A line for each block; one for an answer without any.
 
@@ -89,15 +57,15 @@ class Answering:
         never sends.
         """
         blocks: list[list[Fields]] = [[block] for block in composed.blocks] or [[]]
-        uuids = self._sheet.uuids(item, len(blocks), last=True)
+        uuids = self._sheet.uuids(entry, len(blocks), last=True)
         common = self._common(uuids[-1], message, composed)
         if is_note:
             text = string_in(message, "errorMessage") or f"The request ended: {message.get('stopReason')}"
             blocks = [[{"type": "text", "text": text}]]
             common["model"] = SYNTHETIC
-        time, before = self._sheet.time(item), parent
+        time, before = self._sheet.time(entry), parent
         lines: list[Fields] = []
-        for at, (id, shard, rest) in enumerate(zip(uuids, blocks, rests_of(item, len(blocks)), strict=True)):
+        for at, (id, shard, rest) in enumerate(zip(uuids, blocks, rests_of(entry, len(blocks)), strict=True)):
             if "content" in rest and composed.places and says_block(rest["content"], message, composed.places[at]):
                 shard = rest["content"]
             said = {"message": shard_message(common, shard, rest, message)}
@@ -110,7 +78,7 @@ class Answering:
             lines.append(line)
             before = id
         self._transcript.ride(
-            item, lines[-1], decode_lines.told_response(lines, self._transcript.base), composed.left_out
+            entry, lines[-1], decode_lines.told_response(lines, self._transcript.base), composed.left_out
         )
         return lines
 
@@ -141,25 +109,23 @@ class Answering:
 
     # Results
 
-    def result(self, item: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
+    def result(self, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
         transcript = self._transcript
         found = transcript.standing.find_call(string_in(message, "toolCallId") or "", parent)
         if found is None:
-            return self._lost_result(item, parent)
-        composed = plain.composed_spoken(message.get("content"))
-        if composed is None:
-            composed = content_builder.composed_spoken(message.get("content"))
+            return self._lost_result(entry, parent)
+        composed = content_builder.composed_spoken(message.get("content"))
         is_apart = found.is_near and transcript.standing.needs_boundary(parent, is_result=True)
         held = transcript.held if found.is_near and not is_apart else None
         lines = [] if held is not None else transcript.released()
         hangs_on = found.call.line if held is not None else found.hangs_on
-        (id,) = self._sheet.uuids(item, 1)
+        (id,) = self._sheet.uuids(entry, 1)
         if is_apart and parent is not None:
-            lines.append(transcript.own_boundary(item, parent))
+            lines.append(transcript.own_boundary(entry, parent))
             hangs_on = lines[-1]["uuid"]
-        line = self._result_line(item, id, hangs_on, message, found, composed)
+        line = self._result_line(entry, id, hangs_on, message, found, composed)
         placed = Placed(parent, (id,), id, (), found.response, found.call.line, is_apart)
-        transcript.placed_result(item, line, placed)
+        transcript.placed_result(entry, line, placed)
         if held is None:
             return Encoded(id, [render_json(each) for each in (*lines, line)], composed.notes)
         held.lines.append(line)
@@ -167,18 +133,24 @@ class Answering:
         done = [] if held.open else transcript.released()
         return Encoded(id, [render_json(each) for each in done], composed.notes)
 
-    def _lost_result(self, item: CanonicalEntry, parent: str | None) -> Encoded:
+    def _lost_result(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         """The client drops it and says that there was no content. It rides along on a line that says nothing."""
-        line = self._transcript.aside_line(item, parent, {"type": "custom", "customType": f"{NAME}.result"})
-        line[RIDER] = rider(item, string_in(line, "id") or "", whole=True)
+        line = self._transcript.aside_line(entry, parent, {"type": "custom", "customType": f"{NAME}.result"})
+        line[PASSTHROUGH] = new_passthrough(entry, string_in(line, "id") or "", whole=True)
         notes = [LossNote("aside", "results without a call", "Claude Code does not send them")]
         return self._transcript.written_aside(line, parent, notes)
 
     def _result_line(
-        self, item: CanonicalEntry, id: str, hangs_on: str | None, message: Fields, found: FoundCall, composed: Composed
+        self,
+        entry: CanonicalEntry,
+        id: str,
+        hangs_on: str | None,
+        message: Fields,
+        found: FoundCall,
+        composed: Composed,
     ) -> Fields:
         """The line of a result. The client's own copy of it, `toolUseResult`, is written only if it rode along."""
-        call, time = found.call, self._sheet.time(item)
+        call, time = found.call, self._sheet.time(entry)
         is_error = message.get("isError") is True
         block: Fields = {
             "tool_use_id": call.id,
@@ -187,20 +159,13 @@ class Answering:
         }
         if is_error:
             block["is_error"] = True
-        if self._is_plain(item, composed):
-            line = self._sheet.plain_line("user", id, hangs_on, time, {"role": "user", "content": [block]})
-            line["sourceToolAssistantUUID"] = call.line
-            riding = plain.plain_rider(item, id, plain.said_of_result(call.id, call.name, is_error, time), composed)
-            if riding:
-                line[RIDER] = riding
-            return line
-        (rest,) = rests_of(item, 1)
+        (rest,) = rests_of(entry, 1)
         content = rest["content"] if is_same_result(rest.get("content"), block) else [block]
         said = {"message": {"role": "user", "content": content}}
         line = self._sheet.line("user", id, hangs_on, time, said, rest)
         line["sourceToolAssistantUUID"] = call.line
         told_result = decode_lines.told_results(line, self._transcript.base, {call.id: call.name})[0]
-        self._transcript.ride(item, line, told_result, composed.left_out)
+        self._transcript.ride(entry, line, told_result, composed.left_out)
         return line
 
 

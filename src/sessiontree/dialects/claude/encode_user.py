@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded
-from sessiontree.dialects.claude import content_builder, decode_lines, plain
+from sessiontree.dialects.claude import content_builder, decode_lines
 from sessiontree.dialects.claude.content import text_of, told_content
 from sessiontree.dialects.claude.content_builder import Composed
 from sessiontree.dialects.claude.decode_lines import NAME
@@ -19,82 +19,67 @@ from sessiontree.dialects.claude.differences import PART, PLAIN
 from sessiontree.dialects.claude.records import Fields, object_in
 from sessiontree.dialects.claude.restoring import but, is_same_line, rests_of
 from sessiontree.dialects.claude.transcript import Transcript
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.passthrough import PASSTHROUGH
 
 
-def write_prompt(transcript: Transcript, item: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
+def write_prompt(transcript: Transcript, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
     """What the user said."""
     content, composed = _spoken(message.get("content"))
-    (id,) = transcript.sheet.uuids(item, 1)
-    if _is_plain(transcript, item, content, composed):
-        said = {"role": "user", "content": content}
-        line = transcript.sheet.plain_line("user", id, parent, transcript.sheet.time(item), said)
-        riding = plain.plain_rider(item, id, plain.said_of_prompt(line["timestamp"]), composed)
-        if riding:
-            line[RIDER] = riding
-    else:
-        (rest,) = rests_of(item, 1)
-        again = _told_again(transcript, item, id, parent, rest)
-        line = again or _user_line(transcript, item, id, parent, content, rest)
-        if again is None and isinstance(content, str) and content.startswith(("<bash-input>", "<bash-stdout>")):
-            line[RIDER] = {PLAIN: True}
-        transcript.ride(item, line, decode_lines.told_spoken(line, transcript.base), composed.left_out)
-    return transcript.placed(item, parent, [line], composed.notes, prompt=text_of(content))
-
-
-def _is_plain(transcript: Transcript, item: CanonicalEntry, content: Any, composed: Composed) -> bool:
-    """Whether it is known beforehand what the line of a prompt does not say of it."""
-    is_known = composed.more is not None and plain.is_heard(content)
-    return is_known and transcript.sheet.is_settled and plain.rides_plainly(item)
+    (id,) = transcript.sheet.uuids(entry, 1)
+    (rest,) = rests_of(entry, 1)
+    again = _told_again(transcript, entry, id, parent, rest)
+    line = again or _user_line(transcript, entry, id, parent, content, rest)
+    if again is None and isinstance(content, str) and content.startswith(("<bash-input>", "<bash-stdout>")):
+        line[PASSTHROUGH] = {PLAIN: True}
+    transcript.ride(entry, line, decode_lines.told_spoken(line, transcript.base), composed.left_out)
+    return transcript.placed(entry, parent, [line], composed.notes, prompt=text_of(content))
 
 
 def _spoken(content: Any) -> tuple[Any, Composed]:
     if isinstance(content, str):
-        return content, Composed(more=[])
-    composed = plain.composed_spoken(content)
-    if composed is None:
-        composed = content_builder.composed_spoken(content)
+        return content, Composed()
+    composed = content_builder.composed_spoken(content)
     return composed.blocks, composed
 
 
 def _user_line(
-    transcript: Transcript, item: CanonicalEntry, id: str, parent: str | None, content: Any, rest: Fields
+    transcript: Transcript, entry: CanonicalEntry, id: str, parent: str | None, content: Any, rest: Fields
 ) -> Fields:
     if "content" in rest and told_content(rest["content"]) == told_content(content):
         content = rest["content"]
     said = {"message": {"role": "user", "content": content}}
-    return transcript.sheet.line("user", id, parent, transcript.sheet.time(item), said, rest)
+    return transcript.sheet.line("user", id, parent, transcript.sheet.time(entry), said, rest)
 
 
 def _told_again(
-    transcript: Transcript, item: CanonicalEntry, id: str, parent: str | None, rest: Fields
+    transcript: Transcript, entry: CanonicalEntry, id: str, parent: str | None, rest: Fields
 ) -> Fields | None:
     """The line of the client's that an item was told from, if it still says the same."""
     kind = rest.get("type")
     said: Fields = {}
     if kind == "system" and rest.get("subtype") == "local_command":
-        said = {"subtype": "local_command", "content": object_in(item.fields, "message").get("content")}
+        said = {"subtype": "local_command", "content": object_in(entry.fields, "message").get("content")}
     elif kind == "attachment" and isinstance(rest.get("attachment"), dict):
         said = {"attachment": rest["attachment"]}
     if not said:
         return None
     sheet = transcript.sheet
     before = sheet.base
-    line = sheet.line(str(kind), id, parent, sheet.time(item), said, rest)
+    line = sheet.line(str(kind), id, parent, sheet.time(entry), said, rest)
     again = decode_lines.told_spoken(line, transcript.base)
-    if again.kind == item.kind and _content(again) == _content(item):
+    if again.kind == entry.kind and _content(again) == _content(entry):
         return line
     sheet.base = before
     return None
 
 
-def write_command(transcript: Transcript, item: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
+def write_command(transcript: Transcript, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
     """A shell command that the user ran, and what it printed."""
     entered, printed = content_builder.command_texts(message)
-    uuids = transcript.sheet.uuids(item, 2)
-    rests = rests_of(item, 2)
-    first = _user_line(transcript, item, uuids[0], parent, entered, but(rests[0], "content"))
-    second = _user_line(transcript, item, uuids[1], uuids[0], printed, but(rests[1], "content"))
+    uuids = transcript.sheet.uuids(entry, 2)
+    rests = rests_of(entry, 2)
+    first = _user_line(transcript, entry, uuids[0], parent, entered, but(rests[0], "content"))
+    second = _user_line(transcript, entry, uuids[1], uuids[0], printed, but(rests[1], "content"))
     stored = rests[1].get("content")
     if isinstance(stored, str):
         again = {**second, "message": {"role": "user", "content": stored}}
@@ -105,34 +90,34 @@ def write_command(transcript: Transcript, item: CanonicalEntry, parent: str | No
             and _message(other) | {"timestamp": 0} == _message(one) | {"timestamp": 0}
         ):
             second = again
-    second[RIDER] = {PART: True}
+    second[PASSTHROUGH] = {PART: True}
     said = decode_lines.told_command(first, second, transcript.base)
-    transcript.ride(item, first, said or decode_lines.told_user(first, transcript.base))
-    return transcript.placed(item, parent, [first, second])
+    transcript.ride(entry, first, said or decode_lines.told_user(first, transcript.base))
+    return transcript.placed(entry, parent, [first, second])
 
 
 def write_meta(
-    transcript: Transcript, item: CanonicalEntry, parent: str | None, content: Any, stored: Any = None
+    transcript: Transcript, entry: CanonicalEntry, parent: str | None, content: Any, stored: Any = None
 ) -> Encoded:
     """What the model shall hear and nobody said. `stored` are the words it once had on a line."""
     said, composed = (stored, Composed()) if stored is not None else _spoken(content)
-    rest = rests_of(item, 1)[0]
-    (id,) = transcript.sheet.uuids(replace(item, also=()), 1)
-    line = _told_again(transcript, item, id, parent, rest) if item.kind == "custom_message" else None
+    rest = rests_of(entry, 1)[0]
+    (id,) = transcript.sheet.uuids(replace(entry, aliases=()), 1)
+    line = _told_again(transcript, entry, id, parent, rest) if entry.kind == "custom_message" else None
     if line is None:
         rest = but(rest, "type", "attachment", "rendered", "renderedRole")
-        line = _user_line(transcript, item, id, parent, said, rest)
+        line = _user_line(transcript, entry, id, parent, said, rest)
         line["isMeta"] = True
-    transcript.ride(item, line, decode_lines.told_spoken(line, transcript.base))
-    return transcript.placed(item, parent, [line], composed.notes)
+    transcript.ride(entry, line, decode_lines.told_spoken(line, transcript.base))
+    return transcript.placed(entry, parent, [line], composed.notes)
 
 
-def line_again(transcript: Transcript, item: CanonicalEntry, parent: str | None) -> Encoded | None:
+def line_again(transcript: Transcript, entry: CanonicalEntry, parent: str | None) -> Encoded | None:
     """A line that the model does not see, as the client wrote it; None for what was no such line."""
-    data = object_in(item.fields, "data")
+    data = object_in(entry.fields, "data")
     kind = data.get("type")
     is_boundary = data.get("subtype") == "compact_boundary"
-    if item.fields.get("customType") != f"{NAME}.{kind}" or kind not in ("attachment", "system", "user"):
+    if entry.fields.get("customType") != f"{NAME}.{kind}" or kind not in ("attachment", "system", "user"):
         return None
     said = {"message": data["message"]} if "message" in data else {}
     said |= {name: data[name] for name in ("subtype", "content") if name in data}
@@ -143,16 +128,16 @@ def line_again(transcript: Transcript, item: CanonicalEntry, parent: str | None)
     if is_boundary or again.kind != "custom" or not is_same_line(object_in(again.fields, "data"), data):
         sheet.base = before
         return None
-    (id,) = sheet.uuids(item, 1)
+    (id,) = sheet.uuids(entry, 1)
     sheet.base = before
-    line = sheet.line(str(kind), id, parent, sheet.time(item), said, data)
-    transcript.ride(item, line, decode_lines.told_spoken(line, transcript.base))
-    return transcript.placed(item, parent, [line])
+    line = sheet.line(str(kind), id, parent, sheet.time(entry), said, data)
+    transcript.ride(entry, line, decode_lines.told_spoken(line, transcript.base))
+    return transcript.placed(entry, parent, [line])
 
 
-def _message(item: CanonicalEntry) -> Fields:
-    return object_in(item.fields, "message")
+def _message(entry: CanonicalEntry) -> Fields:
+    return object_in(entry.fields, "message")
 
 
-def _content(item: CanonicalEntry) -> Any:
-    return _message(item).get("content") if item.kind == "message" else item.fields.get("content")
+def _content(entry: CanonicalEntry) -> Any:
+    return _message(entry).get("content") if entry.kind == "message" else entry.fields.get("content")

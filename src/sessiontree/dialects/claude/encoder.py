@@ -1,4 +1,4 @@
-"""Writing a transcript that the client resumes in full: items in shared words -> lines.
+"""Writing a transcript that the client resumes in full: items in canonical form -> lines.
 
 An answer is one line for each of its blocks, a result hangs on the line of its call, a compaction is a boundary and a
 summary. Entries that the client has no line for are asides: lines of our own type, which it passes over. What a line
@@ -32,94 +32,94 @@ from sessiontree.dialects.contract import IndexedLines
 _SPEAKING = ("message", "custom_message", "branch_summary")
 
 
-class ClaudeScribe:
+class ClaudeEncoder:
     """Writes one transcript."""
 
-    def __init__(self, start: SessionMeta, lines: IndexedLines | None = None) -> None:
-        self._start = start
+    def __init__(self, meta: SessionMeta, lines: IndexedLines | None = None) -> None:
+        self._meta = meta
         self._lines = lines
-        self._title = start.title
-        self._transcript = Transcript(start, lines)
+        self._title = meta.title
+        self._transcript = Transcript(meta, lines)
         self._answering = Answering(self._transcript)
 
-    def begin(self) -> Sequence[bytes]:
-        config = self._start.config
+    def prologue(self) -> Sequence[bytes]:
+        config = self._meta.config
         if config is None or config == Config():
             return ()
         entry = {"type": "config", "config": config}
-        return [render_json(self._transcript.sheet.aside(entry, self._start.timestamp, **{START: True}))]
+        return [render_json(self._transcript.sheet.aside(entry, self._meta.timestamp, **{START: True}))]
 
-    def add(self, item: CanonicalEntry, parent: str | None) -> Encoded:
-        written = self._add(item, parent)
+    def encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
+        written = self._add(entry, parent)
         if self._lines is None or written.id is None or written.id == parent or not written.lines:
             return written
-        if parent is not None and item.kind in _SPEAKING:  # and not through what a later boundary keeps
-            freed = self._transcript.freed(CanonicalEntry("", {}, timestamp=item.timestamp), str(parent))
+        if parent is not None and entry.kind in _SPEAKING:  # and not through what a later boundary keeps
+            freed = self._transcript.freed(CanonicalEntry("", {}, timestamp=entry.timestamp), str(parent))
             written = replace(written, lines=[*map(render_json, freed), *written.lines])
         # What begins anew does not hang on the line that an earlier pin names.
-        behind = None if item.kind in ("compaction", "reset_boundary") else parent
+        behind = None if entry.kind in ("compaction", "reset_boundary") else parent
         if is_pinned_elsewhere(Chain(self._lines), behind):
             pin = self._transcript.sheet.note("last-prompt", leafUuid=str(written.id))
             return replace(written, lines=[*written.lines, render_json(pin)])
         return written
 
-    def _add(self, item: CanonicalEntry, parent: str | None) -> Encoded:
+    def _add(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         transcript = self._transcript
         transcript.after = transcript.standing.aside_before(parent)
         if parent is not None:
             parent = str(parent)
-        match item.kind:
+        match entry.kind:
             case "message":
-                return self._message(item, parent, object_in(item.fields, "message"))
+                return self._message(entry, parent, object_in(entry.fields, "message"))
             case "custom_message":
-                return write_meta(transcript, item, parent, item.fields.get("content"))
+                return write_meta(transcript, entry, parent, entry.fields.get("content"))
             case "branch_summary":
-                text = content_builder.branch_text(string_in(item.fields, "summary") or "")
-                return write_meta(transcript, item, parent, text, summary_content(item))
+                text = content_builder.branch_text(string_in(entry.fields, "summary") or "")
+                return write_meta(transcript, entry, parent, text, summary_content(entry))
             case "compaction" | "reset_boundary":
-                return write_boundary(transcript, item, parent)
-            case "custom" if (again := line_again(transcript, item, parent)) is not None:
+                return write_boundary(transcript, entry, parent)
+            case "custom" if (again := line_again(transcript, entry, parent)) is not None:
                 return again
             case "leaf" if not transcript.is_new:
-                target = string_in(item.fields, "targetId")
-                lines = transcript.freed(item, target) if target is not None else []
+                target = string_in(entry.fields, "targetId")
+                lines = transcript.freed(entry, target) if target is not None else []
                 pin = transcript.sheet.note("last-prompt", leafUuid=target or NIL, explicit=True)
                 return Encoded(parent, [render_json(line) for line in (*lines, pin)])
             case "session_info":
-                return self._session_info(item, parent)
+                return self._session_info(entry, parent)
             case _:
-                return put_aside(transcript, item, parent)
+                return put_aside(transcript, entry, parent)
 
-    def _message(self, item: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
+    def _message(self, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
         match message.get("role"):
             case "user":
-                return write_prompt(self._transcript, item, parent, message)
+                return write_prompt(self._transcript, entry, parent, message)
             case "assistant":
-                return self._answering.answer(item, parent, message)
+                return self._answering.answer(entry, parent, message)
             case "toolResult":
-                return self._answering.result(item, parent, message)
+                return self._answering.result(entry, parent, message)
             case "bashExecution" if message.get("excludeFromContext") is not True:
-                return write_command(self._transcript, item, parent, message)
+                return write_command(self._transcript, entry, parent, message)
             case "custom":
-                return write_meta(self._transcript, item, parent, message.get("content"))
+                return write_meta(self._transcript, entry, parent, message.get("content"))
             case role:
                 what = f"{role} messages" if isinstance(role, str) else "messages of no role"
-                return put_aside(self._transcript, item, parent, what)
+                return put_aside(self._transcript, entry, parent, what)
 
-    def _session_info(self, item: CanonicalEntry, parent: str | None) -> Encoded:
-        name = " ".join((string_in(item.fields, "name") or "").split())
+    def _session_info(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
+        name = " ".join((string_in(entry.fields, "name") or "").split())
         titles = [
             self._transcript.sheet.note("custom-title", customTitle=name),
             self._transcript.sheet.note("agent-name", agentName=name),
         ]
         self._title = name or self._title
-        if not item.id and name:  # nothing but a name: the client's own lines say it
+        if not entry.id and name:  # nothing but a name: the client's own lines say it
             return Encoded(parent, [render_json(line) for line in titles])
-        written = put_aside(self._transcript, item, parent)
+        written = put_aside(self._transcript, entry, parent)
         notes = [] if name else written.notes
         return Encoded(written.id, [*written.lines, *(render_json(line) for line in titles if name)], notes)
 
-    def end(self, leaf: str | None) -> Sequence[bytes]:
+    def epilogue(self, leaf: str | None) -> Sequence[bytes]:
         transcript = self._transcript
         lines = transcript.released()
         transcript.after = transcript.standing.aside_before(leaf)

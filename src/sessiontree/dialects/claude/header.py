@@ -18,7 +18,7 @@ _FIRST_LINES, _FEW_LINES = 64, 4
 _MANY_LINES = 256
 
 
-def recognise(head: bytes) -> int:
+def recognize(head: bytes) -> int:
     """How sure we are that a file begins like a transcript."""
     records = head_records(head)
     if any(map(_is_of_another_agent, records)):

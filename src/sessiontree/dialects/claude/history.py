@@ -16,8 +16,8 @@ from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.differences import AFTER, PART
 from sessiontree.dialects.claude.path import find_trail
 from sessiontree.dialects.claude.records import Fields, object_in, string_in
-from sessiontree.dialects.contract import IndexedLines, ReadOptions, is_aside
-from sessiontree.dialects.passthrough import RIDER, rider_of
+from sessiontree.dialects.contract import IndexedLines, ReadOptions, is_metadata_id
+from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 
 START = "start"
 """Marks an aside that tells of the session and not of a place in it."""
@@ -27,31 +27,31 @@ _known: WeakKeyDictionary[Tree, _Asides] = WeakKeyDictionary()
 """The asides of the sessions in hand: whoever asks for the history of one leaf asks for those of all."""
 
 
-def find_history(lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
+def find_history(lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
     """The nodes of a conversation from the very beginning, in its order."""
     chain = Chain(lines)
-    if leaf is not None and is_aside(lines.tree.ids[leaf]):
-        return _history_of_aside(chain, leaf, reading)
+    if leaf is not None and is_metadata_id(lines.tree.ids[leaf]):
+        return _history_of_aside(chain, leaf, read_options)
     if leaf is not None and chain.is_link(leaf) and not chain.counts(leaf):
         return []  # a sub-agent's, whose conversation is another one
-    return _with_asides(chain, spoken_history(chain, leaf, reading))
+    return _with_asides(chain, spoken_history(chain, leaf, read_options))
 
 
-def _history_of_aside(chain: Chain, aside: int, reading: ReadOptions) -> list[int]:
+def _history_of_aside(chain: Chain, aside: int, read_options: ReadOptions) -> list[int]:
     """What leads to an aside of ours; those of the client belong to no conversation."""
     asides = _asides_of(chain.lines)
     if aside not in asides.parents:
         return []
-    before = spoken_history(chain, chain.node(asides.parents[aside]), reading)
+    before = spoken_history(chain, chain.node(asides.parents[aside]), read_options)
     return [*_with_asides(chain, before, at_end=False), *asides.leading_to(aside)]
 
 
-def spoken_history(chain: Chain, leaf: int | None, reading: ReadOptions) -> list[int]:
+def spoken_history(chain: Chain, leaf: int | None, read_options: ReadOptions) -> list[int]:
     """The same without asides."""
     stretches: list[list[int]] = []
     boundaries: set[int] = set()
     while leaf is not None:
-        nodes = find_trail(chain, leaf, reading).nodes
+        nodes = find_trail(chain, leaf, read_options).nodes
         if nodes and nodes[0] != leaf and _is_ours_alone(chain, nodes[0]):
             nodes = _from_compaction(chain, nodes[1:])
         stretches.append(nodes)
@@ -71,7 +71,7 @@ def _is_ours_alone(chain: Chain, boundary: int) -> bool:
     if chain.types[boundary] != "compaction":
         return False
     (fields,) = chain.lines.fields([boundary])
-    return PART in rider_of(fields)
+    return PART in passthrough_of(fields)
 
 
 def _from_compaction(chain: Chain, nodes: list[int]) -> list[int]:
@@ -83,7 +83,7 @@ def _from_compaction(chain: Chain, nodes: list[int]) -> list[int]:
 def _follows_nothing(chain: Chain, boundary: int) -> bool:
     """Whether we wrote a boundary that compacts nothing: one of the client's always follows what stands before it."""
     (fields,) = chain.lines.fields([boundary])
-    return bool(rider_of(fields)) and fields.get("logicalParentUuid") is None
+    return bool(passthrough_of(fields)) and fields.get("logicalParentUuid") is None
 
 
 def _with_asides(chain: Chain, history: list[int], *, at_end: bool = True) -> list[int]:
@@ -132,7 +132,7 @@ class _Asides:
         nodes = [
             node
             for node, id in enumerate(lines.tree.ids)
-            if is_aside(id) and (types[node] in ENTRY_TYPES or types[node] == RIDER)
+            if is_metadata_id(id) and (types[node] in ENTRY_TYPES or types[node] == PASSTHROUGH)
         ]
         for start in range(0, len(nodes), _STEP):
             step = nodes[start : start + _STEP]
@@ -140,7 +140,7 @@ class _Asides:
                 self._take(node, fields)
 
     def _take(self, node: int, fields: Fields) -> None:
-        is_entry = fields.get("type") == RIDER and bool(string_in(object_in(fields, "entry"), "type"))
+        is_entry = fields.get("type") == PASSTHROUGH and bool(string_in(object_in(fields, "entry"), "type"))
         if not is_entry or fields.get(START) is True:
             return
         parent = string_in(fields, "parent")
@@ -162,7 +162,7 @@ class _Asides:
         """Those among some asides that a line stands behind: the line says so, or else it stands behind the last."""
         if node not in self._said_after:
             (fields,) = lines.fields([node])
-            self._said_after[node] = rider_of(fields).get(AFTER)
+            self._said_after[node] = passthrough_of(fields).get(AFTER)
         after = self._said_after[node]
         if isinstance(after, str):
             last = self._by_id.get(after)

@@ -15,10 +15,10 @@ from msgspec import Struct
 from sessiontree.dialects.claude.line_summary import PROMPT, SILENT, LineSummary, is_blank_text, is_reminder_text
 from sessiontree.dialects.claude.records import CHAIN_TYPES, METADATA_TYPES, SYNTHETIC, shared_type
 from sessiontree.dialects.contract import Columns, decode_wires
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.passthrough import PASSTHROUGH
 
 # The types that follow from the line's own type alone.
-_PLAIN_TYPES = (METADATA_TYPES | {"user", "assistant", "progress"}) - {RIDER}
+_PLAIN_TYPES = (METADATA_TYPES | {"user", "assistant", "progress"}) - {PASSTHROUGH}
 _SHARED_TYPES = {kind: shared_type(kind, None, None) for kind in _PLAIN_TYPES}
 
 
@@ -36,7 +36,7 @@ class _Outside(Struct, gc=False, rename={"parent": "parentUuid"}):
 
     @property
     def shared_type(self) -> str:
-        inner = self.entry if self.type == RIDER else self.attachment
+        inner = self.entry if self.type == PASSTHROUGH else self.attachment
         return shared_type(self.type, self.subtype, inner.type if inner else None)
 
 
@@ -72,22 +72,20 @@ def decode_columns(data: memoryview) -> Columns | None:
     """The columns of a block of ordinary lines; None when the outside of one of them needs a closer look."""
     lines = decode_wires(_decode_lines, data)
     if lines is not None:
-        return columns_of(lines, list(map(speech_on, lines)))
+        return _columns_of(lines, list(map(_speech_on, lines)))
     outsides = decode_wires(_decode_outsides, data)  # what is odd inside a line changes nothing in the tree
-    return None if outsides is None else columns_of(outsides, [])
+    return None if outsides is None else _columns_of(outsides, [])
 
 
-def columns_of(
-    lines: Sequence[_Outside], notes: Sequence[LineSummary | None], said: Sequence[object] = ()
-) -> Columns | None:
+def _columns_of(lines: Sequence[_Outside], notes: Sequence[LineSummary | None]) -> Columns | None:
     """The columns of lines that were decoded."""
     types = [_SHARED_TYPES.get(line.type) or intern(line.shared_type) for line in lines]
     ids = [(line.uuid or "") if line.type in CHAIN_TYPES else "" for line in lines]
     parents = [line.parent if id else None for line, id in zip(lines, ids, strict=True)]
-    return None if "" in types or "" in parents else Columns(types, ids, parents, notes, said)
+    return None if "" in types or "" in parents else Columns(types, ids, parents, notes)
 
 
-def speech_on(line: WireLine) -> LineSummary | None:
+def _speech_on(line: WireLine) -> LineSummary | None:
     """What an ordinary line says; None when its entry has to be asked."""
     kind, message = line.type, line.message
     if message is None:

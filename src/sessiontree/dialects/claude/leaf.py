@@ -12,8 +12,8 @@ from sessiontree.dialects.claude.path import find_trail
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 
 
-def find_leaf(chain: Chain, reading: ReadOptions) -> int | None:
-    if reading.as_of == "timestamps":
+def find_leaf(chain: Chain, read_options: ReadOptions) -> int | None:
+    if read_options.as_of == "timestamps":
         return _newest_leaf(chain)
     last = _last_line(chain)
     if last is None:

@@ -1,4 +1,4 @@
-"""What a scribe knows of the lines it writes on: ids that are taken, the fields that every line has, what was written.
+"""What a encoder knows of the lines it writes on: ids that are taken, the fields that every line has, what was written.
 
 `Sheet` makes lines; `Placed` remembers what became of an item, by the id that its children are given as their parent.
 """
@@ -22,8 +22,8 @@ from sessiontree.dialects.claude.decode_lines import DERIVED, VERSION, Base, bas
 from sessiontree.dialects.claude.header import find_git_branch
 from sessiontree.dialects.claude.places import is_uuid, made_uuid, session_uuid
 from sessiontree.dialects.claude.records import Fields, object_in, string_in
-from sessiontree.dialects.contract import IndexedLines, is_aside
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.contract import IndexedLines, is_metadata_id
+from sessiontree.dialects.passthrough import PASSTHROUGH
 
 _LATEST = 64
 _UUID = 36
@@ -67,25 +67,23 @@ class Placed(Struct, frozen=True, gc=False):
 class LineBuilder:
     """Makes the lines of one session."""
 
-    def __init__(self, start: SessionMeta, lines: IndexedLines | None) -> None:
+    def __init__(self, meta: SessionMeta, lines: IndexedLines | None) -> None:
         self._lines = lines
-        self.session = session_uuid(start.id)
-        self.cwd = start.cwd
+        self.session = session_uuid(meta.id)
+        self.cwd = meta.cwd
         self.version = VERSION
-        self.git_branch = start.git_branch or ""
+        self.git_branch = meta.git_branch or ""
         self.base: Base | None = None
-        self._compared: Base | None = None
-        self._is_settled = False
-        self._forked_from = start.forked_from
+        self._forked_from = meta.forked_from
         self._taken: set[str] = set()
-        self._time = start.timestamp if _iso.match(start.timestamp) else ""
+        self._time = meta.timestamp if _iso.match(meta.timestamp) else ""
         if lines is not None:
             self._continue(lines)
         self._space = (uuid.UUID(self.session) if is_uuid(self.session) else uuid.NAMESPACE_OID).bytes
 
     def _continue(self, lines: IndexedLines) -> None:
         """Go on as the latest lines of the file do."""
-        placed = [node for node, id in enumerate(lines.tree.ids) if not is_aside(id)][-_LATEST:]
+        placed = [node for node, id in enumerate(lines.tree.ids) if not is_metadata_id(id)][-_LATEST:]
         latest = list(reversed(lines.fields(placed)))
         self.session = _first(latest, "sessionId") or self.session
         self.cwd = _first(latest, "cwd") or self.cwd
@@ -97,19 +95,19 @@ class LineBuilder:
 
     # Names and times
 
-    def uuids(self, item: CanonicalEntry, count: int, *, last: bool = False) -> list[str]:
+    def uuids(self, entry: CanonicalEntry, count: int, *, last: bool = False) -> list[str]:
         """Ids for the lines of an item. Its own id goes to the first of them, or to the last."""
-        name = item.id or ("" if self._lines is not None else f"line {len(self._taken)}")
-        is_own = self._is_free(item.id)
+        name = entry.id or ("" if self._lines is not None else f"line {len(self._taken)}")
+        is_own = self._is_free(entry.id)
         if count == 1:
-            own = item.id if is_own else self.made(name)
+            own = entry.id if is_own else self.made(name)
             self._taken.add(own)
             return [own]
-        also = list(item.also[: count - 1]) if is_own else []
-        if len({item.id, *also}) != len(also) + 1 or not all(map(self._is_free, also)):
+        also = list(entry.aliases[: count - 1]) if is_own else []
+        if len({entry.id, *also}) != len(also) + 1 or not all(map(self._is_free, also)):
             also = []
         also += [self.made(name and f"{name}#{number}") for number in range(len(also) + 1, count)]
-        also.insert(len(also) if last else 0, item.id if is_own else self.made(name))
+        also.insert(len(also) if last else 0, entry.id if is_own else self.made(name))
         self._taken.update(also)
         return also
 
@@ -125,31 +123,23 @@ class LineBuilder:
             made = made_uuid(self._space, f"{made} {name}")
         return made
 
-    def aside_id(self, item: CanonicalEntry) -> str:
+    def metadata_id(self, entry: CanonicalEntry) -> str:
         """What an aside is called: as the item is, or by what it says."""
-        return item.id or self.made("" if self._lines is not None else f"{item.kind} {item.fields}")
+        return entry.id or self.made("" if self._lines is not None else f"{entry.kind} {entry.fields}")
 
-    def time(self, item: CanonicalEntry) -> str:
+    def time(self, entry: CanonicalEntry) -> str:
         """The item's time in the form the client reads; without one, that of the line before."""
-        if _iso.match(item.timestamp):
-            self._time = item.timestamp
+        if _iso.match(entry.timestamp):
+            self._time = entry.timestamp
         else:
-            ms = milliseconds(item.timestamp)
-            said = object_in(item.fields, "message").get("timestamp")
+            ms = milliseconds(entry.timestamp)
+            said = object_in(entry.fields, "message").get("timestamp")
             if ms is None and isinstance(said, int | float) and not isinstance(said, bool):
                 ms = said  # type: ignore[assignment]
             self._time = _iso_time(ms) or (self._time if self._lines is None else timestamp()) or timestamp()
         return self._time
 
     # Lines
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether a line with nothing to ride along says of itself only what the first line says of all."""
-        if self.base is not self._compared:
-            self._compared = self.base
-            self._is_settled = _said_alike(self.base) == (self.cwd, self.version, self.git_branch)
-        return self._is_settled
 
     def line(self, kind: str, id: str, parent: str | None, time: str, said: Fields, rest: Fields) -> Fields:
         """A line of the chain. `rest` is what rode along of the line that the item was told from."""
@@ -177,25 +167,9 @@ class LineBuilder:
                 line["forkedFrom"] = {"sessionId": origin.session, "messageUuid": origin.entry}
         return line
 
-    def plain_line(self, kind: str, id: str, parent: str | None, time: str, message: Fields) -> Fields:
-        """A line that has nothing beside a message, when the sheet is settled."""
-        return {
-            "parentUuid": parent,
-            "isSidechain": False,
-            "type": kind,
-            "message": message,
-            "uuid": id,
-            "timestamp": time,
-            "userType": "external",
-            "cwd": self.cwd,
-            "sessionId": self.session,
-            "version": self.version,
-            "gitBranch": self.git_branch,
-        }
-
     def aside(self, entry: Fields, time: str, **more: Any) -> Fields:
         """A line that the client passes over, with an entry in the native shape."""
-        return {"type": RIDER, "sessionId": self.session, "timestamp": time, "entry": entry, **more}
+        return {"type": PASSTHROUGH, "sessionId": self.session, "timestamp": time, "entry": entry, **more}
 
     def note(self, kind: str, **fields: Any) -> Fields:
         """A line of the client's that tells of the session."""
@@ -227,10 +201,6 @@ def calls_on(lines: Sequence[Fields], message: Fields, places: Sequence[int]) ->
         if block["type"] == "tool_use" and isinstance(blocks[at], dict):
             calls.append(Call(string_in(blocks[at], "id") or "", block["id"], block["name"], line["uuid"]))
     return tuple(calls)
-
-
-def _said_alike(base: Base | None) -> tuple[str, str, str] | None:
-    return None if base is None else (base.cwd, base.version, base.git_branch)
 
 
 def _first(lines: Sequence[Fields], key: str) -> str:

@@ -65,9 +65,9 @@ class Beside:
         for at in starts:
             self._follow(at, self.path[at])
         for node in self._lost_shards():
-            owner = self._position_of_response(node)
-            if owner is not None:
-                self._take_shard(owner, node)
+            client = self._position_of_response(node)
+            if client is not None:
+                self._take_shard(client, node)
 
     def _load_ahead(self, starts: Sequence[int]) -> None:
         """Read in one go what will be asked about: what hangs on the path, and the lines around those places."""
@@ -85,9 +85,9 @@ class Beside:
         for child in self._iter_children(node):
             speech = self.chain.speech(child)
             if speech.is_assistant:
-                owner = self._shard_near(at, speech.response)
-                if owner is not None:
-                    self._take_shard(owner, child)
+                client = self._shard_near(at, speech.response)
+                if client is not None:
+                    self._take_shard(client, child)
             elif speech.answers and self._is_group(node):
                 self._take_result(at, child)
             elif self.chain.types[child] != "message":
@@ -175,7 +175,7 @@ class Beside:
 
     def _lost_shards(self) -> list[int]:
         """Lines beside the path whose parents are missing."""
-        orphans = [oddity.node for oddity in self.chain.tree.oddities() if oddity.kind == "missing-parent"]
+        orphans = [problem.node for problem in self.chain.tree.problems() if problem.kind == "missing-parent"]
         return [
             node for node in orphans if node not in self.position and self.chain.is_link(node) and self._may_use(node)
         ]

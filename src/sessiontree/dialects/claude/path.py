@@ -8,7 +8,7 @@ from sessiontree.dialects.claude.boundaries import Kept, has_summary, kept_by, s
 from sessiontree.dialects.claude.chain import Chain, walk
 from sessiontree.dialects.claude.parallel_calls import with_siblings
 from sessiontree.dialects.claude.records import object_in
-from sessiontree.dialects.claude.reparent import as_recovered, as_the_client, find_relinks
+from sessiontree.dialects.claude.reparent import as_recovered, as_the_client, find_reparentings
 from sessiontree.dialects.contract import ReadOptions
 
 _NOTHING = Kept({})
@@ -21,26 +21,26 @@ class Trail(Struct, frozen=True):
     kept: frozenset[int] = frozenset()
 
 
-def find_trail(chain: Chain, leaf: int | None, reading: ReadOptions) -> Trail:
+def find_trail(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Trail:
     """Root, or the last boundary, to leaf."""
     if leaf is None:
         return Trail([])
     if not chain.is_placed(leaf):
         return Trail([leaf])
-    nodes, boundary, kept = _spine(chain, leaf, reading)
-    nodes = with_siblings(chain, nodes, _eligible(chain, boundary, kept), reading.recovered)
-    if reading.snips:
+    nodes, boundary, kept = _spine(chain, leaf, read_options)
+    nodes = with_siblings(chain, nodes, _eligible(chain, boundary, kept), read_options.recovered)
+    if read_options.snips:
         removed = _snipped(chain)
         nodes = [node for node in nodes if chain.tree.ids[node] not in removed]
     return Trail(nodes, kept.nodes)
 
 
-def _spine(chain: Chain, leaf: int, reading: ReadOptions) -> tuple[list[int], int | None, Kept]:
+def _spine(chain: Chain, leaf: int, read_options: ReadOptions) -> tuple[list[int], int | None, Kept]:
     """The path without what hangs beside it, the boundary it begins with, and what that one kept."""
     links: dict[int, int | None] = {}
     mend = as_the_client(chain)
-    if reading.recovered:
-        links = {relink.node: relink.parent for relink in find_relinks(chain)}
+    if read_options.recovered:
+        links = {relink.node: relink.parent for relink in find_reparentings(chain)}
         mend = as_recovered(chain)
     for boundary in chain.boundaries_before(leaf):
         if boundary == leaf:  # nothing came after it, so nothing was compacted
@@ -50,7 +50,7 @@ def _spine(chain: Chain, leaf: int, reading: ReadOptions) -> tuple[list[int], in
         nodes = walk(chain, leaf, {**links, **kept.links}, mend)
         if boundary not in nodes:
             continue
-        if reading.recovered and not has_summary(chain, nodes, boundary):
+        if read_options.recovered and not has_summary(chain, nodes, boundary):
             links[boundary] = stood_before(chain, boundary)
             continue
         return nodes[nodes.index(boundary) :], boundary, kept

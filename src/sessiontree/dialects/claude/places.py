@@ -39,10 +39,10 @@ def made_uuid(space: bytes, name: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:32]}"
 
 
-def destination(start: SessionMeta, environment: Mapping[str, str]) -> Destination:
+def destination(meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
     """The transcript of a new session, whose folder is given as a real path."""
     home = environment.get("HOME") or environment.get("USERPROFILE") or "~"
     config = environment.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude")
-    folder = environment.get("CLAUDE_CODE_PROJECT_DIR_NAME") or project_key(start.cwd)
-    id = session_uuid(start.id)
+    folder = environment.get("CLAUDE_CODE_PROJECT_DIR_NAME") or project_key(meta.cwd)
+    id = session_uuid(meta.id)
     return Destination(os.path.join(config, "projects", folder, f"{id}.jsonl"), ("claude", "--resume", id))

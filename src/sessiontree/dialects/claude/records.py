@@ -1,8 +1,8 @@
 """A line of a Claude Code transcript -> its envelope and its entry.
 
 Five types of lines form the chain and carry `uuid` and `parentUuid`; every other line is an aside, also if it has a
-uuid, and so is a chain line without one. The types of our entries are the shared words: what says something is a
-"message", a boundary is a "compaction", the rest keeps its own name. A foreign name that is one of the shared words
+uuid, and so is a chain line without one. The types of our entries are the canonical form: what says something is a
+"message", a boundary is a "compaction", the rest keeps its own name. A foreign name that is one of the canonical form
 gets a prefix, so that nobody takes the line for what it is not. An aside that we wrote ourselves holds an entry in the
 native shape, and is that entry.
 """
@@ -33,9 +33,8 @@ from sessiontree.core.messages import (
     Usage,
     User,
 )
-from sessiontree.dialects.claude.ordinary import STOP_REASONS, parse_ordinary
 from sessiontree.dialects.contract import Envelope
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.passthrough import PASSTHROUGH
 
 Fields: TypeAlias = dict[str, Any]
 
@@ -66,7 +65,7 @@ METADATA_TYPES = frozenset(
         "permission-mode",
         "pr-link",
         "queue-operation",
-        RIDER,
+        PASSTHROUGH,
         "summary",
         "tag",
         "tools-used",
@@ -74,6 +73,7 @@ METADATA_TYPES = frozenset(
     }
 )
 SYNTHETIC = "<synthetic>"
+STOP_REASONS = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "toolUse", "max_tokens": "length"}
 
 _FOREIGN_PREFIX = "claude:"
 # An entry that speaks has its place in the chain; beside it, it is nothing that anyone should take for one.
@@ -103,14 +103,14 @@ def envelope_of(fields: Fields) -> Envelope:
     """The outside of one decoded line."""
     kind, id = type_of_line(fields), chain_id(fields)
     if not id:
-        return Envelope(kind, "", None, aside=True)
+        return Envelope(kind, "", None, is_metadata=True)
     parent = fields.get("parentUuid")
     return Envelope(kind, id, parent if parent is None or isinstance(parent, str) else "")
 
 
 def type_of_line(fields: Fields) -> str:
-    """What the line is in shared words."""
-    inner = object_in(fields, "entry" if fields.get("type") == RIDER else "attachment")
+    """What the line is in canonical form."""
+    inner = object_in(fields, "entry" if fields.get("type") == PASSTHROUGH else "attachment")
     return shared_type(fields.get("type"), fields.get("subtype"), inner.get("type"))
 
 
@@ -121,7 +121,7 @@ def chain_id(fields: Fields) -> str:
 
 
 def shared_type(kind: object, subtype: object, inner_type: object) -> str:
-    """A line's type in shared words; empty when it has none."""
+    """A line's type in canonical form; empty when it has none."""
     match kind:
         case "user" | "assistant":
             return "message"
@@ -131,8 +131,8 @@ def shared_type(kind: object, subtype: object, inner_type: object) -> str:
             return "message"
         case "attachment" if inner_type == "queued_command":
             return "message"
-        case str() if kind == RIDER:
-            return inner_type if isinstance(inner_type, str) and inner_type in _ASIDE_ENTRIES else RIDER
+        case str() if kind == PASSTHROUGH:
+            return inner_type if isinstance(inner_type, str) and inner_type in _ASIDE_ENTRIES else PASSTHROUGH
         case str():
             return _FOREIGN_PREFIX + kind if kind in ENTRY_TYPES else kind
         case _:
@@ -141,12 +141,6 @@ def shared_type(kind: object, subtype: object, inner_type: object) -> str:
 
 def parse_line(raw: bytes) -> Entry:
     """The entry on a line, whatever the line is."""
-    entry = parse_ordinary(raw)
-    return entry if entry is not None else parse_any(raw)
-
-
-def parse_any(raw: bytes) -> Entry:
-    """The entry on a line that is not ordinary."""
     try:
         spoken: Fields = msgspec.structs.asdict(_decode_spoken(raw))
         if type_of_line(spoken) == "message":
@@ -165,7 +159,7 @@ def parse_fields(fields: Fields) -> Entry:
     kind, id = type_of_line(fields), chain_id(fields)
     parent = string_in(fields, "parentUuid") if id else None
     timestamp = string_in(fields, "timestamp") or ""
-    if fields.get("type") == RIDER and kind != RIDER:
+    if fields.get("type") == PASSTHROUGH and kind != PASSTHROUGH:
         inside = {"id": string_in(fields, "id") or "", "parentId": None, "timestamp": timestamp}
         return parse_entry({**object_in(fields, "entry"), **inside})
     if kind == "message":
@@ -250,7 +244,7 @@ def _usage(found: object) -> Usage | None:
 
 
 def parse_content(content: Any) -> Content:
-    """Content in shared words: a string stays one, blocks become values, nothing becomes no blocks."""
+    """Content in canonical form: a string stays one, blocks become values, nothing becomes no blocks."""
     if isinstance(content, str):
         return content
     if content is None:

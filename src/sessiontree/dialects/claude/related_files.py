@@ -39,7 +39,7 @@ def is_project_folder(name: str, cwd: str) -> bool:
     return name == key or (len(key) > _LONGEST_KEY and name.startswith(key[: _LONGEST_KEY + 1]))
 
 
-def find_beside(lines: IndexedLines) -> list[RelatedFile]:
+def find_related_files(lines: IndexedLines) -> list[RelatedFile]:
     """Every sub-agent and every spilled output that the results in a transcript name."""
     found: list[RelatedFile] = []
     for node, fields in _iter_results(lines, _may_name):

@@ -45,12 +45,12 @@ def as_recovered(chain: Chain) -> Callable[[int, int, set[int]], int | None]:
     return mend
 
 
-def find_relinks(chain: Chain) -> list[Reparenting]:
+def find_reparentings(chain: Chain) -> list[Reparenting]:
     """A better parent for every line whose parent is lost, and for every false root, in file order."""
     links: dict[int, int | None] = {}
     relinks: list[Reparenting] = []
     inner = set(chain.parents)
-    lost = {oddity.node: oddity.id for oddity in chain.tree.oddities() if oddity.kind == "missing-parent"}
+    lost = {problem.node: problem.id for problem in chain.tree.problems() if problem.kind == "missing-parent"}
     adopted: dict[str, int] = {}
     for node, parent in enumerate(chain.parents):
         if parent is not None or not chain.is_placed(node):

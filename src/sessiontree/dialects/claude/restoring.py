@@ -1,7 +1,7 @@
 """What rode along of the client's own lines, put back where it still holds.
 
-An item that was told from a transcript carries the fields of its lines that shared words have no place for. It may have
-been changed since, so each is used only if it says what the item says.
+An item that was told from a transcript carries the fields of its lines that canonical form have no place for. It may
+have been changed since, so each is used only if it says what the item says.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from sessiontree.dialects.claude.content import text_of, told_blocks, told_reaso
 from sessiontree.dialects.claude.content_builder import shared_blocks
 from sessiontree.dialects.claude.decode_lines import NAME
 from sessiontree.dialects.claude.records import Fields, object_in, string_in
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.passthrough import PASSTHROUGH
 
 
-def rests_of(item: CanonicalEntry, count: int) -> Sequence[Fields]:
+def rests_of(entry: CanonicalEntry, count: int) -> Sequence[Fields]:
     """What rode along of each line that an item was told from; nothing when it now takes another number of lines."""
-    found = object_in(item.fields, RIDER).get(NAME)
+    found = object_in(entry.fields, PASSTHROUGH).get(NAME)
     if not found:
         return [{}] * count
     rests = [rest for rest in (found if isinstance(found, list) else [found]) if isinstance(rest, dict)]
     return rests if len(rests) == count else [{} for _ in range(count)]
 
 
-def summary_content(item: CanonicalEntry) -> Any:
+def summary_content(entry: CanonicalEntry) -> Any:
     """The words in which the client put a summary, if they still are the summary; None when there are none."""
-    found = object_in(item.fields, RIDER).get(NAME)
+    found = object_in(entry.fields, PASSTHROUGH).get(NAME)
     last = found[-1] if isinstance(found, list) and found else None
     content = last.get("content") if isinstance(last, dict) else None
-    return content if content is not None and text_of(content) == item.fields.get("summary") else None
+    return content if content is not None and text_of(content) == entry.fields.get("summary") else None
 
 
 def shard_message(common: Fields, blocks: list[Fields], rest: Fields, message: Fields) -> Fields:

@@ -30,7 +30,7 @@ _FARTHEST = 4
 """A boundary that stands in the first three quarters of a file spares too little."""
 
 
-def needed_parts(size: int, read: Read) -> list[Part] | None:
+def find_context_ranges(size: int, read: Read) -> list[Part] | None:
     """The parts of a transcript that its context is made of, in file order; None when it has to be read whole."""
     boundary = next(_iter_back(read, size, size - size // _FARTHEST, _BOUNDARY, _is_boundary), None)
     if boundary is None:
@@ -45,7 +45,7 @@ def needed_parts(size: int, read: Read) -> list[Part] | None:
     return None if (pointers := _pointers(read, start, size)) is None else sorted({*parts, *pointers, (start, size)})
 
 
-def is_told_by_parts(lines: IndexedLines, path: Sequence[str]) -> bool:
+def is_partial_context_exact(lines: IndexedLines, path: Sequence[str]) -> bool:
     """Whether a path made of such parts is surely that of the whole file: nothing on it leads to what is not there."""
     nodes = [lines.tree.node_of[id] for id in path]
     if not nodes or lines.types[nodes[0]] != "compaction":

@@ -16,14 +16,14 @@ from msgspec.structs import replace
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.claude.decode_lines import Base
-from sessiontree.dialects.claude.differences import AFTER, PART, rider_for
+from sessiontree.dialects.claude.differences import AFTER, PART, build_passthrough
 from sessiontree.dialects.claude.line_builder import Call, LineBuilder, Placed, boundary_facts
 from sessiontree.dialects.claude.records import Fields
 from sessiontree.dialects.claude.reparent import NIL
 from sessiontree.dialects.claude.restoring import but
 from sessiontree.dialects.claude.write_state import Behind, WriteState
 from sessiontree.dialects.contract import IndexedLines
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.passthrough import PASSTHROUGH
 
 LONGEST_PROMPT = 200
 
@@ -40,9 +40,9 @@ class Held(Struct):
 class Transcript:
     """One transcript under way."""
 
-    def __init__(self, start: SessionMeta, lines: IndexedLines | None) -> None:
+    def __init__(self, meta: SessionMeta, lines: IndexedLines | None) -> None:
         self.is_new = lines is None
-        self.sheet = LineBuilder(start, lines)
+        self.sheet = LineBuilder(meta, lines)
         self.standing = WriteState(lines)
         self.held: Held | None = None
         self.last: str | None = None
@@ -56,21 +56,21 @@ class Transcript:
 
     # Lines of the chain
 
-    def ride(self, item: CanonicalEntry, line: Fields, said: CanonicalEntry, left_out: Sequence[int] = ()) -> None:
+    def ride(self, entry: CanonicalEntry, line: Fields, said: CanonicalEntry, left_out: Sequence[int] = ()) -> None:
         """Put what the lines of an item do not say of it on one of them."""
-        if not item.id:  # it has never been elsewhere: what its lines say of the client is right
-            said = replace(said, fields=but(said.fields, RIDER), id="")
-        found = {**line.get(RIDER, {}), **rider_for(item, said, left_out)}
+        if not entry.id:  # it has never been elsewhere: what its lines say of the client is right
+            said = replace(said, fields=but(said.fields, PASSTHROUGH), id="")
+        found = {**line.get(PASSTHROUGH, {}), **build_passthrough(entry, said, left_out)}
         if found:
-            line[RIDER] = found
+            line[PASSTHROUGH] = found
 
     def say_after(self, line: Fields) -> None:
         if self.after is not None:
-            line[RIDER] = {**line.get(RIDER, {}), AFTER: self.after}
+            line[PASSTHROUGH] = {**line.get(PASSTHROUGH, {}), AFTER: self.after}
 
     def placed(
         self,
-        item: CanonicalEntry,
+        entry: CanonicalEntry,
         parent: str | None,
         lines: Sequence[Fields],
         notes: Sequence[LossNote] = (),
@@ -89,19 +89,19 @@ class Transcript:
             before.append(self.sheet.note("last-prompt", leafUuid=NIL, explicit=True))
         is_apart = self.standing.needs_boundary(parent, is_result=False) and kept is None
         if is_apart and parent is not None:
-            before.append(self.own_boundary(item, parent))
+            before.append(self.own_boundary(entry, parent))
             lines[0]["parentUuid"] = before[-1]["uuid"]
         self.say_after(lines[0])
         self.last = last
         prompt = prompt[:LONGEST_PROMPT]
-        self.standing.add(item, last, Placed(parent, uuids, main, calls or (), None, "", is_apart, prompt, kept))
+        self.standing.add(entry, last, Placed(parent, uuids, main, calls or (), None, "", is_apart, prompt, kept))
         return Encoded(last, [render_json(line) for line in (*before, *lines)], notes)
 
-    def placed_result(self, item: CanonicalEntry, line: Fields, placed: Placed) -> None:
+    def placed_result(self, entry: CanonicalEntry, line: Fields, placed: Placed) -> None:
         """A result at its place; when its line comes is for the caller to know."""
         self.say_after(line)
         self.last = placed.main
-        self.standing.add(item, placed.main, placed)
+        self.standing.add(entry, placed.main, placed)
 
     def released(self) -> list[Fields]:
         """The results that were held back. If some are still missing, all hang on the last line of the response."""
@@ -109,7 +109,7 @@ class Transcript:
         if held is None:
             return []
         for line in held.lines if held.open else ():
-            if line["type"] != RIDER:
+            if line["type"] != PASSTHROUGH:
                 line["parentUuid"] = held.response
         return held.lines
 
@@ -132,26 +132,26 @@ class Transcript:
     def silent_line(self, id: str, parent: str, time: str) -> Fields:
         """A line of the chain that is not sent, for others to hang on."""
         said = {"subtype": "informational", "content": "Conversation compacted", "isMeta": False, "level": "info"}
-        return {**self.sheet.line("system", id, parent, time, said, {}), RIDER: {PART: True}}
+        return {**self.sheet.line("system", id, parent, time, said, {}), PASSTHROUGH: {PART: True}}
 
-    def parted(self, item: CanonicalEntry, parent: str) -> list[Fields]:
+    def parted(self, entry: CanonicalEntry, parent: str) -> list[Fields]:
         """A boundary for what follows a line that others follow too, and a line to hang on."""
-        boundary = self.own_boundary(item, parent)
+        boundary = self.own_boundary(entry, parent)
         (end,) = self.sheet.uuids(CanonicalEntry("", {}, f"behind {boundary['uuid']}"), 1)
         return [boundary, self.silent_line(end, boundary["uuid"], boundary["timestamp"])]
 
-    def freed(self, item: CanonicalEntry, leaf: str) -> list[Fields]:
+    def freed(self, entry: CanonicalEntry, leaf: str) -> list[Fields]:
         """A boundary for a line of the file that a later compaction keeps, so that it stands without that one again."""
         kept = self.standing.lines_without_later_boundary(leaf)
         if not kept:
             return []
-        id, end = self.sheet.uuids(item, 2)
-        time = self.sheet.time(item)
+        id, end = self.sheet.uuids(entry, 2)
+        time = self.sheet.time(entry)
         about = boundary_facts({}, False, kept, id)
-        boundary = {**self.boundary_line(id, leaf, time, about, {}), RIDER: {PART: True}}
+        boundary = {**self.boundary_line(id, leaf, time, about, {}), PASSTHROUGH: {PART: True}}
         return [boundary, self.silent_line(end, id, time)]
 
-    def own_boundary(self, item: CanonicalEntry, parent: str) -> Fields:
+    def own_boundary(self, entry: CanonicalEntry, parent: str) -> Fields:
         """A boundary that keeps exactly what leads to an item, for one that would be read with lines of others.
 
         What a compaction on another branch kept follows its summary, also for those who come to it from elsewhere; and
@@ -159,14 +159,14 @@ class Transcript:
         """
         kept = self.standing.context_lines(parent)
         self.standing.capture(kept)
-        (id,) = self.sheet.uuids(CanonicalEntry("", {}, f"before {item.id}" if item.id else ""), 1)
+        (id,) = self.sheet.uuids(CanonicalEntry("", {}, f"before {entry.id}" if entry.id else ""), 1)
         about = boundary_facts({}, False, kept, id)
-        return {**self.boundary_line(id, parent, self.sheet.time(item), about, {}), RIDER: {PART: True}}
+        return {**self.boundary_line(id, parent, self.sheet.time(entry), about, {}), PASSTHROUGH: {PART: True}}
 
     # Beside the chain
 
     def aside_line(self, item: CanonicalEntry, parent: str | None, entry: Fields) -> Fields:
-        line = self.sheet.aside(entry, self.sheet.time(item), id=self.sheet.aside_id(item), parent=parent)
+        line = self.sheet.aside(entry, self.sheet.time(item), id=self.sheet.metadata_id(item), parent=parent)
         if self.after:
             line[AFTER] = self.after
         self.standing.add_aside(item, line["id"], parent)

@@ -17,7 +17,7 @@ from sessiontree.dialects.claude.boundaries import kept_by
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.line_builder import Call, Placed
 from sessiontree.dialects.claude.path import find_trail
-from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_aside
+from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
 
 
 class Behind(str):
@@ -69,22 +69,22 @@ class WriteState:
 
     @property
     def has_chain(self) -> bool:
-        return self._lines is not None and any(not is_aside(id) for id in self._lines.tree.ids)
+        return self._lines is not None and any(not is_metadata_id(id) for id in self._lines.tree.ids)
 
-    def add(self, item: CanonicalEntry, id: str, placed: Placed) -> None:
+    def add(self, entry: CanonicalEntry, id: str, placed: Placed) -> None:
         self._placed[id] = placed
         self._tip = id
-        if item.id:
-            self._mains[item.id] = placed.main
-        for name in item.also:
+        if entry.id:
+            self._mains[entry.id] = placed.main
+        for name in entry.aliases:
             if name:
                 self._mains[name] = placed.main
         if placed.answers is not None:
             self._answered.setdefault(placed.answers, set()).add(placed.answered_line)
 
-    def add_aside(self, item: CanonicalEntry, id: str, parent: str | None) -> None:
+    def add_aside(self, entry: CanonicalEntry, id: str, parent: str | None) -> None:
         self._last_asides[parent] = id
-        self._asides.update((name, parent) for name in (item.id, *item.also) if name)
+        self._asides.update((name, parent) for name in (entry.id, *entry.aliases) if name)
 
     def aside_before(self, place: str | None) -> str | None:
         """The aside that a place is behind, empty when there are only others, None when there is none.

@@ -19,7 +19,7 @@ from sessiontree.dialects.detect import head_records
 from sessiontree.dialects.native import locations
 from sessiontree.dialects.pi import PiShape
 from sessiontree.dialects.pi.content import hidden, is_left_out
-from sessiontree.dialects.pi.encoder import Said, ShapeScribe
+from sessiontree.dialects.pi.encoder import Said, ShapeEncoder
 from sessiontree.dialects.pi.places import expanded, home_of, resolved
 from sessiontree.paths import session_path
 
@@ -36,7 +36,7 @@ class Native(PiShape):
     uses_home_blobs = True
     folders = ("/sessiontree/sessions/",)
 
-    def recognise(self, head: bytes) -> int:
+    def recognize(self, head: bytes) -> int:
         header = next(filter(self.is_header, head_records(head)), None)
         if header is not None and "sessiontree" in header:
             return CERTAIN
@@ -51,17 +51,17 @@ class Native(PiShape):
             elif types[node] not in BOOKKEEPING:
                 yield node, node
 
-    def scribe(self, start: SessionMeta, lines: IndexedLines | None = None) -> ShapeScribe:
-        return NativeScribe(self, start, lines)
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> ShapeEncoder:
+        return NativeScribe(self, meta, lines)
 
-    def destination(self, start: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        header = Header(id=start.id, timestamp=start.timestamp, cwd=start.cwd)
-        return Destination(session_path(_home(environment), header), ("sessiontree", "show", start.id))
+    def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
+        header = Header(id=meta.id, timestamp=meta.timestamp, cwd=meta.cwd)
+        return Destination(session_path(_home(environment), header), ("sessiontree", "show", meta.id))
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         return locations.roots(_home(environment))
 
-    def session_kind(self, root: str, relative: str) -> SessionFile | None:
+    def classify_file(self, root: str, relative: str) -> SessionFile | None:
         return locations.kind_of(relative)
 
     def header_fields(self, header: Header) -> dict[str, Any]:
@@ -71,14 +71,14 @@ class Native(PiShape):
         return {**fields, "sessiontree": FORMAT}
 
 
-class NativeScribe(ShapeScribe):
+class NativeScribe(ShapeEncoder):
     """Writes a native session. Almost every item is in native words already."""
 
     quiet = BOOKKEEPING | {"leaf"}
     _stands: str | None = None
 
-    def say(self, item: CanonicalEntry) -> Said:
-        return hidden(item) if is_left_out(item) else Said(item.kind, item.fields)
+    def say(self, entry: CanonicalEntry) -> Said:
+        return hidden(entry) if is_left_out(entry) else Said(entry.kind, entry.fields)
 
     def wrote(self, kind: str, id: str, parent: str | None) -> None:
         super().wrote(kind, id, parent)

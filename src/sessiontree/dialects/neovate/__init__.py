@@ -1,17 +1,13 @@
-"""The sessions of Neovate (once Takumi), 0.9 to 0.28 and after: read, told in shared words, and written.
+"""The sessions of Neovate (once Takumi), 0.9 to 0.28 and after: read, told in canonical form, and written.
 
-    wire        lines -> envelopes and entries
-    path        where a session stands, which lines belong to a leaf, and which did before a compaction
-    relinks     better links where Neovate loses history
-    about, titles  what a session is: id, origin, settings; its name
-    places      where files lie
-    asides      lines of our own, beside the tree: what Neovate has no place for
-    hearing     the words of a line -> a message in shared words
-    saying      a message in shared words -> the words of a line
-    deltas, riding  what the words leave out, and how it rides along
-    plain       the short way for ordinary messages, of which it is known what their lines do not say
-    telling     lines -> items
-    scribe      items -> lines, by way of `drafts` and `sheet`; results are gathered in `turns`, what a compaction keeps
+    wire        lines -> envelopes and entries path        where a session stands, which lines belong to a leaf, and
+    which did before a compaction relinks     better links where Neovate loses history about, titles  what a session is:
+    id, origin, settings; its name places      where files lie asides      lines of our own, beside the tree: what
+    Neovate has no place for hearing     the words of a line -> a message in canonical form saying      a message in
+    canonical form -> the words of a line deltas, riding  what the words leave out, and how it rides along plain
+    the short way for ordinary messages, of which it is known what their lines do not say telling     lines -> items
+    encoder      items -> lines, by way of `drafts` and `sheet`; results are gathered in `turns`, what a compaction
+    keeps
                 is remembered in `kept`, and `reordering` says by the order of lines what cannot be said otherwise
     copying     a fork within Neovate
 

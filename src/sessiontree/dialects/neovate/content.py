@@ -1,4 +1,4 @@
-"""Messages and entries in shared words, in the words of Neovate's lines.
+"""Messages and entries in canonical form, in the words of Neovate's lines.
 
 Each function gives bodies (lines without their envelope, see `hearing`) and says what it had to leave out. What cannot
 be said in a line of the tree at all gives None, and goes to an aside.
@@ -50,10 +50,10 @@ class Call(Struct, frozen=True, gc=False):
     input: Any = None
 
 
-def say(item: CanonicalEntry) -> Said | None:
+def say(entry: CanonicalEntry) -> Said | None:
     """Any entry but a result; None when Neovate's lines have no words for it."""
-    fields = item.fields
-    match item.kind:
+    fields = entry.fields
+    match entry.kind:
         case "message" if isinstance(fields.get("message"), dict):
             return _say_message(fields["message"])
         case "custom_message":

@@ -1,7 +1,7 @@
-"""The words of Neovate's lines in shared words: messages as plain objects in the native shape.
+"""The words of Neovate's lines in canonical form: messages as plain objects in the native shape.
 
-A *body* is a line without its envelope (uuids, type, time, session). What a body says beyond shared words is not heard
-here; `telling` finds it by saying the message again and looking at what differs.
+A *body* is a line without its envelope (uuids, type, time, session). What a body says beyond canonical form is not
+heard here; `telling` finds it by saying the message again and looking at what differs.
 """
 
 from __future__ import annotations

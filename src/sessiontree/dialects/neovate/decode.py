@@ -1,7 +1,7 @@
-"""Lines of Neovate in shared words, one item for each entry.
+"""Lines of Neovate in canonical form, one item for each entry.
 
 Lines are taken in groups that make one entry or stand around the same results: a command with its output, a message of
-the role `tool` with what had to wait for it. What a line says beyond shared words rides along with its item, under
+the role `tool` with what had to wait for it. What a line says beyond canonical form rides along with its item, under
 `neovate`: the item is said again, and what the line has more is kept as the difference. A line that repeats what is
 told elsewhere (a copy of what a compaction kept, a result that was made up) tells nothing; its id means the item
 before.
@@ -31,7 +31,7 @@ from sessiontree.dialects.neovate.deltas import difference
 from sessiontree.dialects.neovate.metadata_lines import Split, asides_in, marks_of, split_of
 from sessiontree.dialects.neovate.records import is_result, own_entry, parts, string
 from sessiontree.dialects.neovate.riding import as_it_was, with_extras
-from sessiontree.dialects.passthrough import RIDER, restored, rider_of
+from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of, restore_entry
 
 _STEP = 256
 
@@ -50,22 +50,22 @@ class _Line(Struct, frozen=True):
         return string(self.fields, "timestamp")
 
 
-def tell(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
+def decode_entries(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
     """The items of some nodes of a history."""
     told = _Telling(lines)
     waiting: CanonicalEntry | None = None
     for group in _iter_groups(_iter_lines(lines, nodes)):
-        for item in told.iter_items(group):
+        for entry in told.iter_items(group):
             if waiting is not None:
                 yield waiting
-            waiting = item
+            waiting = entry
         if waiting is not None and told.silent_ids:
-            waiting = msgspec.structs.replace(waiting, also=(*waiting.also, *told.silent_ids))
+            waiting = msgspec.structs.replace(waiting, aliases=(*waiting.aliases, *told.silent_ids))
     if waiting is not None:
         yield waiting
 
 
-def belong_together(lines: IndexedLines, node: int, child: int) -> bool:
+def must_decode_together(lines: IndexedLines, node: int, child: int) -> bool:
     """Whether a line is told in one group with the one before it, or tells nothing and means the item before."""
     before, line = (_line(lines, *found) for found in zip((node, child), lines.fields([node, child]), strict=True))
     if line.marks.keys() & {"part", "copy", "result"} or _is_made_up(line):
@@ -77,19 +77,21 @@ def belong_together(lines: IndexedLines, node: int, child: int) -> bool:
 
 def _is_made_up(line: _Line) -> bool:
     """Whether no result of a line was given by anyone on this branch."""
-    riders = line.marks.get("results")
-    return isinstance(riders, list) and all(isinstance(rider, dict) and _is_silent(rider) for rider in riders)
+    passthroughs = line.marks.get("results")
+    return isinstance(passthroughs, list) and all(
+        isinstance(passthrough, dict) and _is_silent(passthrough) for passthrough in passthroughs
+    )
 
 
-def _is_silent(rider: dict[str, Any]) -> bool:
+def _is_silent(passthrough: dict[str, Any]) -> bool:
     """Whether a result was made up, or is told on another branch."""
-    return bool(rider.get("filler") or rider.get("copy"))
+    return bool(passthrough.get("filler") or passthrough.get("copy"))
 
 
 def _iter_lines(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[_Line]:
     for start in range(0, len(nodes), _STEP):
         step = nodes[start : start + _STEP]
-        for node, fields in zip(step, lines.whole_fields(step), strict=True):
+        for node, fields in zip(step, lines.resolved_fields(step), strict=True):
             yield _line(lines, node, fields)
 
 
@@ -120,7 +122,12 @@ def _joins(group: list[_Line], line: _Line) -> bool:
     if line.marks.get("part"):
         return is_command(first.body)
     # Output of Neovate's own follows its command; a command of ours knows its lines.
-    return is_command(first.body) and RIDER not in first.fields and RIDER not in line.fields and is_output(line.body)
+    return (
+        is_command(first.body)
+        and PASSTHROUGH not in first.fields
+        and PASSTHROUGH not in line.fields
+        and is_output(line.body)
+    )
 
 
 def _waiting_groups(waited: list[_Line]) -> list[list[_Line]]:
@@ -163,12 +170,12 @@ class _Telling:
         bodies = [line.body for line in group]
         is_root = not string(first.fields, "parentUuid")
         heard = hear_item(bodies, first.id, first.timestamp, is_root=is_root)
-        heard = msgspec.structs.replace(heard, also=tuple(line.id for line in group[1:]))
+        heard = msgspec.structs.replace(heard, aliases=tuple(line.id for line in group[1:]))
         if first.body.get("role") == "assistant":
             self._calls = calls_of(first.body)
-        item = as_it_was(heard, rider_of(first.fields))
-        said = say(item)
-        return with_extras(item, _extras([] if said is None else said.bodies, bodies))
+        entry = as_it_was(heard, passthrough_of(first.fields))
+        said = say(entry)
+        return with_extras(entry, _extras([] if said is None else said.bodies, bodies))
 
     # Results
 
@@ -176,7 +183,7 @@ class _Telling:
         """The results of a line, and what stood between them when it was written, but for what splits tell of it."""
         told = self._turn(group)
         told = told[max(asides_in(self._lines).splits_of(group[0].id), default=0) :]
-        ids = {item.id for item in told[:-1]}  # what follows the last line follows the last item, whosever line it is
+        ids = {entry.id for entry in told[:-1]}  # what follows the last line follows the last item, whosever line it is
         self.silent_ids = tuple(line.id for line in group if line is group[-1] or line.id not in ids)
         if len(told) == 1 and told[0].id == group[0].id:
             self.silent_ids = ()
@@ -197,37 +204,41 @@ class _Telling:
 
     def _turn(self, group: list[_Line]) -> list[CanonicalEntry]:
         first, *waited = group
-        items = self._results(first)
-        later = [(_position(lines[0]), item) for lines in _waiting_groups(waited) for item in self.iter_items(lines)]
+        entries = self._results(first)
+        later = [(_position(lines[0]), entry) for lines in _waiting_groups(waited) for entry in self.iter_items(lines)]
         told: list[CanonicalEntry] = []
-        for number, item in enumerate(items):
-            told += [*(other for at, other in later if at == number), item]
-        told += [other for at, other in later if not 0 <= at < len(items)]
+        for number, entry in enumerate(entries):
+            told += [*(other for at, other in later if at == number), entry]
+        told += [other for at, other in later if not 0 <= at < len(entries)]
         return told
 
     def _results(self, line: _Line) -> list[CanonicalEntry]:
         found = parts(line.body.get("content"))
         results = [in_new_form(part) for part in found if is_result(part)]
         rest = [part for part in found if not is_result(part)]
-        riders = line.marks.get("results")
-        known = riders if isinstance(riders, list) and len(riders) == len(results) else [{}] * len(results)
+        passthroughs = line.marks.get("results")
+        known = (
+            passthroughs
+            if isinstance(passthroughs, list) and len(passthroughs) == len(results)
+            else [{}] * len(results)
+        )
         around = {name: value for name, value in line.body.items() if name not in ("role", "content")}
         if not self._calls.keys() >= {string(part, "toolCallId") for part in results}:
             self._calls = calls_before(self._lines, line.node)
-        items: list[CanonicalEntry] = []
-        for number, (part, rider) in enumerate(zip(results, known, strict=True), 1):
-            if isinstance(rider, dict) and not _is_silent(rider):
-                item = self._result(line, part, rider, _numbered(line.id, number))
-                items.append(with_extras(item, _extras_of_result(self._call(part), item, part, around)))
+        entries: list[CanonicalEntry] = []
+        for number, (part, passthrough) in enumerate(zip(results, known, strict=True), 1):
+            if isinstance(passthrough, dict) and not _is_silent(passthrough):
+                entry = self._result(line, part, passthrough, _numbered(line.id, number))
+                entries.append(with_extras(entry, _extras_of_result(self._call(part), entry, part, around)))
                 around = {}
         if rest:
             body = {**line.body, "role": "user", "content": rest}
             numbered = msgspec.structs.replace(line, id=_numbered(line.id, len(results) + 1), body=body)
-            items.append(self._message([numbered]))
-        return items
+            entries.append(self._message([numbered]))
+        return entries
 
-    def _result(self, line: _Line, part: dict[str, Any], rider: dict[str, Any], id: str) -> CanonicalEntry:
-        return as_it_was(heard_message(hear_result(part), id, line.timestamp), rider)
+    def _result(self, line: _Line, part: dict[str, Any], passthrough: dict[str, Any], id: str) -> CanonicalEntry:
+        return as_it_was(heard_message(hear_result(part), id, line.timestamp), passthrough)
 
     def _call(self, part: dict[str, Any]) -> Call:
         return self._calls.get(string(part, "toolCallId"), Call())
@@ -272,9 +283,9 @@ def _aside(line: _Line) -> CanonicalEntry:
     inside = own_entry(line.fields)
     fields = {name: value for name, value in inside.items() if name != "type"}
     id = string(line.fields, "id")
-    item = CanonicalEntry(inside["type"], fields, id or line.id, line.timestamp, (line.id,) if id else ())
-    rider = rider_of(line.fields)
-    return restored(item, rider) if rider else item
+    entry = CanonicalEntry(inside["type"], fields, id or line.id, line.timestamp, (line.id,) if id else ())
+    passthrough = passthrough_of(line.fields)
+    return restore_entry(entry, passthrough) if passthrough else entry
 
 
 def _extras(said: list[dict[str, Any]], bodies: list[dict[str, Any]]) -> dict[str, Any]:
@@ -285,8 +296,10 @@ def _extras(said: list[dict[str, Any]], bodies: list[dict[str, Any]]) -> dict[st
     return {"lines": deltas} if any(delta is not None for delta in deltas) else {}
 
 
-def _extras_of_result(call: Call, item: CanonicalEntry, part: dict[str, Any], around: dict[str, Any]) -> dict[str, Any]:
-    message = item.fields.get("message")
+def _extras_of_result(
+    call: Call, entry: CanonicalEntry, part: dict[str, Any], around: dict[str, Any]
+) -> dict[str, Any]:
+    message = entry.fields.get("message")
     said = say_result(message, call).bodies if isinstance(message, dict) else []
     return _extras(said, [part]) | ({"around": around} if around else {})
 

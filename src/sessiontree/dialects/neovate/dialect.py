@@ -29,12 +29,12 @@ class Neovate(DialectBase):
     folders = ("/.neovate/projects/", "/.takumi/projects/")
     parent_key = "parentUuid"
     id_key = "uuid"
-    barren_folders = locations.BARREN
+    skipped_folders = locations.BARREN
     bookkeeping = frozenset(ENTRY_TYPES) - _SPOKEN
     """Only messages move the leaf; everything else stands beside the tree."""
 
-    def recognise(self, head: bytes) -> int:
-        return header.recognise(head)
+    def recognize(self, head: bytes) -> int:
+        return header.recognize(head)
 
     def decode_block(self, data: memoryview) -> Columns | None:
         return records.decode_columns(data)
@@ -51,17 +51,17 @@ class Neovate(DialectBase):
     def parse(self, raw: bytes) -> Entry:
         return records.parse_raw(raw)
 
-    def find_leaf(self, lines: IndexedLines, reading: ReadOptions) -> int | None:
+    def find_leaf(self, lines: IndexedLines, read_options: ReadOptions) -> int | None:
         return path.find_leaf(lines)
 
-    def find_path(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
-        return path.find_path(lines, leaf, reading)
+    def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
+        return path.find_path(lines, leaf, read_options)
 
-    def find_relinks(self, lines: IndexedLines) -> list[Reparenting]:
-        return reparent.find_relinks(lines)
+    def find_reparentings(self, lines: IndexedLines) -> list[Reparenting]:
+        return reparent.find_reparentings(lines)
 
-    def build_context(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> Context:
-        return path.build(lines, leaf, reading, self.rules)
+    def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
+        return path.build(lines, leaf, read_options, self.rules)
 
     def find_config(self, lines: IndexedLines) -> Config:
         return header.find_config(lines)
@@ -72,36 +72,36 @@ class Neovate(DialectBase):
     def find_given_title(self, lines: IndexedLines) -> str | None:
         return titles.find_given_title(lines)
 
-    def find_history(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
-        return path.find_history(lines, leaf, reading)
+    def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
+        return path.find_history(lines, leaf, read_options)
 
-    def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
+    def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         from sessiontree.dialects.neovate import decode
 
-        return decode.tell(lines, nodes)
+        return decode.decode_entries(lines, nodes)
 
-    def belong_together(self, lines: IndexedLines, node: int, child: int) -> bool:
+    def must_decode_together(self, lines: IndexedLines, node: int, child: int) -> bool:
         from sessiontree.dialects.neovate import decode
 
-        return decode.belong_together(lines, node, child)
+        return decode.must_decode_together(lines, node, child)
 
-    def scribe(self, start: SessionMeta, lines: IndexedLines | None = None) -> Encoder:
-        from sessiontree.dialects.neovate.encoder import NeovateScribe
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> Encoder:
+        from sessiontree.dialects.neovate.encoder import NeovateEncoder
 
-        return NeovateScribe(start, lines)
+        return NeovateEncoder(meta, lines)
 
-    def copied(self, lines: IndexedLines, leaf: int | None, start: SessionMeta) -> Iterator[bytes]:
+    def encode_fork(self, lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
         from sessiontree.dialects.neovate import fork
 
-        return fork.copied(lines, leaf, start)
+        return fork.encode_fork(lines, leaf, meta)
 
-    def destination(self, start: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        return places.destination(start, environment)
+    def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
+        return places.destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         return locations.roots(environment)
 
-    def session_kind(self, root: str, relative: str) -> SessionFile | None:
+    def classify_file(self, root: str, relative: str) -> SessionFile | None:
         return locations.kind_of(relative)
 
     def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:

@@ -13,19 +13,19 @@ from sessiontree.dialects.neovate.places import session_id
 from sessiontree.dialects.neovate.records import string
 
 
-def copied(lines: IndexedLines, leaf: int | None, start: SessionMeta) -> Iterator[bytes]:
+def encode_fork(lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
     """The settings, the history of a leaf with what was noted there, and a title, as a new session."""
-    new = session_id(start.id)
+    new = session_id(meta.id)
     nodes = set(find_history(lines, leaf, AS_CLIENT))
     nodes |= {node for node, kind in enumerate(lines.types) if kind == "config"}
     wanted = sorted(nodes | _noted(lines, {lines.tree.ids[node] for node in nodes}))
     if not wanted:
         yield render_json({"type": "config", "config": {}})  # there is no other line in a session without a message
     for raw in lines.iter_raw(wanted):
-        yield _of_session(raw, new, start)
-    if start.title:
+        yield _of_session(raw, new, meta)
+    if meta.title:
         yield render_json(
-            {"type": "custom-title", "customTitle": f"{start.title} (branch)", "sessionId": new} | _last(lines, leaf)
+            {"type": "custom-title", "customTitle": f"{meta.title} (branch)", "sessionId": new} | _last(lines, leaf)
         )
 
 
@@ -41,7 +41,7 @@ def _noted(lines: IndexedLines, ids: set[str]) -> set[int]:
     return found
 
 
-def _of_session(raw: bytes, session: str, start: SessionMeta) -> bytes:
+def _of_session(raw: bytes, session: str, meta: SessionMeta) -> bytes:
     """The same line in another session. A mark of an earlier fork gives way, as it does in Neovate."""
     try:
         fields: dict[str, Any] = parse_json(raw)
@@ -49,9 +49,9 @@ def _of_session(raw: bytes, session: str, start: SessionMeta) -> bytes:
         return raw
     if "sessionId" in fields:
         raw = replace_field(raw, "sessionId", session)
-    if fields.get("type") != "message" or start.forked_from is None:
+    if fields.get("type") != "message" or meta.forked_from is None:
         return raw
-    mark = {"sessionId": start.forked_from.session, "messageUuid": string(fields, "uuid")}
+    mark = {"sessionId": meta.forked_from.session, "messageUuid": string(fields, "uuid")}
     if "forkedFrom" in fields:
         return render_json({**fields, "sessionId": session, "forkedFrom": mark})
     return raw.rstrip()[:-1].rstrip() + b',"forkedFrom":' + render_json(mark) + b"}"

@@ -20,7 +20,7 @@ _LONG_FIRST_LINE = (
 )
 
 
-def recognise(head: bytes) -> int:
+def recognize(head: bytes) -> int:
     records = head_records(head)
     if any(record.get("type") == "session" or _is_claude_line(record) for record in records):
         return 0

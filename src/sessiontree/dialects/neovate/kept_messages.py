@@ -1,6 +1,6 @@
 """The lines that a compaction may keep: Neovate's compaction starts anew, so what it keeps is written once more.
 
-Nothing tells beforehand which lines a later compaction will keep, and a scribe cannot read what it has written. So the
+Nothing tells beforehand which lines a later compaction will keep, and a encoder cannot read what it has written. So the
 latest lines are remembered, up to a size far beyond what anyone keeps; of the older ones only who follows whom. In a
 file that is continued the lines are read from it.
 """
@@ -28,7 +28,7 @@ class Place(Struct, frozen=True, gc=False):
     """What became of an item: the first of its lines, or for an aside the line it stands behind."""
 
     uuid: str | None
-    is_aside: bool = False
+    is_metadata: bool = False
 
 
 class Kept:
@@ -73,9 +73,9 @@ class Kept:
         found: list[str] = []
         for uuid in self._iter_back(last):
             if any(meant == first.uuid for meant in self._iter_meanings(uuid)):
-                return (found if first.is_aside else [*found, uuid])[::-1]
+                return (found if first.is_metadata else [*found, uuid])[::-1]
             found.append(uuid)
-        return found[::-1] if first.uuid is None and first.is_aside else []
+        return found[::-1] if first.uuid is None and first.is_metadata else []
 
     def _iter_meanings(self, uuid: str) -> Iterator[str]:
         found: str | None = uuid
@@ -106,7 +106,7 @@ class Kept:
             fields: dict[str, Any] = parse_json(raw)
             return fields
         node = self._lines.tree.node_of.get(uuid) if self._lines is not None else None
-        return next(self._lines.whole_fields([node])) if self._lines is not None and node is not None else None
+        return next(self._lines.resolved_fields([node])) if self._lines is not None and node is not None else None
 
 
 def _is_repeated(fields: dict[str, Any]) -> bool:

@@ -3,9 +3,9 @@
     {"type":"sessiontree","sessionId":…,"timestamp":…,"uuid":…,"id":…,"parent":…,"after":…,"entry":{"type":…,…}}
 
 Neovate passes over types it does not know. `parent` is the message line that the entry stands behind and `after` the
-aside between them, if there is one; a message that stands behind an aside says so in its rider, under the same name.
-`uuid` is that of the last message line before: Neovate takes the uuid of the last line of the file, whatever its type,
-for the parent of some of its messages, and would start a new root behind a line that has none.
+aside between them, if there is one; a message that stands behind an aside says so in its passthrough data, under the
+same name. `uuid` is that of the last message line before: Neovate takes the uuid of the last line of the file, whatever
+its type, for the parent of some of its messages, and would start a new root behind a line that has none.
 
 A *split* is a line of ours that stands between an answer and its results, where a branch begins among them: all results
 of an answer are one line, and nothing can follow half a line. It tells the items of the turn up to there, and the line
@@ -26,19 +26,19 @@ from msgspec import Struct
 
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.neovate.records import MESSAGE, own_entry, string
-from sessiontree.dialects.passthrough import rider_of
+from sessiontree.dialects.passthrough import passthrough_of
 
 SPLIT = "sessiontree:split"
 """The type of the entry on a line of ours that is a split."""
 
 MARKS = "neovate"
-"""The part of a rider that says how a line of Neovate is to be read."""
+"""The part of passthrough data that says how a line of Neovate is to be read."""
 
 
 class Behind(str):
     """The uuid of a line (empty before the first) as the place behind one of its asides, or some items of a turn.
 
-    A scribe says of an aside that it has the id of its parent, and of a result that it has that of the line of all
+    A encoder says of an aside that it has the id of its parent, and of a result that it has that of the line of all
     results. What follows is given that id as its own parent, so the id itself remembers which of them was meant.
     """
 
@@ -176,5 +176,5 @@ def _splits(asides: list[Aside]) -> dict[str, dict[int, int]]:
 
 def marks_of(fields: dict[str, Any]) -> dict[str, Any]:
     """How a message line that we wrote is to be read; empty for lines of Neovate itself."""
-    found = rider_of(fields).get(MARKS)
+    found = passthrough_of(fields).get(MARKS)
     return found if isinstance(found, dict) else {}

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from sessiontree.core.context import Context, Rules, build_context
 from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.messages import ToolResult, tool_calls
-from sessiontree.dialects.contract import IndexedLines, ReadOptions, path_of, relinked_path
+from sessiontree.dialects.contract import IndexedLines, ReadOptions, path_of, reparented_path
 from sessiontree.dialects.native.dialect import BOOKKEEPING
 from sessiontree.dialects.neovate.metadata_lines import Aside, Asides, asides_in, marks_of
 from sessiontree.dialects.neovate.records import MESSAGE, is_compaction, string
-from sessiontree.dialects.neovate.reparent import find_relinks
+from sessiontree.dialects.neovate.reparent import find_reparentings
 
 
 def find_leaf(lines: IndexedLines) -> int | None:
@@ -28,13 +28,13 @@ def find_leaf(lines: IndexedLines) -> int | None:
     return None
 
 
-def find_path(lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
-    if not reading.recovered:
+def find_path(lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
+    if not read_options.recovered:
         return _in_file_order(lines, lines.tree.path(leaf))
     return _in_file_order(lines, _with_lost_results(lines, _chain(lines, leaf, _better_links(lines))))
 
 
-def find_history(lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
+def find_history(lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
     """The messages of a leaf, those before a compaction too, and our own asides that they stand behind."""
     asides = asides_in(lines)
     trail: list[int] = []
@@ -48,22 +48,22 @@ def find_history(lines: IndexedLines, leaf: int | None, reading: ReadOptions) ->
         uuid = lines.tree.ids[leaf]
         trail = standing_behind(lines, asides, uuid) if leaf == find_leaf(lines) else []
         trail = trail or _last_chain(asides, [aside for aside in asides.behind(uuid) if aside.is_within])
-    chain = _chain(lines, leaf, _better_links(lines) if reading.recovered else {})
-    if reading.recovered:
+    chain = _chain(lines, leaf, _better_links(lines) if read_options.recovered else {})
+    if read_options.recovered:
         chain = _with_lost_results(lines, chain)
     nodes = _in_file_order(lines, chain)
     return [*(_with_asides(lines, asides, nodes) if asides.by_node else nodes), *trail]
 
 
-def build(lines: IndexedLines, leaf: int | None, reading: ReadOptions, rules: Rules) -> Context:
-    nodes = find_path(lines, leaf, reading)
-    start = _last_compaction(lines, nodes) if reading.recovered else 0
+def build(lines: IndexedLines, leaf: int | None, read_options: ReadOptions, rules: Rules) -> Context:
+    nodes = find_path(lines, leaf, read_options)
+    start = _last_compaction(lines, nodes) if read_options.recovered else 0
     context = build_context(path_of(lines, nodes[start:]), rules)
     return Context(tuple(lines.tree.ids[node] for node in nodes), context.messages, context.sources, context.state)
 
 
 def _better_links(lines: IndexedLines) -> dict[int, int]:
-    return {relink.node: relink.parent for relink in find_relinks(lines)}
+    return {relink.node: relink.parent for relink in find_reparentings(lines)}
 
 
 def _chain(lines: IndexedLines, leaf: int | None, links: Mapping[int, int]) -> list[int]:
@@ -76,7 +76,7 @@ def _chain(lines: IndexedLines, leaf: int | None, links: Mapping[int, int]) -> l
     seen: set[int] = set()
     node = leaf
     while node is not None and node not in seen:
-        part = relinked_path(lines.tree, node, links) if links else lines.tree.path(node)
+        part = reparented_path(lines.tree, node, links) if links else lines.tree.path(node)
         part = [each for each in part if each not in seen] if seen else part
         parts.append(part)
         seen.update(part)

@@ -61,9 +61,9 @@ def _namespace() -> Callable[[], hashlib._Hash]:
     return sha1(uuid5(NAMESPACE_URL, "sessiontree:neovate").bytes, usedforsecurity=False).copy
 
 
-def destination(start: SessionMeta, environment: Mapping[str, str]) -> Destination:
+def destination(meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
     """Where Neovate looks for a session of a folder, and how it goes on with it."""
-    id = session_id(start.id)
+    id = session_id(meta.id)
     home = environment.get("HOME") or "~"
-    folder = os.path.join(home, ".neovate", "projects", project_folder_name(start.cwd))
+    folder = os.path.join(home, ".neovate", "projects", project_folder_name(meta.cwd))
     return Destination(os.path.join(folder, f"{id}.jsonl"), ("neovate", "--resume", id))

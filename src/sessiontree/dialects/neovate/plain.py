@@ -1,4 +1,4 @@
-"""Ordinary messages: the body of the line and its rider at once, without saying, hearing and comparing.
+"""Ordinary messages: the body of the line and its passthrough data at once, without saying, hearing and comparing.
 
 What a line does not say of its item is found by hearing the line again and comparing the two (`drafts`). Of nearly all
 messages it is known beforehand: texts, thinking and calls are heard as they were said but for the fields that a part
@@ -16,7 +16,7 @@ from sessiontree.dialects.neovate.content_decoder import hear_usage
 from sessiontree.dialects.neovate.metadata_lines import MARKS
 from sessiontree.dialects.neovate.records import milliseconds
 from sessiontree.dialects.neovate.riding import EXTRAS, Draft
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.passthrough import PASSTHROUGH
 
 _HEARD_OF_BLOCKS = {
     "text": frozenset({"type", "text"}),
@@ -33,15 +33,15 @@ _Deltas = list[list[Any]]
 
 
 def plain_draft(
-    item: CanonicalEntry, id: str, timestamp: str, marks: dict[str, Any], call: Call | None = None
+    entry: CanonicalEntry, id: str, timestamp: str, marks: dict[str, Any], call: Call | None = None
 ) -> Draft | None:
     """What `drafts` makes of an ordinary message for a line of this id and time; None if it is not surely one.
 
     With `call` it is the result of that call.
     """
-    fields = item.fields
-    message, riding = fields.get("message"), fields.get(RIDER, _NOTHING)
-    if item.kind != "message" or type(message) is not dict or type(message.get("timestamp")) is not int:
+    fields = entry.fields
+    message, riding = fields.get("message"), fields.get(PASSTHROUGH, _NOTHING)
+    if entry.kind != "message" or type(message) is not dict or type(message.get("timestamp")) is not int:
         return None
     if type(riding) is not dict or EXTRAS in riding:
         return None
@@ -61,23 +61,23 @@ def plain_draft(
         return None
     if rest["timestamp"] == milliseconds(timestamp):
         del rest["timestamp"]
-    # What follows keeps the order of names of `rider_for`, so that the bytes are the same.
-    rider = riding.copy()
-    if item.id and item.id != id:
-        rider["id"] = item.id
-    if len(fields) > 1 + (RIDER in fields):
-        rider["fields"] = {name: value for name, value in fields.items() if name not in ("message", RIDER)}
+    # What follows keeps the order of names of `build_passthrough`, so that the bytes are the same.
+    passthrough = riding.copy()
+    if entry.id and entry.id != id:
+        passthrough["id"] = entry.id
+    if len(fields) > 1 + (PASSTHROUGH in fields):
+        passthrough["fields"] = {name: value for name, value in fields.items() if name not in ("message", PASSTHROUGH)}
     if rest:
-        rider["message"] = rest
-    if item.timestamp and item.timestamp != timestamp:
-        marks = {**marks, "timestamp": item.timestamp}
+        passthrough["message"] = rest
+    if entry.timestamp and entry.timestamp != timestamp:
+        marks = {**marks, "timestamp": entry.timestamp}
     if not deltas:
         if marks:
-            rider[MARKS] = marks
-        return Draft([body], [rider], (), calls)
-    rider[MARKS] = {**marks, "blocks": deltas}
+            passthrough[MARKS] = marks
+        return Draft([body], [passthrough], (), calls)
+    passthrough[MARKS] = {**marks, "blocks": deltas}
     notes = tuple([SIGNATURE for _, delta in deltas if delta["set"].get("thinkingSignature")])
-    return Draft([body], [rider], notes, calls)
+    return Draft([body], [passthrough], notes, calls)
 
 
 def _prompt(rest: dict[str, Any], deltas: _Deltas) -> dict[str, Any] | None:

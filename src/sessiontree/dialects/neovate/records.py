@@ -22,7 +22,7 @@ from sessiontree.core.entries import (
     Unknown,
     parse_entry,
 )
-from sessiontree.core.jsonio import parse_json, tolerant
+from sessiontree.core.jsonio import convert_fields, parse_json
 from sessiontree.core.messages import (
     Assistant,
     Block,
@@ -40,7 +40,7 @@ from sessiontree.core.messages import (
     User,
 )
 from sessiontree.dialects.contract import Columns, Envelope, decode_wires
-from sessiontree.dialects.passthrough import RIDER
+from sessiontree.dialects.passthrough import PASSTHROUGH
 
 COMPACTION_MARK = "Chat history compacted successfully."
 INTERRUPTION = "[Request interrupted by user]"
@@ -87,7 +87,7 @@ def decode_columns(data: memoryview) -> Columns | None:
 
 
 def _wire_type(wire: _Wire) -> str:
-    if wire.type == RIDER and wire.entry is not None and wire.entry.type:
+    if wire.type == PASSTHROUGH and wire.entry is not None and wire.entry.type:
         return beside_type(wire.entry.type)
     return shared_type(wire.type)
 
@@ -96,7 +96,7 @@ def envelope_of(fields: dict[str, Any]) -> Envelope:
     kind = string(fields, "type")
     if kind != MESSAGE:
         inside = own_entry(fields)
-        return Envelope(beside_type(inside["type"]) if inside else shared_type(kind), "", None, aside=bool(kind))
+        return Envelope(beside_type(inside["type"]) if inside else shared_type(kind), "", None, is_metadata=bool(kind))
     parent = fields.get("parentUuid")
     return Envelope(kind, string(fields, "uuid"), parent if parent is None or isinstance(parent, str) else "")
 
@@ -124,17 +124,17 @@ def is_compaction(fields: dict[str, Any]) -> bool:
 
 def own_entry(fields: dict[str, Any]) -> dict[str, Any]:
     """The entry inside a line of our own; empty when it is no such line, or one that says nothing."""
-    found = fields.get("entry") if fields.get("type") == RIDER else None
+    found = fields.get("entry") if fields.get("type") == PASSTHROUGH else None
     return found if isinstance(found, dict) and isinstance(found.get("type"), str) and found["type"] else {}
 
 
 def beside_type(kind: str) -> str:
     """The type of an entry that stands beside the tree on a line of our own."""
-    return f"{RIDER}:{kind}" if kind in _NOT_BESIDE else kind
+    return f"{PASSTHROUGH}:{kind}" if kind in _NOT_BESIDE else kind
 
 
 def shared_type(kind: str) -> str:
-    """A line's type in shared words. A type we do not know keeps its name, unless that name means something else."""
+    """A line's type in canonical form. A type we do not know keeps its name, unless that name means something else."""
     if kind == MESSAGE or kind in _SHARED_TYPES:
         return _SHARED_TYPES.get(kind, kind)
     return f"neovate:{kind}" if kind in ENTRY_TYPES else kind
@@ -159,7 +159,7 @@ def parse_line(fields: dict[str, Any]) -> Entry:
             return MessageEntry(string(fields, "uuid"), parent, time, first, tuple(more))
         case "config":
             config = fields.get("config")
-            return ConfigChange(config=tolerant(Config, config) if isinstance(config, dict) else Config())
+            return ConfigChange(config=convert_fields(Config, config) if isinstance(config, dict) else Config())
         case "snapshot":
             files = fields.get("trackedFileBackups")
             return FileSnapshot(timestamp=time, files=files if isinstance(files, dict) else {})

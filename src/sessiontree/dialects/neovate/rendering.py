@@ -33,13 +33,13 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def line_time(item: CanonicalEntry, otherwise: str) -> str:
+def line_time(entry: CanonicalEntry, otherwise: str) -> str:
     """The time for an item's line: its own, else that of its message, else the one before."""
-    if _time.match(item.timestamp) and milliseconds(item.timestamp) is not None:
-        return item.timestamp
-    message = item.fields.get("message")
+    if _time.match(entry.timestamp) and milliseconds(entry.timestamp) is not None:
+        return entry.timestamp
+    message = entry.fields.get("message")
     time = message.get("timestamp") if isinstance(message, dict) else None
-    found = milliseconds(item.timestamp)
+    found = milliseconds(entry.timestamp)
     return _iso(found if found is not None else time) or otherwise or "1970-01-01T00:00:00.000Z"
 
 

@@ -15,7 +15,7 @@ from sessiontree.dialects.neovate.metadata_lines import marks_of
 from sessiontree.dialects.neovate.records import MESSAGE, is_compaction
 
 
-def find_relinks(lines: IndexedLines) -> list[Reparenting]:
+def find_reparentings(lines: IndexedLines) -> list[Reparenting]:
     relinks: list[Reparenting] = []
     stands_for: dict[str, int] = {}
     for node, before in _iter_with_before(lines):

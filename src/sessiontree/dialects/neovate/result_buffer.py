@@ -37,7 +37,7 @@ class Turn:
         self.around: dict[str, Any] = {}
         self.marks: dict[str, Any] = {}
         self.parts: list[dict[str, Any]] = []
-        self.riders: list[dict[str, Any]] = []
+        self.passthroughs: list[dict[str, Any]] = []
         self.waiting: list[Pending] = []
         self.trace = Trace(assistant)
         self._open = dict(calls)
@@ -72,10 +72,10 @@ class Turn:
     def is_open(self, call: str) -> bool:
         return call in self._open
 
-    def answer(self, call: str, part: dict[str, Any], rider: dict[str, Any]) -> None:
+    def answer(self, call: str, part: dict[str, Any], passthrough: dict[str, Any]) -> None:
         del self._open[call]
         self.parts.append(part)
-        self.riders.append(rider)
+        self.passthroughs.append(passthrough)
 
     def repeat(self, part: dict[str, Any]) -> None:
         """Take over a result of another branch behind the same answer."""
@@ -89,14 +89,16 @@ class Turn:
         count = len(self._open)
         for id, call in self._open.items():
             self.parts.append(missing_result(id, call))
-            self.riders.append({"filler": True})
+            self.passthroughs.append({"filler": True})
         self._open = {}
         return count
 
     @property
     def given(self) -> int:
         """How many results someone gave, on this branch."""
-        return sum(1 for rider in self.riders if not rider.get("filler") and not rider.get("copy"))
+        return sum(
+            1 for passthrough in self.passthroughs if not passthrough.get("filler") and not passthrough.get("copy")
+        )
 
     @property
     def body(self) -> dict[str, Any]:

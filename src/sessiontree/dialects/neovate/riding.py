@@ -1,7 +1,7 @@
-"""What a line does not say of its item, as a rider; and the item again, from what was heard of the line.
+"""What a line does not say of its item, as passthrough data; and the item again, from what was heard of the line.
 
-Beyond the common parts of a rider (see `sessiontree.dialects.passthrough`), Neovate's lines have marks of their own
-under `neovate`:
+Beyond the common parts of passthrough data (see `sessiontree.dialects.passthrough`), Neovate's lines have marks of
+their own under `neovate`:
 
 * `without`: fields that the item did not have;
 * `order`: where the blocks of the line stood; `blocks`: what they said beyond the line (deltas); `plain`: the content
@@ -10,8 +10,9 @@ under `neovate`:
 * `after`: the aside the line stands behind; `behind`: the line that a compaction follows; `root`: it is one on purpose;
 * `part`: the line belongs to the item before; `copy`: it repeats what a compaction kept; `forked`: its mark of a fork
   is ours;
-* `results`: a rider for each result of the line, `{"filler": true}` for one that we made up, `{"copy": true}` for one
-  that another branch tells; `result`: how many results stood before this line, which had to wait for all of them.
+* `results`: passthrough data for each result of the line, `{"filler": true}` for one that we made up, `{"copy": true}`
+  for one that another branch tells; `result`: how many results stood before this line, which had to wait for all of
+  them.
 """
 
 from __future__ import annotations
@@ -25,66 +26,68 @@ from sessiontree.dialects.canonical import CanonicalEntry, LossNote
 from sessiontree.dialects.neovate.content import Call, Said
 from sessiontree.dialects.neovate.deltas import applied, difference
 from sessiontree.dialects.neovate.metadata_lines import MARKS
-from sessiontree.dialects.passthrough import RIDER, restored
+from sessiontree.dialects.passthrough import PASSTHROUGH, restore_entry
 
 EXTRAS = "neovate"
-"""Under this name an item keeps what a line of Neovate said beyond shared words."""
+"""Under this name an item keeps what a line of Neovate said beyond canonical form."""
 
 
 class Draft(Struct, frozen=True, gc=False):
-    """The bodies of an item's lines, each with its rider."""
+    """The bodies of an item's lines, each with its passthrough data."""
 
     bodies: list[dict[str, Any]]
-    riders: list[dict[str, Any]]
+    passthroughs: list[dict[str, Any]]
     notes: tuple[LossNote, ...] = ()
     calls: dict[str, Call] = {}
     """The calls of an answer, by id."""
 
 
-def extras_of(item: CanonicalEntry) -> dict[str, Any]:
+def extras_of(entry: CanonicalEntry) -> dict[str, Any]:
     """What an item keeps of the line of Neovate it comes from."""
-    found = _riding(item).get(EXTRAS)
+    found = _riding(entry).get(EXTRAS)
     return found if isinstance(found, dict) else {}
 
 
-def without_extras(item: CanonicalEntry) -> CanonicalEntry:
+def without_extras(entry: CanonicalEntry) -> CanonicalEntry:
     return (
-        item
-        if EXTRAS not in _riding(item)
-        else _with_riding(item, {name: value for name, value in _riding(item).items() if name != EXTRAS})
+        entry
+        if EXTRAS not in _riding(entry)
+        else _with_riding(entry, {name: value for name, value in _riding(entry).items() if name != EXTRAS})
     )
 
 
-def with_extras(item: CanonicalEntry, extras: dict[str, Any]) -> CanonicalEntry:
-    return _with_riding(item, {**_riding(item), EXTRAS: extras}) if extras else item
+def with_extras(entry: CanonicalEntry, extras: dict[str, Any]) -> CanonicalEntry:
+    return _with_riding(entry, {**_riding(entry), EXTRAS: extras}) if extras else entry
 
 
-def rider_for(item: CanonicalEntry, heard: CanonicalEntry, said: Said, marks: dict[str, Any]) -> dict[str, Any]:
+def build_passthrough(
+    entry: CanonicalEntry, heard: CanonicalEntry, said: Said, marks: dict[str, Any]
+) -> dict[str, Any]:
     """What the line has to carry so that `as_it_was` makes `item` of `heard`. `item` has no extras."""
-    rider = dict(_riding(item))
+    passthrough = dict(_riding(entry))
     marks = dict(marks)
-    if item.id and item.id != heard.id:
-        rider["id"] = item.id
-    if item.timestamp and item.timestamp != heard.timestamp:
-        marks["timestamp"] = item.timestamp
-    fields = {name: value for name, value in item.fields.items() if name != RIDER}
-    if said.is_reworded or item.kind != heard.kind:
-        rider["entry"] = {**fields, "type": item.kind}
-    elif item.kind != "message":
-        rider |= _named("fields", _changed(heard.fields, fields))
+    if entry.id and entry.id != heard.id:
+        passthrough["id"] = entry.id
+    if entry.timestamp and entry.timestamp != heard.timestamp:
+        marks["timestamp"] = entry.timestamp
+    fields = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
+    if said.is_reworded or entry.kind != heard.kind:
+        passthrough["entry"] = {**fields, "type": entry.kind}
+    elif entry.kind != "message":
+        passthrough |= _named("fields", _changed(heard.fields, fields))
         marks |= _named("without", sorted(heard.fields.keys() - fields.keys()))
     else:
         message = fields.pop("message")
         if fields:
-            rider["fields"] = fields
-        _compare_messages(message, heard.fields["message"], said, rider, marks)
+            passthrough["fields"] = fields
+        _compare_messages(message, heard.fields["message"], said, passthrough, marks)
     if marks:
-        rider[MARKS] = marks
-    return rider
+        passthrough[MARKS] = marks
+    return passthrough
 
 
 def _compare_messages(
-    message: dict[str, Any], heard: dict[str, Any], said: Said, rider: dict[str, Any], marks: dict[str, Any]
+    message: dict[str, Any], heard: dict[str, Any], said: Said, passthrough: dict[str, Any], marks: dict[str, Any]
 ) -> None:
     changed = _changed(heard, message)
     if not heard.keys() <= message.keys():
@@ -95,13 +98,13 @@ def _compare_messages(
             deltas = [[at, difference(block, content[said.order[at]])] for at, block in enumerate(given)]
             marks |= _named("blocks", [[at, delta] for at, delta in deltas if delta is not None])
             marks |= {"order": list(said.order)} if list(said.order) != sorted(said.order) else {}
-            rider |= _named("insert", [[at, block] for at, block in said.left_out])
+            passthrough |= _named("insert", [[at, block] for at, block in said.left_out])
         elif isinstance(content, str) and given == [{"type": "text", "text": content}]:
             marks["plain"] = True
         else:
             changed["content"] = content
     if changed:
-        rider["message"] = changed
+        passthrough["message"] = changed
 
 
 def _changed(heard: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
@@ -113,13 +116,15 @@ def _changed(heard: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def as_it_was(heard: CanonicalEntry, rider: dict[str, Any]) -> CanonicalEntry:
+def as_it_was(heard: CanonicalEntry, passthrough: dict[str, Any]) -> CanonicalEntry:
     """The item that a line was written for, without extras."""
-    found = rider.get(MARKS)
+    found = passthrough.get(MARKS)
     marks: dict[str, Any] = found if isinstance(found, dict) else {}
-    item = restored(_unmarked(heard, marks), {name: value for name, value in rider.items() if name != MARKS})
+    entry = restore_entry(
+        _unmarked(heard, marks), {name: value for name, value in passthrough.items() if name != MARKS}
+    )
     timestamp = marks.get("timestamp")
-    return msgspec.structs.replace(item, timestamp=timestamp) if isinstance(timestamp, str) else item
+    return msgspec.structs.replace(entry, timestamp=timestamp) if isinstance(timestamp, str) else entry
 
 
 def _unmarked(heard: CanonicalEntry, marks: dict[str, Any]) -> CanonicalEntry:
@@ -145,18 +150,18 @@ def _unmarked_content(content: list[Any], marks: dict[str, Any]) -> Any:
     return content
 
 
-def _riding(item: CanonicalEntry) -> dict[str, Any]:
-    found = item.fields.get(RIDER)
+def _riding(entry: CanonicalEntry) -> dict[str, Any]:
+    found = entry.fields.get(PASSTHROUGH)
     return found if isinstance(found, dict) else {}
 
 
-def _with_riding(item: CanonicalEntry, riding: dict[str, Any]) -> CanonicalEntry:
-    fields = {name: value for name, value in item.fields.items() if name != RIDER}
-    return _with_fields(item, fields | _named(RIDER, riding))
+def _with_riding(entry: CanonicalEntry, riding: dict[str, Any]) -> CanonicalEntry:
+    fields = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
+    return _with_fields(entry, fields | _named(PASSTHROUGH, riding))
 
 
-def _with_fields(item: CanonicalEntry, fields: dict[str, Any]) -> CanonicalEntry:
-    return msgspec.structs.replace(item, fields=fields)
+def _with_fields(entry: CanonicalEntry, fields: dict[str, Any]) -> CanonicalEntry:
+    return msgspec.structs.replace(entry, fields=fields)
 
 
 def _named(name: str, value: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@
 | `dialect` | read lines, find the leaf, build the context, tell         |
 | `marks`   | tell its files from Pi's; the title slot                   |
 | `sending` | what of a path is sent to a model                          |
-| `scribe`  | write lines, and rename a session where the owner looks    |
+| `encoder`  | write lines, and rename a session where the client looks    |
 | `places`  | where sessions and blobs lie                               |
 """
 

@@ -83,14 +83,14 @@ def _first_not_replayed(through: str | None, ids: Sequence[str], compaction_at: 
     return ids[after] if after < compaction_at else None
 
 
-def is_sent(lines: IndexedLines, entry: Entry, reading: ReadOptions) -> bool:
+def is_sent(lines: IndexedLines, entry: Entry, read_options: ReadOptions) -> bool:
     match entry:
         case CustomMessage():
             return entry.custom_type not in _UNSENT_CUSTOM_TYPES and _is_sendable(lines, entry)
         case RetriedTurn():
-            return reading.recovered
+            return read_options.recovered
         case MessageEntry(message=Assistant() as turn):
-            return reading.recovered or not _is_empty_error(turn)
+            return read_options.recovered or not _is_empty_error(turn)
         case _:
             return True
 

@@ -8,7 +8,7 @@ What differs from Pi:
 * the context is what can be sent: calls without a result are taken out of it, and so are turns that failed. With
   `Reading.recovered` they stay.
 
-The leaf is the last line, whatever its type, as with Pi (see there). Told in shared words, usage outside of turns and
+The leaf is the last line, whatever its type, as with Pi (see there). Told in canonical form, usage outside of turns and
 changes of the title have the native names.
 """
 
@@ -21,10 +21,18 @@ import msgspec
 
 from sessiontree.core.context import Context, Rules, build_context
 from sessiontree.core.entries import Compaction, Entry, Header, MessageEntry, Unknown, UsageRecord
-from sessiontree.core.jsonio import parse_json, tolerant
+from sessiontree.core.jsonio import convert_fields, parse_json
 from sessiontree.core.messages import Assistant, ToolResult, Usage
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
-from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadOptions, SessionFile, is_aside, path_of
+from sessiontree.dialects.contract import (
+    Columns,
+    Envelope,
+    IndexedLines,
+    ReadOptions,
+    SessionFile,
+    is_metadata_id,
+    path_of,
+)
 from sessiontree.dialects.detect import head_records
 from sessiontree.dialects.omp import locations
 from sessiontree.dialects.omp.context import (
@@ -39,12 +47,12 @@ from sessiontree.dialects.omp.detect import SLOT, is_own_header, is_own_record, 
 from sessiontree.dialects.omp.encoder import OhMyPiScribe, with_key
 from sessiontree.dialects.omp.places import blob_folder, find_destination
 from sessiontree.dialects.pi import PiShape
-from sessiontree.dialects.pi.encoder import ShapeScribe
+from sessiontree.dialects.pi.encoder import ShapeEncoder
 
 TRUNCATION_NOTICE = "\n\n[Session persistence truncated large content]"
 
 _RENAMED = {"model_usage": "usage"}
-"""Types that have a name of their own in shared words."""
+"""Types that have a name of their own in canonical form."""
 
 _RETRIED = b'"retryRecovery"'
 _TASK = b'"task"'
@@ -55,7 +63,7 @@ class OhMyPi(PiShape):
     folders = ("/.omp/", "/.xcsh/")
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
     bookkeeping = frozenset({SLOT})
-    scribed_kinds = frozenset({"session_info"})
+    encoder_types = frozenset({"session_info"})
 
     def is_truncated(self, text: str) -> bool:
         return is_truncated(text)
@@ -63,7 +71,7 @@ class OhMyPi(PiShape):
     def blob_folder(self, location: str) -> str | None:
         return blob_folder(location)
 
-    def recognise(self, head: bytes) -> int:
+    def recognize(self, head: bytes) -> int:
         records = head_records(head)
         if records and is_title_slot(records[0]):
             return 80
@@ -87,7 +95,7 @@ class OhMyPi(PiShape):
 
     def envelope(self, fields: dict[str, Any]) -> Envelope:
         if is_title_slot(fields):
-            return Envelope(SLOT, "", None, aside=True)
+            return Envelope(SLOT, "", None, is_metadata=True)
         envelope = super().envelope(fields)
         if envelope.type in _RENAMED:
             return Envelope(_RENAMED[envelope.type], envelope.id, envelope.parent)
@@ -96,7 +104,7 @@ class OhMyPi(PiShape):
     def parse(self, raw: bytes) -> Entry:
         entry = super().parse(raw)
         if isinstance(entry, Unknown) and entry.kind == "model_usage":
-            return tolerant(UsageRecord, {**entry.fields, "kind": entry.fields.get("purpose")})
+            return convert_fields(UsageRecord, {**entry.fields, "kind": entry.fields.get("purpose")})
         if isinstance(entry, MessageEntry):
             return _with_own_fields(entry, raw)
         return entry
@@ -111,19 +119,19 @@ class OhMyPi(PiShape):
     def iter_moves(self, lines: IndexedLines) -> Iterator[tuple[int, int | None]]:
         return (move for move in super().iter_moves(lines) if not _is_aside(lines, move[0]))
 
-    def find_path(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> list[int]:
-        return [node for node in super().find_path(lines, leaf, reading) if not _is_aside(lines, node)]
+    def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
+        return [node for node in super().find_path(lines, leaf, read_options) if not _is_aside(lines, node)]
 
-    def build_context(self, lines: IndexedLines, leaf: int | None, reading: ReadOptions) -> Context:
-        path = path_of(lines, self.find_path(lines, leaf, reading))
+    def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
+        path = path_of(lines, self.find_path(lines, leaf, read_options))
         loaded: dict[str, Entry] = {}
         context = build_context(as_read_here(path, loaded), self.rules)
         said = [
             (message, source)
             for message, source in zip(context.messages, context.sources, strict=True)
-            if is_sent(lines, loaded[source], reading)
+            if is_sent(lines, loaded[source], read_options)
         ]
-        if not reading.recovered:
+        if not read_options.recovered:
             said = without_failed_turns(without_dangling_calls(said))
         said = [*notes(path), *said]
         return Context(
@@ -149,8 +157,8 @@ class OhMyPi(PiShape):
         header = self.find_header(lines)
         return header.title or None if header is not None else None
 
-    def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
-        return super().tell(lines, [node for node in nodes if not _is_aside(lines, node)])
+    def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
+        return super().decode(lines, [node for node in nodes if not _is_aside(lines, node)])
 
     def in_shared_words(self, kind: str, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         match line.get("type"):
@@ -163,16 +171,16 @@ class OhMyPi(PiShape):
             case _:
                 return super().in_shared_words(kind, line)
 
-    def scribe(self, start: SessionMeta, lines: IndexedLines | None = None) -> ShapeScribe:
-        return OhMyPiScribe(self, start, lines)
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> ShapeEncoder:
+        return OhMyPiScribe(self, meta, lines)
 
-    def destination(self, start: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        return find_destination(start, environment)
+    def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
+        return find_destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         return locations.roots(environment)
 
-    def session_kind(self, root: str, relative: str) -> SessionFile | None:
+    def classify_file(self, root: str, relative: str) -> SessionFile | None:
         return locations.kind_of(relative)
 
     def header_fields(self, header: Header) -> dict[str, Any]:
@@ -192,11 +200,11 @@ def _slot_title(lines: IndexedLines) -> str | None:
 
 
 def _is_aside(lines: IndexedLines, node: int) -> bool:
-    return lines.types[node] == SLOT and is_aside(lines.tree.ids[node])
+    return lines.types[node] == SLOT and is_metadata_id(lines.tree.ids[node])
 
 
 def _with_own_fields(entry: MessageEntry, raw: bytes) -> Entry:
-    """What shared words have no field for: a turn that was tried again, and what a sub-agent used."""
+    """What canonical form have no field for: a turn that was tried again, and what a sub-agent used."""
     message = entry.message
     if isinstance(message, Assistant) and _RETRIED in raw:
         if _message_fields(raw).get("retryRecovery"):
@@ -205,7 +213,7 @@ def _with_own_fields(entry: MessageEntry, raw: bytes) -> Entry:
         details = _message_fields(raw).get("details")
         usage = details.get("usage") if isinstance(details, dict) else None
         if isinstance(usage, dict):
-            counted = msgspec.structs.replace(message, usage=tolerant(Usage, usage))
+            counted = msgspec.structs.replace(message, usage=convert_fields(Usage, usage))
             return msgspec.structs.replace(entry, message=counted)
     return entry
 

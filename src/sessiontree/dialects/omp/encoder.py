@@ -16,7 +16,7 @@ from sessiontree.core.jsonio import parse_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote
 from sessiontree.dialects.contract import IndexedLines, replace_field
 from sessiontree.dialects.omp.detect import SLOT, SLOT_SIZE, is_title_slot, render_slot
-from sessiontree.dialects.pi.encoder import Said, ShapeScribe, name_of, riding, unsaid
+from sessiontree.dialects.pi.encoder import Said, ShapeEncoder, name_of, riding, unsaid
 from sessiontree.dialects.pi.required_fields import with_needs
 
 _ROLES = frozenset(
@@ -45,39 +45,39 @@ _OTHER_ROLE = LossNote("aside", "messages of unknown roles", _BESIDE)
 _NAMELESS = LossNote("changed", "names", "the file has no header that could hold it; only an entry tells of it")
 
 
-class OhMyPiScribe(ShapeScribe):
+class OhMyPiScribe(ShapeEncoder):
     """Writes a session that oh-my-pi resumes."""
 
     names_by_entry = False
 
-    def begin(self) -> Sequence[bytes]:
-        title = self._start.title or ""
-        return [render_slot(title, "user" if title else None, self._start.timestamp), *super().begin()]
+    def prologue(self) -> Sequence[bytes]:
+        title = self._meta.title or ""
+        return [render_slot(title, "user" if title else None, self._meta.timestamp), *super().prologue()]
 
-    def add(self, item: CanonicalEntry, parent: str | None) -> Encoded:
-        written = super().add(item, parent)
-        if item.kind != "session_info" or self._lines is None:
+    def encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
+        written = super().encode(entry, parent)
+        if entry.kind != "session_info" or self._lines is None:
             return written
-        return self._renamed(self._lines, written, name_of(item))
+        return self._renamed(self._lines, written, name_of(entry))
 
-    def say(self, item: CanonicalEntry) -> Said:
-        match item.kind:
+    def say(self, entry: CanonicalEntry) -> Said:
+        match entry.kind:
             case "message":
-                return _message(item, item.fields["message"])
+                return _message(entry, entry.fields["message"])
             case "model_change":
-                return _model_change(item)
+                return _model_change(entry)
             case "session_info":
-                return _title_change(item)
-            case "usage" if _is_countable(item.fields):
-                return Said("model_usage", with_key(item.fields, "kind", "purpose"))
-            case "title" if is_title_slot({"type": SLOT, **item.fields}):
-                return unsaid(item)
+                return _title_change(entry)
+            case "usage" if _is_countable(entry.fields):
+                return Said("model_usage", with_key(entry.fields, "kind", "purpose"))
+            case "title" if is_title_slot({"type": SLOT, **entry.fields}):
+                return unsaid(entry)
             case kind:
                 note = _NOTES.get(kind)
-                return Said(kind, item.fields, () if note is None else (note,))
+                return Said(kind, entry.fields, () if note is None else (note,))
 
     def _renamed(self, lines: IndexedLines, written: Encoded, name: str) -> Encoded:
-        """The same, with the name put where the owner looks for it."""
+        """The same, with the name put where the client looks for it."""
         slot = render_slot(name, "user", self._time)
         first = next(iter(lines.raw_lines()), b"")
         if len(first) == SLOT_SIZE - 1 and _is_slot(first):
@@ -119,32 +119,32 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return fields if isinstance(fields, dict) else None
 
 
-def _message(item: CanonicalEntry, message: dict[str, Any]) -> Said:
+def _message(entry: CanonicalEntry, message: dict[str, Any]) -> Said:
     role = message.get("role")
     if isinstance(role, str) and role in _ROLES:
-        return with_needs(item, message, redacted_is_thinking=False)
-    return unsaid(item, _PROMPTS if role == "system" else _OTHER_ROLE)
+        return with_needs(entry, message, redacted_is_thinking=False)
+    return unsaid(entry, _PROMPTS if role == "system" else _OTHER_ROLE)
 
 
-def _model_change(item: CanonicalEntry) -> Said:
+def _model_change(entry: CanonicalEntry) -> Said:
     """One field names provider and id. Where it could be read in another way, the two ride along."""
-    fields = item.fields
+    fields = entry.fields
     provider, model_id = fields.get("provider"), fields.get("modelId")
     if fields.get("model") or not isinstance(provider, str) or not isinstance(model_id, str):
-        return Said(item.kind, fields)
+        return Said(entry.kind, fields)
     if not provider or not model_id:
-        return Said(item.kind, fields)
+        return Said(entry.kind, fields)
     rest = {name: value for name, value in fields.items() if name not in ("provider", "modelId", "model")}
     line = {"model": f"{provider}/{model_id}", **rest}
     if "/" in provider:
-        line = riding(item, line, fields={"provider": provider, "modelId": model_id})
-    return Said(item.kind, line)
+        line = riding(entry, line, fields={"provider": provider, "modelId": model_id})
+    return Said(entry.kind, line)
 
 
-def _title_change(item: CanonicalEntry) -> Said:
-    fields = item.fields
+def _title_change(entry: CanonicalEntry) -> Said:
+    fields = entry.fields
     if not isinstance(fields.get("name"), str) or "title" in fields:
-        return Said("title_change", riding(item, {"title": name_of(item), "source": "user"}, whole=True))
+        return Said("title_change", riding(entry, {"title": name_of(entry), "source": "user"}, whole=True))
     return Said("title_change", {**with_key(fields, "name", "title"), "source": fields.get("source", "user")})
 
 

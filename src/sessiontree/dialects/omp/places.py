@@ -14,11 +14,11 @@ from sessiontree.dialects.pi.places import encoded, file_name, home_of, resolved
 _PROFILE_NAME = r"[a-z0-9][a-z0-9._-]{0,63}(?<!\.)\Z"
 
 
-def find_destination(start: SessionMeta, environment: Mapping[str, str]) -> Destination:
+def find_destination(meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
     home, temporary = home_of(environment), _temporary(environment)
-    bucket = bucket_name(_real(start.cwd), _real(home), _real(temporary))
-    path = os.path.join(_sessions_folder(environment), bucket, file_name(start))
-    return Destination(path, ("omp", "--resume", start.id))
+    bucket = bucket_name(_real(meta.cwd), _real(home), _real(temporary))
+    path = os.path.join(_sessions_folder(environment), bucket, file_name(meta))
+    return Destination(path, ("omp", "--resume", meta.id))
 
 
 def _sessions_folder(environment: Mapping[str, str]) -> str:

@@ -2,8 +2,8 @@
 
 | module   | what it does                                                                       |
 |----------|------------------------------------------------------------------------------------|
-| `shape`  | read lines of the shape, tell them in shared words; Pi's own rules                 |
-| `scribe` | write lines of the shape: ids, references, where the session stands in the end     |
+| `shape`  | read lines of the shape, tell them in canonical form; Pi's own rules                 |
+| `encoder` | write lines of the shape: ids, references, where the session stands in the end     |
 | `words`  | what Pi says in other words than oh-my-pi and the native form, and what it does not|
 | `places` | where Pi looks for a session                                                       |
 """

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
-from sessiontree.dialects.pi.encoder import Said, ShapeScribe, riding, unsaid
+from sessiontree.dialects.pi.encoder import Said, ShapeEncoder, riding, unsaid
 from sessiontree.dialects.pi.required_fields import with_needs
 
 _ROLES = frozenset(
@@ -36,31 +36,31 @@ _QUIET_TO_DOCTOR = frozenset(
 )
 
 
-class PiScribe(ShapeScribe):
+class PiScribe(ShapeEncoder):
     """Writes a session that Pi resumes."""
 
     _newest: str | None = None
     _last_kind = ""
 
-    def say(self, item: CanonicalEntry) -> Said:
-        match item.kind:
+    def say(self, entry: CanonicalEntry) -> Said:
+        match entry.kind:
             case "message":
-                return _message(item, item.fields["message"])
-            case "custom_message" if is_left_out(item):
-                return hidden(item)
+                return _message(entry, entry.fields["message"])
+            case "custom_message" if is_left_out(entry):
+                return hidden(entry)
             case "model_change":
-                return _model_change(item)
-            case "thinking_level_change" if not isinstance(item.fields.get("thinkingLevel"), str):
+                return _model_change(entry)
+            case "thinking_level_change" if not isinstance(entry.fields.get("thinkingLevel"), str):
                 note = LossNote("mapped", "thinking levels without a name", "Pi calls that off")
-                return Said(item.kind, riding(item, {"thinkingLevel": "off"}, whole=True), (note,))
-            case "compaction" if _has_history_of_its_own(item.fields):
+                return Said(entry.kind, riding(entry, {"thinkingLevel": "off"}, whole=True), (note,))
+            case "compaction" if _has_history_of_its_own(entry.fields):
                 why = "Pi cannot use it: its context has the summary and the kept messages"
-                return Said(item.kind, item.fields, (LossNote("changed", "compactions kept by the provider", why),))
-            case "custom" if item.fields.get("customType") == _CONTEXT_NOTES:
-                return Said(item.kind, item.fields, (LossNote("aside", "context notes", _BESIDE),))
+                return Said(entry.kind, entry.fields, (LossNote("changed", "compactions kept by the provider", why),))
+            case "custom" if entry.fields.get("customType") == _CONTEXT_NOTES:
+                return Said(entry.kind, entry.fields, (LossNote("aside", "context notes", _BESIDE),))
             case kind:
                 note_of_kind = _NOTES.get(kind)
-                return Said(kind, item.fields, () if note_of_kind is None else (note_of_kind,))
+                return Said(kind, entry.fields, () if note_of_kind is None else (note_of_kind,))
 
     def stands_at(self, leaf: str | None) -> bool:
         return super().stands_at(leaf) and not self._looks_stale()
@@ -81,23 +81,23 @@ class PiScribe(ShapeScribe):
         return node is None
 
 
-def is_left_out(item: CanonicalEntry) -> bool:
+def is_left_out(entry: CanonicalEntry) -> bool:
     """Whether an entry says itself that it is not to be sent, in words that only oh-my-pi understands."""
-    if item.kind == "custom_message":
-        custom_type = item.fields.get("customType")
+    if entry.kind == "custom_message":
+        custom_type = entry.fields.get("customType")
         return isinstance(custom_type, str) and custom_type in _PASSING
-    message = item.fields.get("message")
+    message = entry.fields.get("message")
     return isinstance(message, dict) and message.get("role") == "assistant" and bool(message.get("retryRecovery"))
 
 
-def hidden(item: CanonicalEntry) -> Said:
+def hidden(entry: CanonicalEntry) -> Said:
     """An entry as it is, with an edit of the context behind it that leaves it out."""
     note = LossNote("mapped", "entries that were never sent", "an edit of the context leaves them out")
-    return Said(item.kind, item.fields, (note,), is_hidden=True)
+    return Said(entry.kind, entry.fields, (note,), is_hidden=True)
 
 
 def with_pair(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A model change in shared words: provider and id are two fields, also where one field names both."""
+    """A model change in canonical form: provider and id are two fields, also where one field names both."""
     model = fields.get("model")
     if not isinstance(model, str) or "provider" in fields or "modelId" in fields:
         return fields
@@ -108,33 +108,33 @@ def with_pair(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**pair, **{name: value for name, value in fields.items() if name != "model"}}
 
 
-def _model_change(item: CanonicalEntry) -> Said:
+def _model_change(entry: CanonicalEntry) -> Said:
     """Pi takes every model change for that of its one model."""
-    fields = with_pair(item.fields)
+    fields = with_pair(entry.fields)
     if fields.get("role") not in (None, "", "default"):
-        return unsaid(item, LossNote("aside", "models of other roles", "Pi has one model"))
+        return unsaid(entry, LossNote("aside", "models of other roles", "Pi has one model"))
     if all(isinstance(fields.get(name), str) and fields[name] for name in ("provider", "modelId")):
-        return Said(item.kind, fields)
-    return unsaid(item, LossNote("aside", "models without a provider", "Pi names a model by provider and id"))
+        return Said(entry.kind, fields)
+    return unsaid(entry, LossNote("aside", "models without a provider", "Pi names a model by provider and id"))
 
 
-def _message(item: CanonicalEntry, message: dict[str, Any]) -> Said:
+def _message(entry: CanonicalEntry, message: dict[str, Any]) -> Said:
     role = message.get("role")
-    if role == "assistant" and is_left_out(item):
-        return hidden(item)
+    if role == "assistant" and is_left_out(entry):
+        return hidden(entry)
     if isinstance(role, str) and role in _ROLES:
-        return with_needs(item, message, redacted_is_thinking=True)
+        return with_needs(entry, message, redacted_is_thinking=True)
     if role == "pythonExecution" and message.get("excludeFromContext"):
-        return unsaid(item, LossNote("aside", "Python runs that are not sent", _BESIDE))
+        return unsaid(entry, LossNote("aside", "Python runs that are not sent", _BESIDE))
     content = content_in_shared_words(message)
-    return unsaid(item, _OTHER_ROLE) if content is None else _custom_message(item, str(role), content)
+    return unsaid(entry, _OTHER_ROLE) if content is None else _custom_message(entry, str(role), content)
 
 
-def _custom_message(item: CanonicalEntry, custom_type: str, content: str | list[Any]) -> Said:
+def _custom_message(entry: CanonicalEntry, custom_type: str, content: str | list[Any]) -> Said:
     """A message of a role that Pi does not know, as one of an extension: Pi sends it as the user's."""
     note = LossNote("mapped", f"messages of the role {custom_type}", "Pi sends them as messages of an extension")
     fields = {"customType": custom_type, "content": content, "display": True}
-    return Said("custom_message", riding(item, fields, whole=True), (note,))
+    return Said("custom_message", riding(entry, fields, whole=True), (note,))
 
 
 def content_in_shared_words(message: Mapping[str, Any]) -> str | list[Any] | None:

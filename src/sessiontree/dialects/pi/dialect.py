@@ -3,7 +3,7 @@
 Pi takes the last line of the file for the leaf, whatever its type, and lets the model of the latest assistant message
 outrank an earlier model change. Here, a line in a side branch is the leaf only if the session stands there (`sides`).
 
-Told in shared words, old versions are current ones, and a model change names provider and id in two fields.
+Told in canonical form, old versions are current ones, and a model change names provider and id in two fields.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from sessiontree.core.context import Rules
 from sessiontree.core.entries import Compaction, Entry, Header, SessionInfo, decode_entry, parse_entry
-from sessiontree.core.jsonio import parse_json, render_json, tolerant
+from sessiontree.core.jsonio import convert_fields, parse_json, render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
 from sessiontree.dialects.contract import (
     Columns,
@@ -27,14 +27,14 @@ from sessiontree.dialects.contract import (
     ReadOptions,
     SessionFile,
     decode_wires,
-    native_item,
+    native_entry,
 )
 from sessiontree.dialects.detect import head_records
 from sessiontree.dialects.pi import locations
 from sessiontree.dialects.pi.content import PiScribe, with_pair
-from sessiontree.dialects.pi.encoder import ShapeScribe
+from sessiontree.dialects.pi.encoder import ShapeEncoder
 from sessiontree.dialects.pi.places import find_destination
-from sessiontree.dialects.side_branches import find_standing
+from sessiontree.dialects.side_branches import find_session_leaf
 
 
 class _Wire(Struct, gc=False, rename={"parent": "parentId"}):
@@ -54,9 +54,9 @@ class PiShape(DialectBase):
     version = 3
     has_header = True
     is_writable = True
-    writes_plainly = True
+    one_line_per_entry = True
 
-    def recognise(self, head: bytes) -> int:
+    def recognize(self, head: bytes) -> int:
         records = head_records(head)
         if any(map(self.is_header, records)):
             return 50
@@ -84,7 +84,7 @@ class PiShape(DialectBase):
         version = fields.get("version")
         if isinstance(version, str) and version.isdecimal():
             fields = {**fields, "version": int(version)}
-        return tolerant(Header, fields)
+        return convert_fields(Header, fields)
 
     def envelope(self, fields: dict[str, Any]) -> Envelope:
         kind, id, parent = fields.get("type"), fields.get("id"), fields.get("parentId")
@@ -104,8 +104,8 @@ class PiShape(DialectBase):
             fields = None
         return parse_entry(fields if isinstance(fields, dict) else {})
 
-    def find_leaf(self, lines: IndexedLines, reading: ReadOptions) -> int | None:
-        return find_standing(lines, self.iter_moves(lines))
+    def find_leaf(self, lines: IndexedLines, read_options: ReadOptions) -> int | None:
+        return find_session_leaf(lines, self.iter_moves(lines))
 
     def iter_moves(self, lines: IndexedLines) -> Iterator[tuple[int, int | None]]:
         """The entries that move the leaf unless they are in a side branch, the last one first, and where to."""
@@ -121,19 +121,19 @@ class PiShape(DialectBase):
                 return " ".join((name or "").split()) or super().find_title(lines)
         return super().find_title(lines)
 
-    def tell(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
+    def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         for start in range(0, len(nodes), _TOLD_TOGETHER):
             step = nodes[start : start + _TOLD_TOGETHER]
-            for node, fields in zip(step, lines.whole_fields(step), strict=True):
+            for node, fields in zip(step, lines.resolved_fields(step), strict=True):
                 kind, shared = self.in_shared_words(lines.types[node], _as_version_3(lines, node, fields))
-                yield native_item(kind, lines.tree.ids[node], shared)
+                yield native_entry(kind, lines.tree.ids[node], shared)
 
     def in_shared_words(self, kind: str, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """The type and the decoded line in the words that all dialects share."""
         return kind, dict(with_pair(line)) if kind == "model_change" else line
 
-    def scribe(self, start: SessionMeta, lines: IndexedLines | None = None) -> ShapeScribe:
-        return ShapeScribe(self, start, lines)
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> ShapeEncoder:
+        return ShapeEncoder(self, meta, lines)
 
     def render_header(self, header: Header) -> bytes:
         return render_json(self.header_fields(header))
@@ -161,26 +161,26 @@ class Pi(PiShape):
     folders = ("/.pi/agent/sessions/",)
     rules = Rules(resets=False, explicit_model_wins=False, default_thinking=None)
 
-    def recognise(self, head: bytes) -> int:
+    def recognize(self, head: bytes) -> int:
         header = next(filter(self.is_header, head_records(head)), None)
         if header is not None and header.get(_MEANT_FOR) == self.name:
             return 90
-        return super().recognise(head)
+        return super().recognize(head)
 
     def header_fields(self, header: Header) -> dict[str, Any]:
         """What we write for Pi may hold entries that only other programs write, so the header says whom it is for."""
         return {**super().header_fields(header), _MEANT_FOR: self.name}
 
-    def scribe(self, start: SessionMeta, lines: IndexedLines | None = None) -> ShapeScribe:
-        return PiScribe(self, start, lines)
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> ShapeEncoder:
+        return PiScribe(self, meta, lines)
 
-    def destination(self, start: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        return find_destination(start, environment)
+    def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
+        return find_destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         return locations.roots(environment)
 
-    def session_kind(self, root: str, relative: str) -> SessionFile | None:
+    def classify_file(self, root: str, relative: str) -> SessionFile | None:
         return locations.kind_of(relative)
 
     def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:

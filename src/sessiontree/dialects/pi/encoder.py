@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from sessiontree.core.entries import Config, Header
 from sessiontree.core.ids import new_entry_id, timestamp
-from sessiontree.core.jsonio import tolerant
+from sessiontree.core.jsonio import convert_fields
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.contract import Dialect, IndexedLines
-from sessiontree.dialects.passthrough import RIDER, rider
+from sessiontree.dialects.passthrough import PASSTHROUGH, new_passthrough
 from sessiontree.dialects.side_branches import is_start
 
 _ENVELOPE = frozenset({"type", "id", "parentId", "timestamp"})
@@ -47,18 +47,18 @@ class Said(Struct, frozen=True):
     """Whether the line shall add nothing to the context, although it looks as if it did."""
 
 
-class ShapeScribe:
-    """Writes one session in the shape; its owner takes the last line for where the session stands."""
+class ShapeEncoder:
+    """Writes one session in the shape; its client takes the last line for where the session stands."""
 
     quiet = frozenset({"config", "label", "leaf", "model_usage", "session_info", "title_change", "usage"})
     """Types of lines that may hang below the leaf at the end of the file: they change nothing there."""
 
     names_by_entry = True
-    """Whether the owner finds the name of the session in an entry."""
+    """Whether the client finds the name of the session in an entry."""
 
-    def __init__(self, dialect: Dialect, start: SessionMeta, lines: IndexedLines | None = None) -> None:
+    def __init__(self, dialect: Dialect, meta: SessionMeta, lines: IndexedLines | None = None) -> None:
         self._dialect = dialect
-        self._start = start
+        self._meta = meta
         self._lines = lines
         self._held: Mapping[str, int] = {} if lines is None else lines.tree.node_of
         self._parents: dict[str, str | None] = {}
@@ -68,14 +68,14 @@ class ShapeScribe:
         """What entries are called here that are called otherwise where they come from."""
         self._last: str | None = None
         self._has_sides = False
-        self._time = start.timestamp
+        self._time = meta.timestamp
         self._name: str | None = None
         self._config = Config()
 
     # The contract
 
-    def begin(self) -> Sequence[bytes]:
-        start = self._start
+    def prologue(self) -> Sequence[bytes]:
+        start = self._meta
         header = Header(
             id=start.id,
             version=self._dialect.version,
@@ -88,24 +88,24 @@ class ShapeScribe:
         )
         return [self._dialect.render_header(header)]
 
-    def add(self, item: CanonicalEntry, parent: str | None) -> Encoded:
-        id = self._id_for(item)
+    def encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
+        id = self._id_for(entry)
         self._names.pop(id, None)
-        self._names.update((name, id) for name in (item.id, *item.also) if name and name != id)
-        self._listen(item)
-        said = self._said(msgspec.structs.replace(item, fields=self._with_references(item)))
+        self._names.update((name, id) for name in (entry.id, *entry.aliases) if name and name != id)
+        self._listen(entry)
+        said = self._said(msgspec.structs.replace(entry, fields=self._with_references(entry)))
         try:
-            lines = [self._line(said.kind, id, parent, item.timestamp, said.fields)]
+            lines = [self._line(said.kind, id, parent, entry.timestamp, said.fields)]
         except RecursionError:
-            said = Said(RIDER, {}, (_TOO_DEEP,))
-            lines = [self._line(said.kind, id, parent, item.timestamp, said.fields)]
+            said = Said(PASSTHROUGH, {}, (_TOO_DEEP,))
+            lines = [self._line(said.kind, id, parent, entry.timestamp, said.fields)]
         if said.is_hidden:
             edit = self._made_id(id)
-            lines.append(self._line("context_edit", edit, id, item.timestamp, {"targetId": id, "replacement": None}))
+            lines.append(self._line("context_edit", edit, id, entry.timestamp, {"targetId": id, "replacement": None}))
             id = edit
         return Encoded(id, lines, said.notes)
 
-    def end(self, leaf: str | None) -> Sequence[bytes]:
+    def epilogue(self, leaf: str | None) -> Sequence[bytes]:
         lines = [self._line(kind, self._made_id(kind), leaf, "", fields) for kind, fields in self._still_to_say()]
         if self._has_sides or not self.stands_at(leaf):
             lines.append(self._line("leaf", self._made_id("leaf"), leaf, "", {"targetId": leaf}))
@@ -113,12 +113,12 @@ class ShapeScribe:
 
     # What differs
 
-    def say(self, item: CanonicalEntry) -> Said:
+    def say(self, entry: CanonicalEntry) -> Said:
         """The item in the target's own words: by default, in those it has."""
-        return Said(item.kind, item.fields)
+        return Said(entry.kind, entry.fields)
 
     def stands_at(self, leaf: str | None) -> bool:
-        """Whether the owner finds the session at this entry, as the lines are now."""
+        """Whether the client finds the session at this entry, as the lines are now."""
         node = self._last
         while node != leaf and node in self._quiet:
             node = self._parents[node]
@@ -133,16 +133,16 @@ class ShapeScribe:
 
     # Inside
 
-    def _said(self, item: CanonicalEntry) -> Said:
-        is_speechless = item.kind == "message" and not isinstance(item.fields.get("message"), dict)
-        if is_speechless or item.kind in ("", "session"):
-            return unsaid(item)  # owners stumble over such lines, or take them for something else
-        said = self.say(item)
+    def _said(self, entry: CanonicalEntry) -> Said:
+        is_speechless = entry.kind == "message" and not isinstance(entry.fields.get("message"), dict)
+        if is_speechless or entry.kind in ("", "session"):
+            return unsaid(entry)  # clients stumble over such lines, or take them for something else
+        said = self.say(entry)
         if _ENVELOPE.isdisjoint(said.fields):
             return said
-        outside = {name: value for name, value in item.fields.items() if name in _ENVELOPE}
+        outside = {name: value for name, value in entry.fields.items() if name in _ENVELOPE}
         inside = {name: value for name, value in said.fields.items() if name not in _ENVELOPE}
-        return msgspec.structs.replace(said, fields=riding(item, inside, fields=outside))
+        return msgspec.structs.replace(said, fields=riding(entry, inside, fields=outside))
 
     def _line(self, kind: str, id: str, parent: str | None, time: str, fields: Mapping[str, Any]) -> bytes:
         if time:
@@ -156,8 +156,8 @@ class ShapeScribe:
     def _is_taken(self, id: str) -> bool:
         return id in self._parents or id in self._held
 
-    def _id_for(self, item: CanonicalEntry) -> str:
-        return item.id if item.id and not self._is_taken(item.id) else self._made_id(item.id)
+    def _id_for(self, entry: CanonicalEntry) -> str:
+        return entry.id if entry.id and not self._is_taken(entry.id) else self._made_id(entry.id)
 
     def _made_id(self, old: str) -> str:
         """Eight hex digits that are free: random in a file that is there, else the same each time."""
@@ -168,55 +168,55 @@ class ShapeScribe:
                     return id
         from hashlib import blake2b
 
-        seed = f"{self._start.id} {len(self._parents)} {old}".encode("utf-8", "surrogatepass")
+        seed = f"{self._meta.id} {len(self._parents)} {old}".encode("utf-8", "surrogatepass")
         id = blake2b(seed, digest_size=4).hexdigest()
         while self._is_taken(id):
             id = blake2b(id.encode() + seed, digest_size=4).hexdigest()
         return id
 
-    def _with_references(self, item: CanonicalEntry) -> dict[str, Any]:
+    def _with_references(self, entry: CanonicalEntry) -> dict[str, Any]:
         """The fields with the ids of other entries as those are called here."""
         changed: dict[str, str] = {}
-        for name in _REFERENCES.get(item.kind, ()):
-            target = item.fields.get(name)
+        for name in _REFERENCES.get(entry.kind, ()):
+            target = entry.fields.get(name)
             if isinstance(target, str) and target in self._names:
                 changed[name] = self._names[target]
-        return {**item.fields, **changed} if changed else item.fields
+        return {**entry.fields, **changed} if changed else entry.fields
 
-    def _listen(self, item: CanonicalEntry) -> None:
+    def _listen(self, entry: CanonicalEntry) -> None:
         """Remember what the session is called and set to, as far as it was said."""
-        if item.kind == "session_info":
-            self._name = " ".join(name_of(item).split())
-        elif item.kind == "config":
-            config = item.fields.get("config")
-            self._config = tolerant(Config, config) if isinstance(config, dict) else Config()
+        if entry.kind == "session_info":
+            self._name = " ".join(name_of(entry).split())
+        elif entry.kind == "config":
+            config = entry.fields.get("config")
+            self._config = convert_fields(Config, config) if isinstance(config, dict) else Config()
 
     def _still_to_say(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What is known of the session and was said by no entry."""
-        title = " ".join((self._start.title or "").split())
+        title = " ".join((self._meta.title or "").split())
         if self.names_by_entry and title and title != self._name:
             yield "session_info", {"name": title}
-        config = self._start.config
+        config = self._meta.config
         if config is not None and config != self._config:
             yield "config", {"config": msgspec.to_builtins(config)}
 
 
-def name_of(item: CanonicalEntry) -> str:
+def name_of(entry: CanonicalEntry) -> str:
     """The name that an item gives the session; empty when it takes the name away."""
-    name = item.fields.get("name")
+    name = entry.fields.get("name")
     return name if isinstance(name, str) else ""
 
 
-def unsaid(item: CanonicalEntry, *notes: LossNote) -> Said:
-    """An item on a line that its owner passes over, whole."""
-    return Said(RIDER, riding(item, {}, whole=True), notes)
+def unsaid(entry: CanonicalEntry, *notes: LossNote) -> Said:
+    """An item on a line that its client passes over, whole."""
+    return Said(PASSTHROUGH, riding(entry, {}, whole=True), notes)
 
 
-def riding(item: CanonicalEntry, line: Mapping[str, Any], /, **parts: Any) -> dict[str, Any]:
-    """The fields of an item's line with what shall ride along (see `rider`), beside what rode on it already."""
-    rode = item.fields.get(RIDER)
-    bare = {name: value for name, value in item.fields.items() if name != RIDER}
-    found = rider(msgspec.structs.replace(item, fields=bare), item.id, **parts)
-    plain = {name: value for name, value in line.items() if name != RIDER}
+def riding(entry: CanonicalEntry, line: Mapping[str, Any], /, **parts: Any) -> dict[str, Any]:
+    """The fields of an entry's line with its passthrough data (see `passthrough`) added."""
+    rode = entry.fields.get(PASSTHROUGH)
+    bare = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
+    found = new_passthrough(msgspec.structs.replace(entry, fields=bare), entry.id, **parts)
+    plain = {name: value for name, value in line.items() if name != PASSTHROUGH}
     merged = {**(rode if isinstance(rode, dict) else {}), **found}
-    return {**plain, RIDER: merged} if merged else plain
+    return {**plain, PASSTHROUGH: merged} if merged else plain

@@ -11,15 +11,15 @@ from sessiontree.dialects.canonical import Destination, SessionMeta
 from sessiontree.errors import UsageError
 
 
-def find_destination(start: SessionMeta, environment: Mapping[str, str]) -> Destination:
+def find_destination(meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
     """A folder of sessions that was chosen is flat; in the agent's own folder each working folder has one."""
     chosen = environment.get("PI_CODING_AGENT_SESSION_DIR")
     if chosen:
         folder = resolved(expanded(chosen, environment))
     else:
         agent = environment.get("PI_CODING_AGENT_DIR") or os.path.join(home_of(environment), ".pi", "agent")
-        folder = os.path.join(resolved(expanded(agent, environment)), "sessions", folder_name(start.cwd))
-    path = os.path.join(folder, file_name(start))
+        folder = os.path.join(resolved(expanded(agent, environment)), "sessions", folder_name(meta.cwd))
+    path = os.path.join(folder, file_name(meta))
     # By its path: Pi takes an id for the beginning of one, and the first that fits.
     return Destination(path, ("pi", "--session", path))
 
@@ -30,11 +30,11 @@ def folder_name(cwd: str) -> str:
     return f"--{encoded(path[1:] if path[:1] in ('/', chr(92)) else path)}--"
 
 
-def file_name(start: SessionMeta) -> str:
+def file_name(meta: SessionMeta) -> str:
     """Time and id, with nothing in it that could leave the folder."""
-    if not is_session_id(start.id):
-        raise UsageError(f"{start.id!r} cannot be a session id: letters, digits, '-', '_' and '.', no '..'")
-    return f"{re.sub(r'[^0-9A-Za-z+-]', '-', start.timestamp)}_{start.id}.jsonl"
+    if not is_session_id(meta.id):
+        raise UsageError(f"{meta.id!r} cannot be a session id: letters, digits, '-', '_' and '.', no '..'")
+    return f"{re.sub(r'[^0-9A-Za-z+-]', '-', meta.timestamp)}_{meta.id}.jsonl"
 
 
 def encoded(path: str) -> str:

@@ -14,10 +14,10 @@ from sessiontree.dialects.pi.encoder import Said, riding
 _NO_COST = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
 
 
-def with_needs(item: CanonicalEntry, message: dict[str, Any], *, redacted_is_thinking: bool) -> Said:
+def with_needs(entry: CanonicalEntry, message: dict[str, Any], *, redacted_is_thinking: bool) -> Said:
     """A message item whose message has what its reader needs."""
     if message.get("role") not in ("assistant", "toolResult"):
-        return Said(item.kind, item.fields)
+        return Said(entry.kind, entry.fields)
     needed: dict[str, Any] = {}
     was: dict[str, Any] = {}
     content, usage = message.get("content"), message.get("usage")
@@ -32,9 +32,9 @@ def with_needs(item: CanonicalEntry, message: dict[str, Any], *, redacted_is_thi
     if hidden:
         needed["content"] = [_as_thinking(block) if at in hidden else block for at, block in enumerate(blocks)]
     if not needed:
-        return Said(item.kind, item.fields)
-    fields = {**item.fields, "message": {**message, **needed}}
-    return Said(item.kind, riding(item, fields, message=was, replace=[(at, blocks[at]) for at in hidden]))
+        return Said(entry.kind, entry.fields)
+    fields = {**entry.fields, "message": {**message, **needed}}
+    return Said(entry.kind, riding(entry, fields, message=was, replace=[(at, blocks[at]) for at in hidden]))
 
 
 def _redacted(content: list[Any]) -> list[int]:

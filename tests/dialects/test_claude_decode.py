@@ -54,7 +54,7 @@ def told(*lines: dict[str, Any]) -> list[CanonicalEntry]:
 
 
 def told_of(journal: Journal) -> list[CanonicalEntry]:
-    return list(CLAUDE.tell(journal, history(journal)))
+    return list(CLAUDE.decode(journal, history(journal)))
 
 
 def history_ids(*lines: dict[str, Any]) -> list[str]:
@@ -105,7 +105,7 @@ def test_what_a_compaction_kept_stands_at_its_old_place_and_nowhere_else() -> No
     items = told(*lines)
     assert [item.id for item in items] == ["a", "k", "l", "b", "d"]
     assert items[3].fields["firstKeptEntryId"] == "k"
-    assert items[3].also == ("s",)
+    assert items[3].aliases == ("s",)
 
 
 def test_metadata_and_sub_agents_are_no_part_of_a_history() -> None:
@@ -166,7 +166,7 @@ def test_the_shards_of_a_response_are_one_item_with_its_results_behind_it() -> N
     )
     assert [item.id for item in items] == ["a", "s3", "r2", "r1", "z"]
     response = items[1]
-    assert response.also == ("s1", "s2")
+    assert response.aliases == ("s1", "s2")
     message = message_of(response)
     assert [block["type"] for block in message["content"]] == ["text", "toolCall", "toolCall"]
     assert message["content"][1] == {"type": "toolCall", "id": "c1", "name": "tool-c1", "arguments": {"of": "c1"}}
@@ -226,7 +226,7 @@ def test_a_command_and_its_output_are_one_item() -> None:
         assistant("z", "o"),
     )
     assert [item.id for item in items] == ["i", "z"]
-    assert items[0].also == ("o",)
+    assert items[0].aliases == ("o",)
     assert message_of(items[0]) == {
         "role": "bashExecution",
         "command": "ls -l",
@@ -368,7 +368,7 @@ def test_lines_that_make_one_item_belong_together_and_prompts_do_not() -> None:
         user("i", "s", 0, "<bash-input>ls</bash-input>"),
         user("o", "i", 0, "<bash-stdout>x</bash-stdout><bash-stderr></bash-stderr>"),
     )
-    together = [CLAUDE.belong_together(journal, node, node + 1) for node in range(len(journal) - 1)]
+    together = [CLAUDE.must_decode_together(journal, node, node + 1) for node in range(len(journal) - 1)]
     assert together == [False, True, True, False, True, True, False, True]
 
 
@@ -376,14 +376,14 @@ def test_lines_that_make_one_item_belong_together_and_prompts_do_not() -> None:
 def test_a_history_may_be_told_in_parts_cut_where_lines_do_not_belong_together(golden: Path) -> None:
     journal = journal_of(golden.read_bytes())
     nodes = history(journal)
-    whole = list(CLAUDE.tell(journal, nodes))
+    whole = list(CLAUDE.decode(journal, nodes))
     parts: list[list[int]] = []
     for place, node in enumerate(nodes):
-        if place and CLAUDE.belong_together(journal, nodes[place - 1], node):
+        if place and CLAUDE.must_decode_together(journal, nodes[place - 1], node):
             parts[-1].append(node)
         else:
             parts.append([node])
-    assert [item for part in parts for item in CLAUDE.tell(journal, part)] == whole
+    assert [item for part in parts for item in CLAUDE.decode(journal, part)] == whole
 
 
 # The corpus
@@ -410,17 +410,17 @@ def context_of(journal: Journal) -> list[tuple[Any, ...]]:
 def rewritten(journal: Journal) -> Journal:
     header = journal.header
     assert header is not None
-    scribe = CLAUDE.scribe(
+    encoder = CLAUDE.encoder(
         SessionMeta(header.id, header.timestamp, header.cwd, git_branch=CLAUDE.find_git_branch(journal))
     )
-    lines = list(scribe.begin())
+    lines = list(encoder.prologue())
     parent: str | None = None
     for item in told_of(journal):
-        written = scribe.add(item, parent)
+        written = encoder.encode(item, parent)
         lines += written.lines
         assert not written.notes
         parent = written.id
-    lines += scribe.end(parent)
+    lines += encoder.epilogue(parent)
     return journal_of(b"".join(line + b"\n" for line in lines))
 
 
@@ -452,7 +452,7 @@ def test_everything_told_is_an_entry_of_the_native_form(golden: Path) -> None:
 def test_the_history_of_every_line_can_be_told(golden: Path) -> None:
     journal = journal_of(golden.read_bytes())
     for node in range(len(journal)):
-        list(CLAUDE.tell(journal, CLAUDE.find_history(journal, node, AS_CLIENT)))
+        list(CLAUDE.decode(journal, CLAUDE.find_history(journal, node, AS_CLIENT)))
 
 
 def test_progress_between_lines_is_passed_over() -> None:

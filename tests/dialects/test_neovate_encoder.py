@@ -117,17 +117,17 @@ def entry(kind: str, id: str, /, **fields: Any) -> CanonicalEntry:
 
 
 class Pen:
-    """A scribe at work, driven as a conversion drives it: parents by the ids items come with."""
+    """A encoder at work, driven as a conversion drives it: parents by the ids items come with."""
 
     def __init__(self, start: SessionMeta = START, existing: bytes | None = None) -> None:
         self.data = b"" if existing is None else existing
         self.start = start
         self.is_new = existing is None
-        self.scribe = NEOVATE.scribe(start)
+        self.encoder = NEOVATE.encoder(start)
         self.ids: dict[str, str | None] = {}
         self.notes: list[LossNote] = []
         if self.is_new:
-            self._put(self.scribe.begin())
+            self._put(self.encoder.prologue())
 
     def _put(self, lines: Sequence[bytes]) -> None:
         assert not any(b"\n" in line for line in lines)
@@ -135,13 +135,13 @@ class Pen:
 
     def add(self, item: CanonicalEntry, parent: str | None) -> Encoded:
         if not self.is_new:
-            self.scribe = NEOVATE.scribe(self.start, journal(self.data))
-        written = self.scribe.add(item, self.ids.get(parent, parent) if parent is not None else None)
+            self.encoder = NEOVATE.encoder(self.start, journal(self.data))
+        written = self.encoder.encode(item, self.ids.get(parent, parent) if parent is not None else None)
         if written.rewrite is not None:
             self.data = b""
             self._put(written.rewrite)
         self._put(written.lines)
-        self.ids.update(dict.fromkeys((item.id, *item.also), written.id))
+        self.ids.update(dict.fromkeys((item.id, *item.aliases), written.id))
         self.notes += written.notes
         return written
 
@@ -152,7 +152,7 @@ class Pen:
         return self
 
     def end(self, leaf: str | None) -> Pen:
-        self._put(self.scribe.end(self.ids.get(leaf) if leaf is not None else None))
+        self._put(self.encoder.epilogue(self.ids.get(leaf) if leaf is not None else None))
         return self
 
     @property
@@ -174,7 +174,7 @@ class Pen:
         if id is not None:
             aside = asides_in(found).by_id.get(id)
             leaf = aside.node if aside is not None else found.tree.node_of[str(self.ids[id])]
-        return list(NEOVATE.tell(found, NEOVATE.find_history(found, leaf, AS_CLIENT)))
+        return list(NEOVATE.decode(found, NEOVATE.find_history(found, leaf, AS_CLIENT)))
 
 
 def journal(data: bytes) -> Journal:
@@ -318,7 +318,7 @@ def test_calls_that_are_open_at_the_end_are_answered_too() -> None:
     pen = written(*items)
     assert len(loaded(pen.data)) == 3
     assert plain(pen.told()) == plain(items)
-    assert pen.told()[-1].also[-1] == pen.messages[-1]["uuid"]
+    assert pen.told()[-1].aliases[-1] == pen.messages[-1]["uuid"]
 
 
 def test_what_comes_between_results_waits_behind_them_and_is_told_in_its_place() -> None:
@@ -560,7 +560,7 @@ def test_a_compaction_may_keep_from_an_aside_on() -> None:
 
 def test_the_last_line_written_is_where_the_owner_stands_and_another_leaf_is_noted_beside() -> None:
     pen = Pen().chain(user("a"), user("b")).chain(user("c"), parent="a")
-    assert list(pen.scribe.end(pen.ids["c"])) == []
+    assert list(pen.encoder.epilogue(pen.ids["c"])) == []
     pen.end("b")
     assert pen.session.leaf == pen.ids["c"]
     assert pen.lines[-1]["entry"] == {"targetId": pen.ids["b"], "type": "leaf"}
@@ -877,7 +877,7 @@ def parents(session: Session) -> dict[str, str | None]:
     meant: dict[str, str] = {}
     for item, parent in iter_items(session, session.leaf, whole=True):
         found[item.id] = None if parent is None else meant[parent]
-        meant.update(dict.fromkeys((item.id, *item.also), item.id))
+        meant.update(dict.fromkeys((item.id, *item.aliases), item.id))
     return found
 
 

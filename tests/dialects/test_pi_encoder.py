@@ -19,7 +19,7 @@ from sessiontree.session.journal import Journal
 from sessiontree.session.open import detect
 from sessiontree.stores.memory import MemoryStore
 from tests.building import TIME, entry, examples, header, json_line, said
-from tests.dialects.scribing import (
+from tests.dialects.sessions import (
     DIALECTS,
     START,
     Told,
@@ -149,19 +149,19 @@ def test_a_reference_to_an_entry_that_got_another_id_follows_it() -> None:
     renamed = writing.told()[2][0].id
     assert renamed != "a"
     assert writing.told()[3][0].fields["targetId"] == renamed
-    also = [message("x"), item("message", "y", also=("z",), message={"role": "user", "content": "hi"})]
+    sharded = [message("x"), item("message", "y", aliases=("z",), message={"role": "user", "content": "hi"})]
     kept = item("compaction", "c", summary="s", firstKeptEntryId="z")
-    assert Writing("pi", chained(*also, kept)).told()[2][0].fields["firstKeptEntryId"] == "y"
+    assert Writing("pi", chained(*sharded, kept)).told()[2][0].fields["firstKeptEntryId"] == "y"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_file_that_is_continued_gets_lines_with_ids_it_does_not_have(dialect: str) -> None:
     journal = journal_of(header() + said("a"), DIALECTS[dialect])
-    scribe = DIALECTS[dialect].scribe(START, journal)
-    one, two = scribe.add(message("a"), "a"), scribe.add(message(""), "a")
+    encoder = DIALECTS[dialect].encoder(START, journal)
+    one, two = encoder.encode(message("a"), "a"), encoder.encode(message(""), "a")
     assert len({one.id, two.id, "a"}) == 3
     assert json.loads(one.lines[0])["parentId"] == "a"
-    assert scribe.add(message("free"), "a").id == "free"
+    assert encoder.encode(message("free"), "a").id == "free"
 
 
 def test_an_item_without_a_time_gets_that_of_the_line_before_it() -> None:

@@ -33,20 +33,22 @@ def journal(*lines: bytes) -> Journal:
     return found
 
 
-def tell(*lines: bytes, reading: ReadOptions = AS_CLIENT) -> list[CanonicalEntry]:
+def tell(*lines: bytes, read_options: ReadOptions = AS_CLIENT) -> list[CanonicalEntry]:
     found = journal(*lines)
-    return list(NEOVATE.tell(found, NEOVATE.find_history(found, NEOVATE.find_leaf(found, reading), reading)))
+    return list(
+        NEOVATE.decode(found, NEOVATE.find_history(found, NEOVATE.find_leaf(found, read_options), read_options))
+    )
 
 
 def rewritten(items: list[CanonicalEntry]) -> bytes:
-    scribe = NEOVATE.scribe(SessionMeta("abcd1234", TIME))
-    lines = list(scribe.begin())
+    encoder = NEOVATE.encoder(SessionMeta("abcd1234", TIME))
+    lines = list(encoder.prologue())
     parent = None
     for item in items:
-        written = scribe.add(item, parent)
+        written = encoder.encode(item, parent)
         lines += written.lines
         parent = written.id
-    return b"".join(line + b"\n" for line in (*lines, *scribe.end(parent)))
+    return b"".join(line + b"\n" for line in (*lines, *encoder.epilogue(parent)))
 
 
 def bodies(data: bytes) -> list[dict[str, Any]]:
@@ -88,7 +90,7 @@ def test_a_prompt_and_an_answer_in_shared_words() -> None:
 def test_each_result_of_a_line_is_an_item_and_what_follows_the_line_follows_the_last() -> None:
     lines = [answer("a", None, [call("1"), call("2")]), message("b", "a", [outcome("1"), outcome("2", "no")], "tool")]
     _, first, second = tell(*lines)
-    assert (first.id, second.id, second.also) == ("b", "b.2", ("b",))
+    assert (first.id, second.id, second.aliases) == ("b", "b.2", ("b",))
     assert first.fields["message"] == {
         "role": "toolResult",
         "toolCallId": "1",
@@ -104,7 +106,7 @@ def test_results_of_the_old_form_are_the_same_and_text_beside_them_follows() -> 
     lines = [answer("a", None, [call("1")]), message("b", "a", [{"type": "text", "text": "and"}, old])]
     _, given, said = tell(*lines)
     assert given.fields["message"]["content"] == [{"type": "text", "text": "plain"}]
-    assert (said.id, said.also, said.fields["message"]["role"]) == ("b.2", ("b",), "user")
+    assert (said.id, said.aliases, said.fields["message"]["role"]) == ("b.2", ("b",), "user")
 
 
 def test_a_compaction_follows_what_it_summarises() -> None:
@@ -136,7 +138,7 @@ def test_a_command_and_what_it_printed_are_one_item() -> None:
         message("f", "e", "thanks"),
     ]
     first, second, third = tell(*lines)
-    assert (first.id, first.also) == ("a", ("b", "c"))
+    assert (first.id, first.aliases) == ("a", ("b", "c"))
     assert {**first.fields["message"], "timestamp": None} == {
         "role": "bashExecution",
         "command": "ls",
@@ -164,7 +166,7 @@ def test_asides_are_no_part_of_a_history() -> None:
 def test_a_recovered_history_has_what_the_owner_loses() -> None:
     lines = [message("a", None), answer("b", "a"), SNAPSHOT, message("c", None)]
     assert [item.id for item in tell(*lines)] == ["c"]
-    assert [item.id for item in tell(*lines, reading=ReadOptions(recovered=True))] == ["a", "b", "c"]
+    assert [item.id for item in tell(*lines, read_options=ReadOptions(recovered=True))] == ["a", "b", "c"]
 
 
 def test_of_a_uuid_that_stands_twice_both_lines_are_told() -> None:
@@ -264,12 +266,12 @@ def _as_blocks(found: Message) -> Any:
 def test_lines_told_in_pieces_give_the_same_items() -> None:
     found = journal(*RICH)
     nodes = NEOVATE.find_history(found, NEOVATE.find_leaf(found, AS_CLIENT), AS_CLIENT)
-    whole = list(NEOVATE.tell(found, nodes))
+    whole = list(NEOVATE.decode(found, nodes))
     pieces: list[CanonicalEntry] = []
     start = 0
     for at in range(1, len(nodes) + 1):
-        if at == len(nodes) or not NEOVATE.belong_together(found, nodes[at - 1], nodes[at]):
-            pieces += NEOVATE.tell(found, nodes[start:at])
+        if at == len(nodes) or not NEOVATE.must_decode_together(found, nodes[at - 1], nodes[at]):
+            pieces += NEOVATE.decode(found, nodes[start:at])
             start = at
     assert pieces == whole
 
@@ -278,7 +280,7 @@ def test_a_fork_copies_lines_as_they_stand_but_for_the_session() -> None:
     lines = [config(summary="S"), message("a", None), SNAPSHOT, answer("b", "a"), message("c", "b"), message("x", "a")]
     found = journal(*lines)
     start = SessionMeta("deadbeef", TIME, title="S", forked_from=None)
-    copied = [json.loads(line) for line in NEOVATE.copied(found, 4, start)]
+    copied = [json.loads(line) for line in NEOVATE.encode_fork(found, 4, start)]
     assert [line.get("uuid") for line in copied if line["type"] == "message"] == ["a", "b", "c"]
     assert {line["sessionId"] for line in copied if "sessionId" in line} == {"deadbeef"}
     assert copied[-1]["customTitle"] == "S (branch)"

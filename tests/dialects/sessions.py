@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote, SessionMeta
-from sessiontree.dialects.contract import AS_CLIENT, Dialect, is_aside
+from sessiontree.dialects.contract import AS_CLIENT, Dialect, is_metadata_id
 from sessiontree.dialects.native.dialect import NATIVE
 from sessiontree.dialects.omp import OMP
 from sessiontree.dialects.pi import PI
@@ -26,8 +26,8 @@ Told = tuple[CanonicalEntry, str | None]
 """An item and the id of its parent."""
 
 
-def item(kind: str, id: str, /, also: tuple[str, ...] = (), **fields: Any) -> CanonicalEntry:
-    return CanonicalEntry(kind, fields, id, TIME, also)
+def item(kind: str, id: str, /, aliases: tuple[str, ...] = (), **fields: Any) -> CanonicalEntry:
+    return CanonicalEntry(kind, fields, id, TIME, aliases)
 
 
 def message(id: str, role: str = "user", content: Any = "hello", **fields: Any) -> CanonicalEntry:
@@ -40,7 +40,7 @@ def chained(*items: CanonicalEntry) -> list[Told]:
 
 
 class Writing:
-    """What a scribe made of some items."""
+    """What a encoder made of some items."""
 
     def __init__(
         self,
@@ -52,20 +52,20 @@ class Writing:
         stands: bool = True,
     ) -> None:
         self.name, self.dialect = dialect, DIALECTS[dialect]
-        scribe = self.dialect.scribe(start)
-        self.lines = list(scribe.begin())
+        encoder = self.dialect.encoder(start)
+        self.lines = list(encoder.prologue())
         self.head = len(self.lines)
         self.notes: list[LossNote] = []
         self.ids: dict[str | None, str | None] = {None: None}
         last: str | None = None
         for each, parent in told:
-            written = scribe.add(each, self.ids.get(parent, parent))
+            written = encoder.encode(each, self.ids.get(parent, parent))
             self.lines += written.lines
             self.notes += written.notes
             last = self.ids[each.id] = written.id
         self.body = len(self.lines)
         self.leaf = self.ids[leaf] if leaf is not None or not stands else last
-        self.lines += scribe.end(self.leaf)
+        self.lines += encoder.epilogue(self.leaf)
         self.data = b"".join(line + b"\n" for line in self.lines)
 
     @property
@@ -86,15 +86,15 @@ class Writing:
         return told(self.journal())
 
     def findings(self) -> set[str]:
-        """What doctor finds. Half a character is what was written, and no fault of the scribe."""
+        """What doctor finds. Half a character is what was written, and no fault of the encoder."""
         return {finding.rule.id for finding in examine(self.session())} - {"lone-surrogate"}
 
 
 def told(journal: Journal) -> list[Told]:
     tree, dialect = journal.tree, journal.dialect
-    nodes = [node for node, id in enumerate(tree.ids) if not is_aside(id)]
+    nodes = [node for node, id in enumerate(tree.ids) if not is_metadata_id(id)]
     found = []
-    for node, each in zip(nodes, dialect.tell(journal, nodes), strict=True):
+    for node, each in zip(nodes, dialect.decode(journal, nodes), strict=True):
         parent = tree.parent(node)
         found.append((each, None if parent is None else tree.ids[parent]))
     return found

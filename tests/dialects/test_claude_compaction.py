@@ -1,4 +1,4 @@
-"""Claude Code: the gists of messages say what the messages say, whichever way they are come by."""
+"""Claude Code: compaction and token estimates of transcripts whose messages are decoded on demand."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from sessiontree import Session
 from sessiontree.compaction import MEASURED, compact
 from sessiontree.compaction.token_estimate import estimated_size
 from sessiontree.core.jsonio import render_json
-from sessiontree.core.lazy_messages import LazyMessages, gist_of
-from sessiontree.core.messages import System, ToolResult
+from sessiontree.core.lazy_messages import LazyMessages
 from sessiontree.errors import CompactionError
 from sessiontree.session import reader
 
 CORPUS = sorted(Path(__file__).parent.parent.joinpath("corpus", "claude").glob("*.jsonl"))
-BLOB = "blob:sha256:" + "0" * 64
 
 
 @pytest.fixture
@@ -33,24 +31,6 @@ def lazy(session: Session) -> LazyMessages:
     messages = session.context().messages
     assert isinstance(messages, LazyMessages)
     return messages
-
-
-def check(path: Path) -> None:
-    """The gists of messages that are decoded, of lines that were read before, and of lines that are read for them."""
-    wanted = list(map(gist_of, lazy(sessiontree.open(path))))
-    read, unread = sessiontree.open(path), sessiontree.open(path)
-    assert len(read) == len(sessiontree.open(path).ids)
-    unread.expect_gists()
-    assert len(unread)
-    assert list(lazy(read).gists()) == wanted
-    assert list(lazy(unread).gists()) == wanted
-    assert not any(isinstance(message, System) for message in lazy(read))
-
-
-@pytest.mark.usefixtures("waits")
-@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_gists_of_the_corpus_say_what_the_messages_say(path: Path) -> None:
-    check(path)
 
 
 def text(said: Any) -> dict[str, Any]:
@@ -66,32 +46,6 @@ def result(id: str, content: Any = "out", **fields: Any) -> dict[str, Any]:
 
 
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
-TALKS: dict[str, list[tuple[str, Any]]] = {
-    "shards": [("user", "do it"), ("assistant", [THINKING]), ("assistant", [text("a")]), ("assistant", [call("c")])],
-    "results": [("assistant", [call("a"), call("b")]), ("user", [result("a"), result("b", is_error=True)])],
-    "errors": [("assistant", [call("a")]), ("user", [result("a", [text("no")], is_error=True)])],
-    "no flag": [("assistant", [call("a")]), ("user", [result("a", is_error=None)])],
-    "an odd flag": [("assistant", [call("a")]), ("user", [result("a", is_error="yes")])],
-    "strays": [("user", "x"), ("user", [result("nobody asked")]), ("assistant", [text("y")])],
-    "parts": [("assistant", [call("a", todos=[{"content": "t", "status": "pending"}], n={"m": 1})])],
-    "blobs": [("assistant", [call("a", image_url=BLOB)]), ("assistant", [text(BLOB), call("b", data=BLOB)])],
-    "no input": [("assistant", [{"type": "tool_use", "id": "a", "name": "Bash"}])],
-    "odd input": [("assistant", [{"type": "tool_use", "id": "a", "name": "Bash", "input": "x"}]), ("user", "z")],
-    "odd blocks": [("assistant", [text(None), {"type": "server_tool_use", "text": "t"}, text("a"), "b"])],
-    "kinds": [
-        ("user", [text("a"), {"type": "image", "source": {"type": "base64", "data": "aGk=", "media_type": "m"}}])
-    ],
-    "surrogates": [("assistant", [text("\ud800 alone")]), ("user", "\ud800")],
-    "nothing": [("user", ""), ("assistant", [text(" ")]), ("assistant", [])],
-}
-
-
-@pytest.mark.usefixtures("waits")
-@pytest.mark.parametrize("name", TALKS)
-def test_gists_of_odd_lines_say_what_the_messages_say(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
-    write_talk(path, [("user", "begin"), *TALKS[name], ("assistant", [text("end")])])
-    check(path)
 
 
 def write_talk(path: Path, said: Iterable[tuple[str, Any]]) -> None:
@@ -131,18 +85,6 @@ def long_transcript(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("long") / "s.jsonl"
     write_talk(path, long_talk())
     return path
-
-
-@pytest.mark.usefixtures("waits")
-def test_gists_of_a_long_transcript_say_what_the_messages_say(long_transcript: Path) -> None:
-    check(long_transcript)
-
-
-def test_nothing_that_did_not_fail_is_read_to_tell_what_was_done(long_transcript: Path) -> None:
-    gists = lazy(sessiontree.open(long_transcript)).gists()
-    results = [gist for gist in gists if isinstance(gist, ToolResult)]
-    assert {bool(gist.content) for gist in results if gist.is_error} == {True}
-    assert {bool(gist.content) for gist in results if not gist.is_error} == {False}
 
 
 def test_messages_that_are_not_decoded_are_estimated_by_a_sample_and_it_comes_close(long_transcript: Path) -> None:

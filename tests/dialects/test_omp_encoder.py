@@ -20,7 +20,7 @@ from sessiontree.dialects.pi import PI
 from sessiontree.session.journal import Journal
 from sessiontree.stores.memory import MemoryStore
 from tests.building import TIME, entry, examples, header, said
-from tests.dialects.scribing import START, Writing, chained, context_of, item, message, told
+from tests.dialects.sessions import START, Writing, chained, context_of, item, message, told
 
 NAMED = msgspec.structs.replace(START, title="A name ✓")
 
@@ -37,7 +37,7 @@ def fields_of(writing: Writing) -> list[dict[str, Any]]:
 
 
 def rename(data: bytes, name: str, parent: str | None = "a") -> Encoded:
-    return OMP.scribe(START, journal_of(data)).add(CanonicalEntry("session_info", {"name": name}, "", TIME), parent)
+    return OMP.encoder(START, journal_of(data)).encode(CanonicalEntry("session_info", {"name": name}, "", TIME), parent)
 
 
 def renamed(data: bytes, name: str) -> bytes:
@@ -87,7 +87,7 @@ def test_a_new_session_begins_with_slot_and_header() -> None:
     assert list(head) == ["type", "version", "id", "timestamp", "cwd", "title", "titleSource", "parentSession"]
     assert (head["title"], head["titleSource"], head["parentSession"]) == ("A name ✓", "user", "/old/s.jsonl")
     assert writing.session().name == "A name ✓"
-    assert OMP.recognise(writing.data) == 80
+    assert OMP.recognize(writing.data) == 80
     assert writing.findings() == set()
 
 
@@ -187,9 +187,9 @@ def test_a_session_is_renamed_where_oh_my_pi_looks(tmp_path: Path) -> None:
 
 
 def test_other_entries_are_appended_plainly() -> None:
-    assert OMP.writes_plainly
-    assert OMP.scribed_kinds == {"session_info"}
-    assert PI.scribed_kinds == frozenset()
+    assert OMP.one_line_per_entry
+    assert OMP.encoder_types == {"session_info"}
+    assert PI.encoder_types == frozenset()
 
 
 # Its own words
@@ -273,7 +273,7 @@ def test_usage_and_titles_are_told_in_native_words() -> None:
 
 def test_the_title_slot_is_told_by_nobody() -> None:
     journal = journal_of(Writing("omp", [(message("a"), None)], start=NAMED).data)
-    assert [each.kind for each in OMP.tell(journal, range(len(journal)))] == ["message"]
+    assert [each.kind for each in OMP.decode(journal, range(len(journal)))] == ["message"]
 
 
 def test_a_short_summary_is_shown_but_was_given_by_nobody() -> None:
