@@ -53,7 +53,7 @@ def test_a_deleted_worktree_comes_back_with_its_branch(tmp_path: Path, tree: Pat
     saved = command("worktree", "save", NATIVE_ID, "--json").json
     assert (saved["path"], saved["branch"], saved["repository"]) == (str(tree), "feature", str(tmp_path / "repository"))
     assert saved["head"] == git(tree, "rev-parse", "HEAD")
-    assert "is there already" in command("worktree", "restore", NATIVE_ID).err
+    assert "exists already" in command("worktree", "restore", NATIVE_ID).err
     shutil.rmtree(tree)
     assert "(gone)" in command("worktree", "list").out
     command("worktree", "restore", NATIVE_ID, "--dry-run")
@@ -140,10 +140,10 @@ def test_a_name_that_looks_like_an_option_is_never_one(tmp_path: Path, tree: Pat
 def test_no_worktree_and_no_repository_are_said(tmp_path: Path, command: Command) -> None:
     put_native(tmp_path)
     (tmp_path / "plain").mkdir()
-    with pytest.raises(NotFoundError, match="no worktree was saved"):
+    with pytest.raises(NotFoundError, match="no saved worktree"):
         command("worktree", "restore", NATIVE_ID)
     with pytest.raises(UsageError, match="no git repository"):
         command("worktree", "save", NATIVE_ID, "--path", str(tmp_path / "plain"))
     with pytest.raises(UsageError, match="which session"):
         command("worktree", "save")
-    assert "no worktree was saved yet" in command("worktree", "list").err
+    assert "no saved worktree yet" in command("worktree", "list").err

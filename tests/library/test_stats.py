@@ -561,7 +561,7 @@ def test_the_command_is_about_this_project_unless_told_otherwise(world: World) -
     world.put(PLACES["pi"], story("pi"))
     ran = run(world, "stats")
     assert (ran.code, ran.out) == (0, "")
-    assert "1 elsewhere: --all" in ran.err
+    assert "1 in other projects (use --all)" in ran.err
     assert run(world, "stats", "--all", "--agent", "claude", "--json").json["groups"] == []
     assert run(world, "stats", "--all", "--since", "2026-02-16T10:07:00Z", "--json").json["totals"]["requests"] == 1
     assert run(world, "stats", "--since", "yesterday").code == 2
@@ -586,7 +586,7 @@ def test_damage_is_said_on_stderr(world: World) -> None:
     ran = run(world, "stats", "--all")
     assert ran.code == 0
     assert f"{path}:9 byte" in ran.err
-    assert "counted as far as it can be read" in ran.err
+    assert "only the readable part is counted" in ran.err
     assert run(world, "stats", "--all", "--json").json["gaps"][0]["first"]["kind"] == "torn-tail"
 
 

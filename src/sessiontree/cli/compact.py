@@ -16,7 +16,7 @@ from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.cli.summaries import add_summary_options, find_configured_summarizer, load_session_settings
 from sessiontree.compaction import Compacted, Undone, compact, policy_of, undo
-from sessiontree.core.messages import Message
+from sessiontree.core.messages import Message, message_text
 from sessiontree.views.text import clean, cut, one_line, plural
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ def _render(done: Compacted) -> Iterator[str]:
     yield f"{'summarized':<12}{plural(len(prepared.summarised), 'message')}{prefix}"
     if prepared.kept:
         first = cut(_preview(prepared.kept[0]), max(output.width() - 50, 20))
-        yield f"{'kept':<12}{plural(len(prepared.kept), 'message')}, from {clean(prepared.first_kept or '')[:8]}: {first}"
+        first_id = clean(prepared.first_kept or "")[:8]
+        yield f"{'kept':<12}{plural(len(prepared.kept), 'message')}, from {first_id}: {first}"
     else:
         yield f"{'kept':<12}nothing"
     yield f"{'files':<12}{len(prepared.files.read):,} read, {len(prepared.files.modified):,} modified"
@@ -147,4 +148,4 @@ def _render(done: Compacted) -> Iterator[str]:
 
 
 def _preview(message: Message) -> str:
-    return one_line(message_render(message)) or message.role
+    return one_line(message_text(message)) or message.role

@@ -1,7 +1,7 @@
-"""Show and change settings: the user's, and a project's, which win where both say something.
+"""Show and change settings: the user's, and the project's, which take precedence.
 
-get: what holds and where it comes from. set, unset: write one value into the user's file, or with --project into the
-project's; comments and everything else in it stay. path: where the files are. schema: a JSON Schema for editors.
+get: show values and where they come from. set, unset: change the user's file or, with --project, the project's;
+comments and other settings are preserved. path: show where the files are. schema: print a JSON Schema for editors.
 """
 
 from __future__ import annotations
@@ -35,26 +35,29 @@ EXAMPLES = """examples:
   sessiontree config get compaction
   sessiontree config set compaction.reserveTokens 32768 --project
 
-The environment wins over both files: compaction.reserveTokens is $SESSIONTREE_COMPACTION_RESERVE_TOKENS. Who gets the
-conversation (model, summarizer) is never taken from a project's file, since that came with a repository."""
+Environment variables override both files: compaction.reserveTokens is $SESSIONTREE_COMPACTION_RESERVE_TOKENS. Settings
+that decide who receives the conversation (model, summarizer) are ignored in a project's file, as it may come with a
+repository."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("get", "set", "unset", "path", "schema"))
-    parser.add_argument("key", metavar="KEY", nargs="?", help="for get: a setting or a group of them (default: all)")
+    parser.add_argument("action", choices=("get", "set", "unset", "path", "schema"), help="what to do")
+    parser.add_argument(
+        "key", metavar="KEY", nargs="?", help="a setting; for get also a group of settings (default: all)"
+    )
     parser.add_argument("value", metavar="VALUE", nargs="?", help="for set: the new value")
-    parser.add_argument("--project", action="store_true", help="for set and unset: write the project's file")
-    parser.add_argument("--cwd", metavar="DIR", help="the project is the one of this folder (default: this one)")
+    parser.add_argument("--project", action="store_true", help="for set and unset: change the project's file")
+    parser.add_argument("--cwd", metavar="DIR", help="use the project of this folder (default: the current folder)")
 
 
 def run(options: Options) -> int | None:
     action = options.action
     if action in ("set", "unset") and not options.key:
-        raise UsageError(f"which setting? `sessiontree config {action} KEY`; `sessiontree config get` lists them")
+        raise UsageError(f"KEY is missing: `sessiontree config {action} KEY`; `sessiontree config get` lists all keys")
     if action == "set" and options.value is None:
-        raise UsageError(f"which value? `sessiontree config set {options.key} VALUE`")
+        raise UsageError(f"VALUE is missing: `sessiontree config set {options.key} VALUE`")
     if options.value is not None and action != "set":
-        raise UsageError(f"`sessiontree config {action}` takes no value; `config set` does")
+        raise UsageError(f"`sessiontree config {action}` takes no value; use `sessiontree config set`")
     if options.key and action in ("path", "schema"):
         raise UsageError(f"`sessiontree config {action}` takes no key")
     return {"get": _get, "set": _set, "unset": _unset, "path": _path, "schema": _schema}[action](options)
@@ -75,10 +78,10 @@ def _get(options: Options) -> int | None:
 def _print_rows(rows: list[dict[str, Any]], *, alone: bool) -> None:
     if alone:
         (row,) = rows
-        output.print_lines([clean(_shown(row["value"]))])
+        output.print_lines([clean(_render(row["value"]))])
         stderr.print_line(f"from: {_origin(row)}")
         return
-    cells = [(clean(row["key"]), clean(_shown(row["value"])), _origin(row)) for row in rows]
+    cells = [(clean(row["key"]), clean(_render(row["value"])), _origin(row)) for row in rows]
     widths = [max(columns(row[at]) for row in cells) for at in (0, 1)]
     output.print_lines(
         f"{key}{' ' * (widths[0] - columns(key))}  {value}{' ' * (widths[1] - columns(value))}  {clean(origin)}"
@@ -86,27 +89,27 @@ def _print_rows(rows: list[dict[str, Any]], *, alone: bool) -> None:
     )
 
 
-def _rows(loaded: Loaded, wanted: str | None) -> list[dict[str, Any]]:
-    """Each setting that was asked for, with its value and where that comes from."""
-    path = parse_key(wanted) if wanted else ()
-    paths = [one for one in _paths(loaded) if one[: len(path)] == path]
+def _rows(loaded: Loaded, key: str | None) -> list[dict[str, Any]]:
+    """The selected settings with their values and sources."""
+    path = parse_key(key) if key else ()
+    paths = [setting for setting in _paths(loaded) if setting[: len(path)] == path]
     if not paths and not is_section(path):
-        found = nearest(wanted or "")
+        found = nearest(key or "")
         raise UsageError(
-            f"{wanted!r} is no setting"
+            f"unknown setting {key!r}"
             + (f"; did you mean {found}?" if found else "; `sessiontree config get` lists them")
         )
     rows = []
-    for one in paths:
-        key = render_key(one)
-        source = loaded.source(key)
-        value = _value(loaded.settings, one)
-        rows.append({"key": key, "value": value, "source": source.layer, "where": source.where or None})
+    for setting in paths:
+        name = render_key(setting)
+        source = loaded.source(name)
+        value = _value(loaded.settings, setting)
+        rows.append({"key": name, "value": value, "source": source.layer, "where": source.where or None})
     return rows
 
 
 def _paths(loaded: Loaded) -> list[tuple[str, ...]]:
-    """All settings, and of those that are said for each model the ones that are said."""
+    """All settings, with the per-model ones that are set."""
     plain = [setting.path for setting in iter_settings() if ANY_MODEL not in setting.path]
     return plain + [path for path in map(parse_key, loaded.sources) if path not in plain]
 
@@ -123,7 +126,7 @@ def _set(options: Options) -> None:
     setting = _setting(options.key, path)
     if options.project and not setting.from_project:
         raise UsageError(
-            f"{options.key} cannot be set by a project: it says who gets the conversation; leave --project out"
+            f"a project cannot set {options.key}: it decides who receives the conversation; omit --project"
         )
     try:
         value = parse_value(setting, options.value)
@@ -131,18 +134,18 @@ def _set(options: Options) -> None:
         raise UsageError(f"{options.key}: {error}") from None
     file = _file(options)
     set_value(file, path, value, through_links=not options.project)
-    _tell(options, file, value)
+    _print_result(options, file, value)
 
 
 def _unset(options: Options) -> None:
     file = _file(options)
     if not unset_value(file, parse_key(options.key), through_links=not options.project):
         raise NotFoundError(f"{file}: does not set {options.key}")
-    _tell(options, file, None)
+    _print_result(options, file, None)
 
 
-def _tell(options: Options, file: str, value: Any) -> None:
-    """What was written, and who has the last word on it if that is someone else."""
+def _print_result(options: Options, file: str, value: Any) -> None:
+    """Print the changed file, and the source that overrides it, if any."""
     key = render_key(parse_key(options.key))
     loaded = load_settings(_cwd(options), _home(options))
     source = loaded.source(key)
@@ -152,8 +155,8 @@ def _tell(options: Options, file: str, value: Any) -> None:
         return
     output.print_lines([clean(file)])
     if overruled:
-        held = _shown(_value(loaded.settings, parse_key(key)))
-        stderr.print_line(f"here {key} is {held}, from: {source.where}")
+        value = _render(_value(loaded.settings, parse_key(key)))
+        stderr.print_line(f"still {value}: {key} is overridden by {source.where}")
 
 
 def _path(options: Options) -> None:
@@ -163,7 +166,8 @@ def _path(options: Options) -> None:
         output.print_json({name: {"path": path, "exists": os.path.exists(path)} for name, path in files.items()})
     else:
         output.print_lines(
-            f"{name:8}{clean(path)}{'' if os.path.exists(path) else '  (not there)'}" for name, path in files.items()
+            f"{name:8}{clean(path)}{'' if os.path.exists(path) else '  (does not exist)'}"
+            for name, path in files.items()
         )
 
 
@@ -181,7 +185,7 @@ def _setting(key: str, path: tuple[str, ...]) -> Setting:
     if is_section(path):
         raise UsageError(f"{key} is a group of settings; `sessiontree config get {key}` lists them")
     meant = nearest(key)
-    raise UsageError(f"{key!r} is no setting" + (f"; did you mean {meant}?" if meant else ""))
+    raise UsageError(f"unknown setting {key!r}" + (f"; did you mean {meant}?" if meant else ""))
 
 
 def _file(options: Options) -> str:
@@ -193,9 +197,9 @@ def _cwd(options: Options) -> str:
     try:
         folder = os.path.abspath(options.cwd or os.getcwd())
     except OSError:
-        raise UsageError("the working folder is gone; --cwd names a project's folder") from None
+        raise UsageError("the working folder was deleted; name a folder with --cwd") from None
     if not os.path.isdir(folder):
-        raise UsageError(f"{folder}: there is no such folder")
+        raise UsageError(f"{folder}: folder does not exist")
     return folder
 
 
@@ -207,7 +211,7 @@ def _notice(notice: Any) -> dict[str, Any]:
     return {"where": notice.where, "key": notice.key or None, "text": notice.text, "isError": notice.is_error}
 
 
-def _shown(value: Any) -> str:
+def _render(value: Any) -> str:
     return value if isinstance(value, str) else "-" if value is None else json.dumps(value, ensure_ascii=False)
 
 

@@ -81,9 +81,8 @@ def _text(context: Context) -> Iterator[str]:
     state = context.state
     model = state.models.get("default", "no model")
     rules = f" · rules {', '.join(state.rules)}" if state.rules else ""
-    yield one_line(
-        f"{plural(len(context.messages), 'message')} · {model} · thinking {state.thinking_level} · mode {state.mode}{rules}"
-    )
+    messages = plural(len(context.messages), "message")
+    yield one_line(f"{messages} · {model} · thinking {state.thinking_level} · mode {state.mode}{rules}")
     yield ""
     for message in context.messages:
         yield from show_message(message)

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.library_options import add_root_option, open_library
+from sessiontree.cli.library_options import add_root_option, no_sessions, open_library
 from sessiontree.cli.open import present
 from sessiontree.cli.parser import Options
 from sessiontree.errors import NotFoundError, UsageError
@@ -62,11 +62,7 @@ def find_to_continue(library: Library, cwd: str) -> Summary:
             return last
     newest = library.newest(cwd)
     if newest is None:
-        others = len(library.sessions())
-        raise NotFoundError(
-            f"no sessions for {cwd}; {others} in other projects (`sessiontree list --all`); "
-            "`sessiontree new` creates one"
-        )
+        raise NotFoundError(no_sessions(library, cwd, "`sessiontree list --all`"))
     return newest
 
 
@@ -74,7 +70,7 @@ def _choose(library: Library, cwd: str, *, everywhere: bool) -> Summary | None:
     """Print a numbered list and read a choice; without a terminal, only print the list."""
     found = library.sessions(project=None if everywhere else cwd)[:_MOST_CHOICES]
     if not found:
-        raise NotFoundError(f"no sessions for {cwd}; `sessiontree list --all` lists other projects")
+        raise NotFoundError(no_sessions(library, None if everywhere else cwd, "use --all"))
     members = [Threaded(summary) for summary in found]
     ids = short_ids(library.everything())
     rows = list(draw_listing(members, output.width() - 4, time.time(), ids, with_project=everywhere))

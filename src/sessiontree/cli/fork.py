@@ -10,7 +10,7 @@ import argparse
 import os
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.convert import check_target, report_lines
+from sessiontree.cli.convert import check_target, render_report
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.conversion.fork import fork
@@ -62,7 +62,7 @@ def run(options: Options) -> None:
         return
     output.print_lines([clean(forked.session.location)])
     if forked.report is not None:
-        for line in report_lines(forked.report):
+        for line in render_report(forked.report):
             stderr.print_line(line)
     if forked.prompt:
         stderr.print_line("prompt at the fork, for editing:")

@@ -54,6 +54,7 @@ def _update_cache(session: Session) -> None:
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
     usage = facts["usage"]
+    messages = plural(facts["messages"], "message")
     origin = facts["forkedFrom"]
     rows = {
         "session": facts["id"],
@@ -67,7 +68,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         "last active": facts["lastActivity"] or "",
         "forked from": f"{origin['session']} at {origin['entry']}" if origin else facts["parentSession"] or "",
         "current": facts["leaf"] or "(before the first entry)",
-        "entries": f"{facts['entries']:,} ({plural(facts['messages'], 'message')}, {plural(facts['compactions'], 'compaction')})",
+        "entries": f"{facts['entries']:,} ({messages}, {plural(facts['compactions'], 'compaction')})",
         "branches": str(facts["branches"]),
         "open calls": ", ".join(call["name"] for call in facts["pendingToolCalls"]),
         "orphans": str(len(facts["orphans"])) if facts["orphans"] else "",

@@ -76,9 +76,9 @@ def parse_since(text: str) -> int:
     return at
 
 
-def no_sessions(library: Library, project: str | None) -> str:
+def no_sessions(library: Library, project: str | None, hint: str = "use --all") -> str:
     """The message for an empty result."""
     if project is None:
         return "no sessions found"
     others = len(library.sessions())
-    return f"no sessions for {project}" + (f"; {others:,} in other projects (use --all)" if others else "")
+    return f"no sessions for {project}" + (f"; {others:,} in other projects ({hint})" if others else "")

@@ -112,9 +112,8 @@ def _print_summary(
     elif sys.stdout.isatty():
         took = 1000 * (time.perf_counter() - start)
         more = f", {hidden} more (raise --limit)" if hidden else ""
-        stderr.print_line(
-            f"{plural(sessions, 'session')}{more} · {library.scan.read} of {library.scan.found} files read · {took:.0f} ms"
-        )
+        files = f"read {library.scan.read} of {library.scan.found} files"
+        stderr.print_line(f"{plural(sessions, 'session')}{more} · {files} · {took:.0f} ms")
 
 
 def _to_json(library: Library, members: Sequence[Threaded], project: str | None, start: float) -> dict[str, Any]:

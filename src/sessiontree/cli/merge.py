@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> None:
     if (options.how == "pick") != bool(options.entries):
-        raise UsageError("merge: --how pick needs --entries ENTRY..., and --entries needs --how pick")
+        raise UsageError("merge: --how pick and --entries ENTRY... must be used together")
     session = open_session(options)
     other = source_of(session, options)
     into = find_target(session, options.into)

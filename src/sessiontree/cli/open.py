@@ -17,6 +17,7 @@ from sessiontree.cli.sessions import remember_session
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import Assistant, User, message_text
 from sessiontree.session.open import open as open_path
+from sessiontree.views.json import describe_shown
 from sessiontree.views.listing import age, amount, describe_summary, iso
 from sessiontree.views.text import one_line
 from sessiontree.views.transcript import show_entry
@@ -60,7 +61,7 @@ def present(library: Library, summary: Summary, options: Options, messages: int)
     session = open_path(summary.path, home=library.home, dialect=summary.agent)
     last = _last_messages(session, messages)
     if options.json:
-        output.print_json({**describe_summary(summary), "lastMessages": [describe_render(entry) for entry in last]})
+        output.print_json({**describe_summary(summary), "lastMessages": [describe_shown(entry) for entry in last]})
         return
     output.print_lines(_details(summary, session))
     for entry in last:

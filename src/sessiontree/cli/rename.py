@@ -1,4 +1,4 @@
-"""Give a session a name, in its owner's own way, so that the agent shows it too. An empty name takes it away."""
+"""Rename a session the way its client does, so that the agent shows the name, too. An empty name removes it."""
 
 from __future__ import annotations
 

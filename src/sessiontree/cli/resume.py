@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli import output
-from sessiontree.cli.convert import check_target, described
+from sessiontree.cli.convert import check_target, plan_to_json
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_read_options, open_for_reading, remember_session
 from sessiontree.conversion.install import carry_out
@@ -48,7 +48,7 @@ def run(options: Options) -> None:
         carry_out(session, resumption.plan)
     remember()
     if options.json:
-        installed = None if resumption.plan is None else described(resumption.plan)
+        installed = None if resumption.plan is None else plan_to_json(resumption.plan)
         output.print_json(
             {"session": session.id, "command": list(resumption.command), "cwd": resumption.cwd, "installed": installed}
         )

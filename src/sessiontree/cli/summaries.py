@@ -1,4 +1,4 @@
-"""What commands that have something summarised share: their options, the settings that hold, and who writes."""
+"""Options of commands that write summaries, the settings in effect, and the summarizer."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def add_summary_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--instructions", metavar="TEXT", help="what the summary shall keep above all")
+    parser.add_argument("--instructions", metavar="TEXT", help="what the summary should focus on")
     parser.add_argument(
         "--summarizer",
         metavar="NAME",
-        help="who writes it: extractive, which needs no model, or provider:model (default: as settings say)",
+        help="extractive, which needs no model, or provider:model (default: from the settings)",
     )
 
 
 def load_session_settings(session: Session, options: Options) -> Settings:
-    """The settings for work on a session, by its own folder; what is odd in their files is said."""
+    """Load the settings for the session's folder; warnings are printed."""
     overrides = {"compaction.summarizer": options.summarizer} if options.summarizer else None
     loaded = load_settings(session.cwd or None, options.home, overrides=overrides)
     for notice in loaded.warnings:
@@ -34,10 +34,10 @@ def load_session_settings(session: Session, options: Options) -> Settings:
 
 
 def find_configured_summarizer(settings: Settings) -> Summarizer:
-    """Whoever the settings name. The part that talks to models is imported only for a model."""
+    """The summarizer that the settings name."""
     name = settings.compaction.summarizer
     if ":" in name:
-        from sessiontree.models.model_summarizer import summarizer_for
+        from sessiontree.models.model_summarizer import summarizer_for  # slow to import
 
         return summarizer_for(settings)
 
@@ -45,7 +45,6 @@ def find_configured_summarizer(settings: Settings) -> Summarizer:
 
 
 def build_summary_request(session: Session, options: Options) -> Ask:
-    """How a branch shall be summarised."""
     settings = load_session_settings(session, options)
     return Ask(
         instructions=options.instructions or settings.branch_summary.instructions,

@@ -1,4 +1,4 @@
-"""Put tags on a session, or show those it has. Tags are ours: no agent's file is written for them."""
+"""Add tags to a session, or show its tags. Tags are stored by sessiontree; agents' files do not change."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("tags", metavar="TAG", nargs="*", help="without any: show the tags")
-    parser.add_argument("--remove", action="store_true", help="take these tags away")
+    parser.add_argument("tags", metavar="TAG", nargs="*", help="tags to add (default: show the tags)")
+    parser.add_argument("--remove", action="store_true", help="remove these tags")
     add_root_option(parser)
 
 
