@@ -30,8 +30,10 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The reference of all commands, and the output of the commands that pages show.
 docs: $(READY)
 	$(BIN)/python -m sessiontree.cli.reference > docs/cli-reference.md
+	$(BIN)/python docs/console.py
 
 pictures: $(READY)
 	$(BIN)/python docs/pictures/draw.py
@@ -60,7 +62,7 @@ $(READY): pyproject.toml requirements-dev.lock
 lock:
 	rm -rf .venv && $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --group dev "ahocorasick-rs>=1.0,<2" msgspec wcwidth zstandard editables \
+	$(BIN)/python -m pip install --quiet --group dev "ahocorasick-rs>=1.0,<2" msgspec "pathspec>=1.0,<2" wcwidth zstandard editables \
 	  "pydantic-ai-slim[anthropic,google,openai]" "mcp>=2.3,<3" "prompt_toolkit>=3.0.50,<4" "wordllama>=0.4,<0.5"
 	{ echo '# Pinned tools and dependencies for development and CI; `make lock` writes this file anew.'; \
 	  $(BIN)/python -m pip freeze; } > requirements-dev.lock

@@ -16,7 +16,11 @@ from sessiontree.core.messages import BLOCK_TYPES, MESSAGE_ROLES
 from sessiontree.core.tree import TreeProblemKind
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+sys.path.insert(0, str(ROOT / "docs"))
+
+import console  # noqa: E402 - it is docs/console.py, which has to be on the path first
+
+PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SNIPPETS = [
     pytest.param(code, id=f"{page.name}-{number}")
     for page in PAGES
@@ -105,3 +109,33 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", list(console.pages()), ids=lambda page: page.name)
+def test_the_commands_of_a_page_print_what_the_page_shows(page: Path) -> None:
+    text = page.read_text()
+    assert without_chance(console.refreshed(text)) == without_chance(text), "`make docs` renews it"
+
+
+def without_chance(text: str) -> list[str]:
+    """Lines with ids, numbers, times and the padding of columns replaced, which differ from run to run."""
+    return [re.sub(r"\s+", " ", re.sub(r"[0-9a-f-]{4,}\S*|[\d:.,]+", "#", line)) for line in text.splitlines()]
+
+
+def test_both_readmes_show_the_same_code_and_commands() -> None:
+    english, chinese = (
+        re.findall(r"```\w*\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+        for name in ("README.md", "README.zh-CN.md")
+    )
+    assert [without_chance(block) for block in english] == [without_chance(block) for block in chinese]
+    links = [
+        set(re.findall(r"\]\(([^)]+)\)", (ROOT / name).read_text())) - {"README.md", "README.zh-CN.md"}
+        for name in ("README.md", "README.zh-CN.md")
+    ]
+    assert links[0] == links[1]
+
+
+def test_the_glossary_has_at_most_25_words_and_each_once() -> None:
+    words = re.findall(r"^\| ([a-z ]+) \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    words.remove("word")
+    assert len(words) == len(set(words)) <= 25

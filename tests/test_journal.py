@@ -731,7 +731,7 @@ def test_a_file_that_shrank_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(header() + FIRST + SECOND)
     session = sessiontree.open(path, home=tmp_path)
     os.truncate(path, len(header()))
-    with pytest.raises(ReplacedError, match=r"was cut from \d+ to \d+ bytes"):
+    with pytest.raises(ReplacedError, match=r"truncated from \d+ to \d+ bytes"):
         session.refresh()
 
 

@@ -81,7 +81,7 @@ def test_an_unknown_name_is_an_error_that_lists_what_there_is() -> None:
 def test_a_kind_nobody_has_is_said_to_be_empty() -> None:
     kind: Any = "telescopes"
     assert plugins.names(kind) == []
-    with pytest.raises(NotFoundError, match="there is: none"):
+    with pytest.raises(NotFoundError, match="available: none"):
         plugins.load(kind, "hubble")
 
 

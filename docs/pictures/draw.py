@@ -79,7 +79,7 @@ def _with_width_in_cells(found: re.Match[str]) -> str:
 
 def show(home: Path, cwd: Path, columns: int, rows: int, keys: tuple[str, ...]) -> str:
     """What a terminal of this size shows after the keys, with colors as escape sequences."""
-    socket = f"sessiontree-pictures-{os.getpid()}"
+    socket = f"sessiontree-pictures-{os.getpid()}-{time.monotonic_ns()}"  # a server of its own, that ends with it
     tmux = ["tmux", "-L", socket, "-f", os.devnull]
     bin = str(Path(sys.executable).parent)
     env = {"HOME": str(home), "PATH": f"{bin}:{os.environ['PATH']}", "TERM": "xterm-256color", "LANG": "C.UTF-8"}

@@ -1,4 +1,4 @@
-"""The session engine for coding agents: one durable tree of messages that anyone can resume, branch and repair.
+"""Session engine for coding agents: a durable tree of messages that any agent can resume, branch and repair.
 
 import sessiontree
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Names are imported when first used, so that `import sessiontree` costs next to nothing.
-_HOME_OF = {
+# Names are imported on first use, so that `import sessiontree` costs next to nothing.
+_MODULES = {
     "AmbiguousError": "errors",
     "Branch": "session.session",
     "Config": "core.entries",
@@ -113,7 +113,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    module = _HOME_OF.get(name)
+    module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module 'sessiontree' has no attribute {name!r}")
     found = getattr(importlib.import_module(f"sessiontree.{module}"), name)

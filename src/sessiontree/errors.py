@@ -1,37 +1,37 @@
-"""Every exception of the package, branched by whose fault it is.
+"""All exceptions of the package.
 
     SessionTreeError
     ├── UsageError              the request cannot be carried out as asked
     │   ├── NotFoundError       no such session, entry, dialect or store
-    │   ├── AmbiguousError      a prefix fits several sessions; `.candidates` lists them
+    │   ├── AmbiguousError      a prefix matches several sessions; `.candidates` lists them
     │   ├── InvalidEntryError   an entry that may not be written
-    │   ├── ConversionError     a session that cannot be told in another format without a loss that was not allowed
+    │   ├── ConversionError     converting would lose data that the caller did not allow to lose
     │   └── ReadOnlyError       this session can be read but not written, and why
-    ├── DamagedError            the bytes are not what they should be
-    │   └── NotASessionError    no session in this file; nothing was written to it
-    ├── CompactionError         a compaction or branch summary was not made; the session is as it was
-    │   └── SummaryError        whoever was to write the summary gave none that can be kept
-    ├── ModelError              a model gave no whole answer; `.partial` is what had come of it
-    │   ├── BusyModelError      it would answer later: `.retry_after` seconds, if the provider said so
-    │   ├── UnreachableError    the connection failed or broke off
-    │   ├── ContextOverflowError    the request is larger than the model's window
-    │   ├── ModelAccessError    the key is missing, wrong, or has no money left
-    │   └── RefusedRequestError the provider will not take this request; asking again does not help
-    └── StoreError              the place that keeps the bytes failed
-        ├── WriteError          a write failed; kept and raised again until it is resolved
-        ├── ExistsError         something with that name is there already
+    ├── DamagedError            stored bytes are damaged
+    │   └── NotASessionError    the file is not a session; nothing was written to it
+    ├── CompactionError         no compaction or branch summary was written; the session is unchanged
+    │   └── SummaryError        the summarizer returned no usable summary
+    ├── ModelError              a request to a model failed; `.partial` is the part of the answer that arrived
+    │   ├── BusyModelError      rate limit or overload: retry after `.retry_after` seconds, if known
+    │   ├── UnreachableError    the connection failed or was interrupted
+    │   ├── ContextOverflowError    the request is larger than the model's context window
+    │   ├── ModelAccessError    the API key is missing or wrong, or the account has no credit
+    │   └── RefusedRequestError the provider rejects this request; a retry does not help
+    └── StoreError              reading or writing the stored bytes failed
+        ├── WriteError          a write failed; raised again by later writes until it is resolved
+        ├── ExistsError         the file or session exists already
         ├── ConflictError       the bytes changed since they were read
-        └── ReplacedError       the file was deleted, replaced or cut while it was open
+        └── ReplacedError       the file was deleted, replaced or truncated while it was open
 
-A message says what, what was found, where, and the next step. Damage found while *reading* is never raised: it
-becomes a `Problem` (see `entries`), is listed, and reading goes on.
+A message states what failed, what was found and the next step. Damage found while *reading* is never raised: it becomes
+a `Problem` (see `core.entries`), and reading continues.
 """
 
 from __future__ import annotations
 
 
 class SessionTreeError(Exception):
-    """Root of all errors of this package."""
+    """Base class of all errors of this package."""
 
 
 class UsageError(SessionTreeError):
@@ -43,7 +43,7 @@ class NotFoundError(UsageError):
 
 
 class AmbiguousError(UsageError):
-    """A prefix fits several sessions."""
+    """A prefix matches several sessions."""
 
     def __init__(self, message: str, candidates: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class InvalidEntryError(UsageError):
 
 
 class ConversionError(UsageError):
-    """A session cannot be told in another format without a loss that was not allowed; nothing was written."""
+    """Converting would lose data that the caller did not allow to lose; nothing was written."""
 
 
 class ReadOnlyError(UsageError):
@@ -63,11 +63,11 @@ class ReadOnlyError(UsageError):
 
 
 class DamagedError(SessionTreeError):
-    """The bytes are not what they should be."""
+    """Stored bytes are damaged."""
 
 
 class NotASessionError(DamagedError):
-    """There is no session in these bytes."""
+    """The bytes are not a session."""
 
 
 class PathError(UsageError):
@@ -75,57 +75,57 @@ class PathError(UsageError):
 
 
 class CompactionError(SessionTreeError):
-    """A compaction or a branch summary was not made; the session is as it was."""
+    """No compaction or branch summary was written; the session is unchanged."""
 
 
 class SummaryError(CompactionError):
-    """Whoever was to write a summary gave none that can be kept: it failed, is empty, cut off, or calls a tool."""
+    """The summarizer failed, or its summary is empty, truncated, or a tool call."""
 
 
 class ModelError(SessionTreeError):
-    """A model gave no whole answer."""
+    """A request to a model failed."""
 
     def __init__(self, message: str, partial: object = None, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.partial = partial
-        """What had come before it failed: an assistant message, or None."""
+        """The part of the answer that arrived before the failure: an assistant message, or None."""
         self.retry_after = retry_after
-        """How many seconds the provider asks to wait, if it said so."""
+        """Seconds to wait, if the provider asked for it."""
 
 
 class BusyModelError(ModelError):
-    """A rate limit, or a provider that has too much to do or failed for now. The same request may succeed later."""
+    """A rate limit, an overload or a temporary failure: the same request may succeed later."""
 
 
 class UnreachableError(ModelError):
-    """The connection could not be made, took too long, or broke off."""
+    """The connection failed, timed out or was interrupted."""
 
     was_sent = True
-    """Whether the request may have been worked on. Not, if there never was a connection."""
+    """Whether the provider may have received the request; False if the connection was never made."""
 
 
 class ContextOverflowError(ModelError):
-    """The request is larger than the model's window."""
+    """The request is larger than the model's context window."""
 
 
 class ModelAccessError(ModelError):
-    """The key is missing or wrong, may not use the model, or has no money left."""
+    """The API key is missing, wrong or not allowed to use the model, or the account has no credit."""
 
 
 class RefusedRequestError(ModelError):
-    """The provider will not take this request as it is: no such model, or something in it that it does not accept."""
+    """The provider rejects this request: an unknown model, or content it does not accept."""
 
 
 class StoreError(SessionTreeError):
-    """The place that keeps the bytes failed."""
+    """Reading or writing the stored bytes failed."""
 
 
 class WriteError(StoreError):
-    """A write failed. It is raised again by every later write until `resolve()` finds the store sound."""
+    """A write failed. Every later write raises it again until `resolve()` succeeds."""
 
 
 class ExistsError(StoreError):
-    """Something with that name is there already; it was not touched."""
+    """A file or session with that name exists already; it was not touched."""
 
 
 class ConflictError(StoreError):
@@ -133,4 +133,4 @@ class ConflictError(StoreError):
 
 
 class ReplacedError(StoreError):
-    """The file was deleted, replaced or cut while it was open; nothing was written to the wrong file."""
+    """The file was deleted, replaced or truncated while it was open; nothing was written to the wrong file."""

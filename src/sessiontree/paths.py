@@ -1,8 +1,8 @@
-"""Where things are: the home folder, a folder per project, a file per session; and finding a session by its id.
+"""Paths of sessiontree's own files, and finding a session file by its id.
 
-Nothing in a name comes from session content unchecked: ids are checked, folder names are made of letters, digits and
-hyphens plus a hash of the real path, so two projects never share a folder. Symbolic links inside the sessions folder
-are not followed.
+No name is taken from session content unchecked: ids are validated, folder names consist of letters, digits and hyphens
+plus a hash of the real path, so two projects never share a folder. Symbolic links in the sessions folder are not
+followed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FILE_NAME = r"[0-9TZ-]+_(?P<id>.+)\.jsonl\Z"
 
 
 def home() -> str:
-    """The folder that holds sessions and blobs: `$SESSIONTREE_HOME`, else the platform's data folder."""
+    """The folder of sessions and blobs: `$SESSIONTREE_HOME`, else the platform's data folder."""
     chosen = os.environ.get("SESSIONTREE_HOME")
     if chosen:
         return os.path.abspath(os.path.expanduser(chosen))
@@ -39,33 +39,33 @@ def blobs_folder(root: str) -> str:
 
 
 def project_folder_name(cwd: str) -> str:
-    """A readable name plus a short hash of the real path."""
+    """Folder name of a project: a readable name plus a short hash of the real path."""
     try:
         real = os.path.realpath(cwd or os.sep)
     except ValueError as error:  # a NUL byte, or a character no file name can have
-        raise UsageError(f"{cwd!r} cannot be a folder: {error}") from None
+        raise UsageError(f"{cwd!r} is not a valid folder: {error}") from None
     readable = re.sub(r"[\W\ud800-\udfff]+", "-", os.path.basename(real)).strip("-_")
     while len(readable.encode()) > 48:
         readable = readable[:-1]
-    from hashlib import sha256  # slow to load, and needed only for what is new
+    from hashlib import sha256  # slow to load, and only new sessions need it
 
     digest = sha256(real.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     return f"{readable or 'root'}-{digest}"
 
 
 def session_path(root: str, header: Header) -> str:
-    """Where a new session's file goes."""
+    """Path of a new session's file."""
     if not is_session_id(header.id):
-        raise UsageError(f"{header.id!r} cannot be a session id: letters, digits, '-', '_' and '.', no '..'")
+        raise UsageError(f"{header.id!r} is not a valid session id: use letters, digits, '-', '_' and '.', no '..'")
     stamp = re.sub(r"[^0-9TZ]", "-", header.timestamp)
     folder = os.path.join(sessions_folder(root), project_folder_name(header.cwd))
     if os.path.islink(folder):
-        raise UsageError(f"{folder}: is a symbolic link; sessions are not written through one")
+        raise UsageError(f"{folder}: is a symbolic link; sessions are not written through links")
     return os.path.join(folder, f"{stamp}_{header.id}.jsonl")
 
 
 def iter_session_files(root: str) -> Iterator[tuple[str, str]]:
-    """(session id, path) of every session file of the home folder, by name alone; nothing is opened."""
+    """Iterate over (session id, path) of the session files in the home folder, by their names; opens none."""
     try:
         folders = sorted(
             entry.path for entry in os.scandir(sessions_folder(root)) if entry.is_dir(follow_symlinks=False)
@@ -80,7 +80,7 @@ def iter_session_files(root: str) -> Iterator[tuple[str, str]]:
 
 
 def find_session_file(root: str, wanted: str) -> str:
-    """The file of the session with this id or unambiguous prefix of at least eight characters."""
+    """Find the file of a session by its id, or an unambiguous prefix of at least eight characters."""
     if not is_session_id_prefix(wanted):
         raise NotFoundError(f"{wanted!r} is neither a file nor a session id")
     found = [(id, path) for id, path in iter_session_files(root) if id.startswith(wanted)]
@@ -89,22 +89,22 @@ def find_session_file(root: str, wanted: str) -> str:
         return exact[0]
     if exact:
         shown = "\n".join(f"  {path}" for path in exact)
-        raise AmbiguousError(f"{wanted!r} is the id of {len(exact)} files; give a path:\n{shown}", tuple(exact))
+        raise AmbiguousError(f"{len(exact)} files have the session id {wanted!r}; use a path:\n{shown}", tuple(exact))
     if len(wanted) < SHORTEST_PREFIX:
         raise NotFoundError(
-            f"{wanted!r} is no file, and too short for a session id (at least {SHORTEST_PREFIX} characters)"
+            f"{wanted!r} is not a file, and too short for a session id (at least {SHORTEST_PREFIX} characters)"
         )
     if not found:
-        raise NotFoundError(f"no session begins with {wanted!r} in {sessions_folder(root)}")
+        raise NotFoundError(f"no session id in {sessions_folder(root)} starts with {wanted!r}")
     if len(found) > 1:
         ids = tuple(id for id, _ in found)
         shown = "\n".join(f"  {id}" for id in ids[:20])
-        raise AmbiguousError(f"{wanted!r} fits {len(ids)} sessions; give more of the id:\n{shown}", ids)
+        raise AmbiguousError(f"{wanted!r} matches {len(ids)} sessions; use a longer prefix:\n{shown}", ids)
     return found[0][1]
 
 
 def short_id(root: str, id: str) -> str:
-    """The shortest prefix of at least eight characters that means this session and no other."""
+    """Shortest unambiguous prefix of a session id, at least eight characters."""
     others = [other for other, _ in iter_session_files(root) if other != id]
     length = SHORTEST_PREFIX
     while length < len(id) and (id[length - 1] == "-" or any(other.startswith(id[:length]) for other in others)):
@@ -113,9 +113,9 @@ def short_id(root: str, id: str) -> str:
 
 
 def name_of(root: str, id: str, path: str) -> str:
-    """What means the session in this file and no other: the beginning of its id if that leads there, else the path."""
+    """Shortest unambiguous argument for a session file: a prefix of its id if that finds the file, else its path."""
     short = short_id(root, id)
     try:
         return short if os.path.samefile(find_session_file(root, short), path) else path
-    except (NotFoundError, AmbiguousError, OSError):  # it lies elsewhere, or a second file has its id
+    except (NotFoundError, AmbiguousError, OSError):  # not in the home folder, or two files have this id
         return path

@@ -1,8 +1,7 @@
-"""The door through which dialects, embedders, stores, summarizers and tools come in: entry points, ours and others'.
+"""Plugins from entry points: dialects, embedders, stores, summarizers and tools of this and other packages.
 
-`names` lists what there is without importing any of it; `load` imports one. The files that list entry points are read
-directly: `importlib.metadata` reads the same files, but importing it takes longer than opening a session does (see
-docs/decisions/0003-plugins.md).
+`names` lists them without importing any; `load` imports one. The metadata files are read directly: `importlib.metadata`
+reads the same files, but importing it takes longer than opening a session (see docs/decisions/0003-plugins.md).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _FILE = "entry_points.txt"
 
 
 def names(kind: Kind) -> list[str]:
-    """What is registered under a kind, sorted. Imports none of it."""
+    """Names registered for a kind, sorted. Imports nothing."""
     return sorted(_table(tuple(sys.path)).get(f"sessiontree.{kind}", {}))
 
 
@@ -30,7 +29,7 @@ def load(kind: Kind, name: str) -> Any:
     target = _table(tuple(sys.path)).get(f"sessiontree.{kind}", {}).get(name)
     if target is None:
         known = ", ".join(names(kind)) or "none"
-        raise NotFoundError(f"no {kind.removesuffix('s')} named {name!r} is installed (there is: {known})")
+        raise NotFoundError(f"no {kind.removesuffix('s')} named {name!r} is installed (available: {known})")
     module, _, attribute = target.partition(":")
     found: Any = importlib.import_module(module.strip())
     for part in filter(None, attribute.split("[")[0].strip().split(".")):
@@ -39,13 +38,13 @@ def load(kind: Kind, name: str) -> Any:
 
 
 def is_ours(kind: Kind, name: str) -> bool:
-    """Whether what is registered comes with this package."""
+    """Whether a plugin is part of this package."""
     return _table(tuple(sys.path))[f"sessiontree.{kind}"][name].startswith("sessiontree.")
 
 
 @functools.cache
 def _table(search_path: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    """Group -> name -> target. The first folder on the path that has a name wins, as it does for imports."""
+    """Group -> name -> target. As with imports, the first folder on the path that has a name wins."""
     table: dict[str, dict[str, str]] = {}
     for folder in search_path:
         try:
@@ -53,7 +52,7 @@ def _table(search_path: tuple[str, ...]) -> dict[str, dict[str, str]]:
                 entry.path for entry in os.scandir(folder or ".") if entry.name.endswith((".dist-info", ".egg-info"))
             ]
         except OSError:
-            continue  # not every entry of the path is a folder
+            continue  # sys.path may contain missing folders and zip files
         for info in sorted(infos):
             for group, entries in _read(os.path.join(info, _FILE)).items():
                 for name, target in entries.items():

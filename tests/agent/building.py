@@ -14,7 +14,7 @@ from typing import Any
 import sessiontree
 from sessiontree.agent.approval import Approvals, Question, Reply
 from sessiontree.agent.checkpoints import Checkpoints
-from sessiontree.agent.tool_calls import Calls
+from sessiontree.agent.tool_calls import ToolRunner
 from sessiontree.agent.tools.base import Tool, ToolContext, ToolOutput
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.agent.workspace import Workspace
@@ -46,13 +46,13 @@ class Workplace:
         self.home = folder / "home"
         self.outputs = folder / "outputs"
         self.session: Session = sessiontree.create(self.project, home=self.home)
-        self.room = Workspace(self.project, added, guarded=(str(self.home),))
-        self.context = ToolContext(self.room, environment, outputs=str(self.outputs))
+        self.workspace = Workspace(self.project, added, guarded=(str(self.home),))
+        self.context = ToolContext(self.workspace, environment, outputs=str(self.outputs))
         self.blobs = FileBlobs(self.home / "blobs")
         self.approvals = Approvals(self.session)
         self.answers = Answers()
-        self.checkpoints = Checkpoints(self.session, self.room, self.blobs)
-        self.calls = Calls(
+        self.checkpoints = Checkpoints(self.session, self.workspace, self.blobs)
+        self.calls = ToolRunner(
             load_tools(), self.context, self.approvals, approver=self.answers, checkpoints=self.checkpoints
         )
 

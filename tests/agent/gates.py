@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sessiontree.agent.limits import Asked, RunUsage, Ticket
+from sessiontree.agent.limits import GateRequest, RunUsage, Ticket
 
 
 class Counting:
@@ -10,7 +10,7 @@ class Counting:
 
     def __init__(self, most: int = 99) -> None:
         self.most, self.entered, self.left = most, list[RunUsage](), list[RunUsage]()
-        self.used, self.asked = list[RunUsage](), list[Asked]()
+        self.used, self.asked = list[RunUsage](), list[GateRequest]()
 
     counts_cost = False
 
@@ -20,7 +20,7 @@ class Counting:
     async def before_call(self) -> str | None:
         return None
 
-    async def enter(self, asked: Asked) -> Ticket | str:
+    async def enter(self, asked: GateRequest) -> Ticket | str:
         assert len(self.entered) == len(self.left), "one entered before the other had left"
         if len(self.entered) == self.most:
             return "nothing more is let through"

@@ -13,8 +13,8 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.approval import Allow, Approvals, Ask, Reply, decide
-from sessiontree.agent.read_only_commands import find_reading
-from sessiontree.agent.tool_calls import Calls
+from sessiontree.agent.read_only_commands import find_read_paths
+from sessiontree.agent.tool_calls import ToolRunner
 from sessiontree.agent.tools.base import Plan, ToolOutput
 from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.agent.workspace import Workspace
@@ -133,35 +133,35 @@ NOT_READING = [
 
 @pytest.mark.parametrize("command", READING)
 def test_commands_that_plainly_only_read_are_known(command: str, tmp_path: Path) -> None:
-    assert find_reading(command, Workspace(tmp_path)) is not None
+    assert find_read_paths(command, Workspace(tmp_path)) is not None
 
 
 @pytest.mark.parametrize("command", NOT_READING)
 def test_every_other_command_is_asked_about(command: str, tmp_path: Path) -> None:
-    assert find_reading(command, Workspace(tmp_path)) is None
+    assert find_read_paths(command, Workspace(tmp_path)) is None
 
 
 def test_a_reading_command_that_leads_outside_says_where(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "link").symlink_to("/etc/passwd")
-    room = Workspace(tmp_path / "project")
+    workspace = Workspace(tmp_path / "project")
     for command in ("cat ../x", "cat /etc/passwd", "cat link", "git log ../..", "ls .."):
-        places = find_reading(command, room)
+        places = find_read_paths(command, workspace)
         assert places is not None
         assert not all(place.is_inside for place in places), command
 
 
 def test_git_is_asked_about_where_the_repository_makes_it_run_programs(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    assert find_reading("git status", Workspace(tmp_path)) is not None
+    assert find_read_paths("git status", Workspace(tmp_path)) is not None
     for setting in ("core.fsmonitor", "filter.x.clean", "diff.external", "include.path"):
         subprocess.run(["git", "-C", tmp_path, "config", setting, "evil"], check=True)
-        assert find_reading("git status", Workspace(tmp_path)) is None
+        assert find_read_paths("git status", Workspace(tmp_path)) is None
         subprocess.run(["git", "-C", tmp_path, "config", "--unset", setting], check=True)
 
 
 def test_outputs_of_commands_may_be_read_and_not_changed(place: Workplace, tmp_path: Path) -> None:
-    context = msgspec.structs.replace(place.context, room=Workspace(place.project, readable=(str(place.outputs),)))
+    context = msgspec.structs.replace(place.context, workspace=Workspace(place.project, readable=(str(place.outputs),)))
     path = str(place.outputs / "bash-1.txt")
     tools = load_tools()
     assert isinstance(decide("read", tools["read"].plan({"path": path}, context), "default"), Allow)
@@ -179,7 +179,7 @@ def test_a_tool_that_fails_in_its_own_way_gives_a_result(place: Workplace) -> No
         async def run(self, arguments: dict[str, Any], context: object) -> ToolOutput:
             raise LookupError("what was that")
 
-    calls = Calls(Tools([Broken()]), place.context, place.approvals)  # type: ignore[list-item]
+    calls = ToolRunner(Tools([Broken()]), place.context, place.approvals)  # type: ignore[list-item]
     for arguments in ({}, {"x": 1}):
         output = asyncio.run(calls.call(ToolCall("1", "broken", arguments)))
         assert output.is_error
@@ -205,7 +205,7 @@ def test_the_question_shows_the_command_or_the_difference(place: Workplace) -> N
 
 
 def test_nobody_to_ask_means_no(place: Workplace) -> None:
-    calls = Calls(load_tools(), place.context, place.approvals)
+    calls = ToolRunner(load_tools(), place.context, place.approvals)
     output = asyncio.run(calls.call(ToolCall("1", "bash", {"command": "touch x"})))
     assert "nobody is there to approve it" in output.text
     assert not (place.project / "x").exists()
@@ -249,7 +249,7 @@ def test_sessions_of_other_agents_remember_it_too(sample: str, tmp_path: Path) -
 
 
 def test_an_unknown_tool_and_wrong_arguments_are_results(place: Workplace) -> None:
-    assert "there is no tool 'fly'" in place.call("fly").text
+    assert "no tool is named 'fly'" in place.call("fly").text
     wrong = place.call("read", file="x")
     assert wrong.is_error
     assert "Expected: {path: string" in wrong.text

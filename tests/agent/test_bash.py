@@ -18,7 +18,7 @@ from sessiontree.agent.process import HEAD, TAIL, run_command
 from sessiontree.agent.shell_commands import parse_user_command, run_user_command
 from sessiontree.agent.tools.bash import BASH
 from sessiontree.core.messages import BashExecution, ToolCall
-from sessiontree.secrets.environment import Mask, MaskedStream, handed_on, names_secret
+from sessiontree.secrets.environment import Mask, MaskedStream, is_secret_variable, without_secrets
 from tests.agent.building import BARE, Workplace, is_alive, pid_in, wait_for
 
 SECRET = "tok-9f8e7d6c5b4a"
@@ -185,12 +185,12 @@ def test_a_folder_that_is_gone_is_a_proper_result(place: Workplace) -> None:
     "name", ["ANTHROPIC_API_KEY", "GITHUB_TOKEN", "PGPASSWORD", "aws_secret_access_key", "MY_PAT", "NPM_AUTH", "apikey"]
 )
 def test_names_of_secrets_are_known(name: str) -> None:
-    assert names_secret(name)
+    assert is_secret_variable(name)
 
 
 @pytest.mark.parametrize("name", ["PATH", "PWD", "OLDPWD", "KEYBOARD", "SSH_AUTH_SOCK", "EDITOR", "XAUTHORITY", "LANG"])
 def test_names_of_other_variables_are_no_secrets(name: str) -> None:
-    assert not names_secret(name)
+    assert not is_secret_variable(name)
 
 
 def test_commands_do_not_get_secrets_unless_the_user_names_them(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_commands_do_not_get_secrets_unless_the_user_names_them(tmp_path: Path) 
     assert "EDITOR=vi" in shown
     assert "ACME_API_TOKEN" not in shown
     assert "hunter2" not in shown
-    assert handed_on(WITH_SECRET, ["ACME_API_TOKEN"])["ACME_API_TOKEN"] == SECRET
+    assert without_secrets(WITH_SECRET, ["ACME_API_TOKEN"])["ACME_API_TOKEN"] == SECRET
 
 
 def test_secrets_are_masked_wherever_they_come_from(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_a_cancelled_command_of_the_user_is_kept_with_what_it_printed(place: Wor
 
 
 def test_a_result_is_persisted_without_secrets(tmp_path: Path) -> None:
-    from sessiontree.agent.tool_calls import result_message
+    from sessiontree.agent.result_messages import result_message
 
     place = Workplace(tmp_path, environment=WITH_SECRET)
     place.session.append("user", "hi")
@@ -306,7 +306,7 @@ def test_the_environment_of_this_test_reaches_no_command(place: Workplace) -> No
     os.environ["SESSIONTREE_TEST_TOKEN"] = "nobody-may-see-this"
     try:
         ran = asyncio.run(
-            run_command("env", cwd=str(place.project), environment=handed_on(os.environ), mask=Mask(os.environ))
+            run_command("env", cwd=str(place.project), environment=without_secrets(os.environ), mask=Mask(os.environ))
         )
     finally:
         del os.environ["SESSIONTREE_TEST_TOKEN"]

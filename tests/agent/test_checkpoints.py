@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 import sessiontree
 from sessiontree.agent.checkpoints import Checkpoints
 from sessiontree.agent.workspace import Workspace
+from sessiontree.archive.saved_worktree import save_worktree
 from sessiontree.archive.tags import Marks
 from sessiontree.core.messages import ToolCall
 from sessiontree.errors import NotFoundError
-from sessiontree.git.worktree import save
 from sessiontree.repair.findings import examine
 from sessiontree.stores.blobs import FileBlobs
 from tests.agent.building import Workplace, tree, wait_for
@@ -104,7 +104,7 @@ def test_a_rewind_can_be_undone_and_the_undoing_is_remembered(yolo: Workplace) -
     assert [message.content for message in yolo.session.context().messages] == ["begin"]  # type: ignore[union-attr]
 
     resumed = sessiontree.open(yolo.session.location, home=yolo.home)
-    again = Checkpoints(resumed, yolo.room, yolo.blobs)
+    again = Checkpoints(resumed, yolo.workspace, yolo.blobs)
     back = again.plan_undo()
     assert back.leaf == answer.id
     again.undo(back)
@@ -297,7 +297,7 @@ def test_a_process_that_is_killed_right_after_a_change_has_noted_it(place: Workp
     )
     assert done.returncode == -9, done.stderr
     session = sessiontree.open(done.stdout.strip(), home=place.home)
-    checkpoints = Checkpoints(session, place.room, place.blobs)
+    checkpoints = Checkpoints(session, place.workspace, place.blobs)
     assert (place.project / "f").read_text() == "after"
     plan = checkpoints.plan(session.ids[0])
     assert not plan.conflicts
@@ -329,7 +329,7 @@ def test_snapshots_of_a_worktree_and_of_tools_do_not_get_in_each_others_way(yolo
     repository(yolo.project)
     start = yolo.session.leaf
     (yolo.project / "a").write_text("uncommitted")
-    saved = save(yolo.session, Marks(str(yolo.home)), yolo.blobs)
+    saved = save_worktree(yolo.session, Marks(str(yolo.home)), yolo.blobs)
     assert saved.files is not None
     yolo.call("write", path="a", content="tool")
     assert [change.shown for change in yolo.checkpoints.plan(start).changes] == ["a"]
@@ -350,7 +350,7 @@ def test_sessions_of_other_agents_hold_checkpoints_too(sample: str, tmp_path: Pa
     session = sessiontree.open(path, home=tmp_path / "home")
     messages = len(session.context().messages)
     start = session.leaf
-    plan_of = lambda s: Checkpoints(s, place.room, place.blobs)  # noqa: E731
+    plan_of = lambda s: Checkpoints(s, place.workspace, place.blobs)  # noqa: E731
     write = ToolCall("c", "write", {"path": "a", "content": "1"})
     checkpoints = plan_of(session)
     tool = place.calls.tools["write"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.agent.process_groups import Groups
+from sessiontree.agent.process_groups import ProcessGroups
 from tests.agent.building import is_alive, pid_in, wait_for
 
 PROGRAM = """
@@ -31,8 +31,8 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def groups() -> Iterator[Groups]:
-    groups = Groups()
+def groups() -> Iterator[ProcessGroups]:
+    groups = ProcessGroups()
     yield groups
     groups.close()
 
@@ -41,7 +41,7 @@ def sleeper() -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "1000"], start_new_session=True)
 
 
-def watcher_of(groups: Groups) -> subprocess.Popen[bytes]:
+def watcher_of(groups: ProcessGroups) -> subprocess.Popen[bytes]:
     watcher = groups._watcher
     assert watcher is not None
     return watcher
@@ -63,7 +63,7 @@ def test_the_commands_of_a_killed_program_end_with_it_and_what_left_them_does_no
         os.kill(pids["away"], signal.SIGKILL)
 
 
-def test_a_group_that_has_ended_is_left_alone_whoever_has_its_number_now(groups: Groups) -> None:
+def test_a_group_that_has_ended_is_left_alone_whoever_has_its_number_now(groups: ProcessGroups) -> None:
     with sleeper() as ended, sleeper() as running, sleeper() as last:
         for one in (ended, running, last):
             groups.begin(one.pid)
@@ -77,7 +77,7 @@ def test_a_group_that_has_ended_is_left_alone_whoever_has_its_number_now(groups:
         last.kill()
 
 
-def test_a_watcher_that_was_ended_is_replaced_by_one_that_knows_everything(groups: Groups) -> None:
+def test_a_watcher_that_was_ended_is_replaced_by_one_that_knows_everything(groups: ProcessGroups) -> None:
     with sleeper() as first, sleeper() as second:
         groups.begin(first.pid)
         lost = watcher_of(groups)
@@ -89,7 +89,7 @@ def test_a_watcher_that_was_ended_is_replaced_by_one_that_knows_everything(group
         assert [first.wait(5), second.wait(5)] == [-signal.SIGTERM] * 2
 
 
-def test_a_watcher_without_groups_goes_at_once(groups: Groups) -> None:
+def test_a_watcher_without_groups_goes_at_once(groups: ProcessGroups) -> None:
     with sleeper() as only:
         groups.begin(only.pid)
         groups.end(only.pid)

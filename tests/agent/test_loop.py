@@ -25,7 +25,7 @@ from sessiontree.agent.events import (
     TurnEnd,
 )
 from sessiontree.agent.limits import Limits, RunUsage
-from sessiontree.agent.live_context import live_of
+from sessiontree.agent.live_context import live_context_of
 from sessiontree.agent.loop import run
 from sessiontree.agent.tools.base import Plan, ToolContext, ToolOutput
 from sessiontree.agent.tools.registry import load_tools
@@ -148,7 +148,7 @@ def test_a_tool_that_fails_in_its_own_way_is_a_result(place: Workplace) -> None:
     found = results(place.session.context().messages)
     assert [message.is_error for message in found.values()] == [True, True]
     assert "ZeroDivisionError: by its author" in str(found)
-    assert "there is no tool 'none'" in str(found)
+    assert "no tool is named 'none'" in str(found)
     check_is_sound(place.session)
 
 
@@ -233,7 +233,7 @@ def test_calls_in_an_answer_that_was_cut_off_are_not_run(place: Workplace) -> No
     place.session.set_config(approval_mode="yolo")
     went(place, "Go.", turn(None, call("write", path="a", content="a"), stop="length"), turn("Again, shorter."))
     assert not (place.project / "a").exists()
-    assert "greatest length" in str(results(place.session.context().messages))
+    assert "maximum length" in str(results(place.session.context().messages))
     check_is_sound(place.session)
 
 
@@ -360,7 +360,7 @@ def test_overflow_is_an_error_where_compacting_is_left_to_the_user(place: Workpl
     model = ScriptedModel([ScriptTurn(error=ScriptError("overflow"), repeat=True)])
     events = went(place, "x", model=model, settings=Settings(compaction=CompactionSettings(enabled=False)))
     (failed,) = [event for event in events if isinstance(event, Failed)]
-    assert "compact it by hand" in failed.message
+    assert "compact the session yourself" in failed.message
     assert not [event for event in events if isinstance(event, Compacting)]
 
 
@@ -372,7 +372,7 @@ def test_two_runs_cannot_write_behind_the_same_leaf(place: Workplace) -> None:
 
     first, second = asyncio.run(scene())
     assert (end_of(first).reason, end_of(second).reason) == ("done", "error")
-    assert "another run is under way" in end_of(second).why
+    assert "another run is in progress" in end_of(second).why
     assert said(place.session) == [("user", "One."), ("assistant", "First.")]
     check_is_sound(place.session)
 
@@ -462,24 +462,24 @@ def test_a_compaction_that_cannot_be_made_is_told_and_the_run_goes_on(place: Wor
 def test_the_live_context_is_the_context(place: Workplace) -> None:
     (place.project / "a.txt").write_text("alpha")
     went(place, "One.", turn("x", call("read", path="a.txt")), turn("Two."))
-    assert list(live_of(place.session).look()) == list(place.session.context().messages)
+    assert list(live_context_of(place.session).messages()) == list(place.session.context().messages)
     place.session.append("user", "By hand.")
     place.session.append({"type": "custom_message", "customType": "x", "content": "note"})
-    assert list(live_of(place.session).look()) == list(place.session.context().messages)
+    assert list(live_context_of(place.session).messages()) == list(place.session.context().messages)
     first = place.session.path_ids()[0]
     place.session.append({"type": "context_edit", "targetId": first, "replacement": None})
-    assert list(live_of(place.session).look()) == list(place.session.context().messages)
+    assert list(live_context_of(place.session).messages()) == list(place.session.context().messages)
     place.session.move(first)
-    assert list(live_of(place.session).look()) == list(place.session.context().messages)
+    assert list(live_context_of(place.session).messages()) == list(place.session.context().messages)
     went(place, "Other.", turn("Way."))
-    assert list(live_of(place.session).look()) == list(place.session.context().messages)
+    assert list(live_context_of(place.session).messages()) == list(place.session.context().messages)
 
 
 def test_a_run_goes_on_without_a_prompt_where_one_is_unanswered(place: Workplace) -> None:
     place.session.append("user", "Hello?")
     assert end_of(went(place, None, turn("Here."))).text == "Here."
     events = went(place, None, turn("Never."))
-    assert "nothing to go on with" in end_of(events).why
+    assert "nothing to continue" in end_of(events).why
     assert said(place.session) == [("user", "Hello?"), ("assistant", "Here.")]
 
 

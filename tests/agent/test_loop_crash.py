@@ -115,7 +115,7 @@ def test_a_call_is_run_again_only_when_that_is_asked_for_and_it_is_approved_anew
     (command / "sleep").write_text("#!/bin/sh\nexit 0\n")
     (command / "sleep").chmod(0o755)
     quick = {**crashed.context.environment, "PATH": f"{command}:{crashed.context.environment['PATH']}"}
-    crashed.context = type(crashed.context)(crashed.room, quick, outputs=str(crashed.outputs))
+    crashed.context = type(crashed.context)(crashed.workspace, quick, outputs=str(crashed.outputs))
     events = went(crashed, None, turn("It ran."), pending="run")
     assert [question.tool for question in crashed.answers.questions] == ["bash"]
     assert (crashed.project / "count").read_text() == "run\nrun\n"
@@ -125,9 +125,9 @@ def test_a_call_is_run_again_only_when_that_is_asked_for_and_it_is_approved_anew
 
 def test_a_decision_that_leaves_a_call_out_does_nothing(crashed: Workplace) -> None:
     before = Path(crashed.session.location).read_bytes()
-    with pytest.raises(UsageError, match="nothing was decided"):
+    with pytest.raises(UsageError, match="no decision for the call"):
         asyncio.run(resolve_pending(crashed.session, {}))
-    with pytest.raises(UsageError, match="tools are needed"):
+    with pytest.raises(UsageError, match="needs a ToolRunner"):
         asyncio.run(resolve_pending(crashed.session, "run"))
     assert Path(crashed.session.location).read_bytes() == before
 

@@ -9,7 +9,7 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.events import Event, ToolUpdate
-from sessiontree.agent.live_context import live_of
+from sessiontree.agent.live_context import live_context_of
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.messages import ToolResult, message_text
 from sessiontree.models import ScriptedModel
@@ -36,7 +36,7 @@ def check(session: Session) -> dict[str, ToolResult]:
     fresh = sessiontree.open(session.location)
     assert [finding for finding in examine(fresh) if finding.severity != "note"] == []
     assert fresh.pending_calls() == []
-    assert list(fresh.context().messages) == list(live_of(session).look())
+    assert list(fresh.context().messages) == list(live_context_of(session).messages())
     return results(fresh.context().messages)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sessiontree.agent.events import TextDelta
-from sessiontree.agent.limits import Asked, Limits, Ticket
+from sessiontree.agent.limits import GateRequest, Limits, Ticket
 from sessiontree.compaction import Request as SummaryRequest
 from sessiontree.compaction import Summary
 from sessiontree.core.messages import Usage
@@ -79,7 +79,7 @@ def test_a_request_that_fails_or_is_interrupted_leaves_too(place: Workplace) -> 
 
 def test_who_is_interrupted_while_waiting_at_the_gate_has_not_entered(place: Workplace) -> None:
     class Closed(Counting):
-        async def enter(self, asked: Asked) -> Ticket | str:
+        async def enter(self, asked: GateRequest) -> Ticket | str:
             await asyncio.sleep(60)
             raise AssertionError
 
@@ -99,11 +99,11 @@ def summarised(place: Workplace, gate: Counting) -> tuple[str, int]:
     """A run before which a summary has to be written: how it ended, and how many summaries were asked for."""
     place.session.append("user", "First: " + "words " * 5_000)
     place.session.append("assistant", [{"type": "text", "text": "Yes. " + "words " * 600}], stopReason="stop")
-    room = CompactionSettings(reserve_tokens=2_000, keep_recent_tokens=50, prune=Prune(enabled=False))
+    compaction = CompactionSettings(reserve_tokens=2_000, keep_recent_tokens=50, prune=Prune(enabled=False))
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], Facts(window=6_000, output=500, source="test"))
     short = Shortening()
     limits = Limits(gate=gate)
-    events = went(place, "Go.", model=model, settings=Settings(compaction=room), summarizer=short, limits=limits)
+    events = went(place, "Go.", model=model, settings=Settings(compaction=compaction), summarizer=short, limits=limits)
     return end_of(events).reason, short.asked
 
 

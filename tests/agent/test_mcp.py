@@ -15,7 +15,7 @@ import pytest
 
 from sessiontree.agent.approval import Ask, Reply
 from sessiontree.agent.mcp_client import McpServer, McpServers, McpTool, read_servers, running_servers
-from sessiontree.agent.tool_calls import Calls
+from sessiontree.agent.tool_calls import ToolRunner
 from sessiontree.agent.tools.base import Tool, ToolOutput
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.core.messages import ToolCall
@@ -155,7 +155,7 @@ def test_calls_are_asked_about_like_commands(place: Workplace) -> None:
         decision = place.approvals.decide(add.name, add.plan({"one": 1}, place.context))
         assert isinstance(decision, Ask)
         assert decision.question.preview == 'add {"one":1}'
-        calls = Calls(Tools(servers.tools), place.context, place.approvals, approver=place.answers)
+        calls = ToolRunner(Tools(servers.tools), place.context, place.approvals, approver=place.answers)
         place.answers.reply = Reply("no")
         denied = await calls.call(ToolCall("1", add.name, {"one": 1, "other": 1}))
         assert denied.text == "small__add was not run: the user denied it. Nothing was changed."

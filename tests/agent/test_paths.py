@@ -48,19 +48,19 @@ def test_a_folder_that_only_begins_alike_is_outside(tmp_path: Path) -> None:
 def test_an_added_folder_is_inside(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "lib").mkdir()
-    room = Workspace(tmp_path / "project", [tmp_path / "lib"])
-    assert room.place("../lib/x").is_inside
-    assert not room.place("../x").is_inside
+    workspace = Workspace(tmp_path / "project", [tmp_path / "lib"])
+    assert workspace.place("../lib/x").is_inside
+    assert not workspace.place("../x").is_inside
 
 
 def test_a_link_to_the_outside_is_outside_and_its_target_is_told(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "door").symlink_to(tmp_path)
     (tmp_path / "project" / "file").symlink_to("/etc/passwd")
-    room = Workspace(tmp_path / "project")
-    assert room.place("door/x").path == str(tmp_path / "x")
-    assert not room.place("door/x").is_inside
-    assert not room.place("file").is_inside
+    workspace = Workspace(tmp_path / "project")
+    assert workspace.place("door/x").path == str(tmp_path / "x")
+    assert not workspace.place("door/x").is_inside
+    assert not workspace.place("file").is_inside
 
 
 def test_a_project_that_is_itself_behind_a_link_is_a_project(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.agent.live_context import Grown
+from sessiontree.agent.live_context import ListPrefix
 from sessiontree.agent.state import State, Store
 
 
@@ -70,11 +70,11 @@ def test_a_field_there_is_not_cannot_be_set() -> None:
 
 def test_a_snapshot_of_a_growing_list_stays_what_it_was() -> None:
     items = [1, 2, 3]
-    snapshot = Grown(items)
+    snapshot = ListPrefix(items)
     items.append(4)
     assert list(snapshot) == [1, 2, 3]
     assert (snapshot[-1], snapshot[0], snapshot[1:], len(snapshot)) == (3, 1, [2, 3], 3)
     assert snapshot == [1, 2, 3]
-    assert snapshot != Grown(items)
+    assert snapshot != ListPrefix(items)
     with pytest.raises(IndexError):
         snapshot[3]

@@ -19,7 +19,7 @@ from sessiontree.core.entries import BranchSummary, ModeChange, ModelChange, Thi
 from sessiontree.core.messages import Image, User, message_text
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.models import Model, ScriptedModel, ScriptTurn
-from sessiontree.search.prompt_spool import Typed
+from sessiontree.search.prompt_spool import SpooledPrompt
 from tests.agent.building import BARE, Answers
 from tests.agent.loops import call, check_is_sound, said, turn
 
@@ -100,7 +100,7 @@ def test_a_prompt_is_left_for_the_history(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("Yes."))
     go(desk.say("Remember me"))
     (line,) = (tmp_path / "home" / "history-new.jsonl").read_bytes().strip().splitlines()
-    typed = msgspec.json.decode(line, type=Typed)
+    typed = msgspec.json.decode(line, type=SpooledPrompt)
     assert (typed.prompt, typed.session) == ("Remember me", desk.controller.session.id)
     assert typed.cwd == str(tmp_path / "project")
 

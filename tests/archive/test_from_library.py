@@ -161,7 +161,7 @@ def test_sessions_are_named_as_for_open(tmp_path: Path, command: Command) -> Non
     with pytest.raises(AmbiguousError) as raised:
         command("tag", "first")
     assert {str(claude)} < set(raised.value.candidates)
-    with pytest.raises(NotFoundError, match="list --all"):
+    with pytest.raises(NotFoundError, match="no session matches"):
         command("tag", "nothing like it")
 
 

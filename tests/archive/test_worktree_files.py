@@ -12,12 +12,14 @@ import pytest
 
 import sessiontree
 from sessiontree.archive.archive_home import Home
+from sessiontree.archive.saved_worktree import find_worktree, save_worktree
 from sessiontree.core.entries import FileSnapshot
 from sessiontree.errors import ExistsError, NotFoundError, WriteError
-from sessiontree.git.restore_files import is_within, lay
-from sessiontree.git.snapshot import Limits, SavedFile, Snapshot, is_secret
-from sessiontree.git.worktree import find, plan_restoring, restore, save
+from sessiontree.git.restore_files import is_safe_path, restore_files
+from sessiontree.git.snapshot import FileState, Snapshot, SnapshotLimits
+from sessiontree.git.worktree import plan_restore, restore_worktree
 from sessiontree.paths import blobs_folder
+from sessiontree.secrets.names import has_secret_name
 from sessiontree.stores.blobs import FileBlobs
 from tests.archive.building import (
     CLAUDE_ID,
@@ -101,13 +103,13 @@ def test_a_native_session_carries_the_list_itself(tmp_path: Path, tree: Path) ->
     messages = sessiontree.open(path).context().messages
     (tree / "new.txt").write_text("n")
     for _ in range(2):
-        save(sessiontree.open(path), home.marks, blobs_in(home))
+        save_worktree(sessiontree.open(path), home.marks, blobs_in(home))
     session = sessiontree.open(path)
     (entry,) = (one for one in session if isinstance(one, FileSnapshot))
     assert set(entry.files) == {"new.txt"}
     assert (session.problems, session.context().messages) == ([], messages)
     Path(home.marks.path).unlink()  # as on another machine
-    found = find(sessiontree.open(path), home.marks, blobs_in(home))
+    found = find_worktree(sessiontree.open(path), home.marks, blobs_in(home))
     assert found is not None
     assert found.files is not None
     assert set(found.files.files) == {"new.txt"}
@@ -116,9 +118,9 @@ def test_a_native_session_carries_the_list_itself(tmp_path: Path, tree: Path) ->
 def test_the_list_is_still_found_when_tidying_took_it_out_of_the_session(tmp_path: Path, tree: Path) -> None:
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
     (tree / "new.txt").write_text("n")
-    save(sessiontree.open(path), home.marks, blobs_in(home))
+    save_worktree(sessiontree.open(path), home.marks, blobs_in(home))
     path.write_bytes(b"".join(line for line in path.read_bytes().splitlines(True) if b"file_snapshot" not in line))
-    found = find(sessiontree.open(path), home.marks, blobs_in(home))
+    found = find_worktree(sessiontree.open(path), home.marks, blobs_in(home))
     assert found is not None
     assert found.files is not None
     assert set(found.files.files) == {"new.txt"}
@@ -126,9 +128,9 @@ def test_the_list_is_still_found_when_tidying_took_it_out_of_the_session(tmp_pat
 
 def test_a_folder_that_cannot_be_written_is_told_and_nothing_is_lost(tmp_path: Path, tree: Path) -> None:
     blobs = FileBlobs(tmp_path / "blobs")
-    files = {"x" * 300: SavedFile("100644", blobs.put(b"n"), 1)}
-    with pytest.raises(WriteError, match="still kept"):
-        lay(str(tree), Snapshot(str(tree), None, files), blobs)
+    files = {"x" * 300: FileState("100644", blobs.put(b"n"), 1)}
+    with pytest.raises(WriteError, match="snapshot is unchanged"):
+        restore_files(str(tree), Snapshot(str(tree), None, files), blobs)
 
 
 def test_work_that_was_committed_since_is_not_laid_over_the_commit(
@@ -171,7 +173,13 @@ def test_what_is_left_out_is_said_when_saving_and_when_restoring(
     shutil.copytree(tmp_path / "repository", tree / "inner")
     (tree / os.fsdecode(b"not-utf8-\xff")).write_text("n")
     saved = command("worktree", "save", NATIVE_ID)
-    for words in (".env: its name says", "server.key: ", "big.bin: 10,000,001 bytes", "inner/: a repository", "UTF-8"):
+    for words in (
+        ".env: named like a secret",
+        "server.key: ",
+        "big.bin: 10,000,001 bytes",
+        "inner/: a nested repository",
+        "UTF-8",
+    ):
         assert words in saved.err
     assert "ignored" not in saved.err
     assert command("worktree", "save", NATIVE_ID, "--json").json["files"] == [".env.example", ".gitignore", "kept.txt"]
@@ -186,8 +194,8 @@ def test_the_size_of_all_files_and_their_number_are_bounded(tmp_path: Path, tree
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
     for at in range(10):
         (tree / f"f{at}").write_bytes(b"x" * 100)
-    by_size = save(sessiontree.open(path), home.marks, blobs_in(home), limits=Limits(whole=450))
-    by_count = save(sessiontree.open(path), home.marks, blobs_in(home), limits=Limits(files=3))
+    by_size = save_worktree(sessiontree.open(path), home.marks, blobs_in(home), limits=SnapshotLimits(total_bytes=450))
+    by_count = save_worktree(sessiontree.open(path), home.marks, blobs_in(home), limits=SnapshotLimits(files=3))
     assert by_size.files is not None
     assert by_count.files is not None
     assert (len(by_size.files.files), len(by_size.files.left_out)) == (4, 6)
@@ -196,8 +204,8 @@ def test_the_size_of_all_files_and_their_number_are_bounded(tmp_path: Path, tree
 
 @pytest.mark.parametrize(("name", "secret"), [(".env", True), ("a/.ENV.local", True), ("id_rsa", True)])
 def test_names_of_secrets_are_known(name: str, secret: bool) -> None:
-    assert is_secret(name) is secret
-    assert not any(map(is_secret, (".env.example", "id_rsa.pub", "environment.py", "keys.md", "monkey.py")))
+    assert has_secret_name(name) is secret
+    assert not any(map(has_secret_name, (".env.example", "id_rsa.pub", "environment.py", "keys.md", "monkey.py")))
 
 
 def test_a_file_that_differs_is_overwritten_only_when_asked_for_and_kept_then(
@@ -211,8 +219,6 @@ def test_a_file_that_differs_is_overwritten_only_when_asked_for_and_kept_then(
     (tree / "other.txt").write_text("not of the snapshot")
     planned = command("worktree", "restore", NATIVE_ID, "--dry-run").err
     assert "exists and differs (--yes overwrites it): a.txt" in planned
-        "exists and differs (--yes overwrites it): a.txt" in command("worktree", "restore", NATIVE_ID, "--dry-run").err
-    )
     with pytest.raises(ExistsError, match=r"a\.txt"):
         command("worktree", "restore", NATIVE_ID)
     assert (tree / "a.txt").read_text() == "later work"
@@ -246,7 +252,7 @@ def test_a_branch_that_moved_on_or_is_taken_leaves_the_worktree_at_the_commit(
     with pytest.raises(NotFoundError, match="switch --detach"):
         command("worktree", "restore", NATIVE_ID)
     remove(tmp_path, tree)
-    assert "has moved on" in command("worktree", "restore", NATIVE_ID).err
+    assert "has moved to" in command("worktree", "restore", NATIVE_ID).err
     assert (git(tree, "rev-parse", "HEAD"), (tree / "new.txt").read_text()) == (head, "n")
     remove(tmp_path, tree)
     git(tmp_path / "repository", "checkout", "--quiet", "feature")
@@ -294,11 +300,11 @@ BAD = ["../out", "/etc/x", "a/../../out", ".git/hooks/x", "sub/.GIT/config", "",
 @pytest.mark.parametrize("path", BAD)
 def test_a_path_that_leaves_the_worktree_is_never_written(tmp_path: Path, tree: Path, path: str) -> None:
     blobs = FileBlobs(tmp_path / "blobs")
-    bad = SavedFile("100644", blobs.put(b"bad"), 3)
+    bad = FileState("100644", blobs.put(b"bad"), 3)
     around = contents(tmp_path)
-    laid = lay(str(tree), Snapshot(str(tree), None, {path: bad, "gone/../../a.txt": SavedFile()}), blobs)
-    assert not is_within(path)
-    assert (laid.written, laid.removed, len(laid.missing)) == ((), (), 2)
+    restored = restore_files(str(tree), Snapshot(str(tree), None, {path: bad, "gone/../../a.txt": FileState()}), blobs)
+    assert not is_safe_path(path)
+    assert (restored.written, restored.removed, len(restored.missing)) == ((), (), 2)
     assert contents(tmp_path) == around
 
 
@@ -309,14 +315,14 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, tree: Path) -> None:
     (tree / "d").symlink_to(outside)
     blobs = FileBlobs(tmp_path / "blobs")
     files = {
-        "d/x": SavedFile("100644", blobs.put(b"bad"), 3),
-        "d/y": SavedFile("100644", blobs.put(b"bad"), 3),
-        "e": SavedFile("120777", blobs.put(os.fsencode(outside)), 3),
-        "e/x": SavedFile("100644", blobs.put(b"bad"), 3),
+        "d/x": FileState("100644", blobs.put(b"bad"), 3),
+        "d/y": FileState("100644", blobs.put(b"bad"), 3),
+        "e": FileState("120777", blobs.put(os.fsencode(outside)), 3),
+        "e/x": FileState("100644", blobs.put(b"bad"), 3),
     }
-    laid = lay(str(tree), Snapshot(str(tree), None, files), blobs, overwrite=True)
-    assert laid.written == ("e",)
-    assert all("nothing is written through" in reason for reason in laid.missing)
+    restored = restore_files(str(tree), Snapshot(str(tree), None, files), blobs, overwrite=True)
+    assert restored.written == ("e",)
+    assert all("a symbolic link, which is not followed" in reason for reason in restored.missing)
     assert {path.name: path.read_text() for path in outside.iterdir()} == {"x": "untouched"}
 
 
@@ -333,12 +339,12 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, tree: Path) -> None:
 )
 def test_a_snapshot_that_makes_no_sense_is_none(tmp_path: Path, tree: Path, file: object) -> None:
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
-    save(sessiontree.open(path), home.marks, blobs_in(home), files=False)
+    save_worktree(sessiontree.open(path), home.marks, blobs_in(home), files=False)
     session = sessiontree.open(path)
     head = git(tree, "rev-parse", "HEAD")
     session.append({"type": "file_snapshot", "path": str(tree), "head": head, "files": {"a": file}})
     session.close()
-    found = find(sessiontree.open(path), home.marks, blobs_in(home))
+    found = find_worktree(sessiontree.open(path), home.marks, blobs_in(home))
     assert found is not None
     assert found.files is None
 
@@ -354,20 +360,20 @@ def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path
         os_calls = home.marks._os_calls  # the one that kills this process
         blobs = FileBlobs(blobs_folder(home.folder), os_calls=os_calls)
         session = sessiontree.open(path)
-        save(session, home.marks, blobs_in(home))
-        found = find(session, home.marks, blobs)
+        save_worktree(session, home.marks, blobs_in(home))
+        found = find_worktree(session, home.marks, blobs)
         assert found is not None
         for changed in ("a.txt", "private"):
             (tree / changed).unlink()
-        restore(plan_restoring(found), blobs, overwrite=True, os_calls=os_calls)
+        restore_worktree(plan_restore(found), blobs, overwrite=True, os_calls=os_calls)
 
     def check(here: Path) -> None:
         home = home_of(here)
         path = next(Path(home.folder).glob("sessions/*/*.jsonl"))
         assert sessiontree.open(path).problems == []
-        found = find(sessiontree.open(path), home.marks, blobs_in(home))
+        found = find_worktree(sessiontree.open(path), home.marks, blobs_in(home))
         assert found is not None
-        restore(plan_restoring(found), blobs_in(home), overwrite=True)
+        restore_worktree(plan_restore(found), blobs_in(home), overwrite=True)
         for left in tree.rglob(".*.tmp"):
             left.unlink()
         assert state(tree) == stood
@@ -390,12 +396,12 @@ def test_a_process_killed_while_saving_beside_a_session_leaves_the_older_files_o
     def save_in(home: Home) -> None:
         path = next(Path(home.folder).parent.glob("user/.claude/projects/*/*.jsonl"))
         blobs = FileBlobs(blobs_folder(home.folder), os_calls=home.marks._os_calls)
-        save(sessiontree.open(path), home.marks, blobs, str(tree))
+        save_worktree(sessiontree.open(path), home.marks, blobs, str(tree))
 
     def check(here: Path) -> None:
         home = home_of(here)
         session = sessiontree.open(next(here.glob("user/.claude/projects/*/*.jsonl")))
-        found = find(session, home.marks, blobs_in(home))
+        found = find_worktree(session, home.marks, blobs_in(home))
         assert found is not None
         assert found.files is not None
         assert blobs_in(home).get(found.files.files["a.txt"].sha256) in (b"older", b"newer")
@@ -447,6 +453,6 @@ def test_what_claude_code_noted_itself_is_listed_and_restored(tmp_path: Path, tr
 
 
 def test_the_list_of_files_survives_json(tmp_path: Path) -> None:
-    one = SavedFile("100644", "0" * 64, 3)
-    snapshot = Snapshot("/w", "h", {"a": one, "b": SavedFile()}, {"c": "too large"})
+    one = FileState("100644", "0" * 64, 3)
+    snapshot = Snapshot("/w", "h", {"a": one, "b": FileState()}, {"c": "too large"})
     assert msgspec.convert(json.loads(msgspec.json.encode(snapshot)), Snapshot) == snapshot

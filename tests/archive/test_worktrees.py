@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import sessiontree
-from sessiontree.archive.tags import WorktreeMark
+from sessiontree.archive.saved_worktree import save_worktree
+from sessiontree.archive.tags import WorktreeState
 from sessiontree.errors import NotFoundError, UsageError
-from sessiontree.git.worktree import Saved, plan_restoring, save
+from sessiontree.git.worktree import SavedWorktree, plan_restore
 from sessiontree.paths import blobs_folder
 from sessiontree.stores.blobs import FileBlobs
 from tests.archive.building import CLAUDE_ID, NATIVE_ID, contents, home_of, native_lines, put_claude, put_native
@@ -70,7 +71,7 @@ def test_saving_twice_adds_one_entry_and_the_conversation_stays(tmp_path: Path, 
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
     messages = sessiontree.open(path).context().messages
     for _ in range(2):
-        save(sessiontree.open(path), home.marks, FileBlobs(blobs_folder(home.folder)))
+        save_worktree(sessiontree.open(path), home.marks, FileBlobs(blobs_folder(home.folder)))
     session = sessiontree.open(path)
     assert session.count("worktree") == 1
     assert session.context().messages == messages
@@ -107,12 +108,12 @@ def test_what_is_missing_is_said_and_nothing_is_made(tmp_path: Path, tree: Path,
     git(tmp_path / "repository", "worktree", "remove", str(elsewhere))
     tree.mkdir()
     (tree / "mine").write_text("do not touch")
-    with pytest.raises(NotFoundError, match="taken by something else"):
+    with pytest.raises(NotFoundError, match="exists and is not this worktree"):
         command("worktree", "restore", NATIVE_ID)
     assert (tree / "mine").read_text() == "do not touch"
     shutil.rmtree(tree)
     (tmp_path / "repository").rename(tmp_path / "moved")
-    assert "is not there" in command("worktree", "restore", NATIVE_ID, "--dry-run").err
+    assert "does not exist" in command("worktree", "restore", NATIVE_ID, "--dry-run").err
     command("worktree", "restore", NATIVE_ID, "--repository", str(tmp_path / "moved"))
     assert (tree / "b.txt").exists()
 
@@ -131,10 +132,10 @@ def test_hooks_of_the_repository_do_not_run(tmp_path: Path, tree: Path, command:
 
 def test_a_name_that_looks_like_an_option_is_never_one(tmp_path: Path, tree: Path) -> None:
     head = git(tree, "rev-parse", "HEAD")
-    saved = WorktreeMark(str(tmp_path / "new"), "--upload-pack=x", head, str(tmp_path / "repository"))
-    assert plan_restoring(Saved(saved)).command[-3:] == ("--detach", saved.path, head)
-    bad = WorktreeMark(str(tmp_path / "new"), None, "--all", str(tmp_path / "repository"))
-    assert plan_restoring(Saved(bad)).missing
+    saved = WorktreeState(str(tmp_path / "new"), "--upload-pack=x", head, str(tmp_path / "repository"))
+    assert plan_restore(SavedWorktree(saved)).command[-3:] == ("--detach", saved.path, head)
+    bad = WorktreeState(str(tmp_path / "new"), None, "--all", str(tmp_path / "repository"))
+    assert plan_restore(SavedWorktree(bad)).missing
 
 
 def test_no_worktree_and_no_repository_are_said(tmp_path: Path, command: Command) -> None:
@@ -142,7 +143,7 @@ def test_no_worktree_and_no_repository_are_said(tmp_path: Path, command: Command
     (tmp_path / "plain").mkdir()
     with pytest.raises(NotFoundError, match="no saved worktree"):
         command("worktree", "restore", NATIVE_ID)
-    with pytest.raises(UsageError, match="no git repository"):
+    with pytest.raises(UsageError, match="not in a git repository"):
         command("worktree", "save", NATIVE_ID, "--path", str(tmp_path / "plain"))
     with pytest.raises(UsageError, match="which session"):
         command("worktree", "save")

@@ -83,7 +83,7 @@ def test_slash_resume_takes_a_session_by_its_id_or_from_a_list(place: Place) -> 
 
 
 def test_slash_resume_says_what_it_cannot_find(place: Place) -> None:
-    assert "✗ 'nothing-like-it' is no path, id" in Begun(place).chat("/resume nothing-like-it").out
+    assert "✗ no session matches 'nothing-like-it'" in Begun(place).chat("/resume nothing-like-it").out
 
 
 def test_slash_continue_takes_the_last_session_of_the_project(place: Place) -> None:

@@ -42,8 +42,8 @@ def test_ctrl_c_leaves_a_valid_session_wherever_it_comes(place: Place, model: st
         wait_for_end(place, "group")
         (result,) = [one for one in checked(place) if one.role == "toolResult"]
         assert result.is_error
-        assert "This call was interrupted: the user interrupted it. It may have done a part" in result.text
-        assert result.text.endswith("The last it had printed:\nbegun\n")
+        assert "This call was interrupted: the user interrupted it. It may have done part" in result.text
+        assert result.text.endswith("Its last output:\nbegun\n")
 
         terminal.enter("wait, and ask me")
         wait_for_question(terminal, "write")
@@ -53,7 +53,7 @@ def test_ctrl_c_leaves_a_valid_session_wherever_it_comes(place: Place, model: st
         wait_for_end(place, "other")
         began, asked = sorted(one.text for one in checked(place)[-2:])
         assert began.startswith("This call was interrupted")
-        assert asked == "This call was not run: the user interrupted it. Nothing was changed by it."
+        assert asked == "This call was not run: the user interrupted it. It changed nothing."
         say(terminal, "still there?", "The second is on.")
         assert all(text in sent(server.requests[-1]) for text in (result.text.partition("\n")[0], asked))
 
@@ -117,7 +117,7 @@ def test_calls_that_a_killed_program_left_open_are_decided_by_the_person(place: 
     assert [_runs(place, name) for name in NAMES] == [2, 1, 1]
     again, skipped, told = results_sent(server.requests[0])
     assert again.strip() == "again is done"
-    assert "The result of this call was lost: the program ended before it was kept." in skipped
+    assert "The result of this call was lost: the program ended before it was stored." in skipped
     assert told == "it printed 7"
     said = checked(place)
     assert [one.role for one in said] == ["user", "assistant", *["toolResult"] * 3, "user", "assistant"]

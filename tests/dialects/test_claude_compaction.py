@@ -24,7 +24,7 @@ CORPUS = sorted(Path(__file__).parent.parent.joinpath("corpus", "claude").glob("
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of any size are read only when something is asked that needs their lines, as large ones are."""
-    monkeypatch.setattr(reader, "_LARGE", 0)
+    monkeypatch.setattr(reader, "_LARGE_FILE", 0)
 
 
 def lazy(session: Session) -> LazyMessages:

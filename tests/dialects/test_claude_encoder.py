@@ -16,7 +16,7 @@ from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.messages import Assistant, Message, Text, ToolResult, User, blocks_of, message_text, tool_calls
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote, SessionMeta
 from sessiontree.dialects.claude import CLAUDE
-from sessiontree.dialects.claude.places import made_uuid, session_uuid
+from sessiontree.dialects.claude.locations import generate_uuid, session_uuid
 from sessiontree.dialects.contract import AS_CLIENT
 from sessiontree.repair.findings import examine
 from sessiontree.session.journal import Journal
@@ -1139,7 +1139,7 @@ def test_messages_with_unusual_fields_are_decoded_as_they_were_encoded(items: li
 @given(words)
 def test_a_made_uuid_is_that_of_version_5(name: str) -> None:
     known = name.encode("utf-8", "backslashreplace").decode()
-    assert made_uuid(uuid.NAMESPACE_URL.bytes, name) == str(uuid.uuid5(uuid.NAMESPACE_URL, known))
+    assert generate_uuid(uuid.NAMESPACE_URL.bytes, name) == str(uuid.uuid5(uuid.NAMESPACE_URL, known))
 
 
 def test_a_result_is_not_written_twice() -> None:

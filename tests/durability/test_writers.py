@@ -122,7 +122,7 @@ def test_a_replaced_file_is_noticed_and_not_written(session: sessiontree.Session
 def test_a_file_cut_shorter_by_someone_else_is_noticed_and_not_written(session: sessiontree.Session) -> None:
     session.append("user", "second")
     os.truncate(session.location, 100)
-    with pytest.raises(ReplacedError, match="was cut"):
+    with pytest.raises(ReplacedError, match="truncated"):
         session.append("user", "behind the cut")
     assert os.path.getsize(session.location) == 100
 

@@ -121,7 +121,7 @@ class Note:
         return Plan("note")
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
-        path = context.room.root + "/notes" if self._path == Path() else self._path
+        path = context.workspace.root + "/notes" if self._path == Path() else self._path
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.write(file, f"{context.call_id}\n".encode())
         os.close(file)

@@ -183,7 +183,7 @@ def test_what_a_summary_used_is_told_by_the_session_and_what_its_attempts_did_is
         summarizer = AskingSummarizer(lambda: writer, "dear", QUICK.retry)
         one = run(place.session, "Go.", model=model, settings=room(), summarizer=summarizer)
         await one.finish()
-        return one.spent.tokens, one.untold.tokens
+        return one.usage.tokens, one.unreported.tokens
 
     spent, untold = asyncio.run(main())
     assert spent - untold == 709
@@ -201,7 +201,7 @@ def test_a_summarizer_of_which_nothing_is_known_goes_alone(place: Workplace) -> 
     gate = Counting()
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
     went(place, "Go.", model=model, settings=room(), summarizer=Own(), limits=Limits(gate=gate))
-    assert [(asked.what, asked.is_alone) for asked in gate.asked] == [("summary", True), ("", False)]
+    assert [(asked.purpose, asked.is_exclusive) for asked in gate.asked] == [("summary", True), ("", False)]
     assert [spent.tokens for spent in gate.left] == [707, 709]
 
 
@@ -280,7 +280,7 @@ def test_what_no_entry_tells_is_written_down_at_once(tmp_path: Path) -> None:
         ) as exploration:
             while len(model.requests) < 2:
                 await asyncio.sleep(0.01)
-                exploration._channel.loosen()
+                exploration._channel.unblock()
             seen = find_exploration(sessiontree.open(session.location)).lanes[0].spent.tokens
             return seen, exploration.spent.tokens
 

@@ -56,7 +56,7 @@ def test_the_gate_lets_no_more_than_one_request_pass_a_limit(data: st.DataObject
             actual = draw.uniform(0, most)
             largest = max(largest, actual)
             one = RunUsage(input=actual, cost=actual)
-            used = used.and_of(one)
+            used = used.combine(one)
             budget.leave(ticket, number, used, one)
             await asyncio.sleep(0)
 

@@ -279,7 +279,7 @@ def test_who_was_silent_for_long_looks_before_it_runs_a_call(session: Session, t
         async with explore(session, prompts=["of lane-1."], models=[model], tools=tools) as exploration:
             while not model.under_way:
                 await asyncio.sleep(0.01)
-                exploration._channel.loosen()
+                exploration._channel.unblock()
             (lane,) = exploration.lanes
             lane.branch.last_sign -= 3_600  # type: ignore[attr-defined]  # the machine has slept
             other = sessiontree.open(session.location)
@@ -322,7 +322,7 @@ def test_a_summary_that_is_under_way_when_a_process_dies_is_in_the_file(session:
             session, prompts=["go"], models=[model], tools=Tools(), settings=room(), summarizer=Slow(),
             bounds=Bounds(tokens=10**6),
         ) as exploration:  # fmt: skip
-            exploration._channel.loosen()
+            exploration._channel.unblock()
             while not Slow.began.is_set():
                 await asyncio.sleep(0.01)
             meanwhile = find_exploration(sessiontree.open(session.location)).lanes[0].spent.tokens

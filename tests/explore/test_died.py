@@ -66,7 +66,7 @@ async def main():
         session, prompts=prompts, models=[model], tools=Tools([TaskTool(home=home)]), bounds=bounds, rules=rules,
         hooks=[Rules(rules)] if rules else [],
     ) as exploration:
-        exploration._channel.loosen()
+        exploration._channel.unblock()
         while len(model.requests) < wanted:
             await asyncio.sleep(0.01)
         print("asked", flush=True)
@@ -155,7 +155,7 @@ BILLED = """
 import asyncio, os, sys
 import sessiontree
 from pathlib import Path
-from sessiontree.agent.loop import size_around
+from sessiontree.agent.loop import overhead_tokens
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.compaction import MEASURED
 from sessiontree.compaction.token_estimate import estimated_size
@@ -172,7 +172,7 @@ class Billed(Stepping):
     '''Puts what a request costs into a file before it answers: whoever dies then has to pay it all the same.'''
 
     def stream(self, request, /):
-        size = estimated_size(request.messages, MEASURED) + size_around(request.system, request.tools)
+        size = estimated_size(request.messages, MEASURED) + overhead_tokens(request.system, request.tools)
         file = os.open(bill, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.write(file, f"{size}\\n".encode())
         os.close(file)

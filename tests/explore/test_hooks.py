@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sessiontree
-from sessiontree.agent.branch_writer import in_thread
+from sessiontree.agent.async_bridge import in_thread
 from sessiontree.agent.events import AgentEnd, AgentStart, Event
 from sessiontree.agent.loop import Run
 from sessiontree.agent.tools.base import Tool

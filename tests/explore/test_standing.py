@@ -71,7 +71,7 @@ before = session.count("message")
 async def main():
     where = {"at": at} if at else {}
     async with explore(session, prompts=PROMPTS, models=[model], tools=tools, worktrees=False, **where) as exploration:
-        exploration._channel.loosen()
+        exploration._channel.unblock()
         while len(model.requests) < 4 if kind else session.count("message") < before + 12:
             await asyncio.sleep(0.01)
         print("working", flush=True)

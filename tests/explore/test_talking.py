@@ -212,7 +212,7 @@ def test_a_sub_agent_neither_sends_nor_hears_and_its_lane_hears_only_between_its
         [
             turn(None, call("task", description="slow", prompt="take your time"), when="work of"),
             turn(None, call("nothing"), when="take your time", first_delay=0.3),
-            turn("slept", when="there is no tool"),
+            turn("slept", when="no tool is named"),
             turn("I know.", when="hello"),
         ],
         tools=Tools([TaskTool()]),

@@ -275,7 +275,7 @@ def test_sub_agents_of_several_lanes_pass_the_limit_of_an_exploration_by_one_req
     for lane in exploration.lanes:
         theirs = texts(session.context(lane.leaf))
         assert len(theirs) == 2 + 1 + 1 + 2
-        assert "there is no tool" not in "".join(theirs)
+        assert "no tool is named" not in "".join(theirs)
 
 
 def test_questions_go_to_the_approver_of_the_caller_and_name_the_sub_agent(place: Workplace) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.library import last_session
-from sessiontree.library.last_session import Breadcrumb, find_breadcrumb, leave_breadcrumb, terminal_id
+from sessiontree.library.last_session import LastSession, find_last_session, record_last_session, terminal_id
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +41,10 @@ def test_what_was_left_is_found_by_the_same_terminal_only(tmp_path: Path) -> Non
     session = tmp_path / "s.jsonl"
     session.write_bytes(b"")
     here, there = {"TMUX_PANE": "%1"}, {"TMUX_PANE": "%2"}
-    leave_breadcrumb(session, tmp_path, home=str(tmp_path / "home"), environment=here)
-    assert find_breadcrumb(str(tmp_path / "home"), here) == Breadcrumb(str(tmp_path), str(session))
-    assert find_breadcrumb(str(tmp_path / "home"), there) is None
-    assert find_breadcrumb(str(tmp_path / "home"), {}) is None
+    record_last_session(session, tmp_path, home=str(tmp_path / "home"), environment=here)
+    assert find_last_session(str(tmp_path / "home"), here) == LastSession(str(tmp_path), str(session))
+    assert find_last_session(str(tmp_path / "home"), there) is None
+    assert find_last_session(str(tmp_path / "home"), {}) is None
     (file,) = (tmp_path / "home" / "terminal-sessions").iterdir()
     assert file.read_text() == f"{tmp_path}\n{session}\n"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -53,26 +53,26 @@ def test_what_was_left_is_found_by_the_same_terminal_only(tmp_path: Path) -> Non
 def test_the_last_one_left_counts(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).write_bytes(b"")
-        leave_breadcrumb(tmp_path / name, tmp_path, home=str(tmp_path), environment={"TMUX_PANE": "1"})
-    found = find_breadcrumb(str(tmp_path), {"TMUX_PANE": "1"})
+        record_last_session(tmp_path / name, tmp_path, home=str(tmp_path), environment={"TMUX_PANE": "1"})
+    found = find_last_session(str(tmp_path), {"TMUX_PANE": "1"})
     assert found is not None
     assert found.path == str(tmp_path / "two")
 
 
 def test_a_session_that_is_gone_is_not_found(tmp_path: Path) -> None:
-    leave_breadcrumb(tmp_path / "gone", tmp_path, home=str(tmp_path), environment={"TMUX_PANE": "1"})
-    assert find_breadcrumb(str(tmp_path), {"TMUX_PANE": "1"}) is None
+    record_last_session(tmp_path / "gone", tmp_path, home=str(tmp_path), environment={"TMUX_PANE": "1"})
+    assert find_last_session(str(tmp_path), {"TMUX_PANE": "1"}) is None
 
 
 @pytest.mark.parametrize("data", [b"", b"one line", b"a\n\x00\n", b"\xff\n\xfe\n", b"x" * 100_000])
 def test_a_strange_breadcrumb_is_none(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "terminal-sessions").mkdir()
     (tmp_path / "terminal-sessions" / "tmux-1").write_bytes(data)
-    assert find_breadcrumb(str(tmp_path), {"TMUX_PANE": "1"}) is None
+    assert find_last_session(str(tmp_path), {"TMUX_PANE": "1"}) is None
 
 
 def test_a_home_that_cannot_be_written_is_no_trouble(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    leave_breadcrumb(tmp_path / "s", tmp_path, home=str(tmp_path / "file"), environment={"TMUX_PANE": "1"})
-    leave_breadcrumb("a\nb", "c\nd", home=str(tmp_path), environment={"TMUX_PANE": "1"})
+    record_last_session(tmp_path / "s", tmp_path, home=str(tmp_path / "file"), environment={"TMUX_PANE": "1"})
+    record_last_session("a\nb", "c\nd", home=str(tmp_path), environment={"TMUX_PANE": "1"})
     assert not os.path.exists(tmp_path / "terminal-sessions")

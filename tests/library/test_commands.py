@@ -104,7 +104,7 @@ def test_list_shows_this_project_and_all_shows_every_one(run: Run, world: World,
     assert "write the docs" in run("list", "--project", "/elsewhere").out
 
 
-def test_list_without_sessions_says_so_on_stderr(run: Run, world: World) -> None:
+def test_list_without_sessions_reports_that_on_stderr(run: Run, world: World, here: Path) -> None:
     world.pi(IDS[1], "/elsewhere")
     ran = run("list")
     assert (ran.code, ran.out) == (0, "")

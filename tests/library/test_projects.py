@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.git.repository import find_repository, normalised_remote
+from sessiontree.git.repository import find_repository, normalize_remote
 from sessiontree.library.projects import Projects
 from tests.library.world import IDS, World, claude_lines, git, repository
 
@@ -203,19 +203,19 @@ def test_a_neovate_session_belongs_to_the_one_folder_that_neovate_notes(world: W
     ],
 )
 def test_a_remote_has_one_form_whatever_way_it_is_written(url: str) -> None:
-    assert normalised_remote(url) == "example.com/ada/tides"
+    assert normalize_remote(url) == "example.com/ada/tides"
 
 
 @pytest.mark.parametrize("url", ["/srv/git/x.git", "../x", "file:///srv/x", "", "C:\\x", "https://", "x"])
 def test_a_remote_on_this_machine_says_nothing_about_the_repository(url: str) -> None:
-    assert normalised_remote(url) is None
+    assert normalize_remote(url) is None
 
 
 @pytest.mark.parametrize("text", ["", "gitdir: ", "gitdir: /nonexistent", "\x00\xff", "gitdir: " + "x" * 5000])
 def test_a_strange_git_file_is_no_repository(text: str, tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / ".git").write_bytes(text.encode("latin-1"))
-    assert find_repository(str(tmp_path / "p")) is None or find_repository(str(tmp_path / "p")).top != str(
+    assert find_repository(str(tmp_path / "p")) is None or find_repository(str(tmp_path / "p")).root != str(
         tmp_path / "p"
     )  # type: ignore[union-attr]
 

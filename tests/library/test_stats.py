@@ -16,7 +16,7 @@ from wcwidth import wcswidth
 
 import sessiontree
 from sessiontree.conversion.tools import find_file
-from sessiontree.library.aggregate import By, FileCount, Group, Statistics, add_up, selected
+from sessiontree.library.aggregate import By, FileCount, Group, Statistics, build_statistics, select_sessions
 from sessiontree.library.session_stats import Numbers
 from sessiontree.views.statistics import bar, csv_rows, draw_statistics
 from tests.library.test_commands import Ran, environment, on_terminal
@@ -56,7 +56,7 @@ def zone_afterwards() -> Iterator[None]:
 
 def stats(world: World, by: By = "day", since: int | None = None, **asked: Any) -> Statistics:
     with world.library() as library:
-        return add_up(library, selected(library, since=since, **asked), by=by, since=since)
+        return build_statistics(library, select_sessions(library, since=since, **asked), by=by, since=since)
 
 
 def counts(numbers: Numbers) -> tuple[float, ...]:
@@ -272,7 +272,7 @@ def test_a_fork_in_another_dialect_counts_once_too(target: str, world: World) ->
 
 def _sessions(world: World) -> Sequence[Any]:
     with world.library() as library:
-        return selected(library)
+        return select_sessions(library)
 
 
 def test_a_response_that_was_forked_in_its_middle_counts_as_its_origin_tells_it(world: World) -> None:
@@ -561,7 +561,7 @@ def test_the_command_is_about_this_project_unless_told_otherwise(world: World) -
     world.put(PLACES["pi"], story("pi"))
     ran = run(world, "stats")
     assert (ran.code, ran.out) == (0, "")
-    assert "1 in other projects (use --all)" in ran.err
+    assert "sessions in other projects: 1 (use --all)" in ran.err
     assert run(world, "stats", "--all", "--agent", "claude", "--json").json["groups"] == []
     assert run(world, "stats", "--all", "--since", "2026-02-16T10:07:00Z", "--json").json["totals"]["requests"] == 1
     assert run(world, "stats", "--since", "yesterday").code == 2

@@ -14,7 +14,7 @@ from sessiontree.branches.tips import find_ends
 from sessiontree.dialects.contract import SessionFile
 from sessiontree.library import Summary
 from sessiontree.library.summary import cut_at_word, is_meaningful
-from sessiontree.library.summary_reader import WINDOW, look, look_further, read_summary
+from sessiontree.library.summary_reader import WINDOW, read_ends, read_growth, read_summary
 from sessiontree.views.json import describe_session
 from tests.library.world import IDS, World, claude_lines, clock, json_lines, pi_lines
 
@@ -90,7 +90,7 @@ def test_a_large_session_is_read_at_its_ends_only(tmp_path: Path) -> None:
     prompts = ["the very first", *("x" * 3000 for _ in range(400)), "the very last"]
     path = write(tmp_path, claude_lines(IDS[0], "/x", prompts))
     size = path.stat().st_size
-    seen = look(str(path), "claude", size)
+    seen = read_ends(str(path), "claude", size)
     assert size > 6 * WINDOW
     assert seen.bytes_read == 2 * WINDOW
     one = seen.summary
@@ -221,8 +221,8 @@ def test_a_line_that_is_added_to_parallel_results_adds_no_branch(tmp_path: Path)
     lines = raw.splitlines(keepends=True)
     for known in range(1, len(lines)):
         path = write(tmp_path, b"".join(lines[:known]))
-        before = look(str(path), "claude", path.stat().st_size)
+        before = read_ends(str(path), "claude", path.stat().st_size)
         path.write_bytes(raw)
         assert before.state is not None
-        after = look_further(before.summary, before.state, len(raw), 0, SessionFile())
+        after = read_growth(before.summary, before.state, len(raw), 0, SessionFile())
         assert after is None or (after.summary.branches, after.summary.exact) == (1, True), known

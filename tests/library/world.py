@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sessiontree.dialects.claude.related_files import project_key
+from sessiontree.dialects.claude.locations import project_key
 from sessiontree.library import Library
 
 IDS = [f"{number:08x}-0000-4000-8000-{number:012x}" for number in range(0x0A000000, 0x0A000100)]

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from sessiontree.errors import StoreError, WriteError
 from sessiontree.search.prompt_history import Prompt, PromptHistory
-from sessiontree.search.prompt_spool import LONGEST, made_fit
-from sessiontree.search.query_parser import Phrase, Query
+from sessiontree.search.prompt_spool import LONGEST, normalize_prompt
+from sessiontree.search.query import Phrase, Query
 from tests.building import examples
 from tests.library.world import IDS, World, append, claude_lines, clock, git, json_lines, repository
 
@@ -186,7 +186,7 @@ def test_filters_of_agent_project_and_time_count(history: PromptHistory) -> None
     assert said(history.search("since:2001 one")) == ["one"]
     assert not history.notes
     assert said(history.search("role:user one")) == ["one"]
-    assert history.notes == ["the history holds prompts alone: role: left out"]
+    assert history.notes == ["the history holds only prompts: role: ignored"]
 
 
 def test_a_session_is_meant_by_its_id_or_the_beginning_of_it(history: PromptHistory) -> None:
@@ -230,7 +230,7 @@ def test_no_query_is_an_error(history: PromptHistory, query: str) -> None:
 @given(prompt=st.text(min_size=1, max_size=40))
 def test_every_prompt_is_found_by_itself(history: PromptHistory, prompt: str) -> None:
     history.add(prompt, cwd="/p")
-    kept = made_fit(prompt)
+    kept = normalize_prompt(prompt)
     assert not kept or kept in said(history.search(Query(Phrase(kept)), limit=1000))
 
 
@@ -647,8 +647,8 @@ def test_here_limits_to_this_project_and_an_empty_history_says_what_to_do(world:
 def test_notes_about_a_query_are_said_and_a_wrong_limit_is_refused(world: World) -> None:
     noted = run(world, "history", "since:banana")
     assert noted.returncode == 0
-    assert "sessiontree: at character 1: since: knows ages" in noted.stderr
-    assert "knows ages" in json.loads(run(world, "history", "since:banana", "--json").stdout)["notes"][0]
+    assert "sessiontree: at character 1: since: expects an age" in noted.stderr
+    assert "expects an age" in json.loads(run(world, "history", "since:banana", "--json").stdout)["notes"][0]
     assert run(world, "history", "--limit", "-1").returncode == 2
     assert run(world, "history", "--", "-draft").returncode == 0
 

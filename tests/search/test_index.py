@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.search import Index
-from sessiontree.search.index_db import VERSION, spot_of
+from sessiontree.search.index_db import VERSION, decode_row
 from tests.library.world import IDS, World, append, claude_lines, json_lines, pi_lines, touch
 
 WORDS = [f"{first}{second}" for first in ("ba", "ke", "lo", "mi", "tu") for second in ("rn", "st", "lk", "ndo", "x")]
@@ -46,17 +46,17 @@ Row = tuple[str, str, int, bool]
 
 
 def rows(world: World) -> list[Row]:
-    """Everything the index says of files that are there: which term is in which stretch of which file."""
+    """Everything the index says of files that are there: which term is in which chunk of which file."""
     with Index(world.environment) as indexer:
         database = indexer.store.database
         database.execute("CREATE VIRTUAL TABLE temp.every USING fts5vocab('main', 'terms', 'instance')")
-        paths = {known.file: known.path for known in indexer.store.known().values()}
+        paths = {known.file: known.path for known in indexer.store.indexed_files().values()}
         found: set[Row] = set()
         for term, row in database.execute("SELECT term, doc FROM temp.every"):
-            spot = spot_of(row)
+            spot = decode_row(row)
             if spot.file in paths:
-                found.add((term, paths[spot.file], spot.stretch, spot.is_telling))
-        known = [(one.path, one.agent, one.size, one.head, one.edge) for one in indexer.store.known().values()]
+                found.add((term, paths[spot.file], spot.chunk, spot.is_descriptive))
+        known = [(one.path, one.agent, one.size, one.head, one.edge) for one in indexer.store.indexed_files().values()]
     assert found
     return sorted(found) + sorted(known)  # type: ignore[operator]
 
@@ -151,7 +151,7 @@ def test_one_that_is_adding_keeps_nobody_from_searching(world: World) -> None:
     (path, *_) = fill(world, 2, 5)
     update(world)
     append(path, pi_lines(IDS[0], "/work", ["freshword"], minute=50)[1:])
-    with Index(world.environment) as indexer, indexer.store.only_writer():
+    with Index(world.environment) as indexer, indexer.store.writer_lock():
         assert set(hits(world, "freshword")) == {str(path)}
         assert hits(world, "only1x3")
 

@@ -296,7 +296,7 @@ def indexed(world: World) -> list[str]:
     from sessiontree.search import Index
 
     with Index(world.environment) as index:
-        return sorted(index.store.known())
+        return sorted(index.store.indexed_files())
 
 
 def run(world: World, *arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:

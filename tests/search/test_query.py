@@ -9,9 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sessiontree.search.query_parser import (
-    DEEPEST_GROUP,
-    MOST_TERMS,
+from sessiontree.search.query import (
     And,
     Choice,
     Expression,
@@ -23,10 +21,10 @@ from sessiontree.search.query_parser import (
     Regex,
     Word,
     compile_regex,
-    parse,
     terms,
     to_text,
 )
+from sessiontree.search.query_parser import MAX_DEPTH, MAX_TERMS, parse
 
 NOW = datetime(2026, 11, 5, 12, 30, tzinfo=UTC)
 
@@ -150,67 +148,67 @@ def test_filters_stand_among_words_anywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "where", "said"),
+    ("text", "where", "note"),
     [
-        ('"not closed', Phrase("not closed"), "not closed with a quote"),
-        ("re:/not closed", Regex("not closed"), "not closed with a slash"),
-        ("re:/a(/", Regex(r"a\("), "letter by letter"),
-        ("re:/a/gi", Regex("a", "i"), "no flags 'g'"),
+        ('"not closed', Phrase("not closed"), "unclosed quote of a phrase"),
+        ("re:/not closed", Regex("not closed"), "unclosed pattern"),
+        ("re:/a(/", Regex(r"a\("), "searched for literally"),
+        ("re:/a/gi", Regex("a", "i"), "unknown flags 'g'"),
         ("re:abc", Word("re:abc"), "between slashes"),
         ("re://", None, "empty pattern"),
         ('""', None, "empty phrase"),
-        ("a *", Word("a"), "nothing to look for"),
-        ("a - b", words("a", "b"), "nothing to look for"),
-        ("OR a", Word("a"), "nothing on its left"),
-        ("a OR", Word("a"), "nothing on its right"),
-        ("a OR OR b", Or((Word("a"), Word("b"))), "nothing on its left"),
-        ("a NOT", Word("a"), "NOT has nothing on its right"),
-        ("(a b", words("a", "b"), "not closed"),
-        ("a ) b", words("a", "b"), "never opened"),
-        ("a ()", Word("a"), "nothing in the parentheses"),
+        ("a *", Word("a"), "alone is not a search term"),
+        ("a - b", words("a", "b"), "alone is not a search term"),
+        ("OR a", Word("a"), "OR has no left side"),
+        ("a OR", Word("a"), "OR has no right side"),
+        ("a OR OR b", Or((Word("a"), Word("b"))), "OR has no left side"),
+        ("a NOT", Word("a"), "NOT has no right side"),
+        ("(a b", words("a", "b"), "unclosed parenthesis"),
+        ("a ) b", words("a", "b"), "unmatched closing parenthesis"),
+        ("a ()", Word("a"), "empty parentheses"),
         ("a OR role:user", Word("a"), "OR cannot join a filter"),
         ("role:user OR a", Word("a"), "OR cannot join a filter"),
         ("role:user OR tool:x", None, "OR cannot join a filter"),
-        ("-(a role:user)", Not(Word("a")), "counts for the whole query"),
-        ("since:banana", Word("since:banana"), "since: knows ages"),
-        ("since:2026-02-31", Word("since:2026-02-31"), "since: knows ages"),
-        ("is:nice", Word("is:nice"), "is: knows error and abandoned"),
-        ("in:body", Word("in:body"), "in: knows prompt"),
-        ("branch:main", Word("branch:main"), "branch: knows all and active"),
+        ("-(a role:user)", Not(Word("a")), "applies to the whole query"),
+        ("since:banana", Word("since:banana"), "since: expects an age"),
+        ("since:2026-02-31", Word("since:2026-02-31"), "since: expects an age"),
+        ("is:nice", Word("is:nice"), "is: expects error or abandoned"),
+        ("in:body", Word("in:body"), "in: expects one of prompt"),
+        ("branch:main", Word("branch:main"), "branch: expects all or active"),
         ("-branch:active", Not(Word("branch:active")), "is:abandoned"),
-        ("role: user", words("role:", "user"), "no value right after it"),
-        ('role:""', Word('role:""'), "no value right after it"),
-        ('is:"x y', words("is:", "x", "y"), "is: knows"),
-        ("rolle:user", Word("rolle:user"), "role: is one"),
-        ("sinse:7d", Word("sinse:7d"), "since: is one"),
-        ("after:7d", Word("after:7d"), "since: is one"),
-        ("tools:bash", Word("tools:bash"), "tool: is one"),
+        ("role: user", words("role:", "user"), "role: has no value"),
+        ('role:""', Word('role:""'), "role: has no value"),
+        ('is:"x y', words("is:", "x", "y"), "is: expects"),
+        ("rolle:user", Word("rolle:user"), "did you mean role:?"),
+        ("sinse:7d", Word("sinse:7d"), "did you mean since:?"),
+        ("after:7d", Word("after:7d"), "did you mean since:?"),
+        ("tools:bash", Word("tools:bash"), "did you mean tool:?"),
         ("-OR", Not(Phrase("OR")), ""),
     ],
 )
-def test_what_cannot_be_meant_is_taken_otherwise_and_said(text: str, where: Expression | None, said: str) -> None:
+def test_what_cannot_be_parsed_as_typed_is_noted(text: str, where: Expression | None, note: str) -> None:
     query = parse(text, now=NOW)
     assert query.where == where
-    assert len(query.notes) == bool(said)
-    assert said in "".join(query.notes)
-    assert all(note.startswith("at character ") for note in query.notes)
+    assert len(query.notes) == bool(note)
+    assert note in "".join(query.notes)
+    assert all(found.startswith("at character ") for found in query.notes)
 
 
-def test_a_note_names_the_place() -> None:
-    assert parse("one two since:banana").notes[0].startswith("at character 9: since: knows ages")
+def test_a_note_names_the_position() -> None:
+    assert parse("one two since:banana").notes[0].startswith("at character 9: since: expects an age")
 
 
 def test_a_page_pasted_by_mistake_is_cut_to_a_query() -> None:
     query = parse("word " * 5000)
     assert isinstance(query.where, And)
-    assert len(query.where.parts) == MOST_TERMS
+    assert len(query.where.parts) == MAX_TERMS
     assert len(query.notes) == 1
 
 
 def test_parentheses_without_end_are_no_deep_tree() -> None:
     query = parse("(" * 100_000 + "a" + ")" * 100_000)
     assert query.where == Word("a")
-    assert f"more than {DEEPEST_GROUP}" in query.notes[0]
+    assert f"more than {MAX_DEPTH}" in query.notes[0]
     nested = parse("-(a " * 200 + "b" + ")" * 200)
     assert parse(to_text(nested)).where == nested.where
 

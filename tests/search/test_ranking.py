@@ -21,7 +21,7 @@ def vocabulary(chance: random.Random, size: int) -> list[str]:
     return list(words)
 
 
-class Known:
+class RankingCorpus:
     """Sessions with known answers: words that only one has, and common words that each is about."""
 
     def __init__(self, folder: Path) -> None:
@@ -54,8 +54,8 @@ class Known:
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
-    made = Known(tmp_path_factory.mktemp("ranking"))
+def known(tmp_path_factory: pytest.TempPathFactory) -> RankingCorpus:
+    made = RankingCorpus(tmp_path_factory.mktemp("ranking"))
     with made.world.library() as library:
         library.search("x", refresh="all")
     return made
@@ -69,12 +69,12 @@ def share_in_first_three(library: Library, asked: list[tuple[str, str]]) -> floa
     return right / len(asked)
 
 
-def test_rare_words_of_a_session_bring_it_to_the_first_three(known: Known) -> None:
+def test_rare_words_of_a_session_bring_it_to_the_first_three(known: RankingCorpus) -> None:
     with known.world.library() as library:
         assert share_in_first_three(library, known.rare) >= 0.95
 
 
-def test_two_common_words_bring_the_session_about_them_to_the_first_three(known: Known) -> None:
+def test_two_common_words_bring_the_session_about_them_to_the_first_three(known: RankingCorpus) -> None:
     with known.world.library() as library:
         assert share_in_first_three(library, known.topics) >= 0.80
 

@@ -16,7 +16,7 @@ import pytest
 
 from sessiontree.search import Hit, Part
 from sessiontree.search.embedder import Embedder, WordLlamaEmbedder, find_embedder, signs, similarity
-from sessiontree.search.semantic import fused, search_by_meaning
+from sessiontree.search.semantic import fuse_rankings, search_by_meaning
 from sessiontree.search.vector_db import Vectors
 from tests.library.world import IDS, World, append, pi_lines
 from tests.search.building import SESSIONS
@@ -92,7 +92,7 @@ def test_filters_and_refused_words_count_for_meaning_too(world: World) -> None:
     with world.library() as library:
         only = search_by_meaning(library, "role:user", embedder=Meanings())
     assert len(list(only)) == 3
-    assert any("no meaning" in note for note in only.notes)
+    assert any("no words to compare" in note for note in only.notes)
 
 
 @pytest.mark.parametrize("dialect", SESSIONS)
@@ -181,12 +181,12 @@ def hit_of(world: World, id: str, offset: int, score: float) -> Hit:
 
 def test_fusion_puts_what_both_rankings_have_before_what_only_one_has(world: World) -> None:
     one, two, three = (hit_of(world, id, 7, 9.0) for id in IDS[1:4])
-    assert [hit.session.id for hit in fused([one, two], [three, two], 3)] == [IDS[2], IDS[1], IDS[3]]
+    assert [hit.session.id for hit in fuse_rankings([one, two], [three, two], 3)] == [IDS[2], IDS[1], IDS[3]]
     same = msgspec.structs.replace(one, score=0.1)
-    assert len(fused([one], [same], 3)) == 1, "the same line is one hit"
+    assert len(fuse_rankings([one], [same], 3)) == 1, "the same line is one hit"
     elsewhere = [msgspec.structs.replace(one, offset=number) for number in range(9)]
-    assert len(fused(elsewhere, [], 3)) == 3
-    (score,) = {hit.score for hit in fused([one], [one], 3)}
+    assert len(fuse_rankings(elsewhere, [], 3)) == 3
+    (score,) = {hit.score for hit in fuse_rankings([one], [one], 3)}
     assert score == pytest.approx(2 / 61, abs=1e-6)
 
 

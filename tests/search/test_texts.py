@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from sessiontree.library.roots import dialect_named
 from sessiontree.search import text_extractor
-from sessiontree.search.file_chunks import STRETCH, iter_lines, open_file, stretch_block
-from sessiontree.search.text_extractor import Line, joined_texts, read_line
+from sessiontree.search.file_chunks import CHUNK_BITS, iter_lines, open_file, read_chunk
+from sessiontree.search.text_extractor import read_line
+from sessiontree.search.texts import Line, joined_texts
 from sessiontree.search.tokenizer import Terms
 
 CORPUS = sorted((Path(__file__).parent.parent / "corpus").rglob("*.jsonl"))
@@ -92,19 +93,19 @@ def test_texts_have_the_words_that_they_have_when_each_is_unescaped(said: list[s
     assert set(Terms().of(joined, is_escaped=is_escaped).split()) == set(Terms().of(unescaped).split())
 
 
-@given(lengths=st.lists(st.integers(0, 3 << STRETCH), max_size=12), is_ended=st.booleans())
+@given(lengths=st.lists(st.integers(0, 3 << CHUNK_BITS), max_size=12), is_ended=st.booleans())
 def test_every_line_is_in_the_stretch_that_it_begins_in(
     lengths: list[int], is_ended: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    path = tmp_path_factory.mktemp("stretches") / "lines"
+    path = tmp_path_factory.mktemp("chunks") / "lines"
     path.write_bytes(b"\n".join(b"x" * length for length in lengths) + b"\n" * is_ended)
     size = path.stat().st_size
     descriptor = open_file(str(path))
     try:
         lines = list(iter_lines(descriptor, 0, size))
-        for stretch in range(2 + (size >> STRETCH)):
-            start, block = stretch_block(descriptor, stretch)
-            inside = [(offset, raw) for offset, raw in lines if offset >> STRETCH == stretch]
+        for chunk in range(2 + (size >> CHUNK_BITS)):
+            start, block = read_chunk(descriptor, chunk)
+            inside = [(offset, raw) for offset, raw in lines if offset >> CHUNK_BITS == chunk]
             assert block == b"".join(raw for _, raw in inside)
             assert not inside or start == inside[0][0]
     finally:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from sessiontree.core.jsonio import render_json
 from sessiontree.search.matcher import Matcher, RegexFinder
-from sessiontree.search.query_parser import Phrase, Query, Regex, Word
-from sessiontree.search.text_extractor import Line, Text
+from sessiontree.search.query import Phrase, Query, Regex, Word
+from sessiontree.search.texts import Line, Text
 from sessiontree.search.tokenizer import Folded, Terms, units
 
 
@@ -60,8 +60,8 @@ def test_a_part_of_the_folded_form_comes_from_a_part_of_the_text(text: str) -> N
 
 def places(term: Word | Phrase | Regex, text: str) -> list[str]:
     line = Line("id", "", "", [Text("prompt", "user", render_json(text))])
-    found = Matcher(Query(term), RegexFinder(5)).fit(line)
-    return [] if found is None else [found.said[start:end] for start, end in found.spans]
+    found = Matcher(Query(term), RegexFinder(5)).match(line)
+    return [] if found is None else [found.content[start:end] for start, end in found.spans]
 
 
 @pytest.mark.parametrize(

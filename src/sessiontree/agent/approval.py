@@ -77,7 +77,7 @@ class Approver(Protocol):
     async def ask(self, question: Question) -> Reply: ...
 
 
-class NobodyToAsk:
+class DenyAll:
     """Where no person is there, as with `--print`: what would be asked is denied."""
 
     async def ask(self, question: Question) -> Reply:

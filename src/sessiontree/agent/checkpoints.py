@@ -23,28 +23,28 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.branch_writer import in_thread, uncancelled
+from sessiontree.agent.async_bridge import in_thread, uncancelled
 from sessiontree.agent.diff import render_diff
-from sessiontree.agent.file_changes import Seen, Watch
+from sessiontree.agent.file_changes import ChangeDetector, WorktreeStates
 from sessiontree.agent.tools.base import Plan
 from sessiontree.agent.workspace import Workspace, is_within
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.jsonio import Value
 from sessiontree.core.messages import User
 from sessiontree.errors import DamagedError, NotFoundError, PathError, SessionTreeError
-from sessiontree.git.file_state import ABSENT, Blobs, content_of, is_same, put_back, stands_at
-from sessiontree.git.snapshot import SavedFile
+from sessiontree.git.restore_files import restore_state
+from sessiontree.git.snapshot import ABSENT, CachedBlobs, FileState, is_same_state, load_content, read_state
 from sessiontree.session.session import Branch, Session
 from sessiontree.stores.contract import BlobStore
 from sessiontree.stores.safe_files import read_path, read_umask, remove_empty_folder
 
-What: TypeAlias = Literal["conversation", "files", "both"]
+RewindScope: TypeAlias = Literal["conversation", "files", "both"]
 REWIND = "rewind"
 _KINDS = frozenset({"file_snapshot", "sessiontree:file_snapshot"})
 """The type of such an entry, as the dialects spell it."""
 
 
-class Rewinding(Value, frozen=True):
+class RewindRecord(Value, frozen=True):
     """Where a rewind led, for its undoing."""
 
     from_leaf: str | None = None
@@ -55,12 +55,12 @@ class Rewinding(Value, frozen=True):
     """The number of the entry whose rewind this one took back."""
 
 
-class Touched(Value, frozen=True):
+class ChangeRecord(Value, frozen=True):
     """One entry of the log: what a call did to files."""
 
-    files: dict[str, SavedFile] = msgspec.field(default_factory=dict)
+    files: dict[str, FileState] = msgspec.field(default_factory=dict)
     """What stood there before. Paths inside the project are relative to it."""
-    after: dict[str, SavedFile] = msgspec.field(default_factory=dict)
+    after: dict[str, FileState] = msgspec.field(default_factory=dict)
     folders: tuple[str, ...] = ()
     """Folders that were not there before."""
     left_out: dict[str, str] = msgspec.field(default_factory=dict)
@@ -68,17 +68,17 @@ class Touched(Value, frozen=True):
     root: str = ""
     tool: str = ""
     call: str = ""
-    rewinding: Rewinding | None = None
+    rewinding: RewindRecord | None = None
 
 
-class FileChange(Struct, frozen=True):
+class RewindChange(Struct, frozen=True):
     """What a rewind will do to one path."""
 
     path: str
     shown: str
-    now: SavedFile | None
+    now: FileState | None
     """What stands there; None for a folder or the like."""
-    then: SavedFile
+    then: FileState
     diff: str
     conflict: str | None = None
     """Why it is not done unless the path is named: someone else changed it, or it leads outside."""
@@ -98,14 +98,14 @@ class RewindPlan(Struct, frozen=True):
     """Where the conversation will stand."""
     text: Any = None
     """What the user had said there, to be said otherwise; None when it is no message of the user."""
-    changes: tuple[FileChange, ...] = ()
+    changes: tuple[RewindChange, ...] = ()
     folders: tuple[str, ...] = ()
     """Folders that were made since, and go when they are empty."""
     lost: tuple[str, ...] = ()
     """What cannot be brought back, each with the reason."""
 
     @property
-    def conflicts(self) -> tuple[FileChange, ...]:
+    def conflicts(self) -> tuple[RewindChange, ...]:
         return tuple(change for change in self.changes if change.conflict)
 
     @property
@@ -131,8 +131,8 @@ class Checkpoints:
     def __init__(self, session: Session, room: Workspace, blobs: BlobStore, *, watch: bool = True) -> None:
         """`watch` looks before and after a command at what git says has changed; without, commands are not covered."""
         self._session, self._room = session, room
-        self._blobs = Blobs(blobs)
-        self._watch = Watch(room, self._blobs) if watch else None
+        self._blobs = CachedBlobs(blobs)
+        self._watch = ChangeDetector(room, self._blobs) if watch else None
 
     # Noting
 
@@ -155,31 +155,34 @@ class Checkpoints:
             raise
         await self._note_changes(self._watch, before, tool, call, branch)
 
-    async def _note_changes(self, watch: Watch, before: Seen, tool: str, call: str, branch: Branch | None) -> None:
+    async def _note_changes(
+        self, watch: ChangeDetector, before: WorktreeStates, tool: str, call: str, branch: Branch | None
+    ) -> None:
         found = await asyncio.shield(asyncio.to_thread(watch.changed_since, before))
         if found.files or found.left_out:
             files, after = self._keyed(found.files), self._keyed(found.after)
-            touched = Touched(files, after, (), found.left_out, self._room.root, tool, call)
+            touched = ChangeRecord(files, after, (), found.left_out, self._room.root, tool, call)
             await uncancelled(in_thread(self._append, touched, branch))
 
-    def note(self, before: Mapping[str, SavedFile], tool: str, call: str = "", branch: Branch | None = None) -> None:
+    def note(self, before: Mapping[str, FileState], tool: str, call: str = "", branch: Branch | None = None) -> None:
         """Note changes that were done already: what stood at each path before, by `keep`."""
-        after = {path: stands_at(path, self._blobs.put) or ABSENT for path in before}
-        changed = {path: saved for path, saved in before.items() if not is_same(saved, after[path])}
+        after = {path: read_state(path, self._blobs.put) or ABSENT for path in before}
+        changed = {path: saved for path, saved in before.items() if not is_same_state(saved, after[path])}
         if changed:
             then = {path: after[path] for path in changed}
             self._append(
-                Touched(self._keyed(changed), self._keyed(then), root=self._room.root, tool=tool, call=call), branch
+                ChangeRecord(self._keyed(changed), self._keyed(then), root=self._room.root, tool=tool, call=call),
+                branch,
             )
 
-    def keep(self, path: str) -> SavedFile:
+    def keep(self, path: str) -> FileState:
         """Keep what stands at a path; `PathError` when that is a folder or the like."""
-        saved = stands_at(path, self._blobs.put)
+        saved = read_state(path, self._blobs.put)
         if saved is None:
             raise PathError(f"{path}: is no file")
         return saved
 
-    def _intended(self, plan: Plan, tool: str, call: str) -> Touched:
+    def _intended(self, plan: Plan, tool: str, call: str) -> ChangeRecord:
         """What a plan will do, before it is done."""
         files, after = {}, {}
         folders: list[str] = []
@@ -187,23 +190,23 @@ class Checkpoints:
             key = self._key(write.place.path)
             files[key] = self.keep(write.place.path)
             mode = files[key].mode or f"{_new_file_mode():o}"
-            after[key] = SavedFile(mode, self._blobs.put(write.data), len(write.data))
+            after[key] = FileState(mode, self._blobs.put(write.data), len(write.data))
             folders += map(self._key, _missing_folders(write.place.path))
-        return Touched(files, after, tuple(dict.fromkeys(folders)), {}, self._room.root, tool, call)
+        return ChangeRecord(files, after, tuple(dict.fromkeys(folders)), {}, self._room.root, tool, call)
 
-    def _append(self, touched: Touched, branch: Branch | None) -> None:
+    def _append(self, touched: ChangeRecord, branch: Branch | None) -> None:
         body = {"type": "file_snapshot", **msgspec.to_builtins(touched)}
         (branch if branch is not None else self._session).append(body)
 
     def _key(self, path: str) -> str:
         return os.path.relpath(path, self._room.root) if is_within(path, self._room.root) else path
 
-    def _keyed(self, files: Mapping[str, SavedFile]) -> dict[str, SavedFile]:
+    def _keyed(self, files: Mapping[str, FileState]) -> dict[str, FileState]:
         return {self._key(path): saved for path, saved in files.items()}
 
     # Looking
 
-    def log(self, behind: int = -1) -> Iterator[tuple[int, Touched]]:
+    def log(self, behind: int = -1) -> Iterator[tuple[int, ChangeRecord]]:
         """What was noted behind an entry, by its number in file order; in the order it was done."""
         journal = self._session.journal
         wanted = [node for node in range(behind + 1, len(journal)) if journal.types[node] in _KINDS]
@@ -214,7 +217,7 @@ class Checkpoints:
                 yield node, touched
 
     def plan(self, entry: str | None) -> RewindPlan:
-        """What going back to an entry means. To a message of the user: before it was said. To None: the beginning."""
+        """Plan a rewind to an entry; to a user message, to just before it; to None, to the beginning."""
         leaf, text = entry, None
         if entry is not None:
             found = self._session.entry(entry)
@@ -225,10 +228,10 @@ class Checkpoints:
         changes, folders, lost = self._back_to(node)
         return RewindPlan(entry, leaf, text, changes, folders, lost)
 
-    def _back_to(self, node: int) -> tuple[tuple[FileChange, ...], tuple[str, ...], tuple[str, ...]]:
+    def _back_to(self, node: int) -> tuple[tuple[RewindChange, ...], tuple[str, ...], tuple[str, ...]]:
         """What makes files what they were at an entry."""
-        then: dict[str, SavedFile] = {}
-        last: dict[str, tuple[SavedFile, SavedFile]] = {}
+        then: dict[str, FileState] = {}
+        last: dict[str, tuple[FileState, FileState]] = {}
         folders: dict[str, None] = {}
         lost: list[str] = []
         for _, touched in self.log(node):
@@ -241,25 +244,25 @@ class Checkpoints:
         return changes, tuple(folders), tuple(dict.fromkeys(lost))
 
     def _changes(
-        self, then: Mapping[str, SavedFile], last: Mapping[str, tuple[SavedFile, SavedFile]], lost: list[str]
-    ) -> tuple[FileChange, ...]:
+        self, then: Mapping[str, FileState], last: Mapping[str, tuple[FileState, FileState]], lost: list[str]
+    ) -> tuple[RewindChange, ...]:
         """The paths that do not stand as they did then; what cannot be brought back goes to `lost`."""
         changes = []
         for key, saved in sorted(then.items()):
             path = os.path.normpath(os.path.join(self._room.root, key))
             try:
-                now = stands_at(path)
-                if is_same(now, saved):
+                now = read_state(path)
+                if is_same_state(now, saved):
                     continue
-                new = content_of(saved, self._blobs)
+                new = load_content(saved, self._blobs)
                 diff = self._diff(path, now, saved, new)
             except (DamagedError, PathError, OSError, ValueError) as error:
                 lost.append(f"{key}: {error}")
                 continue
-            changes.append(FileChange(path, key, now, saved, diff, self._conflict(path, now, last[key])))
+            changes.append(RewindChange(path, key, now, saved, diff, self._conflict(path, now, last[key])))
         return tuple(changes)
 
-    def _diff(self, path: str, now: SavedFile | None, saved: SavedFile, new: bytes | None) -> str:
+    def _diff(self, path: str, now: FileState | None, saved: FileState, new: bytes | None) -> str:
         found = read_path(path) if now is not None and now.mode else None
         key = self._key(path)
         diff = render_diff(key, None if found is None else found.data, new)
@@ -267,7 +270,7 @@ class Checkpoints:
             diff = f"{key}: mode {now.mode} -> {saved.mode}\n{diff}"
         return diff
 
-    def _conflict(self, path: str, now: SavedFile | None, last: tuple[SavedFile, SavedFile]) -> str | None:
+    def _conflict(self, path: str, now: FileState | None, last: tuple[FileState, FileState]) -> str | None:
         """Why a path is not touched without being named."""
         real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         place = self._room.place_of(real)
@@ -279,7 +282,7 @@ class Checkpoints:
             return "a change there may make programs run later"
         if now is None:
             return "a folder or something else is in its place"
-        if not any(is_same(now, known) for known in last):
+        if not any(is_same_state(now, known) for known in last):
             return "it was changed since by someone else"
         return None
 
@@ -288,7 +291,7 @@ class Checkpoints:
     def rewind(
         self,
         plan: RewindPlan,
-        what: What = "both",
+        what: RewindScope = "both",
         *,
         overwrite: Collection[str] = (),
         branch: Branch | None = None,
@@ -298,7 +301,7 @@ class Checkpoints:
         The plan must be fresh: a file that changed since it was made is left alone, and that is told.
         """
         at = branch if branch is not None else self._session.branch()
-        rewinding = Rewinding(at.leaf, plan.leaf, what != "files")
+        rewinding = RewindRecord(at.leaf, plan.leaf, what != "files")
         return self._carry_out(plan, what, overwrite, branch, rewinding)
 
     def find_rewind(self) -> int | None:
@@ -336,13 +339,18 @@ class Checkpoints:
             raise NotFoundError("there is no rewind that could be undone")
         _, touched = next(self.log(node - 1))
         assert touched.rewinding is not None
-        what: What = "both" if touched.rewinding.moved else "files"
+        what: RewindScope = "both" if touched.rewinding.moved else "files"
         at = branch if branch is not None else self._session.branch()
-        rewinding = Rewinding(at.leaf, plan.leaf, touched.rewinding.moved, node)
+        rewinding = RewindRecord(at.leaf, plan.leaf, touched.rewinding.moved, node)
         return self._carry_out(plan, what, overwrite, branch, rewinding)
 
     def _carry_out(
-        self, plan: RewindPlan, what: What, overwrite: Collection[str], branch: Branch | None, rewinding: Rewinding
+        self,
+        plan: RewindPlan,
+        what: RewindScope,
+        overwrite: Collection[str],
+        branch: Branch | None,
+        rewinding: RewindRecord,
     ) -> Rewound:
         chosen = [change for change in plan.changes if not change.conflict or _is_named(change, overwrite)]
         skipped = tuple(change.shown for change in plan.changes if change not in chosen)
@@ -355,7 +363,7 @@ class Checkpoints:
             else:
                 self._session.move(plan.leaf)
         # Noted before it is done: a process that dies in between leaves a rewind that can be undone or done again.
-        note = Touched(
+        note = ChangeRecord(
             {self._key(change.path): change.now for change in chosen if change.now is not None},
             {self._key(change.path): change.then for change in chosen},
             tuple(dict.fromkeys(self._key(folder) for change in chosen for folder in _missing_folders(change.path))),
@@ -371,13 +379,13 @@ class Checkpoints:
         leaf = branch.leaf if branch is not None else self._session.leaf
         return Rewound(tuple(restored), skipped, (*failed, *not_done), leaf)
 
-    def _still_so(self, changes: Collection[FileChange]) -> tuple[list[FileChange], list[str]]:
+    def _still_so(self, changes: Collection[RewindChange]) -> tuple[list[RewindChange], list[str]]:
         """The changes whose paths stand as they did when the plan was made; what stands there is kept."""
-        chosen: list[FileChange] = []
+        chosen: list[RewindChange] = []
         failed: list[str] = []
         for change in changes:
             try:
-                if is_same(self.keep(change.path), change.now):
+                if is_same_state(self.keep(change.path), change.now):
                     chosen.append(change)
                     continue
                 why = "has changed since it was looked at, and was left as it is"
@@ -386,13 +394,13 @@ class Checkpoints:
             failed.append(f"{change.shown}: {why}")
         return chosen, failed
 
-    def _restore(self, changes: Collection[FileChange]) -> tuple[list[str], list[str]]:
+    def _restore(self, changes: Collection[RewindChange]) -> tuple[list[str], list[str]]:
         """Deletions first: what goes may be in the way of what comes."""
         restored: list[str] = []
         failed: list[str] = []
         for change in sorted(changes, key=lambda change: bool(change.then.mode)):
             try:
-                put_back(change.path, change.then, self._blobs)
+                restore_state(change.path, change.then, self._blobs)
                 restored.append(change.shown)
             except (DamagedError, PathError, OSError) as error:
                 failed.append(f"{change.shown}: {error}")
@@ -404,17 +412,17 @@ class Checkpoints:
             remove_empty_folder(path)
 
 
-def _parse(fields: Any) -> Touched | None:
+def _parse(fields: Any) -> ChangeRecord | None:
     """An entry of the log out of decoded JSON; None for snapshots of another kind, as of a worktree."""
     if not isinstance(fields, dict) or "root" not in fields:
         return None
     try:
-        return msgspec.convert(fields, Touched)
+        return msgspec.convert(fields, ChangeRecord)
     except msgspec.ValidationError:
         return None
 
 
-def _is_named(change: FileChange, overwrite: Collection[str]) -> bool:
+def _is_named(change: RewindChange, overwrite: Collection[str]) -> bool:
     return change.path in overwrite or change.shown in overwrite
 
 

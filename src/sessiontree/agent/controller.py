@@ -1,4 +1,4 @@
-"""What a person can do with the agent, for every front end: line mode, full screen, anything else.
+"""RewindScope a person can do with the agent, for every front end: line mode, full screen, anything else.
 
 A front end shows `state`, calls actions, and goes through the events of `send`. It holds no session and no rule.
 Actions that read or write much do so in threads. While a run is under way, what would move the ground under it is
@@ -15,19 +15,17 @@ from typing import Any
 from msgspec import Struct
 
 from sessiontree.agent.approval import Approvals, Approver
-from sessiontree.agent.branch_writer import in_background, in_thread
-from sessiontree.agent.checkpoints import Checkpoints, RewindPlan, Rewound, What
+from sessiontree.agent.async_bridge import in_background, in_thread
+from sessiontree.agent.checkpoints import Checkpoints, RewindPlan, RewindScope, Rewound
 from sessiontree.agent.events import AgentEnd, Event
 from sessiontree.agent.limits import Limits
-from sessiontree.agent.live_context import live_of
+from sessiontree.agent.live_context import live_context_of
 from sessiontree.agent.loop import Run, run
 from sessiontree.agent.pastes import Pastes
 from sessiontree.agent.pending import Decision, pending_calls
 from sessiontree.agent.shell_commands import UserCommand, run_user_command
-from sessiontree.agent.spill_files import Outputs
-from sessiontree.agent.state import State, Store
-from sessiontree.agent.state_reducer import follow
-from sessiontree.agent.titles import title_of
+from sessiontree.agent.spill_files import SpillFolders
+from sessiontree.agent.state import State, Store, apply_event
 from sessiontree.agent.tools.base import ToolContext
 from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.agent.workspace import Workspace
@@ -40,6 +38,7 @@ from sessiontree.core.entries import ApprovalMode, CustomMessage, Entry, Message
 from sessiontree.core.messages import User, text_of
 from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, UsageError
 from sessiontree.library import Library
+from sessiontree.library.partial_reader import session_title
 from sessiontree.library.summary import cut_at_word
 from sessiontree.models import Model, ThinkingLevel, open_model
 from sessiontree.models.model_summarizer import summarizer_for
@@ -97,7 +96,7 @@ class Controller:
         self.home = os.path.abspath(os.fspath(home)) if home is not None else default_home()
         self.settings = settings or Settings()
         self.tools = load_tools() if tools is None else tools
-        self.room = Workspace(self.cwd, added, guarded=(self.home,))
+        self.workspace = Workspace(self.cwd, added, guarded=(self.home,))
         """Where tools may go; with a session in hand, its outputs may be read, too."""
         self.store: Store[State] = Store(State(model=model.name if model is not None else self.settings.model))
         self._model, self._find_model = model, find_model or self._open_model
@@ -108,7 +107,7 @@ class Controller:
         self._environment, self._in_memory = environment, in_memory
         self._mask = Mask(environment)
         self._session: Session | None = None
-        self._outputs = Outputs()
+        self._outputs = SpillFolders()
         self._pastes = Pastes()
         self._run: Run | None = None
         self._occupied_by: str | None = None
@@ -175,7 +174,7 @@ class Controller:
     async def fork(self, at: str | None = None, *, to: str | None = None) -> Session:
         """Go on in a new session: before a prompt, whose text comes back to the input, or behind any other entry.
 
-        What was approved stays with the session that is left, and that is said.
+        RewindScope was approved stays with the session that is left, and that is said.
         """
         self._check_idle()
         approved = Approvals(self.session).restored
@@ -216,8 +215,8 @@ class Controller:
         """Have another session in hand, with the model it was last answered by, if that can be had."""
         fresh = await in_thread(self._described, session)
         old, self._session = self._session, session
-        self.room = Workspace(
-            self.cwd, self.room.added, guarded=(self.home,), readable=(self._outputs.folder(session),)
+        self.workspace = Workspace(
+            self.cwd, self.workspace.added, guarded=(self.home,), readable=(self._outputs.folder(session),)
         )
         self._pastes = Pastes(session.config)
         fresh["usage"] = await in_thread(session.usage)
@@ -240,7 +239,7 @@ class Controller:
         return True
 
     def _described(self, session: Session) -> dict[str, Any]:
-        """What the state says of a session, but for its usage."""
+        """RewindScope the state says of a session, but for its usage."""
         told = session.context().state
         config = session.config
         model = f"{told.model.provider}:{told.model.model_id}" if told.model and told.model.provider else None
@@ -249,8 +248,8 @@ class Controller:
         return {
             "session": session,
             "leaf": session.leaf,
-            "title": title_of(session),
-            "messages": live_of(session).look(),
+            "title": session_title(session),
+            "messages": live_context_of(session).messages(),
             "thinking": level,
             "mode": told.mode,
             "approval": config.approval_mode,
@@ -315,7 +314,7 @@ class Controller:
 
     async def rename(self, name: str | None) -> None:
         await in_thread(self.session.rename, name)
-        self.store.set(title=title_of(self.session))
+        self.store.set(title=session_title(self.session))
 
     async def compact(self, focus: str | None = None) -> Compacted:
         """Let a summary stand for the older part of the branch."""
@@ -336,11 +335,11 @@ class Controller:
     # Rewinding
 
     async def plan_rewind(self, entry: str | None) -> RewindPlan:
-        """What going back to an entry means for files; nothing is done."""
+        """RewindScope going back to an entry means for files; nothing is done."""
         found = self.session.find_entry(entry) if entry is not None else None
         return await in_thread(self._checkpoints().plan, found)
 
-    async def rewind(self, plan: RewindPlan, what: What = "both", overwrite: Collection[str] = ()) -> Rewound:
+    async def rewind(self, plan: RewindPlan, what: RewindScope = "both", overwrite: Collection[str] = ()) -> Rewound:
         """Go back as planned: conversation, files, or both. The prompt that was gone back to comes to the input."""
         self._check_idle()
         done = await in_thread(lambda: self._checkpoints().rewind(plan, what, overwrite=overwrite))
@@ -361,7 +360,7 @@ class Controller:
         blobs = self.session.journal.blobs
         if blobs is None:
             raise UsageError(f"{self.session.location}: this session keeps no contents of files")
-        return Checkpoints(self.session, self.room, blobs)
+        return Checkpoints(self.session, self.workspace, blobs)
 
     # Choices
 
@@ -422,15 +421,15 @@ class Controller:
     # Talking
 
     def paste_text(self, text: str) -> str:
-        """What stands in the input for a pasted text."""
+        """RewindScope stands in the input for a pasted text."""
         return self._pastes.add_text(text)
 
     def paste_image(self, data: bytes) -> str:
-        """What stands in the input for a pasted image."""
+        """RewindScope stands in the input for a pasted image."""
         return self._pastes.add_image(data)
 
     def set_input(self, text: str) -> None:
-        """What is typed and not sent."""
+        """RewindScope is typed and not sent."""
         self.store.set(input=text)
 
     async def send(self, prompt: str | None, *, pending: Decision | None = None) -> AsyncGenerator[Event, None]:
@@ -467,7 +466,7 @@ class Controller:
             async for event in going:
                 if isinstance(event, AgentEnd):
                     self._ended(going)
-                follow(self.store, session, event)
+                apply_event(self.store, session, event)
                 self.store.set(queued=len(going.undelivered) if self._run is going else 0)
                 yield event
         finally:
@@ -475,7 +474,7 @@ class Controller:
             await going.finish()
             self._ended(going)
             if going.end is not None:
-                follow(self.store, session, going.end)
+                apply_event(self.store, session, going.end)
 
     def _ended(self, going: Run) -> None:
         if self._run is not going:
@@ -485,7 +484,7 @@ class Controller:
             str(one.get("displayText") or one["content"]) for one in going.undelivered if isinstance(one, Mapping)
         )
         self.store.set(
-            queued=0, title=self.state.title or title_of(self.session), input=self._with_text(unsaid or None)
+            queued=0, title=self.state.title or session_title(self.session), input=self._with_text(unsaid or None)
         )
 
     def steer(self, text: str) -> None:
@@ -524,9 +523,9 @@ class Controller:
         return entry
 
     def tool_context(self, update: Callable[[str], None] | None = None) -> ToolContext:
-        """What tools are given to work with."""
+        """RewindScope tools are given to work with."""
         outputs = self._outputs.folder(self.session)
-        return ToolContext(self.room, self._environment, outputs=outputs, mask=self._mask, update=update)
+        return ToolContext(self.workspace, self._environment, outputs=outputs, mask=self._mask, update=update)
 
     def _save_pastes(self, prompt: str) -> None:
         if self._pastes.used_in(prompt):
@@ -555,7 +554,7 @@ class Controller:
         writers = await in_thread(_writers, session)
         self.store.set(writers=writers)
         if arrived:
-            self.store.set(title=title_of(session), usage=await in_thread(session.usage))
+            self.store.set(title=session_title(session), usage=await in_thread(session.usage))
         return arrived
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Events on their way from a run to whoever looks at it: one at a time.
+"""A queue with backpressure between a run and its consumer.
 
-A run does not get ahead of the one who looks: `send` returns when its event was taken. So a screen that cannot keep up
-slows a run down instead of falling behind, and whoever interrupts interrupts what is seen.
+`send` returns when the consumer has taken the event. A slow screen therefore slows the run down instead of lagging
+behind it, and an interrupt by the user applies to what is on the screen.
 """
 
 from __future__ import annotations
@@ -13,54 +13,53 @@ from typing import Generic, TypeVar
 EventT = TypeVar("EventT")
 
 
-class Channel(Generic[EventT]):
-    """For several senders and one taker, all in one event loop. So many events may wait while senders go on."""
+class EventChannel(Generic[EventT]):
+    """Several senders, one consumer, all in one event loop. Up to `capacity` events may wait without blocking."""
 
-    def __init__(self, room: int = 0) -> None:
-        self._room = room
+    def __init__(self, capacity: int = 0) -> None:
+        self._capacity = capacity
         self._events: deque[EventT] = deque()
         self._arrived, self._taken = asyncio.Event(), asyncio.Event()
-        self._is_ended = self._is_loose = False
+        self._is_closed = self._is_unblocked = False
 
     async def send(self, event: EventT) -> None:
-        """Hand over an event, and wait until it and those before it were taken, but for as many as may wait."""
+        """Push an event and wait until the queue is down to its capacity."""
         self.push(event)
-        await self.taken()
+        await self.drained()
 
-    async def taken(self) -> None:
-        """Wait until everything that was handed over was taken, but for as many as may wait."""
-        while len(self._events) > self._room and not self._is_loose:
+    async def drained(self) -> None:
+        """Wait until the queue is down to its capacity."""
+        while len(self._events) > self._capacity and not self._is_unblocked:
             self._taken.clear()
             await self._taken.wait()
 
     def push(self, event: EventT) -> None:
-        """Hand over an event without waiting."""
+        """Add an event without waiting."""
         self._events.append(event)
         self._arrived.set()
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything was taken."""
         return not self._events
 
-    def loosen(self) -> None:
-        """From now on nobody waits to be taken from: the run is being ended."""
-        self._is_loose = True
+    def unblock(self) -> None:
+        """Turn backpressure off: the run is ending, and must not wait for a consumer that may be gone."""
+        self._is_unblocked = True
         self._taken.set()
 
     def end(self) -> None:
-        """No more events come."""
-        self._is_ended = True
+        """Make `next` return None once all events are taken."""
+        self._is_closed = True
         self._arrived.set()
 
     async def next(self) -> EventT | None:
-        """The next event; None when no more come."""
+        """The next event; None after the last."""
         while not self._events:
-            if self._is_ended:
+            if self._is_closed:
                 return None
             self._arrived.clear()
             await self._arrived.wait()
         event = self._events.popleft()
-        if len(self._events) <= self._room:
+        if len(self._events) <= self._capacity:
             self._taken.set()
         return event

@@ -17,16 +17,25 @@ from sessiontree.agent.read_only_commands import runs_programs
 from sessiontree.agent.workspace import Workspace
 from sessiontree.errors import PathError, StoreError
 from sessiontree.git import command
-from sessiontree.git.file_state import ABSENT, Blobs, is_same, stands_at
-from sessiontree.git.snapshot import Limits, SavedFile, Snapshot, take_snapshot
+from sessiontree.git.snapshot import (
+    ABSENT,
+    CachedBlobs,
+    FileState,
+    Snapshot,
+    SnapshotLimits,
+    is_same_state,
+    read_state,
+    take_snapshot,
+)
+from sessiontree.git.worktree import find_head, find_root
 
-LIMITS = Limits(file=10_000_000, whole=50_000_000, files=2_000)
+LIMITS = SnapshotLimits(file_bytes=10_000_000, total_bytes=50_000_000, files=2_000)
 _MOST = 500
 """How many files that were as committed are asked from git after one command."""
 _LINK = "120000"
 
 
-class Seen(Struct, frozen=True):
+class WorktreeStates(Struct, frozen=True):
     """The uncommitted files of the worktrees at one moment."""
 
     at: int
@@ -36,46 +45,46 @@ class Seen(Struct, frozen=True):
     """Folders where it is not known, each with the reason."""
 
 
-class FoundChanges(Struct, frozen=True):
+class DetectedChanges(Struct, frozen=True):
     """What a command changed: absolute path -> what stood there, and what stands there now."""
 
-    files: dict[str, SavedFile] = {}
-    after: dict[str, SavedFile] = {}
+    files: dict[str, FileState] = {}
+    after: dict[str, FileState] = {}
     left_out: dict[str, str] = {}
 
 
-class Watch:
+class ChangeDetector:
     """Looks at the folders of a room."""
 
-    def __init__(self, room: Workspace, blobs: Blobs, limits: Limits = LIMITS) -> None:
+    def __init__(self, room: Workspace, blobs: CachedBlobs, limits: SnapshotLimits = LIMITS) -> None:
         self._room, self._blobs, self._limits = room, blobs, limits
         self._told: set[str] = set()
 
-    def look(self) -> Seen:
+    def look(self) -> WorktreeStates:
         """What is uncommitted now. Contents are durable when this returns."""
         worktrees: dict[str, Snapshot] = {}
         uncovered: dict[str, str] = {}
         for folder in self._room.folders:
-            top = command.ask(folder, "rev-parse", "--show-toplevel")
+            top = find_root(folder)
             if not top:
                 uncovered[folder] = "no git worktree: what commands change there is not kept"
                 continue
             if runs_programs(top):
                 uncovered[folder] = "git would run programs that the repository names: what commands change is not kept"
                 continue
-            head = command.ask(top, "rev-parse", "--verify", "--quiet", "HEAD") or None
+            head = find_head(top)
             try:
                 taken = take_snapshot(os.path.realpath(top), head, self._blobs.put, limits=self._limits)
             except StoreError as error:
                 uncovered[folder] = f"what commands change there is not kept: {error}"
                 continue
             worktrees[taken.path] = taken
-        return Seen(time.time_ns(), tuple(worktrees.values()), uncovered)
+        return WorktreeStates(time.time_ns(), tuple(worktrees.values()), uncovered)
 
-    def changed_since(self, before: Seen) -> FoundChanges:
+    def changed_since(self, before: WorktreeStates) -> DetectedChanges:
         """What is otherwise than it was."""
         now = {one.path: one for one in self.look().worktrees}
-        found = FoundChanges({}, {}, {})
+        found = DetectedChanges({}, {}, {})
         for old in before.worktrees:
             new = now.get(old.path)
             if new is None:
@@ -88,7 +97,7 @@ class Watch:
                 found.left_out[folder] = why
         return found
 
-    def _compare(self, old: Snapshot, new: Snapshot, since: int, found: FoundChanges) -> None:
+    def _compare(self, old: Snapshot, new: Snapshot, since: int, found: DetectedChanges) -> None:
         moved = _between(old.path, old.head, new.head)
         paths = sorted({*old.files, *new.files, *moved})
         rules_changed = any(os.path.basename(path) == ".gitignore" for path in paths)
@@ -97,7 +106,7 @@ class Watch:
             if not self._room.place_of(full).is_inside:
                 continue
             try:
-                after = stands_at(full, self._blobs.put)
+                after = read_state(full, self._blobs.put)
             except (PathError, OSError) as error:
                 found.left_out[full] = str(error)
                 continue
@@ -113,17 +122,17 @@ class Watch:
                 if before is ABSENT and rules_changed:
                     found.left_out[full] = "it may have been there, ignored by git; what it held is not known"
                     continue
-            before = SavedFile(before.mode, before.sha256, before.size)
-            if not is_same(before, after):
+            before = FileState(before.mode, before.sha256, before.size)
+            if not is_same_state(before, after):
                 found.files[full], found.after[full] = before, after
         found.left_out.update(
             {os.path.join(old.path, path): why for path, why in new.left_out.items() if path not in old.left_out}
         )
 
-    def _committed(self, old: Snapshot, path: str, after: SavedFile, found: FoundChanges) -> SavedFile | None:
+    def _committed(self, old: Snapshot, path: str, after: FileState, found: DetectedChanges) -> FileState | None:
         """What a file was that was as committed; absent when the commit does not have it, None when it is not known."""
         full = os.path.join(old.path, path)
-        listed = command.ask(old.path, "ls-tree", "-z", old.head, "--", f":(literal){path}") if old.head else ""
+        listed = command.query(old.path, "ls-tree", "-z", old.head, "--", f":(literal){path}") if old.head else ""
         if not listed:
             return ABSENT
         mode = listed.split(" ", 1)[0]
@@ -135,11 +144,11 @@ class Watch:
         try:
             # As it stands in the worktree: with the line ends and filters that git puts in when it checks out.
             plain = ("--filters",) if mode != _LINK else ("blob",)
-            data = command.do(old.path, "cat-file", *plain, f"{old.head}:{path}")
+            data = command.output(old.path, "cat-file", *plain, f"{old.head}:{path}")
         except StoreError as error:
             found.left_out[full] = str(error)
             return None
-        return SavedFile(_mode(mode, after), self._blobs.put(data), len(data))
+        return FileState(_mode(mode, after), self._blobs.put(data), len(data))
 
 
 def _between(top: str, old: str | None, new: str | None) -> set[str]:
@@ -147,7 +156,7 @@ def _between(top: str, old: str | None, new: str | None) -> set[str]:
     if old is None or new is None or old == new:
         return set()
     try:
-        told = command.do(top, "diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", old, new)
+        told = command.output(top, "diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", old, new)
     except StoreError:
         return set()
     return {os.fsdecode(path) for path in told.split(b"\0") if path}
@@ -161,7 +170,7 @@ def _is_older(full: str, since: int) -> bool:
         return False
 
 
-def _mode(committed: str, after: SavedFile) -> str:
+def _mode(committed: str, after: FileState) -> str:
     """Permissions of a file by what git knows, which is only whether it can be run; the rest is as it is now."""
     if committed == _LINK:
         return _LINK

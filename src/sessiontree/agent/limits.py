@@ -1,4 +1,4 @@
-"""What a run has used, and how much it may use."""
+"""Token, cost and time limits of a run, and the usage they apply to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sessiontree.core.usage import valid_count
 
 
 class RunUsage(Value, frozen=True, omit_defaults=False):
-    """What a run has used so far. `input` is what was read fresh; `cached` came from the provider's cache."""
+    """Usage of a run so far. `input` excludes tokens read from (`cached`) or written to the provider's cache."""
 
     turns: int = 0
     """Requests that were answered."""
@@ -28,7 +28,7 @@ class RunUsage(Value, frozen=True, omit_defaults=False):
 
     @property
     def tokens(self) -> float:
-        """Everything that was sent and answered."""
+        """Tokens sent and received, cached ones included."""
         return self.input + self.output + self.cached + self.cache_written
 
     def plus(self, usage: Usage | None, *, turns: int = 0) -> RunUsage:
@@ -45,104 +45,103 @@ class RunUsage(Value, frozen=True, omit_defaults=False):
 
     @property
     def usage(self) -> Usage:
-        """The same in the words of one request."""
+        """The same numbers as the `Usage` of a single request."""
         return Usage(self.input, self.output, self.cached, self.cache_written, self.tokens, Cost(total=self.cost))
 
     def since(self, before: RunUsage) -> RunUsage:
-        """What was used since, but for the time."""
+        """The difference to an earlier value, without the time."""
         counted = (name for name in RunUsage.__struct_fields__ if name != "seconds")
         return RunUsage(**{name: getattr(self, name) - getattr(before, name) for name in counted})
 
-    def and_of(self, other: RunUsage) -> RunUsage:
-        """What both have used together."""
+    def combine(self, other: RunUsage) -> RunUsage:
+        """The sum of both, time included."""
         return RunUsage(*(getattr(self, name) + getattr(other, name) for name in RunUsage.__struct_fields__))
 
 
 Budget: TypeAlias = Callable[[RunUsage], str | None]
-"""Asked before each request: None to go on, else why to stop. Several runs may share one that adds them up."""
+"""Called before each request: None to continue, else the reason to stop. Several runs may share one."""
 
 
-class Expected(Struct, frozen=True):
-    """What a request will use."""
+class RequestEstimate(Struct, frozen=True):
+    """Estimated usage of one request."""
 
     likely: RunUsage
-    """As far as can be told, with the longest answer."""
-    most: RunUsage
-    """Even if what was said since the provider last counted is much more than it seems."""
+    """With the longest answer that is allowed."""
+    maximum: RunUsage
+    """Likewise, if the text added since the provider's last token count is far larger than estimated."""
 
 
-class Asked(Struct, frozen=True):
-    """A request that is to be made. Every attempt is one."""
+class GateRequest(Struct, frozen=True):
+    """A model request that asks to pass a gate. Each retry is one."""
 
-    expected: Callable[[], Awaitable[Expected]]
-    """As the conversation is when this is called."""
-    what: str = ""
-    """What it is for, if it is no turn: no entry of the session shows that such a one is under way."""
-    is_alone: bool = False
-    """Nothing is known of it before, so that no other may be under way with it."""
+    expected: Callable[[], Awaitable[RequestEstimate]]
+    """Estimates the request from the conversation at the time of the call."""
+    purpose: str = ""
+    """Empty for a turn. Other requests (a summary) have no entry in the session that shows they are in progress."""
+    is_exclusive: bool = False
+    """Its usage cannot be estimated, so no other request may be in progress at the same time."""
 
 
 class Ticket:
-    """A request that was let through. A gate hands it out, and gets it back."""
+    """Permission for one request, issued by a gate and returned to it."""
 
 
-class Gate(Protocol):
-    """Who lets requests through one by one, for runs that share what is left.
+class RequestGate(Protocol):
+    """Admits requests one by one, for runs that share a budget.
 
-    Contract: `enter` waits until the request may be made, and gives a ticket; or says why it may not be made at all.
-    Every ticket comes back by `leave`, whatever became of the request. Whoever is cancelled while waiting has not
-    entered.
+    Contract: `enter` waits until the request may be made and returns a ticket, or returns the reason why it may not.
+    Every ticket is returned by `leave`, however the request ended. A caller cancelled while waiting has not entered.
     """
 
     @property
     def counts_cost(self) -> bool:
-        """Whether what requests cost is limited, so that only models may be asked whose prices are known."""
+        """Whether cost is limited; if so, only models with known prices may be used."""
         ...
 
     async def before_turn(self) -> None:
-        """A run is about to ask its model; nothing else is writing to its branch. What is appended now is part of the
-        request."""
+        """Called before a run sends a turn, while nothing else writes to its branch. Entries appended here are part of
+        the request."""
         ...
 
     async def before_call(self) -> str | None:
-        """A call of a tool is about to be run; why it may not be, if it may not."""
+        """Called before a tool call runs; returns the reason if it may not run."""
         ...
 
-    async def enter(self, asked: Asked) -> Ticket | str: ...
+    async def enter(self, asked: GateRequest) -> Ticket | str: ...
 
     def leave(self, ticket: Ticket, spent: RunUsage, used: RunUsage) -> None:
-        """The request is over, and has used so much; `spent` is what the whole run has used so far."""
+        """Return a ticket. `used` is the usage of this request, `spent` that of the whole run so far."""
         ...
 
 
 class Limits(Struct, frozen=True):
-    """How much a run may use. A request that was begun is ended; only the time ends what is under way."""
+    """Limits of a run. A request in progress is completed; only the time limit interrupts one."""
 
     turns: int | None = None
     tokens: float | None = None
     cost: float | None = None
     seconds: float | None = None
     budget: Budget | None = None
-    gate: Gate | None = None
+    gate: RequestGate | None = None
 
     @property
     def counts_cost(self) -> bool:
-        """Whether what requests cost is limited, by these or by the gate."""
+        """Whether cost is limited, here or by the gate."""
         return self.cost is not None or (self.gate is not None and self.gate.counts_cost)
 
-    def reached(self, spent: RunUsage) -> str | None:
-        """Which limit is reached, in words; None when none is."""
-        if self.turns is not None and spent.turns >= self.turns:
+    def reached(self, usage: RunUsage) -> str | None:
+        """The limit that is reached, as a message; None if there is none."""
+        if self.turns is not None and usage.turns >= self.turns:
             return reached_text(f"{self.turns:,} turns")
-        return self.used_up(spent)
+        return self.used_up(usage)
 
-    def used_up(self, spent: RunUsage) -> str | None:
-        """The same for a request that is no turn, as one for a summary."""
-        if self.tokens is not None and spent.tokens >= self.tokens:
+    def used_up(self, usage: RunUsage) -> str | None:
+        """Like `reached`, for requests that are not turns, such as summaries."""
+        if self.tokens is not None and usage.tokens >= self.tokens:
             return reached_text(f"{self.tokens:,.0f} tokens")
-        if self.cost is not None and spent.cost >= self.cost:
+        if self.cost is not None and usage.cost >= self.cost:
             return reached_text(f"${self.cost:.2f}")
-        return self.budget(spent) if self.budget is not None else None
+        return self.budget(usage) if self.budget is not None else None
 
 
 def reached_text(limit: str) -> str:

@@ -1,8 +1,7 @@
-"""The context of a branch while it grows: built once, then kept up entry by entry.
+"""The context of a growing branch: built once, then updated entry by entry.
 
-Building a context takes time that grows with the session; an appended message takes none. What cannot be kept up by
-appending (a compaction, an edit of the context, a move, a format that tells its messages in its own way) makes the next
-look build it anew.
+Building a context takes time proportional to the session; adding one message does not. A change that appending cannot
+express (a compaction, a context edit, a move, a format with its own message mapping) causes a rebuild on the next read.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar, overload
 
 from sessiontree.agent.approval import Approvals
-from sessiontree.agent.branch_writer import in_thread, uncancelled
+from sessiontree.agent.async_bridge import in_thread, uncancelled
 from sessiontree.compaction import MEASURED
 from sessiontree.compaction.token_estimate import Size, context_size, estimated_size
 from sessiontree.core.context import entry_messages
@@ -31,12 +30,12 @@ from sessiontree.session.session import Branch, Session
 T = TypeVar("T")
 
 _CATCH_UP = 1_000
-"""So many entries behind the last look are read one by one; for more, the context is built anew."""
+"""Up to this many missed entries are read one by one; for more, the context is rebuilt."""
 _REBUILDING = (Compaction, ContextEdit, ResetBoundary)
 
 
-class Grown(Sequence[T], Generic[T]):
-    """The beginning of a list that only grows: a snapshot that costs nothing."""
+class ListPrefix(Sequence[T], Generic[T]):
+    """An O(1) snapshot of a list that only grows: its items at the time of creation."""
 
     def __init__(self, items: list[T]) -> None:
         self._items, self._size = items, len(items)
@@ -50,7 +49,7 @@ class Grown(Sequence[T], Generic[T]):
     def __getitem__(self, at: slice) -> list[T]: ...
     def __getitem__(self, at: int | slice) -> T | list[T]:
         if isinstance(at, slice):
-            return [self._items[place] for place in range(*at.indices(self._size))]
+            return [self._items[index] for index in range(*at.indices(self._size))]
         if not -self._size <= at < self._size:
             raise IndexError(at)
         return self._items[at % self._size]
@@ -59,7 +58,7 @@ class Grown(Sequence[T], Generic[T]):
         return map(self._items.__getitem__, range(self._size))
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Grown) and other._items is self._items:
+        if isinstance(other, ListPrefix) and other._items is self._items:
             return self._size == other._size
         return isinstance(other, Sequence) and not isinstance(other, str) and list(self) == list(other)
 
@@ -67,14 +66,14 @@ class Grown(Sequence[T], Generic[T]):
         return hash((id(self._items), self._size))
 
     def __repr__(self) -> str:
-        return f"Grown({list(self)!r})"
+        return f"ListPrefix({list(self)!r})"
 
 
 class LiveContext:
-    """The messages of a branch, and how large they are."""
+    """The messages of a branch, and their size in tokens. May be used from several threads."""
 
-    def __init__(self, place: Branch | Session) -> None:
-        self._place = weakref.ref(place)  # who keeps these by their place must not keep the place
+    def __init__(self, branch: Branch | Session) -> None:
+        self._branch_ref = weakref.ref(branch)  # weak, as `_contexts` maps branches to these objects
         self._messages: list[Message] = []
         self._trusted_from = 0
         self._estimated: int | None = None
@@ -84,33 +83,30 @@ class LiveContext:
 
     @property
     def _session(self) -> Session:
-        place = self._standing
-        return place if isinstance(place, Session) else place.session
+        branch = self._branch
+        return branch if isinstance(branch, Session) else branch.session
 
     @property
-    def _standing(self) -> Branch | Session:
-        place = self._place()
-        if place is None:
-            raise ReferenceError("the branch of this context is gone")
-        return place
+    def _branch(self) -> Branch | Session:
+        branch = self._branch_ref()
+        if branch is None:
+            raise ReferenceError("the branch of this context no longer exists")
+        return branch
 
     @property
     def is_ready(self) -> bool:
-        """Whether a look takes no time."""
-        return not self._is_stale and self._estimated is not None and self._standing.leaf == self._leaf
+        """Whether `messages` and `sizes` return without reading the session."""
+        return not self._is_stale and self._estimated is not None and self._branch.leaf == self._leaf
 
-    def hear(self, entry: Entry) -> None:
-        """Take in an entry that was appended behind the leaf."""
+    def add(self, entry: Entry) -> None:
+        """Add an entry that was just appended to the branch."""
         with self._lock:
-            self._take(entry)
-
-    def _take(self, entry: Entry) -> None:
-        if self._is_stale or entry.id == self._leaf:  # the next look will read it, or one has while it was written
-            return
-        if isinstance(entry, _REBUILDING) or not self._session.dialect.one_line_per_entry:
-            self._is_stale = True
-        elif entry.parent_id == self._leaf:  # else others wrote before it through the same branch: a look reads both
-            self._add(entry)
+            if self._is_stale or entry.id == self._leaf:  # the next read includes it, or a concurrent one already has
+                return
+            if isinstance(entry, _REBUILDING) or not self._session.dialect.one_line_per_entry:
+                self._is_stale = True
+            elif entry.parent_id == self._leaf:  # otherwise entries before it are missing too: the next read gets both
+                self._add(entry)
 
     def _add(self, entry: Entry) -> None:
         for message in entry_messages(entry):
@@ -119,36 +115,36 @@ class LiveContext:
                 self._estimated = None
             elif self._estimated is not None:
                 self._estimated += MEASURED(message)
-        self._leaf = self._standing.leaf
+        self._leaf = self._branch.leaf
 
-    def forget(self) -> None:
-        """Build the context anew at the next look."""
+    def invalidate(self) -> None:
+        """Rebuild the context on the next read."""
         self._is_stale = True
 
-    def look(self) -> Grown[Message]:
-        """The messages as they are now. May take long when they have to be read; fit for a thread."""
+    def messages(self) -> ListPrefix[Message]:
+        """The current messages. May read the session, so call it in a thread unless `is_ready`."""
         with self._lock:
-            place = self._standing
-            if not self._is_stale and place.leaf != self._leaf:
-                self._catch_up(place.leaf)
+            branch = self._branch
+            if not self._is_stale and branch.leaf != self._leaf:
+                self._catch_up(branch.leaf)
             if self._is_stale:
-                self._build(place)
-            return Grown(self._messages)
+                self._build(branch)
+            return ListPrefix(self._messages)
 
-    async def gather(self) -> Grown[Message]:
-        """The same, measured as well, without holding up others while it is read."""
+    async def load(self) -> ListPrefix[Message]:
+        """Like `messages`, without blocking the event loop; sizes are measured as well."""
         if self.is_ready:
-            return self.look()
-        return await uncancelled(in_thread(self._look_and_measure))
+            return self.messages()
+        return await uncancelled(in_thread(self._read_and_measure))
 
-    def _look_and_measure(self) -> Grown[Message]:
-        found = self.look()
+    def _read_and_measure(self) -> ListPrefix[Message]:
+        messages = self.messages()
         self.sizes()
-        return found
+        return messages
 
-    def _build(self, place: Branch | Session) -> None:
-        leaf = place.leaf
-        context = place.context()
+    def _build(self, branch: Branch | Session) -> None:
+        leaf = branch.leaf
+        context = branch.context()
         self._messages = list(context.messages)
         self._trusted_from = _trusted_from(self._session, context.path, context.sources)
         self._estimated = None
@@ -156,17 +152,17 @@ class LiveContext:
         self._is_stale = False
 
     def _catch_up(self, leaf: str | None) -> None:
-        """Read what was appended by others through the same branch since the last look."""
+        """Read entries that were appended through the same branch without a call of `add`."""
         new: list[str] = []
         at = leaf
         while at is not None and at != self._leaf and len(new) < _CATCH_UP:
             new.append(at)
             at = self._session.parent(at)
         entries = self._session.entries(new[::-1]) if at == self._leaf else []
-        changes = not self._session.dialect.one_line_per_entry or any(
+        rebuilds = not self._session.dialect.one_line_per_entry or any(
             isinstance(entry, _REBUILDING) for entry in entries
         )
-        if at != self._leaf or changes:
+        if at != self._leaf or rebuilds:
             self._is_stale = True
             return
         for entry in entries:
@@ -174,9 +170,9 @@ class LiveContext:
         self._leaf = leaf
 
     def sizes(self) -> tuple[int, int]:
-        """How many tokens the context has: what the provider counted with an estimate of the rest; an estimate of all.
+        """Tokens of the context: the provider's count plus an estimate of the rest, and an estimate of everything.
 
-        Which of the two is to be believed is said by `should_compact`; where both say the same it need not be asked.
+        `should_compact` decides which of the two to trust; callers need it only where the two disagree.
         """
         with self._lock:
             if self._estimated is None:
@@ -184,43 +180,43 @@ class LiveContext:
             return self.size().tokens, self._estimated
 
     def size(self) -> Size:
-        """What the provider counted of the context, and an estimate of the rest."""
+        """The provider's token count of the context, and an estimate of the rest."""
         with self._lock:
             return context_size(self._messages, self._trusted_from, MEASURED)
 
 
 def _trusted_from(session: Session, path: Sequence[str], sources: Sequence[str]) -> int:
-    """The first message behind the last entry that changed what is sent of those before it."""
+    """Index of the first message after the last entry that changed earlier messages: earlier counts are void."""
     types, node_of = session.journal.types, session.journal.tree.node_of
     kinds = [types[node_of[id]] for id in path]
     changed = max((at for at, kind in enumerate(kinds) if kind in ("compaction", "context_edit")), default=-1)
-    behind = set(path[changed + 1 :])
-    return next((at for at, source in enumerate(sources) if source in behind), len(sources))
+    after = set(path[changed + 1 :])
+    return next((at for at, source in enumerate(sources) if source in after), len(sources))
 
 
-_lives: weakref.WeakKeyDictionary[Branch | Session, LiveContext] = weakref.WeakKeyDictionary()
+_contexts: weakref.WeakKeyDictionary[Branch | Session, LiveContext] = weakref.WeakKeyDictionary()
 
 
-def live_of(place: Branch | Session) -> LiveContext:
-    """The live context of a branch, the same for every run on it."""
-    found = _lives.get(place)
+def live_context_of(branch: Branch | Session) -> LiveContext:
+    """The live context of a branch, shared by all runs on it."""
+    found = _contexts.get(branch)
     if found is None:
-        found = _lives[place] = LiveContext(place)
+        found = _contexts[branch] = LiveContext(branch)
     return found
 
 
 class LiveApprovals(Approvals):
-    """Approvals that look only at what came since the last look, where the session's format allows it."""
+    """Approvals that read only new entries on each check, where the session's format allows it."""
 
     @property
     def mode(self) -> ApprovalMode:
-        return self._now().approval_mode
+        return self._current().approval_mode
 
     @property
     def tools(self) -> tuple[str, ...]:
-        return self._now().approval_tools
+        return self._current().approval_tools
 
-    def _now(self) -> Config:
+    def _current(self) -> Config:
         session = self._session
         if not session.dialect.one_line_per_entry:
             return session.config
@@ -234,4 +230,4 @@ class LiveApprovals(Approvals):
 
 
 _configs: weakref.WeakKeyDictionary[Session, tuple[int, Config]] = weakref.WeakKeyDictionary()
-"""The settings of sessions, and how many entries each had when it was looked at."""
+"""Session -> number of entries when its config was last read, and that config."""

@@ -1,12 +1,12 @@
-"""The run loop: a prompt goes in, events come out, and the session has everything the moment it is complete.
+"""The run loop: a prompt goes in, events come out, and the session records each message as soon as it is complete.
 
-    ask the model -> keep its answer -> run its calls side by side -> keep each result as it comes -> ask again
+    request -> write the answer -> run its calls in parallel -> write each result as it arrives -> next request
 
-Rules of this file:
+Invariants:
 
-* What is told as an `entry` is in the file. Nothing is told before, and nothing is kept that was not said.
-* However a run ends, every call that was kept has a result. `_settle` sees to that, and nothing else.
-* Writing, reading and summarising happen in threads; whoever is cancelled meanwhile waits until they are done.
+* An `entry` event is sent after the entry is in the file, never before.
+* However a run ends, every call that was written gets a result. Only `_settle` ensures that.
+* The session is read, written and summarized in threads; a cancelled task waits until its thread is done.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.approval import Approver, NobodyToAsk, Question, Reply
+from sessiontree.agent.approval import Approver, DenyAll
+from sessiontree.agent.async_bridge import in_thread, uncancelled, with_cancel_timeout
 from sessiontree.agent.auto_compaction import AutoCompactor
-from sessiontree.agent.branch_writer import SerializedBranch, in_thread, uncancelled, with_patience
+from sessiontree.agent.branch_writer import SerializedBranch
 from sessiontree.agent.checkpoints import Checkpoints
-from sessiontree.agent.event_channel import Channel
+from sessiontree.agent.event_channel import EventChannel
 from sessiontree.agent.events import (
     AgentEnd,
     AgentStart,
-    ApprovalAnswered,
-    ApprovalAsked,
     EndReason,
     Event,
     Failed,
@@ -39,21 +38,17 @@ from sessiontree.agent.events import (
     Retry,
     TextDelta,
     ThinkingDelta,
-    ToolEnd,
-    ToolStart,
-    ToolUpdate,
     TurnEnd,
     TurnStart,
     Used,
 )
 from sessiontree.agent.limits import Limits, RunUsage, reached_text
-from sessiontree.agent.live_context import LiveApprovals, live_of
-from sessiontree.agent.metered_summarizer import Metered
-from sessiontree.agent.metering import Account, LimitReached
-from sessiontree.agent.output_throttle import Updates
+from sessiontree.agent.live_context import LiveApprovals, live_context_of
+from sessiontree.agent.metered_summarizer import MeteredSummarizer
+from sessiontree.agent.metering import LimitReached, Meter
 from sessiontree.agent.pending import Decision, decided, open_calls, pending_calls, result_without_running
-from sessiontree.agent.result_messages import answer_fields, interrupted, not_run
-from sessiontree.agent.tool_calls import Calls, result_message
+from sessiontree.agent.result_messages import answer_fields, interrupted, result_message
+from sessiontree.agent.tool_calls import OpenCall, ParallelCalls, ToolRunner
 from sessiontree.agent.tools.base import Tool, ToolContext, ToolOutput
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.agent.workspace import Workspace
@@ -61,33 +56,32 @@ from sessiontree.compaction import Summarizer
 from sessiontree.compaction.token_estimate import Size, measured_tokens, trusted_usage
 from sessiontree.core.entries import Entry
 from sessiontree.core.jsonio import JsonObject
-from sessiontree.core.messages import Assistant, Block, Message, ToolCall, text_of, tool_calls
+from sessiontree.core.messages import Assistant, Block, Message, text_of, tool_calls
 from sessiontree.errors import CompactionError, ContextOverflowError, ModelError, SessionTreeError, UsageError
 from sessiontree.models import Gathering, Model, Request, Stop, ThinkingLevel, with_retries
 from sessiontree.models import TextDelta as ModelText
 from sessiontree.models import ThinkingDelta as ModelThinking
-from sessiontree.models import Tool as OfferedTool
+from sessiontree.models import Tool as ToolDefinition
 from sessiontree.models.retry import Passage, Retrying
 from sessiontree.paths import home
 from sessiontree.session.session import Branch, Session
 from sessiontree.settings import Settings
 
 Prompt: TypeAlias = str | Sequence[Block] | Mapping[str, Any]
-"""A text, blocks of text and images, or a whole message of the user."""
+"""A text, blocks of text and images, or a whole user message."""
 
-_CUT_SHORT = {
-    "length": "the answer was cut off at its greatest length, so the call may not be whole",
+_INCOMPLETE = {
+    "length": "the answer was cut off at its maximum length, so the call may be incomplete",
     "error": "the answer ended with an error",
     "aborted": "the answer was interrupted",
 }
 
-
-_PATIENCE = 2.0
-"""Seconds that a request which is dropped may take to end; one that does not goes on, and nobody listens."""
+_CANCEL_TIMEOUT = 2.0
+"""Seconds a cancelled request may take to end. One that does not is abandoned and its output ignored."""
 
 
 class Setup(Struct, frozen=True):
-    """What a run works with."""
+    """The options of a run."""
 
     model: Model
     tools: Tools
@@ -99,9 +93,9 @@ class Setup(Struct, frozen=True):
     thinking: ThinkingLevel | None = None
     limits: Limits = Limits()
     pending: Decision | None = None
-    """What becomes of calls that an earlier run left without a result."""
+    """What to do with calls that an earlier run left without a result."""
     summarizer: Summarizer | None = None
-    """Who summarises when room has to be made; None: the one that needs no model."""
+    """Writes the summaries of auto-compaction; None for the one that needs no model."""
 
 
 def run(
@@ -120,24 +114,25 @@ def run(
     pending: Decision | None = None,
     summarizer: Summarizer | None = None,
 ) -> Run:
-    """Answer a prompt on a branch, or with None go on where it stands. Iterate over what is given back.
+    """Answer a prompt on a branch, or with None continue it. Iterate over the returned run for its events.
 
-    Without an approver, whatever has to be asked is denied. `context` says where tools may work (default: the session's
-    folder), `checkpoints` keeps what they overwrite (default: with the session's large content).
+    Without an approver, calls that need approval are denied. `context` determines where tools may work (default: the
+    session's folder), `checkpoints` stores what they overwrite (default: in the session's blob store).
     """
     session = branch if isinstance(branch, Session) else branch.session
-    where = ToolContext(Workspace(session.cwd or os.getcwd(), guarded=(home(),))) if context is None else context
+    if context is None:
+        context = ToolContext(Workspace(session.cwd or os.getcwd(), guarded=(home(),)))
     if checkpoints is None and session.journal.blobs is not None:
-        checkpoints = Checkpoints(session, where.room, session.journal.blobs)
+        checkpoints = Checkpoints(session, context.workspace, session.journal.blobs)
     return Run(
         branch,
         prompt,
         Setup(
             model=model,
             tools=tools if isinstance(tools, Tools) else Tools(tools),
-            approver=approver or NobodyToAsk(),
+            approver=approver or DenyAll(),
             settings=settings or Settings(),
-            context=where,
+            context=context,
             checkpoints=checkpoints,
             system=system,
             thinking=thinking,
@@ -149,60 +144,50 @@ def run(
 
 
 _busy: weakref.WeakSet[Branch | Session] = weakref.WeakSet()
-"""Where runs are under way: two that write behind the same leaf would answer each other's prompts."""
-
-
-class _Open:
-    """A call that is kept and has no result yet."""
-
-    def __init__(self, call: ToolCall, channel: Channel[Event]) -> None:
-        self.call = call
-        self.had_begun = False
-        self.is_asked = False
-        self.updates = Updates(lambda text: channel.push(ToolUpdate(call.id, text)), lambda: channel.is_empty)
+"""Branches with a run in progress: two runs that append after the same leaf would answer each other's prompts."""
 
 
 class Run:
     """One run, from a prompt to the end of the last answer. Iterate over it once; leaving early interrupts it."""
 
     def __init__(self, branch: Branch | Session, prompt: Prompt | None, setup: Setup) -> None:
-        self._prompt, self._setup = prompt, setup
-        self._live = live_of(branch)
-        self._hand = SerializedBranch(branch, self._heard)
-        self._branch = branch
-        self._session = self._hand.session
-        self._account = Account(setup.limits, self._size)
-        self._relief = AutoCompactor(
+        self._branch, self._prompt, self._setup = branch, prompt, setup
+        self._live = live_context_of(branch)
+        self._writer = SerializedBranch(branch, self._on_append)
+        self._session = self._writer.session
+        self._meter = Meter(setup.limits, self._request_size)
+        self._compactor = AutoCompactor(
             branch,
             self._live,
             setup.model,
             setup.settings,
-            Metered(setup.summarizer, self._account, setup.model, counts_cost=setup.limits.counts_cost),
+            MeteredSummarizer(setup.summarizer, self._meter, setup.model, counts_cost=setup.limits.counts_cost),
             self._send,
-            self._account.told,
+            self._meter.record,
         )
-        self._calls = Calls(
+        self._channel: EventChannel[Event] = EventChannel()
+        self._calls = ParallelCalls(self._writer, self._channel, self._keep_result, setup.limits.gate)
+        self._runner = ToolRunner(
             setup.tools,
             msgspec.structs.replace(setup.context, run=self),
             LiveApprovals(self._session),
-            approver=_Asking(self, setup.approver),
+            approver=self._calls.approver(setup.approver),
             checkpoints=setup.checkpoints,
         )
-        self._offered = offered(setup.tools)
-        self._channel: Channel[Event] = Channel()
+        self._tool_definitions = tool_definitions(setup.tools)
         self._task: asyncio.Task[None] | None = None
         self._is_driving = False
         self._stopped: tuple[EndReason, str] | None = None
         self._steering: list[Prompt] = []
-        self._following: list[Prompt] = []
-        self._gathering: Gathering | None = None
-        self._open: list[_Open] = []
-        self._said = ""
+        self._follow_ups: list[Prompt] = []
+        self._partial: Gathering | None = None
+        """What has arrived of the answer in progress."""
+        self._last_text = ""
         self._has_counted = False
         self.end: AgentEnd | None = None
         """How it ended; None while it runs."""
 
-    # For whoever looks
+    # For the consumer
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events()
@@ -218,9 +203,9 @@ class Run:
         await task
 
     async def finish(self) -> AgentEnd:
-        """Wait for the end without looking at the events."""
+        """Wait for the end without consuming events."""
         task = self._start()
-        self._channel.loosen()
+        self._channel.unblock()
         try:
             await asyncio.wait([task])
         finally:
@@ -231,16 +216,16 @@ class Run:
         return self.end
 
     def interrupt(self, why: str = "the user interrupted it") -> None:
-        """End it soon: the request is dropped, processes are ended, and what is open is settled in the session."""
+        """End it soon: cancel the request, end processes, and record unfinished calls as not run or interrupted."""
         self._stop("interrupted", why)
 
     def steer(self, prompt: Prompt) -> None:
-        """Say something as soon as the calls that run have their results, before the model is asked again."""
+        """Queue a message for the next request, after the results of the calls in progress."""
         self._queue(self._steering, prompt)
 
     def follow_up(self, prompt: Prompt) -> None:
-        """Say something when the run would end."""
-        self._queue(self._following, prompt)
+        """Queue a message for when the run would end."""
+        self._queue(self._follow_ups, prompt)
 
     @property
     def session(self) -> Session:
@@ -248,38 +233,32 @@ class Run:
 
     @property
     def setup(self) -> Setup:
-        """What it works with."""
         return self._setup
 
     @property
     def leaf(self) -> str | None:
-        """Where its branch stands."""
-        return self._hand.leaf
+        """The current entry of its branch."""
+        return self._writer.leaf
 
-    @property
-    def is_calling(self) -> bool:
-        """Whether calls of it have no result yet."""
-        return bool(self._open)
-
-    def charge(self, spent: RunUsage) -> None:
-        """Count what a run has used that one of its tools started."""
-        self._account.charge(spent)
-        if spent.tokens or spent.cost:
-            self._channel.push(Used(spent.usage, self.spent))
+    def charge(self, usage: RunUsage) -> None:
+        """Count the usage of a run that one of its tools started."""
+        self._meter.charge(usage)
+        if usage.tokens or usage.cost:
+            self._channel.push(Used(usage.usage, self.usage))
 
     @property
     def undelivered(self) -> tuple[Prompt, ...]:
-        """What was queued and not said, as when it was interrupted."""
-        return (*self._steering, *self._following)
+        """Queued messages that were not sent, as after an interrupt."""
+        return (*self._steering, *self._follow_ups)
 
     @property
-    def spent(self) -> RunUsage:
-        return self._account.spent
+    def usage(self) -> RunUsage:
+        return self._meter.usage
 
     @property
-    def untold(self) -> RunUsage:
-        """What is among `spent` and stands nowhere in the session: requests whose usage nobody told."""
-        return self._account.untold
+    def unreported(self) -> RunUsage:
+        """The part of `usage` that no entry of the session records: requests without a usage report."""
+        return self._meter.unreported
 
     def _queue(self, queue: list[Prompt], prompt: Prompt) -> None:
         if self.end is not None:
@@ -290,22 +269,22 @@ class Run:
         if self._stopped is not None or self.end is not None:
             return
         self._stopped = (reason, why)
-        self._channel.loosen()
-        if self._task is not None and self._is_driving:  # else it sees for itself that there is nothing to begin
+        self._channel.unblock()
+        if self._task is not None and self._is_driving:  # otherwise `_work` finds `_stopped` set and starts nothing
             self._task.cancel()
 
-    # From the beginning to the end
+    # From start to end
 
     def _start(self) -> asyncio.Task[None]:
         if self._task is None:
-            self._account.begin()
-            self._relief.begin()
+            self._meter.start()
+            self._compactor.start()
             self._task = asyncio.create_task(self._drive())
             self._task.add_done_callback(lambda _: self._channel.end())
         return self._task
 
     async def _drive(self) -> None:
-        """The whole run, whatever happens in it."""
+        """The whole run. `AgentEnd` is the last event, whatever happens."""
         self._is_driving = True
         seconds = self._setup.limits.seconds
         timer = None
@@ -316,23 +295,23 @@ class Run:
         reason: EndReason = "error"
         why = ""
         try:
-            await self._send(AgentStart(self._session.id, self._hand.leaf, self._setup.model.name))
+            await self._send(AgentStart(self._session.id, self._writer.leaf, self._setup.model.name))
             reason, why = await self._work()
         except asyncio.CancelledError:
             reason, why = self._stopped or ("interrupted", "the run was interrupted")
         except SessionTreeError as error:
             why = str(error)
             self._channel.push(Failed(type(error).__name__, why))
-        except Exception as error:  # a fault of ours, or of a model or hook: the session is settled before it is raised
+        except Exception as error:  # a bug here, in a model or in a hook: raised, but after the session is settled
             why = f"{type(error).__name__}: {error}"
             self._channel.push(Failed(type(error).__name__, why))
             raise
         finally:
             if timer is not None:
                 timer.cancel()
-            self._channel.loosen()
-            self._account.close()
-            self.end = AgentEnd(reason, self._hand.leaf, self.spent, self._said, why)
+            self._channel.unblock()
+            self._meter.stop()
+            self.end = AgentEnd(reason, self._writer.leaf, self.usage, self._last_text, why)
             self._channel.push(self.end)
             self._channel.end()
 
@@ -340,39 +319,44 @@ class Run:
         if self._stopped is not None:
             return self._stopped
         if self._branch in _busy:
-            raise UsageError("another run is under way on this branch; begin a branch of its own for this one")
+            raise UsageError("another run is in progress on this branch; start this one on a branch of its own")
         _busy.add(self._branch)
         try:
             return await self._turns()
         except LimitReached as reached:
             return "limit", str(reached)
         finally:
-            self._channel.loosen()
+            self._channel.unblock()
             why = self._stopped[1] if self._stopped is not None else "the run ended"
             try:
-                await uncancelled(self._relief.end())
+                # The compactor first: a summary that ends late must not be written after the settled calls.
+                await uncancelled(self._compactor.stop())
                 await uncancelled(in_thread(self._settle, why))
             finally:
                 _busy.discard(self._branch)
 
     async def _turns(self) -> tuple[EndReason, str]:
-        await self._live.gather()
-        waiting = await self._resolve_pending()
-        if waiting:
-            return "pending", waiting
+        await self._live.load()
+        undecided = await self._resolve_pending()
+        if undecided:
+            return "pending", undecided
         if self._prompt is not None:
-            await self._relief.make_room("before")
-            await self._say(self._prompt)
-        elif not self._live.look() or is_answered(self._live.look()):
-            raise UsageError("there is nothing to go on with: the last word is the model's; say something")
+            await self._compactor.compact_if_needed("before")
+            await self._append(user_message(self._prompt))
+        else:
+            messages = self._live.messages()
+            if not messages:
+                raise UsageError("nothing to continue: the branch has no messages; pass a prompt")
+            if is_answered(messages):
+                raise UsageError("nothing to continue: the last message is from the assistant; pass a prompt")
         turn = 0
         while True:
             turn += 1
-            self._check_wanted()
+            self._check_stopped()
             answer = await self._answer(turn)
-            calls = list(self._open)
+            calls = list(self._calls.open)
             if calls:
-                await self._call_all(calls, _CUT_SHORT.get(answer.stop_reason or ""))
+                await self._calls.run_all(self._runner, calls, _INCOMPLETE.get(answer.stop_reason or ""))
             await self._send(TurnEnd(turn, answer.stop_reason or "stop", len(calls)))
             if answer.stop_reason == "error":
                 return "error", answer.error_message or "the model gave no answer"
@@ -380,122 +364,119 @@ class Run:
             if not calls and not prompts:
                 break
             for prompt in prompts:
-                await self._say(prompt)
-            await self._relief.make_room("between")
-        await self._relief.make_room("after")
+                await self._append(user_message(prompt))
+            await self._compactor.compact_if_needed("between")
+        await self._compactor.compact_if_needed("after")
         return "done", ""
 
     def _next_prompts(self, *, is_last: bool) -> list[Prompt]:
-        """What was queued and is to be said now: what steers, or at the end, the first that follows."""
+        """Take queued messages: all steering ones, or at the end the first follow-up."""
         prompts, self._steering = self._steering, []
-        if is_last and not prompts and self._following:
-            prompts = [self._following.pop(0)]
+        if is_last and not prompts and self._follow_ups:
+            prompts = [self._follow_ups.pop(0)]
         return prompts
 
-    async def _size(self) -> Size:
-        """The tokens that a request made now sends. What a provider counted for an earlier run may have been another
-        model, with other tools."""
-        await self._live.gather()
+    async def _request_size(self) -> Size:
+        await self._live.load()
         size = self._live.size()
+        # A provider's count from an earlier run may be of another model, with other tools.
         if size.counted and self._has_counted:
             return size
-        return Size(0, max(self._live.sizes()) + self._size_around)
+        return Size(0, max(self._live.sizes()) + self._overhead)
 
     @functools.cached_property
-    def _size_around(self) -> int:
-        """The tokens of what is sent beside the conversation."""
-        return size_around(self._setup.system, self._offered)
+    def _overhead(self) -> int:
+        return overhead_tokens(self._setup.system, self._tool_definitions)
 
     def _settle(self, why: str) -> None:
-        """Keep what had come of an answer, and give every open call a result that says what is known. For a thread."""
-        partial = self._gathering.message("aborted", why) if self._gathering is not None else None
+        """Write what had arrived of an answer, and give every open call a result. Runs in a thread."""
+        partial = self._partial.message("aborted", why) if self._partial is not None else None
         try:
             if partial is not None:
                 self._write_answer(partial)
-            for one in list(self._open):
-                begun = one.had_begun and not one.is_asked
-                output = interrupted(why, had_begun=begun, printed=one.updates.tail)
-                self._write(result_message(one.call, output), answers=one)
-        except SessionTreeError as error:  # the store failed: what is open stays open, and the next run will see it
-            failed = Failed(type(error).__name__, f"the end could not be written: {error}")
+            for opened in list(self._calls.open):
+                output = interrupted(why, had_begun=opened.had_begun, printed=opened.throttle.tail)
+                self._write(result_message(opened.call, output), answers=opened)
+        except SessionTreeError as error:  # the store failed: calls stay open, and the next run reports them as pending
+            failed = Failed(type(error).__name__, f"the end of the run could not be written: {error}")
             self._loop().call_soon_threadsafe(self._channel.push, failed)
 
     # The model
 
     async def _answer(self, turn: int) -> Assistant:
-        """The model's answer, kept. One that failed is kept as such, with the reason."""
+        """Request an answer and write it; a failed one is written with the error."""
         try:
-            return await self._keep_answer(await with_patience(self._ask(turn), _PATIENCE))
+            return await self._keep_answer(await with_cancel_timeout(self._request(turn), _CANCEL_TIMEOUT))
         except ContextOverflowError as error:
-            self._gathering = None
+            self._partial = None
             overflow = error
         except ModelError as error:
             return await self._keep_failure(error)
         try:
-            await self._relief.after_overflow(overflow)
+            await self._compactor.after_overflow(overflow)
         except (ContextOverflowError, CompactionError) as error:
             return await self._keep_failure(error)
         try:
-            return await self._keep_answer(await with_patience(self._ask_again(), _PATIENCE))
+            return await self._keep_answer(await with_cancel_timeout(self._request_again(), _CANCEL_TIMEOUT))
         except ModelError as error:
             return await self._keep_failure(error)
 
     async def _keep_failure(self, error: ModelError | CompactionError) -> Assistant:
         await self._send(Failed(type(error).__name__, str(error)))
         partial = getattr(error, "partial", None)
-        came = partial if isinstance(partial, Assistant) else self._gathered()
-        return await self._keep(msgspec.structs.replace(came, stop_reason="error", error_message=str(error)))
+        received = partial if isinstance(partial, Assistant) else self._received()
+        return await self._keep(msgspec.structs.replace(received, stop_reason="error", error_message=str(error)))
 
     async def _keep_answer(self, answer: Assistant) -> Assistant:
-        if answer.stop_reason == "error":  # it came to its end, and the end is a refusal
+        if answer.stop_reason == "error":  # a complete answer that is a refusal
             await self._send(Failed("ModelError", answer.error_message or "the model refused to answer"))
         return await self._keep(answer)
 
     async def _keep(self, answer: Assistant) -> Assistant:
         await uncancelled(in_thread(self._write_answer, answer))
-        await self._channel.taken()
+        await self._channel.drained()
         if answer.usage is not None:
-            await self._send(Used(answer.usage, self.spent))
+            await self._send(Used(answer.usage, self.usage))
         return answer
 
-    async def _ask_again(self) -> Assistant:
+    async def _request_again(self) -> Assistant:
         try:
-            return await self._ask()
+            return await self._request()
         except ContextOverflowError as error:
-            said = "still too long after a compaction: use a model with a larger window, or start a new session"
-            raise ContextOverflowError(f"{error}; {said}", error.partial) from None
+            hint = "still too long after a compaction: use a model with a larger window, or start a new session"
+            raise ContextOverflowError(f"{error}; {hint}", error.partial) from None
 
-    def _gathered(self) -> Assistant:
+    def _received(self) -> Assistant:
         provider, _, name = self._setup.model.name.partition(":")
-        came = self._gathering.message() if self._gathering is not None else None
-        return came or Assistant(provider=provider, model=name)
+        received = self._partial.message() if self._partial is not None else None
+        return received or Assistant(provider=provider, model=name)
 
-    async def _ask(self, turn: int | None = None) -> Assistant:
-        """The model's answer; with a turn, whoever looks is told that it begins."""
+    async def _request(self, turn: int | None = None) -> Assistant:
+        """Stream an answer from the model. With a turn, `TurnStart` is sent once the gate is passed."""
         setup = self._setup
-        self._account.check()
+        self._meter.check_limits()
         if setup.limits.gate is not None:
             await setup.limits.gate.before_turn()
-        request = Request(await self._live.gather(), setup.system, self._offered, thinking=setup.thinking)
-        begins = TurnStart(turn) if turn is not None else None
+        request = Request(await self._live.load(), setup.system, self._tool_definitions, thinking=setup.thinking)
+        turn_start = TurnStart(turn) if turn is not None else None
 
         @contextlib.asynccontextmanager
         async def door(model: Model, request: Request) -> AsyncIterator[Passage]:
-            nonlocal begins
-            async with self._account.turn(model, request) as passage:
-                if begins is not None:
-                    await self._send(begins)
-                    begins = None
-                self._check_wanted()
-                self._gathering = passage.came
+            nonlocal turn_start
+            async with self._meter.turn(model, request) as passage:
+                if turn_start is not None:
+                    await self._send(turn_start)
+                    turn_start = None
+                self._check_stopped()
+                self._partial = passage.came
                 yield passage
 
         async with contextlib.aclosing(with_retries(setup.model, request, setup.settings.retry, door=door)) as stream:
             async for event in stream:
                 match event:
                     case Retrying():
-                        self._gathering = None
-                        self._check_wanted()
+                        self._partial = None
+                        self._check_stopped()
                         await self._send(Retry(event.attempt, event.delay, str(event.error)))
                     case ModelText():
                         await self._send(TextDelta(event.text))
@@ -505,149 +486,87 @@ class Run:
                         return event.message
                     case _:
                         pass
-        came = self._gathering.message("error") if self._gathering is not None else None
-        raise ModelError(f"{setup.model.name}: the answer ended without an end", came)
+        received = self._partial.message("error") if self._partial is not None else None
+        raise ModelError(f"{setup.model.name}: the stream ended without a final message", received)
 
-    def _check_wanted(self) -> None:
-        """A model that takes an interrupt for a failure of its own does not make the run go on."""
+    def _check_stopped(self) -> None:
+        # A model may swallow the cancellation, or raise an error of its own instead: the run must end all the same.
         if self._stopped is not None:
             raise asyncio.CancelledError
 
     def _write_answer(self, answer: Assistant) -> None:
-        self._gathering = None
-        self._said = text_of(answer.content) or self._said
-        self._account.told(answer.usage, turns=1)
+        self._partial = None
+        self._last_text = text_of(answer.content) or self._last_text
+        self._meter.record(answer.usage, turns=1)
         self._has_counted |= trusted_usage(answer) is not None
-        self._write(answer_fields(answer), opens=[_Open(call, self._channel) for call in tool_calls(answer)])
+        self._write(answer_fields(answer), opens=[OpenCall(call, self._channel) for call in tool_calls(answer)])
 
-    # Calls
+    # Pending calls
 
-    async def _call_all(self, calls: Sequence[_Open], why_not: str | None = None) -> None:
-        """Run calls side by side, and keep each result as it comes."""
-        if why_not is not None:
-            for one in calls:
-                await self._keep_result(one, not_run(why_not))
-            return
-        tasks = [asyncio.create_task(self._call(one)) for one in calls]
-        if not tasks:
-            return
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await uncancelled(asyncio.gather(*tasks, return_exceptions=True))
-        for task in tasks:
-            task.result()
+    async def _resolve_pending(self) -> str:
+        """Resolve calls of an earlier run as decided; returns a message if no decision was given."""
+        if not open_calls(self._live.messages()):
+            return ""
+        waiting = await in_thread(pending_calls, self._branch)
+        if self._setup.pending is None:
+            names = ", ".join(dict.fromkeys(pending.call.name for pending in waiting))
+            which = (
+                "1 call of an earlier run has" if len(waiting) == 1 else f"{len(waiting)} calls of an earlier run have"
+            )
+            message = f"{which} no result ({names}): run again, skip or answer"
+            await self._send(Failed("PendingCalls", message))
+            return message
+        decisions = [
+            (OpenCall(pending.call, self._channel), pending, decided(self._setup.pending, pending.call))
+            for pending in waiting
+        ]
+        self._calls.open = [opened for opened, _, resolution in decisions if resolution == "run"]
+        for opened, pending, resolution in decisions:
+            if resolution != "run":
+                await self._keep_result(opened, result_without_running(pending, resolution))
+        await self._calls.run_all(self._runner, list(self._calls.open))
+        return ""
 
-    async def _call(self, one: _Open) -> None:
-        call = one.call
-        gate = self._setup.limits.gate
-        why_not = await gate.before_call() if gate is not None else None
-        if why_not is not None:
-            await self._keep_result(one, not_run(why_not))
-            return
-        await self._send(ToolStart(call))
-        one.had_begun = True
-        try:
-            output = await self._calls.call(call, branch=self._hand, update=lambda text: self._hear(one, text))
-        except Exception as error:  # noqa: BLE001 - a tool of someone else may fail in any way; the model is told
-            output = ToolOutput(f"{call.name} failed: {type(error).__name__}: {error}", is_error=True)
-        finally:
-            one.updates.close()
-        await self._keep_result(one, output)
-        one.updates.tell_rest()
-        await self._send(ToolEnd(call, output))
+    # The session
 
-    def _hear(self, one: _Open, text: str) -> None:
-        """What a tool prints, from whichever thread it prints."""
-        self._loop().call_soon_threadsafe(one.updates.add, text)
+    async def _keep_result(self, opened: OpenCall, output: ToolOutput) -> None:
+        await self._append(result_message(opened.call, output), opened)
+
+    async def _append(self, message: JsonObject, answers: OpenCall | None = None) -> None:
+        await uncancelled(in_thread(self._write, message, (), answers))
+        await self._channel.drained()
+
+    def _write(self, message: JsonObject, opens: Sequence[OpenCall] = (), answers: OpenCall | None = None) -> None:
+        # In a thread that no cancellation interrupts: the file and the list of open calls must not diverge.
+        self._writer.append(message)
+        self._calls.open += opens
+        if answers in self._calls.open:
+            self._calls.open.remove(answers)
+
+    def _on_append(self, entry: Entry) -> None:
+        """Called for every entry written by this run, in file order, from any thread."""
+        self._live.add(entry)
+        self._loop().call_soon_threadsafe(self._channel.push, Persisted(entry))
 
     def _loop(self) -> asyncio.AbstractEventLoop:
         assert self._task is not None
         return self._task.get_loop()
 
-    async def _keep_result(self, one: _Open, output: ToolOutput) -> None:
-        await self._append(result_message(one.call, output), one)
-
-    def asked(self, question: Question, *, is_open: bool) -> None:
-        """Note that a person is being asked about a call, or has allowed it: until then it has not begun."""
-        for one in self._open:
-            if one.call.id == question.call_id:
-                one.is_asked = is_open
-
-    async def _resolve_pending(self) -> str:
-        """Do what was decided about calls from before; what waits for a decision, in words."""
-        if not open_calls(self._live.look()):
-            return ""
-        waiting = await in_thread(pending_calls, self._branch)
-        if self._setup.pending is None:
-            names = ", ".join(dict.fromkeys(one.call.name for one in waiting))
-            said = (
-                f"{len(waiting)} calls of an earlier run have no result ({names}): run them again, skip or answer them"
-            )
-            await self._send(Failed("PendingCalls", said))
-            return said
-        choices = [(_Open(one.call, self._channel), one, decided(self._setup.pending, one.call)) for one in waiting]
-        self._open = [opened for opened, _, how in choices if how == "run"]
-        for opened, one, how in choices:
-            if how != "run":
-                await self._keep_result(opened, result_without_running(one, how))
-        await self._call_all(list(self._open))
-        return ""
-
-    # The session
-
-    async def _say(self, prompt: Prompt) -> None:
-        await self._append(as_message(prompt))
-
-    async def _append(self, message: JsonObject, answers: _Open | None = None) -> None:
-        """Write a message. A cancel waits until it is written."""
-        await uncancelled(in_thread(self._write, message, (), answers))
-        await self._channel.taken()
-
-    def _write(self, message: JsonObject, opens: Sequence[_Open] = (), answers: _Open | None = None) -> None:
-        """Runs in a thread, to its end whoever is cancelled: what is in the file and what is open belong together."""
-        self._hand.append(message)
-        self._open += opens
-        if answers in self._open:
-            self._open.remove(answers)
-
-    def _heard(self, entry: Entry) -> None:
-        """Called with everything that is written through the hand, in the order of the file, from any thread."""
-        self._live.hear(entry)
-        self._loop().call_soon_threadsafe(self._channel.push, Persisted(entry))
-
     async def _send(self, event: Event) -> None:
         await self._channel.send(event)
 
 
-class _Asking:
-    """Puts questions to the approver of a run, and tells whoever looks."""
-
-    def __init__(self, run: Run, approver: Approver) -> None:
-        self._run, self._approver = run, approver
-
-    async def ask(self, question: Question) -> Reply:
-        self._run.asked(question, is_open=True)
-        await self._run._send(ApprovalAsked(question))
-        reply = await self._approver.ask(question)
-        self._run.asked(question, is_open=reply.answer == "no")
-        await self._run._send(ApprovalAnswered(question.call_id, reply))
-        return reply
+def tool_definitions(tools: Tools) -> list[ToolDefinition]:
+    """Tools as they are described to a model."""
+    return [ToolDefinition(tool.name, tool.description, tool.schema) for tool in tools]
 
 
-def offered(tools: Tools) -> list[OfferedTool]:
-    """Tools as a model is told of them."""
-    return [OfferedTool(tool.name, tool.description, tool.schema) for tool in tools]
-
-
-def size_around(system: str | None, tools: Sequence[OfferedTool]) -> int:
-    """The tokens of what is sent with each request, whatever was said."""
+def overhead_tokens(system: str | None, tools: Sequence[ToolDefinition]) -> int:
+    """Tokens of the system prompt and the tool definitions, which every request includes."""
     return measured_tokens((system or "") + "".join(f"{tool.description}{tool.parameters}" for tool in tools))
 
 
-def as_message(prompt: Prompt) -> JsonObject:
+def user_message(prompt: Prompt) -> JsonObject:
     if isinstance(prompt, str):
         return {"role": "user", "content": prompt}
     if isinstance(prompt, Mapping):
@@ -656,6 +575,6 @@ def as_message(prompt: Prompt) -> JsonObject:
 
 
 def is_answered(messages: Sequence[Message]) -> bool:
-    """Whether the last word is an answer that came to its end."""
+    """Whether the last message is a complete answer."""
     last = messages[-1]
     return isinstance(last, Assistant) and last.stop_reason not in ("aborted", "error")

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.process import Collected
+from sessiontree.agent.process import OutputCollector
 from sessiontree.agent.tools.base import Changes, Plan, ToolContext, ToolOutput, short
 from sessiontree.core.jsonio import JsonObject, parse_json, render_json
 from sessiontree.core.messages import Image
@@ -290,7 +290,7 @@ def _as_output(result: CallToolResult, context: ToolContext) -> ToolOutput:
                 texts.append(f"[{other}: cannot be shown]")
     if not texts and result.structured_content is not None:
         texts.append(render_json(result.structured_content).decode())
-    collected = Collected(context.masked(), context.outputs, context.call_id or "mcp", None)
+    collected = OutputCollector(context.masked(), context.outputs, context.call_id or "mcp", None)
     collected.add("\n".join(texts).encode("utf-8", "replace"))
     collected.end()
     told = collected.told(exit_code=None, timed_out=False, cancelled=False, left_behind=False, seconds=0.0)

@@ -1,8 +1,8 @@
-"""Whoever summarises for a run, with each of its requests passing the gate of the run.
+"""A Summarizer whose requests count against the run's limits and pass its gate.
 
-A summary is written in a thread; requests, gates and what they count belong to the loop of the run. So a summarizer
-that asks a model has its requests made there. Of any other one nothing is known but what it says in the end: each
-summary of it is one request, and goes alone.
+A summary is written in a thread, but requests, gates and meters belong to the event loop of the run. A summarizer that
+calls one of our models has its requests made in that loop. Any other summarizer reports only its final usage, so each
+of its summaries is metered as one exclusive request.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from sessiontree.agent.branch_writer import SUMMARIES
-from sessiontree.agent.metering import Account
+from sessiontree.agent.async_bridge import SUMMARIES
+from sessiontree.agent.metering import Meter
 from sessiontree.compaction import Summarizer
 from sessiontree.compaction.extractive import ExtractiveSummarizer
 from sessiontree.compaction.summarizers import Request, Summary
@@ -27,18 +27,18 @@ from sessiontree.settings import Retry
 
 T = TypeVar("T")
 
-# Each is waited for by one of the threads that want summaries, and there are as many of those.
+# Each is awaited by one thread that requested a summary, so there are as many as of those.
 _writers = ThreadPoolExecutor(SUMMARIES, thread_name_prefix="writer")
 
-_WHAT = "summary"
+_PURPOSE = "summary"
 
 
 def _in_writer(summarizer: Summarizer, request: Request) -> asyncio.Future[Summary]:
-    """Have a summary written in a thread, which may outlive whoever waits for it, and even the loop."""
+    """Run a summarizer in a thread, which may outlive the task that awaits it, and even the event loop."""
     loop = asyncio.get_running_loop()
     written: asyncio.Future[Summary] = loop.create_future()
 
-    def over(job: Future[Summary]) -> None:
+    def resolve(job: Future[Summary]) -> None:
         if written.done():
             return
         error = job.exception()
@@ -47,26 +47,26 @@ def _in_writer(summarizer: Summarizer, request: Request) -> asyncio.Future[Summa
         else:
             written.set_result(job.result())
 
-    def tell(job: Future[Summary]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
-            loop.call_soon_threadsafe(over, job)
+    def on_done(job: Future[Summary]) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
+            loop.call_soon_threadsafe(resolve, job)
 
-    _writers.submit(summarizer, request).add_done_callback(tell)
+    _writers.submit(summarizer, request).add_done_callback(on_done)
     return written
 
 
-class Metered:
-    """A summarizer whose requests pass the gate of a run. Called in threads, between `begin` and `end`."""
+class MeteredSummarizer:
+    """Called from threads, between `start` and `stop`."""
 
-    def __init__(self, summarizer: Summarizer | None, account: Account, model: Model, *, counts_cost: bool) -> None:
-        self._account, self._model, self._counts_cost = account, model, counts_cost
+    def __init__(self, summarizer: Summarizer | None, meter: Meter, model: Model, *, counts_cost: bool) -> None:
+        self._meter, self._model, self._counts_cost = meter, model, counts_cost
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._in_progress: set[asyncio.Task[Any]] = set()
         self._summarizer = summarizer.asking(self._ask) if isinstance(summarizer, AskingSummarizer) else summarizer
 
     @property
-    def or_nobody(self) -> Metered | None:
-        """This one; None where a summary asks nobody, and there is nothing to count."""
+    def or_none(self) -> MeteredSummarizer | None:
+        """Self; None where summaries make no request, and there is nothing to meter."""
         return None if isinstance(self._summarizer, ExtractiveSummarizer | None) else self
 
     @property
@@ -74,42 +74,42 @@ class Metered:
         assert self._summarizer is not None
         return self._summarizer.name
 
-    def begin(self) -> None:
-        """Summaries may be wanted from now on. In the loop of the run."""
+    def start(self) -> None:
+        """Accept requests from threads. To be called in the event loop of the run."""
         self._loop = asyncio.get_running_loop()
 
-    async def end(self) -> None:
-        """The run is over: what is under way is dropped, and no more is asked. In the loop of the run."""
+    async def stop(self) -> None:
+        """Cancel requests in progress and refuse new ones. To be called in the event loop of the run."""
         self._loop = None
-        for task in self._under_way:
+        for task in self._in_progress:
             task.cancel()
-        if self._under_way:
-            await asyncio.wait(list(self._under_way))
+        if self._in_progress:
+            await asyncio.wait(list(self._in_progress))
 
     def __call__(self, request: Request, /) -> Summary:
         assert self._summarizer is not None
         if isinstance(self._summarizer, AskingSummarizer):
             return self._summarizer(request)
-        return self._in_loop(self._alone(self._summarizer, request))
+        return self._in_loop(self._summarize_exclusively(self._summarizer, request))
 
-    async def _alone(self, summarizer: Summarizer, request: Request) -> Summary:
-        async with self._account.alone(_WHAT, self._model.facts) as one:
+    async def _summarize_exclusively(self, summarizer: Summarizer, request: Request) -> Summary:
+        async with self._meter.exclusive_request(_PURPOSE, self._model.facts) as metered:
             work = _in_writer(summarizer, request)
-            one.work = work
+            metered.work = work
             summary = await asyncio.shield(work)
-            one.usage = summary.usage
+            metered.usage = summary.usage
             return summary
 
     def _ask(self, model: Model, request: ModelRequest, retry: Retry | None) -> Assistant:
         if self._counts_cost and not model.facts.prices.are_known:
             raise SummaryError(
-                f"the prices of {model.name} are not known, so it writes no summary within a limit of cost; limit "
-                "tokens, or say the prices in the file of the setting `models`"
+                f"{model.name} cannot write a summary under a cost limit: its prices are not known; limit tokens "
+                "instead, or add its prices to the file named by the setting `models`"
             )
-        return self._in_loop(ask_and_close(model, request, retry, self._account.aside(_WHAT)))
+        return self._in_loop(ask_and_close(model, request, retry, self._meter.side_request(_PURPOSE)))
 
     def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something where the run is, from a thread, and wait for it."""
+        """Run a coroutine in the event loop of the run, from a thread, and wait for it."""
         loop = self._loop
         if loop is None:
             work.close()
@@ -122,8 +122,8 @@ class Metered:
             raise asyncio.CancelledError
         task = asyncio.current_task()
         assert task is not None
-        self._under_way.add(task)
+        self._in_progress.add(task)
         try:
             return await work
         finally:
-            self._under_way.discard(task)
+            self._in_progress.discard(task)

@@ -1,9 +1,9 @@
-"""What one run uses, and how its requests pass the gate: room is reserved before each, and what it used counts after.
+"""Meters the requests of one run: reserves usage at the gate before each, and counts it afterwards.
 
-Every attempt of every request of a run goes through `turn`, `aside` or `alone`. One that a gate has reserved room for
-is held to it: its answer may be no longer than was expected, and is ended if a model does not keep to that. It counts
-even if nobody tells what it used, as when it is dropped on its way or the provider does not say: then it counts as what
-was sent and what is known to have come. Only what was refused before anything came counts as nothing.
+Every attempt of every request goes through `turn`, `side_request` or `exclusive_request`. A request with a reservation
+is held to it: its answer is limited to the reserved length, and cut off if the model exceeds that. Requests also count
+when the provider reports no usage, as when one is dropped in progress: then the sent tokens and the received text are
+estimated. Only a request that was refused before any output counts as nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.branch_writer import in_thread, uncancelled
-from sessiontree.agent.limits import Asked, Expected, Limits, RunUsage, Ticket
+from sessiontree.agent.async_bridge import in_thread, uncancelled
+from sessiontree.agent.limits import GateRequest, Limits, RequestEstimate, RunUsage, Ticket
 from sessiontree.compaction import Summary
 from sessiontree.compaction.token_estimate import MEASURED, Size, measured_tokens
 from sessiontree.core.messages import Assistant, Usage, message_text
@@ -29,133 +29,135 @@ from sessiontree.models.facts import likely_cost
 from sessiontree.models.pydantic_ai_model import LONGEST_ANSWER
 from sessiontree.models.retry import Door, Passage
 
-_LEAST_ANSWER = 1_024
-"""Tokens that an answer may have whatever is left of the window: the estimate of what is in it may be too high."""
+_MIN_ANSWER = 1_024
+"""Tokens an answer may always have: the estimate of what fills the window may be too high."""
 _MARGIN = 3
-"""How much more an estimate of tokens may be in truth: encoded data has about so many more than words."""
+"""Factor by which a token estimate may be too low: encoded data has about that many more tokens than prose."""
 _COUNTED = ("turns", "input", "output", "cached", "cache_written", "cost")
 _PRECISION = 12
-"""Digits behind the point of a dollar that are kept when something is taken off: sums of fractions are not exact."""
+"""Decimal places of a dollar kept by a subtraction; float sums are not exact."""
 
 
-class LimitReached(Exception):  # noqa: N818 - nothing went wrong
-    """A request is not made, because no more may be used."""
+class LimitReached(Exception):  # noqa: N818 - not an error: a request is not made because a limit is reached
+    """A limit does not allow another request."""
 
 
-class Alone:
-    """A request that someone else makes."""
+class ExclusiveRequest:
+    """A request that is made by code outside of our control, such as a summarizer of another package."""
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
-        """What it has used, when that is known."""
+        """Its usage, once known."""
         self.work: asyncio.Future[Summary] | None = None
-        """What goes on until it is over, also when nobody waits for it any more."""
+        """The work itself, which goes on after a cancellation."""
 
 
-class _Reserved(Struct, frozen=True):
+class _Reservation(Struct, frozen=True):
     likely: Usage
-    most: Usage
+    maximum: Usage
 
     @property
-    def expected(self) -> Expected:
-        return Expected(RunUsage().plus(self.likely, turns=1), RunUsage().plus(self.most, turns=1))
+    def estimate(self) -> RequestEstimate:
+        return RequestEstimate(RunUsage().plus(self.likely, turns=1), RunUsage().plus(self.maximum, turns=1))
 
 
-async def _nothing() -> Size:
+async def _no_size() -> Size:
     return Size(0, 0)
 
 
-class Account:
-    """The account of one run. `size` tells how many tokens a turn asked for now sends."""
+class Meter:
+    """Usage of one run. `size` estimates the tokens that a turn sends if it is made now."""
 
-    def __init__(self, limits: Limits, size: Callable[[], Awaitable[Size]] = _nothing) -> None:
+    def __init__(self, limits: Limits, size: Callable[[], Awaitable[Size]] = _no_size) -> None:
         self._limits, self._size = limits, size
         self._began = 0.0
         self._used = RunUsage()
-        self.untold = RunUsage()
-        """What is among `spent` and stands nowhere in the session."""
+        self.unreported = RunUsage()
+        """The part of `usage` that no entry of the session records."""
 
-    def begin(self) -> None:
-        """The clock starts."""
+    def start(self) -> None:
+        """Start the clock."""
         self._began = time.monotonic()
 
-    def close(self) -> None:
-        """The clock stops."""
-        self._used, self._began = self.spent, 0.0
+    def stop(self) -> None:
+        """Stop the clock."""
+        self._used, self._began = self.usage, 0.0
 
     @property
-    def spent(self) -> RunUsage:
+    def usage(self) -> RunUsage:
         if not self._began:
             return self._used
         return msgspec.structs.replace(self._used, seconds=time.monotonic() - self._began)
 
-    def charge(self, spent: RunUsage) -> None:
-        """Count what others have used for the run."""
-        self._used = self._used.and_of(spent)
+    def charge(self, usage: RunUsage) -> None:
+        """Add the usage of another run that works for this one."""
+        self._used = self._used.combine(usage)
 
-    def told(self, usage: Usage | None, *, turns: int = 0) -> None:
-        """An entry of the session tells what a request used; so many turns are in it."""
+    def record(self, usage: Usage | None, *, turns: int = 0) -> None:
+        """Note that an entry of the session now records this usage, and that it completes so many turns."""
         self._used = self._used.plus(None, turns=turns)
-        left = self.untold.since(RunUsage().plus(usage))
-        self.untold = RunUsage(*(max(round(getattr(left, name), _PRECISION), 0) for name in _COUNTED))
+        left = self.unreported.since(RunUsage().plus(usage))
+        self.unreported = RunUsage(*(max(round(getattr(left, name), _PRECISION), 0) for name in _COUNTED))
 
-    def check(self) -> None:
-        """`LimitReached` when a limit of the run itself is, so that no turn is asked for."""
-        _raise(self._limits.reached(self.spent))
+    def check_limits(self) -> None:
+        """Raise `LimitReached` if the run may not make another turn."""
+        _raise_if(self._limits.reached(self.usage))
 
-    # Doors
+    # Kinds of requests
 
     @contextlib.asynccontextmanager
     async def turn(self, model: Model, request: Request) -> AsyncIterator[Passage]:
-        """A door for the turns of the run. What comes of them is seen while it comes."""
-        self.check()
-        async with self._passing(model, request, self._size) as passage:
+        """Meter a turn of the run. Its answer is streamed, so a dropped one counts what had arrived."""
+        self.check_limits()
+        async with self._metered(model, request, self._size) as passage:
             yield passage
 
-    def aside(self, what: str) -> Door:
-        """A door for what else is asked for the sake of the run. If it is dropped, it counts as all it might use."""
-        return functools.partial(self._aside, what)
+    def side_request(self, purpose: str) -> Door:
+        """Meter a request that is not a turn. Its output is not streamed, so a dropped one counts its reservation."""
+        return functools.partial(self._side_request, purpose)
 
     @contextlib.asynccontextmanager
-    async def _aside(self, what: str, model: Model, request: Request) -> AsyncIterator[Passage]:
+    async def _side_request(self, purpose: str, model: Model, request: Request) -> AsyncIterator[Passage]:
         def measured() -> int:
             return measured_tokens("".join([request.system or "", *map(message_text, request.messages)]))
 
         async def size() -> Size:
             return Size(0, await in_thread(measured))
 
-        _raise(self._limits.used_up(self.spent))
-        async with self._passing(model, request, size, what) as passage:
+        _raise_if(self._limits.used_up(self.usage))
+        async with self._metered(model, request, size, purpose) as passage:
             yield passage
 
     @contextlib.asynccontextmanager
-    async def alone(self, what: str, facts: Facts) -> AsyncIterator[Alone]:
-        """For a request of which nothing is known before: it goes when no other is under way.
+    async def exclusive_request(self, purpose: str, facts: Facts) -> AsyncIterator[ExclusiveRequest]:
+        """Meter a request that cannot be estimated: no other request is in progress at the same time.
 
-        If nobody says what it used, it counts as what a turn asked for now would send.
+        If its usage is not reported, it counts like the input of a turn.
         """
-        _raise(self._limits.used_up(self.spent))
-        reserved: _Reserved | None = None
+        _raise_if(self._limits.used_up(self.usage))
+        reservation: _Reservation | None = None
 
-        async def expected() -> Expected:
-            nonlocal reserved
-            reserved = _reserve(facts, await self._size(), 0)
-            return reserved.expected
+        async def expected() -> RequestEstimate:
+            nonlocal reservation
+            reservation = _reserve(facts, await self._size(), 0)
+            return reservation.estimate
 
         if self._is_counting:
             await expected()
-        ticket = await self._enter(Asked(expected, what, is_alone=True))
-        one = Alone()
+        ticket = await self._enter(GateRequest(expected, purpose, is_exclusive=True))
+        request = ExclusiveRequest()
         try:
-            yield one
+            yield request
         finally:
-            guess = reserved.likely if reserved is not None else None
-            used = _priced(one.usage, facts) if one.usage is not None and _is_told(one.usage) else guess
+            estimate = reservation.likely if reservation is not None else None
+            used = (
+                _priced(request.usage, facts) if request.usage is not None and _is_reported(request.usage) else estimate
+            )
             self._count(used)
-            if one.work is None or one.work.done():
+            if request.work is None or request.work.done():
                 self._leave(ticket, used)
-            else:  # it cannot be ended: the gate is left when it is over, and knows then what it used
-                one.work.add_done_callback(functools.partial(self._leave_late, ticket, used, facts))
+            else:  # a thread cannot be cancelled: the ticket is returned when it ends, with the usage known then
+                request.work.add_done_callback(functools.partial(self._leave_late, ticket, used, facts))
 
     def _leave_late(
         self, ticket: Ticket | None, counted: Usage | None, facts: Facts, work: asyncio.Future[Summary]
@@ -163,27 +165,27 @@ class Account:
         failed = work.cancelled() or work.exception() is not None
         usage = None if failed else work.result().usage
         more = RunUsage()
-        if usage is not None and _is_told(usage):
+        if usage is not None and _is_reported(usage):
             new = RunUsage().plus(_priced(usage, facts)).since(RunUsage().plus(counted))
             more = RunUsage(*(max(getattr(new, name), 0) for name in _COUNTED))
-        self._used, self.untold = self._used.and_of(more), self.untold.and_of(more)
+        self._used, self.unreported = self._used.combine(more), self.unreported.combine(more)
         self._leave(ticket, counted)
 
     @contextlib.asynccontextmanager
-    async def _passing(
-        self, model: Model, request: Request, size: Callable[[], Awaitable[Size]], what: str = ""
+    async def _metered(
+        self, model: Model, request: Request, size: Callable[[], Awaitable[Size]], purpose: str = ""
     ) -> AsyncIterator[Passage]:
-        reserved: _Reserved | None = None
+        reservation: _Reservation | None = None
 
-        async def expected() -> Expected:
-            nonlocal reserved
-            reserved = _reserve(model.facts, await size(), request.max_tokens)
-            return reserved.expected
+        async def expected() -> RequestEstimate:
+            nonlocal reservation
+            reservation = _reserve(model.facts, await size(), request.max_tokens)
+            return reservation.estimate
 
-        if self._is_counting or what:  # else only if the gate wants to know: to measure a conversation takes time
+        if self._is_counting or purpose:  # otherwise only on the gate's demand: measuring a conversation takes time
             await expected()
-        ticket = await self._enter(Asked(expected, what))
-        likely = reserved.likely if reserved is not None else None
+        ticket = await self._enter(GateRequest(expected, purpose))
+        likely = reservation.likely if reservation is not None else None
         passage = Passage(model, request)
         if likely is not None:
             passage.request = msgspec.structs.replace(request, max_tokens=int(likely.output))
@@ -194,93 +196,94 @@ class Account:
         except ModelError as error:
             was_sent = isinstance(error, UnreachableError) and error.was_sent
             if passage.was_made and (passage.came.has_begun or error.partial is not None or was_sent):
-                used = _used(passage, likely or await _guess(expected), model.facts, error.partial)
+                used = _used(passage, likely or await _estimate_late(expected), model.facts, error.partial)
             raise
-        except BaseException:  # dropped on its way
+        except BaseException:  # dropped in progress
             if passage.was_made:
-                used = likely if what else _used(passage, likely or await _guess(expected), model.facts)
+                used = likely if purpose else _used(passage, likely or await _estimate_late(expected), model.facts)
             raise
         else:
-            used = _used(passage, likely, model.facts, is_whole=True)
+            used = _used(passage, likely, model.facts, is_complete=True)
         finally:
             self._count(used)
             self._leave(ticket, used)
 
     @property
     def _is_counting(self) -> bool:
-        """Whether it matters what requests use, and not only to a gate."""
+        """Whether limits of the run itself need an estimate of each request."""
         return self._limits.tokens is not None or self._limits.cost is not None
 
-    async def _enter(self, asked: Asked) -> Ticket | None:
-        """Room for one request; `LimitReached` when the gate has none."""
+    async def _enter(self, request: GateRequest) -> Ticket | None:
+        """Pass the gate; `LimitReached` if it refuses."""
         if self._limits.gate is None:
             return None
-        entered = await self._limits.gate.enter(asked)
+        entered = await self._limits.gate.enter(request)
         if isinstance(entered, str):
             raise LimitReached(entered)
         return entered
 
     def _leave(self, ticket: Ticket | None, used: Usage | None) -> None:
         if ticket is not None and self._limits.gate is not None:
-            self._limits.gate.leave(ticket, self.spent, RunUsage().plus(used))
+            self._limits.gate.leave(ticket, self.usage, RunUsage().plus(used))
 
     def _count(self, usage: Usage | None) -> None:
-        self._used, self.untold = self._used.plus(usage), self.untold.plus(usage)
+        self._used, self.unreported = self._used.plus(usage), self.unreported.plus(usage)
 
 
-async def _guess(expected: Callable[[], Awaitable[Expected]]) -> Usage | None:
-    """What a request that broke off may have used, of which nobody wanted to know before."""
-    with contextlib.suppress(SessionTreeError):  # the session cannot be read; the request's own end is what matters
+async def _estimate_late(expected: Callable[[], Awaitable[RequestEstimate]]) -> Usage | None:
+    """Estimate a request after it broke off."""
+    with contextlib.suppress(SessionTreeError):  # the session cannot be read; how the request ended matters more
         return (await uncancelled(expected())).likely.usage
     return None
 
 
-def _raise(why: str | None) -> None:
-    if why is not None:
-        raise LimitReached(why)
+def _raise_if(reason: str | None) -> None:
+    if reason is not None:
+        raise LimitReached(reason)
 
 
-def _reserve(facts: Facts, size: Size, longest: int | None) -> _Reserved:
-    """What a request of some size will use: nothing comes from a cache, and the answer is as long as it may be."""
-    room = min(facts.output, LONGEST_ANSWER, max(facts.window - size.tokens, _LEAST_ANSWER))
-    answer = room if longest is None else min(room, longest)
-    most = _priced(Usage(size.counted + _MARGIN * size.estimated, answer), facts)
-    cached = likely_cost(Usage(0, answer, 0, most.input), facts.prices)  # all of it may be written into a cache
-    if cached is not None and most.cost is not None and cached.total > most.cost.total:
-        most = msgspec.structs.replace(most, cost=cached)
-    return _Reserved(_priced(Usage(size.tokens, answer), facts), most)
+def _reserve(facts: Facts, size: Size, longest: int | None) -> _Reservation:
+    """Estimate a request: no input comes from a cache, and the answer is as long as it may be."""
+    left = min(facts.output, LONGEST_ANSWER, max(facts.window - size.tokens, _MIN_ANSWER))
+    answer = left if longest is None else min(left, longest)
+    maximum = _priced(Usage(size.counted + _MARGIN * size.estimated, answer), facts)
+    cached = likely_cost(Usage(0, answer, 0, maximum.input), facts.prices)  # all input may be written to a cache
+    if cached is not None and maximum.cost is not None and cached.total > maximum.cost.total:
+        maximum = msgspec.structs.replace(maximum, cost=cached)
+    return _Reservation(_priced(Usage(size.tokens, answer), facts), maximum)
 
 
 def _used(
-    passage: Passage, likely: Usage | None, facts: Facts, partial: object = None, *, is_whole: bool = False
+    passage: Passage, likely: Usage | None, facts: Facts, partial: object = None, *, is_complete: bool = False
 ) -> Usage | None:
-    """What a request has used. What the provider tells counts, as far as it is all told; else what was sent and came.
+    """Usage of a request: the provider's report where it is complete, else an estimate of input and received output.
 
-    One that was answered by a refusal has used nothing.
+    A request that was answered by a refusal used nothing.
     """
-    came = passage.came.message()
-    if isinstance(partial, Assistant) and (came is None or MEASURED(partial) > MEASURED(came)):
-        came = partial
-    told = (came.usage if came is not None else None) or passage.came.usage
-    if told is not None and not _is_told(told):
-        told = None
-    if is_whole and told is None and came is not None and came.stop_reason == "error" and not came.content:
+    received = passage.came.message()
+    if isinstance(partial, Assistant) and (received is None or MEASURED(partial) > MEASURED(received)):
+        received = partial
+    reported = (received.usage if received is not None else None) or passage.came.usage
+    if reported is not None and not _is_reported(reported):
+        reported = None
+    is_empty_error = received is not None and received.stop_reason == "error" and not received.content
+    if is_complete and reported is None and is_empty_error:
         return None
-    if likely is None or (told is not None and is_whole):
-        return _priced(told, facts) if told is not None else None
-    known = _priced(told if told is not None else Usage(likely.input), facts)
-    size = (MEASURED(came) if came is not None else 0) + measured_tokens(passage.came.cut_off)
+    if likely is None or (reported is not None and is_complete):
+        return _priced(reported, facts) if reported is not None else None
+    known = _priced(reported if reported is not None else Usage(likely.input), facts)
+    size = (MEASURED(received) if received is not None else 0) + measured_tokens(passage.came.cut_off)
     return known if size <= known.output else _priced(msgspec.structs.replace(known, output=size, cost=None), facts)
 
 
-def _is_told(usage: Usage) -> bool:
-    """Whether it is said what was used. Servers that do not say it say nothing, or that it was nothing."""
+def _is_reported(usage: Usage) -> bool:
+    """Whether a provider reported usage. Servers that do not support it send nothing, or zeros."""
     numbers = (usage.input, usage.output, usage.cache_read, usage.cache_write)
     return all(valid_count(number) == number for number in numbers) and sum(numbers) > 0
 
 
 def _priced(usage: Usage, facts: Facts) -> Usage:
-    """With what it costs, if that is not told."""
+    """Fill in the cost where the provider did not report it."""
     if usage.cost is not None and valid_count(usage.cost.total) == usage.cost.total:
         return usage
     return msgspec.structs.replace(usage, cost=likely_cost(usage, facts.prices))

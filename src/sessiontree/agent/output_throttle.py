@@ -1,60 +1,76 @@
-"""What a tool prints, on its way to whoever looks: soon, not more often than can be seen, and of much only the end.
-
-A command can print faster than any screen shows, and whoever looks may be busy with a question. Nothing piles up then:
-what was not told yet is kept to its end.
-"""
+"""Limits the rate and size of output updates from a running command."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
-EVERY = 0.1
+INTERVAL = 0.1
 """Seconds between two updates."""
-MOST = 4_000
-"""Characters that are kept, of which one update can tell."""
+MAX_CHARACTERS = 4_000
+"""Of unsent output, at most this much is kept: its end."""
 
 
-class Updates:
-    """Of one call. All of it is for the thread of the event loop."""
+class Clock(Protocol):
+    """The part of an event loop that the throttle needs."""
 
-    def __init__(self, tell: Callable[[str], object], may_tell: Callable[[], bool] = lambda: True) -> None:
-        """`tell` is called with what is new; `may_tell` says whether the last of it has been taken."""
+    def time(self) -> float: ...
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> asyncio.TimerHandle: ...
+
+
+class OutputThrottle:
+    """Throttles the output of one call. To be used in the thread of the event loop.
+
+    A command can print faster than a screen can draw, and the consumer may be waiting for the user. Output does not
+    pile up: only the end of what was not sent yet is kept.
+    """
+
+    def __init__(
+        self,
+        emit: Callable[[str], object],
+        is_ready: Callable[[], bool] = lambda: True,
+        clock: Clock | None = None,
+    ) -> None:
+        """`emit` receives new output; `is_ready` returns whether the last update was consumed.
+
+        `clock` is the running event loop by default.
+        """
         self.tail = ""
-        """The end of everything that was printed."""
-        self._tell, self._may_tell = tell, may_tell
-        self._untold = ""
-        self._told_at = 0.0
+        """The end of all output."""
+        self._emit, self._is_ready, self._clock = emit, is_ready, clock
+        self._unsent = ""
+        self._sent_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     def add(self, text: str) -> None:
-        """Something was printed."""
-        self.tail = (self.tail + text)[-MOST:]
-        self._untold = (self._untold + text)[-MOST:]
+        """Add output; it is emitted now or when the interval is over."""
+        self.tail = (self.tail + text)[-MAX_CHARACTERS:]
+        self._unsent = (self._unsent + text)[-MAX_CHARACTERS:]
         if self._timer is None and not self._is_closed:
-            self._look()
+            self._emit_or_wait()
 
-    def _look(self) -> None:
-        """Tell it now, or look again when it is time."""
+    def _emit_or_wait(self) -> None:
         self._timer = None
-        loop = asyncio.get_running_loop()
-        wait = self._told_at + EVERY - loop.time()
-        if wait > 0 or not self._may_tell():
-            self._timer = loop.call_later(wait if wait > 0 else EVERY, self._look)
+        clock: Clock = self._clock if self._clock is not None else asyncio.get_running_loop()
+        wait = 0.0 if self._sent_at is None else self._sent_at + INTERVAL - clock.time()
+        if wait > 0 or not self._is_ready():
+            self._timer = clock.call_later(wait if wait > 0 else INTERVAL, self._emit_or_wait)
         else:
-            self._told_at = loop.time()
-            self.tell_rest()
+            self._sent_at = clock.time()
+            self.flush()
 
     def close(self) -> None:
-        """From now on nothing is told by itself: the call is over."""
+        """Emit nothing more on a timer: the call is over."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def tell_rest(self) -> None:
-        """Tell what was not told yet."""
-        text, self._untold = self._untold, ""
+    def flush(self) -> None:
+        """Emit what was not emitted yet."""
+        text, self._unsent = self._unsent, ""
         if text:
-            self._tell(text)
+            self._emit(text)

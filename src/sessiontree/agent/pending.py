@@ -1,11 +1,10 @@
-"""Calls that were made and never answered, because the program ended in the middle: the user decides what becomes of
-them.
+"""Calls that were written but never got a result, because the program ended while they ran.
 
-    pending_calls(branch)            what waits, and whether it had begun
-    resolve_pending(branch, how)     "run" it again, "skip" it, or `Answered("...")` by hand: for all, or by call
+    pending_calls(branch)                 the calls without a result, and whether each had begun
+    resolve_pending(branch, decision)     "run" again, "skip", or `Answered("...")`: one decision for all, or one each
 
-Nothing is run again by itself: a call may have done its work before the program ended. A run that starts on a branch
-with such calls ends at once and says so, unless it is told what to do with them.
+No call is run again automatically: it may have done its work before the program ended. A run that starts on a branch
+with such calls ends immediately and reports them, unless it is given a decision.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from sessiontree.agent.branch_writer import SerializedBranch
-from sessiontree.agent.live_context import live_of
-from sessiontree.agent.result_messages import lost
-from sessiontree.agent.tool_calls import Calls, result_message
+from sessiontree.agent.live_context import live_context_of
+from sessiontree.agent.result_messages import lost, result_message
+from sessiontree.agent.tool_calls import ToolRunner
 from sessiontree.agent.tools.base import ToolOutput
 from sessiontree.core.entries import Entry
 from sessiontree.core.messages import Assistant, Message, ToolCall, ToolResult, User, tool_calls
@@ -29,15 +28,15 @@ _SNAPSHOTS = frozenset({"file_snapshot", "sessiontree:file_snapshot"})
 
 
 class Answered(Struct, frozen=True):
-    """What the user says the result is."""
+    """A result written by the user."""
 
     text: str
     is_error: bool = False
 
 
-How: TypeAlias = Literal["run", "skip"] | Answered
-Decision: TypeAlias = How | Mapping[str, How]
-"""One for all calls, or one for each call's id."""
+Resolution: TypeAlias = Literal["run", "skip"] | Answered
+Decision: TypeAlias = Resolution | Mapping[str, Resolution]
+"""One resolution for all calls, or one per call id."""
 
 
 class PendingCall(Struct, frozen=True):
@@ -45,18 +44,18 @@ class PendingCall(Struct, frozen=True):
 
     call: ToolCall
     had_begun: bool
-    """Whether it is known to have begun to change files. If not, it may have all the same."""
+    """Whether it is known to have begun changing files. False does not prove the opposite."""
 
 
 def pending_calls(branch: Branch | Session) -> list[PendingCall]:
-    """The calls at the end of a branch that nobody answered."""
-    calls = open_calls(live_of(branch).look())
-    begun = _begun(branch) if calls else set()
+    """Find the calls at the end of a branch that have no result."""
+    calls = open_calls(live_context_of(branch).messages())
+    begun = set(_iter_begun(branch)) if calls else set()
     return [PendingCall(call, call.id in begun) for call in calls]
 
 
 def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
-    """The calls of the last answer that have no result. Where the user has gone on since, none is open."""
+    """The calls of the last answer that have no result; none if the user has written since."""
     answered: set[str] = set()
     for at in range(len(messages) - 1, -1, -1):
         match messages[at]:
@@ -71,14 +70,10 @@ def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
     return []
 
 
-def _begun(branch: Branch | Session) -> set[str]:
-    """The calls of which a checkpoint says that they were about to change files."""
+def _iter_begun(branch: Branch | Session) -> Iterator[str]:
+    """Ids of calls since the last answer with a checkpoint, which is written before files are changed."""
     session = branch if isinstance(branch, Session) else branch.session
-    return set(_noted(session, branch.leaf))
-
-
-def _noted(session: Session, leaf: str | None) -> Iterator[str]:
-    at = leaf
+    at = branch.leaf
     while at is not None:
         kind = session.type_of(at)
         if kind in _SNAPSHOTS:
@@ -91,34 +86,36 @@ def _noted(session: Session, leaf: str | None) -> Iterator[str]:
         at = session.parent(at)
 
 
-def decided(how: Decision, call: ToolCall) -> How:
-    """What becomes of a call; a call that a mapping does not name is an error, and nothing is done."""
-    if not isinstance(how, Mapping):
-        return how
-    if call.id not in how:
-        raise UsageError(f"nothing was decided about the call {call.id} of {call.name}: run, skip, or an answer")
-    return how[call.id]
+def decided(decision: Decision, call: ToolCall) -> Resolution:
+    """The resolution of a call; `UsageError` if a mapping does not contain it."""
+    if not isinstance(decision, Mapping):
+        return decision
+    if call.id not in decision:
+        raise UsageError(f"no decision for the call {call.id} of {call.name}: choose run, skip, or an answer")
+    return decision[call.id]
 
 
-def result_without_running(pending: PendingCall, how: How) -> ToolOutput:
+def result_without_running(pending: PendingCall, resolution: Resolution) -> ToolOutput:
     """The result of a call that is not run again."""
-    if isinstance(how, Answered):
-        return ToolOutput(how.text, how.is_error, {"answeredBy": "user"})
+    if isinstance(resolution, Answered):
+        return ToolOutput(resolution.text, resolution.is_error, {"answeredBy": "user"})
     return lost(had_begun=pending.had_begun)
 
 
-async def resolve_pending(branch: Branch | Session, how: Decision, calls: Calls | None = None) -> list[Entry]:
-    """Give each pending call its result, and write it; `calls` is needed to run some again. The entries written."""
-    waiting = [(pending, decided(how, pending.call)) for pending in pending_calls(branch)]
-    if calls is None and any(one == "run" for _, one in waiting):
-        raise UsageError("to run calls again, tools are needed")
-    hand = SerializedBranch(branch, live_of(branch).hear)
+async def resolve_pending(
+    branch: Branch | Session, decision: Decision, runner: ToolRunner | None = None
+) -> list[Entry]:
+    """Write a result for each pending call and return the entries. `runner` is needed to run calls again."""
+    waiting = [(pending, decided(decision, pending.call)) for pending in pending_calls(branch)]
+    if runner is None and any(resolution == "run" for _, resolution in waiting):
+        raise UsageError("running calls again needs a ToolRunner: pass `runner`")
+    writer = SerializedBranch(branch, live_context_of(branch).add)
     written: list[Entry] = []
-    for pending, one in waiting:
-        if one == "run":
-            assert calls is not None
-            output = await calls.call(pending.call, branch=hand)
+    for pending, resolution in waiting:
+        if resolution == "run":
+            assert runner is not None
+            output = await runner.call(pending.call, branch=writer)
         else:
-            output = result_without_running(pending, one)
-        written.append(hand.append(result_message(pending.call, output)))
+            output = result_without_running(pending, resolution)
+        written.append(writer.append(result_message(pending.call, output)))
     return written

@@ -1,4 +1,4 @@
-"""Running a command: in a process group of its own, with limits of time and output, and nothing of it left behind.
+"""Run a command in a process group of its own, with limits of time and output, and end everything it started.
 
 The end of a command is the end of its process group. On a cancel or a time limit, processes that left the group go
 as well: each is known by a mark in its environment (Linux tells; elsewhere only the group is ended). What is printed is
@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 
-from sessiontree.agent.process_groups import GROUPS
+from sessiontree.agent.process_groups import PROCESS_GROUPS
 from sessiontree.secrets.environment import Mask, MaskedStream
 from sessiontree.stores.atomic_files import make_folder
 
@@ -44,7 +44,7 @@ _MISLEADING = ("BASH_ENV", "ENV")
 """Variables that make a shell run something before the command."""
 
 
-class Ran(Struct, frozen=True):
+class CommandResult(Struct, frozen=True):
     """A command that has ended, or was ended."""
 
     output: str
@@ -79,12 +79,12 @@ async def run_command(
     outputs: str | None = None,
     name: str = "output",
     update: Callable[[str], None] | None = None,
-) -> Ran:
+) -> CommandResult:
     """Run a shell command until it ends, the time is up, or the task is cancelled.
 
     A cancelled task gets `CancelledError` when every process is gone; `run_until_cancelled` gives what had come.
     """
-    running = await Running.start(command, cwd, environment, Collected(mask, outputs, name, update))
+    running = await RunningCommand.start(command, cwd, environment, OutputCollector(mask, outputs, name, update))
     try:
         return await running.wait(seconds)
     except asyncio.CancelledError:
@@ -95,9 +95,9 @@ async def run_command(
 async def run_until_cancelled(
     command: str, *, cwd: str, environment: Mapping[str, str], mask: Mask, outputs: str | None, name: str,
     update: Callable[[str], None] | None = None, seconds: float | None = None,
-) -> Ran:  # fmt: skip
+) -> CommandResult:  # fmt: skip
     """Like `run_command`, but a cancel ends the command and not the caller: what it had printed is given."""
-    running = await Running.start(command, cwd, environment, Collected(mask, outputs, name, update))
+    running = await RunningCommand.start(command, cwd, environment, OutputCollector(mask, outputs, name, update))
     try:
         return await running.wait(seconds)
     except asyncio.CancelledError:
@@ -152,11 +152,11 @@ class _Program:
                 self._process.kill()
 
 
-class Running:
+class RunningCommand:
     """A command that runs."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], ended: asyncio.Future[None], mark: str, collected: Collected
+        self, process: subprocess.Popen[bytes], ended: asyncio.Future[None], mark: str, collected: OutputCollector
     ) -> None:
         self._process, self._ended, self._mark, self._collected = process, ended, mark, collected
         self._began = time.monotonic()
@@ -169,7 +169,9 @@ class Running:
         self._was_cancelled = False
 
     @classmethod
-    async def start(cls, command: str, cwd: str, environment: Mapping[str, str], collected: Collected) -> Running:
+    async def start(
+        cls, command: str, cwd: str, environment: Mapping[str, str], collected: OutputCollector
+    ) -> RunningCommand:
         """Start a command, in a thread: that takes milliseconds, and on a busy machine tens of them.
 
         Whoever is cancelled meanwhile hears of it when they wait for the command: by then there is one to be ended.
@@ -180,7 +182,7 @@ class Running:
         ended: asyncio.Future[None] = loop.create_future()
 
         def start() -> subprocess.Popen[bytes]:
-            GROUPS.prepare()
+            PROCESS_GROUPS.prepare()
             process = subprocess.Popen(  # noqa: S603 - running commands is what this is for; who may is asked before
                 [shell(), "-c", command],
                 cwd=cwd,
@@ -190,7 +192,7 @@ class Running:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            GROUPS.begin(process.pid)  # killed before this, the program leaves a command behind
+            PROCESS_GROUPS.begin(process.pid)  # killed before this, the program leaves a command behind
             _tell_of_end(process.pid, loop, ended)
             return process
 
@@ -209,7 +211,7 @@ class Running:
     def pid(self) -> int:
         return self._process.pid
 
-    async def wait(self, seconds: float | None) -> Ran:
+    async def wait(self, seconds: float | None) -> CommandResult:
         """Until it has ended, or the time is up."""
         if self._was_cancelled:
             raise asyncio.CancelledError
@@ -223,7 +225,7 @@ class Running:
         _signal_group(self._process.pid, signal.SIGKILL)
         return self._finish(left_behind=left)
 
-    async def stop(self, *, timed_out: bool = False, cancelled: bool = False) -> Ran:
+    async def stop(self, *, timed_out: bool = False, cancelled: bool = False) -> CommandResult:
         """End it and everything it started: asked first, then forced."""
         _signal_group(self._process.pid, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
@@ -262,14 +264,14 @@ class Running:
         timed_out: bool = False,
         cancelled: bool = False,
         left_behind: bool = False,
-    ) -> Ran:
+    ) -> CommandResult:
         if not self._is_over:
             self._is_over = True
             self._drain()
             asyncio.get_running_loop().remove_reader(self._fd)
             assert self._process.stdout is not None
             self._process.stdout.close()
-        GROUPS.end(self._process.pid)
+        PROCESS_GROUPS.end(self._process.pid)
         exit_code = self._process.wait()  # a process that has ended; until now its number could not be given to another
         self._collected.end()
         return self._collected.told(
@@ -290,7 +292,7 @@ class Running:
                 self._collected.add(data)
 
 
-class Collected:
+class OutputCollector:
     """The output of a command: its beginning, its end, and all of it in a file when it is long."""
 
     def __init__(self, mask: Mask, outputs: str | None, name: str, update: Callable[[str], None] | None) -> None:
@@ -338,7 +340,7 @@ class Collected:
 
     def told(
         self, *, exit_code: int | None, timed_out: bool, cancelled: bool, left_behind: bool, seconds: float
-    ) -> Ran:
+    ) -> CommandResult:
         left_out = self._size - len(self._head) - len(self._tail)
         if left_out:
             first, last = clean(bytes(self._head)), clean(bytes(self._tail))
@@ -346,7 +348,7 @@ class Collected:
             text = f"{_whole_lines_before(first)}\n\n{note}\n\n{_whole_lines_behind(last)}"
         else:
             text = clean(bytes(self._head + self._tail))
-        return Ran(
+        return CommandResult(
             output=text,
             exit_code=exit_code,
             timed_out=timed_out,

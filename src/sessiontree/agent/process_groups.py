@@ -31,7 +31,7 @@ _PATIENCE = 3.0
 """Seconds that are waited for the watcher when the program ends in peace; it needs one if it still has to end some."""
 
 
-class Groups:
+class ProcessGroups:
     """The groups that run, and the watcher that knows of them, started with the first of them. Threads may share it."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Groups:
                 watcher.wait(_PATIENCE)
 
     def close(self) -> None:
-        """Let go of the watcher. Groups that still run are ended by it."""
+        """Let go of the watcher. ProcessGroups that still run are ended by it."""
         with self._lock:
             self._leave()
 
@@ -98,6 +98,6 @@ def _started() -> subprocess.Popen[bytes]:
     )
 
 
-GROUPS = Groups()
+PROCESS_GROUPS = ProcessGroups()
 """Those of this program."""
-atexit.register(GROUPS.close)
+atexit.register(PROCESS_GROUPS.close)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from sessiontree.agent.workspace import Place, Workspace
+from sessiontree.agent.workspace import ResolvedPath, Workspace
 from sessiontree.errors import PathError
 from sessiontree.git import command
 
@@ -91,10 +91,10 @@ def runs_programs(folder: str) -> bool:
 
     A repository that was unpacked, not cloned, brings such settings from whoever packed it.
     """
-    return bool(command.ask(folder, "config", "--local", "--name-only", "--get-regexp", _RUNNING))
+    return bool(command.query(folder, "config", "--local", "--name-only", "--get-regexp", _RUNNING))
 
 
-def find_reading(command: str, room: Workspace) -> tuple[Place, ...] | None:
+def find_read_paths(command: str, room: Workspace) -> tuple[ResolvedPath, ...] | None:
     """The places that a command reads, if it plainly does nothing but read; else None."""
     if not _PLAIN.fullmatch(command) or not command.strip():
         return None
@@ -107,7 +107,7 @@ def find_reading(command: str, room: Workspace) -> tuple[Place, ...] | None:
     return () if program in _NO_PATHS else _places(words, room)
 
 
-def _git(words: list[str], room: Workspace) -> tuple[Place, ...] | None:
+def _git(words: list[str], room: Workspace) -> tuple[ResolvedPath, ...] | None:
     if not words or words[0] not in _GIT or not _are_known(words[1:], _GIT[words[0]], _GIT_LONG):
         return None
     if runs_programs(room.root):
@@ -124,7 +124,7 @@ def _are_known(words: list[str], letters: str, long: frozenset[str]) -> bool:
     return True
 
 
-def _places(words: list[str], room: Workspace) -> tuple[Place, ...] | None:
+def _places(words: list[str], room: Workspace) -> tuple[ResolvedPath, ...] | None:
     """Where the words that are no options lead, were they paths. Many are not; those lead into the project as well."""
     try:
         return tuple(room.place(word) for word in words if not word.startswith("-"))

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.agent.output_throttle import Updates
-from sessiontree.agent.process import Ran, run_until_cancelled
+from sessiontree.agent.output_throttle import OutputThrottle
+from sessiontree.agent.process import CommandResult, run_until_cancelled
 from sessiontree.agent.tools.base import ToolContext
 from sessiontree.core.entries import Entry
 from sessiontree.session.session import Branch, Session
@@ -33,16 +33,18 @@ def parse_user_command(text: str) -> UserCommand | None:
     return UserCommand(command, is_excluded) if command else None
 
 
-async def run_user_command(command: UserCommand, branch: Branch | Session, context: ToolContext) -> tuple[Ran, Entry]:
+async def run_user_command(
+    command: UserCommand, branch: Branch | Session, context: ToolContext
+) -> tuple[CommandResult, Entry]:
     """Run a command of the user and append it to the session. A cancel ends the command, and that is kept, too.
 
     `context.update` hears what it prints on the way; what it printed in the end is in the result.
     """
-    updates = Updates(context.update or (lambda _: None))
+    updates = OutputThrottle(context.update or (lambda _: None))
     try:
         ran = await run_until_cancelled(
             command.command,
-            cwd=context.room.root,
+            cwd=context.workspace.root,
             environment=context.environment,
             mask=context.masked(),
             outputs=context.outputs,
@@ -54,7 +56,7 @@ async def run_user_command(command: UserCommand, branch: Branch | Session, conte
     return ran, branch.append(as_message(command, ran, context))
 
 
-def as_message(command: UserCommand, ran: Ran, context: ToolContext) -> dict[str, Any]:
+def as_message(command: UserCommand, ran: CommandResult, context: ToolContext) -> dict[str, Any]:
     """A command of the user as a message of the session."""
     message: dict[str, Any] = {
         "role": "bashExecution",

@@ -17,7 +17,7 @@ from sessiontree.session.session import Session
 FOLDER = "tool-results"
 
 
-class Outputs:
+class SpillFolders:
     """The folders of one app's sessions. A session that is kept in memory gets one that ends with the app."""
 
     def __init__(self) -> None:

@@ -1,28 +1,34 @@
-"""One call of a tool from beginning to end: plan, approval, checkpoint, run, masking. The run loop calls this.
+"""Tool calls of a run: each from plan to result, and several in parallel.
 
-Whatever goes wrong with a call is its result: arguments that do not fit, a denial, a failure. Only a cancel gets out.
+A call that goes wrong (invalid arguments, a denial, a failure of the tool) has that as its result. Only a cancellation
+is raised.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 
-from sessiontree.agent.approval import Approvals, Approver, Ask, Decision, Deny, NobodyToAsk, denied_text
-from sessiontree.agent.branch_writer import in_thread, uncancelled
+from sessiontree.agent.approval import Approvals, Approver, Ask, Decision, Deny, DenyAll, Question, Reply, denied_text
+from sessiontree.agent.async_bridge import in_thread, uncancelled
 from sessiontree.agent.checkpoints import Checkpoints
+from sessiontree.agent.event_channel import EventChannel
+from sessiontree.agent.events import ApprovalAnswered, ApprovalAsked, Event, ToolEnd, ToolStart, ToolUpdate
+from sessiontree.agent.limits import RequestGate
+from sessiontree.agent.output_throttle import OutputThrottle
+from sessiontree.agent.result_messages import not_run
 from sessiontree.agent.tools.base import ArgumentsError, Plan, Tool, ToolContext, ToolOutput
 from sessiontree.agent.tools.registry import Tools
-from sessiontree.core.jsonio import JsonObject
-from sessiontree.core.messages import Text, ToolCall
+from sessiontree.core.messages import ToolCall
 from sessiontree.session.session import Branch
 
 
-class Calls:
-    """Runs the calls of a model in one session."""
+class ToolRunner:
+    """Runs single calls in one session: plan, approval, checkpoint, run, masking of secrets."""
 
     def __init__(
         self,
@@ -35,7 +41,7 @@ class Calls:
     ) -> None:
         self._tools, self._approvals = tools, approvals
         self._context = msgspec.structs.replace(context, mask=context.masked())
-        self._approver = approver or NobodyToAsk()
+        self._approver = approver or DenyAll()
         self._checkpoints = checkpoints
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -46,31 +52,29 @@ class Calls:
     async def call(
         self, call: ToolCall, *, branch: Branch | None = None, update: Callable[[str], None] | None = None
     ) -> ToolOutput:
-        """The result of a call, fit to be kept. `branch` is where the checkpoint is noted."""
+        """Run a call and return its masked result. `branch` is where its checkpoint is recorded."""
         tool = self._tools.find(call.name)
         if tool is None:
-            return ToolOutput(
-                f"there is no tool {call.name!r}; there is: {', '.join(self._tools.names) or 'none'}", is_error=True
-            )
+            available = ", ".join(self._tools.names) or "none"
+            return ToolOutput(f"no tool is named {call.name!r}; available: {available}", is_error=True)
         context = msgspec.structs.replace(self._context, call_id=call.id, update=update)
         try:
-            plan, decision = await asyncio.to_thread(self._planned, tool, call, context)
-            async with self._alone(write.place.path for write in plan.writes) as waited:
-                if waited:  # the file is not what it was
-                    plan, decision = await asyncio.to_thread(self._planned, tool, call, context)
+            plan, decision = await asyncio.to_thread(self._plan, tool, call, context)
+            async with self._lock_paths(write.place.path for write in plan.writes) as waited:
+                if waited:  # another call may have changed the file: the plan is outdated
+                    plan, decision = await asyncio.to_thread(self._plan, tool, call, context)
                 output = await self._find_denial(tool, decision)
                 if output is None:
                     context = msgspec.structs.replace(context, approved=plan)
                     output = await self._run(tool, call, plan, context, branch)
         except ArgumentsError as error:
             output = ToolOutput(str(error), is_error=True)
-        except Exception as error:  # noqa: BLE001 - a tool of someone else may fail in any way; the model is told
+        except Exception as error:  # noqa: BLE001 - tools of other packages may raise anything; it becomes the result
             output = ToolOutput(f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True)
         return self._masked(output)
 
-    def _planned(self, tool: Tool, call: ToolCall, context: ToolContext) -> tuple[Plan, Decision]:
-        """What a call will do, and whether it may. For a thread: files are looked at, settings may have to be read
-        while others write, and the question shows a difference."""
+    def _plan(self, tool: Tool, call: ToolCall, context: ToolContext) -> tuple[Plan, Decision]:
+        # In a thread: it reads files, may read the session's settings, and renders a diff for the question.
         plan = tool.plan(call.arguments, context)
         return plan, self._approvals.decide(tool.name, plan, call.id)
 
@@ -79,8 +83,9 @@ class Calls:
             reply = await self._approver.ask(decision.question)
             if reply.answer == "always" and decision.question.may_always:
                 await uncancelled(in_thread(self._approvals.approve, tool.name))
-            if reply.answer == "no":
-                decision = Deny(reply.reason)
+            if reply.answer != "no":
+                return None
+            decision = Deny(reply.reason)
         if isinstance(decision, Deny):
             return ToolOutput(denied_text(tool.name, decision.reason), is_error=True, details={"denied": True})
         return None
@@ -94,9 +99,10 @@ class Calls:
             return await tool.run(call.arguments, context)
 
     @contextlib.asynccontextmanager
-    async def _alone(self, paths: Iterable[str]) -> AsyncIterator[bool]:
-        """Calls that change the same file wait for each other, all others run side by side. Whether it had to wait."""
+    async def _lock_paths(self, paths: Iterable[str]) -> AsyncIterator[bool]:
+        """Serialize calls that change the same file. Yields whether it had to wait."""
         async with contextlib.AsyncExitStack() as stack:
+            # Sorted, so that two calls which change the same two files cannot deadlock.
             locks = [self._locks.setdefault(path, asyncio.Lock()) for path in sorted(set(paths))]
             waited = any(lock.locked() for lock in locks)
             for lock in locks:
@@ -108,14 +114,97 @@ class Calls:
         return msgspec.structs.replace(output, text=mask.text(output.text), details=mask.value(output.details))
 
 
-def result_message(call: ToolCall, output: ToolOutput) -> JsonObject:
-    """A result as a message for `append`."""
-    content = [msgspec.to_builtins(block) for block in (Text(output.text), *output.images)]
-    message: JsonObject = {
-        "role": "toolResult",
-        "toolCallId": call.id,
-        "toolName": call.name,
-        "content": content,
-        "isError": output.is_error,
-    }
-    return {**message, "details": output.details} if output.details else message
+class OpenCall:
+    """A call whose result is not written yet."""
+
+    def __init__(self, call: ToolCall, channel: EventChannel[Event]) -> None:
+        self.call = call
+        self.has_started = False
+        self.awaits_approval = False
+        # An update is skipped while the consumer has not taken the last one: what is on the screen stays current.
+        self.throttle = OutputThrottle(lambda text: channel.push(ToolUpdate(call.id, text)), lambda: channel.is_empty)
+
+    @property
+    def had_begun(self) -> bool:
+        """Whether it may have changed something: it was started, and is not waiting for an approval."""
+        return self.has_started and not self.awaits_approval
+
+
+class KeepResult(Protocol):
+    """Writes the result of a call to the session."""
+
+    def __call__(self, call: OpenCall, output: ToolOutput, /) -> Awaitable[None]: ...
+
+
+class ParallelCalls:
+    """Runs the calls of an answer in parallel, writes each result as it arrives, and emits events."""
+
+    def __init__(
+        self, branch: Branch, channel: EventChannel[Event], keep_result: KeepResult, gate: RequestGate | None
+    ) -> None:
+        self._branch, self._channel, self._keep_result, self._gate = branch, channel, keep_result, gate
+        self.open: list[OpenCall] = []
+        """ToolRunner without a result. The writer of entries updates it together with the file."""
+
+    async def run_all(self, runner: ToolRunner, calls: Sequence[OpenCall], why_not: str | None = None) -> None:
+        """Run calls; with `why_not`, record that none was run."""
+        if why_not is not None:
+            for call in calls:
+                await self._keep_result(call, not_run(why_not))
+            return
+        tasks = [asyncio.create_task(self._run(runner, call)) for call in calls]
+        if not tasks:
+            return
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await uncancelled(asyncio.gather(*tasks, return_exceptions=True))
+        for task in tasks:
+            task.result()
+
+    async def _run(self, runner: ToolRunner, opened: OpenCall) -> None:
+        call = opened.call
+        why_not = await self._gate.before_call() if self._gate is not None else None
+        if why_not is not None:
+            await self._keep_result(opened, not_run(why_not))
+            return
+        await self._channel.send(ToolStart(call))
+        opened.has_started = True
+        loop = asyncio.get_running_loop()
+
+        def update(text: str) -> None:  # tools call it from any thread
+            loop.call_soon_threadsafe(opened.throttle.add, text)
+
+        try:
+            output = await runner.call(call, branch=self._branch, update=update)
+        except Exception as error:  # noqa: BLE001 - tools of other packages may raise anything; it becomes the result
+            output = ToolOutput(f"{call.name} failed: {type(error).__name__}: {error}", is_error=True)
+        finally:
+            opened.throttle.close()
+        await self._keep_result(opened, output)
+        opened.throttle.flush()
+        await self._channel.send(ToolEnd(call, output))
+
+    def approver(self, approver: Approver) -> Approver:
+        """Wrap an approver: questions and replies are emitted as events, and noted on the open call."""
+        return _AnnouncingApprover(self, approver, self._channel)
+
+
+class _AnnouncingApprover:
+    def __init__(self, calls: ParallelCalls, approver: Approver, channel: EventChannel[Event]) -> None:
+        self._calls, self._approver, self._channel = calls, approver, channel
+
+    async def ask(self, question: Question) -> Reply:
+        self._set_awaiting(question, True)
+        await self._channel.send(ApprovalAsked(question))
+        reply = await self._approver.ask(question)
+        self._set_awaiting(question, reply.answer == "no")
+        await self._channel.send(ApprovalAnswered(question.call_id, reply))
+        return reply
+
+    def _set_awaiting(self, question: Question, awaits: bool) -> None:
+        for opened in self._calls.open:
+            if opened.call.id == question.call_id:
+                opened.awaits_approval = awaits

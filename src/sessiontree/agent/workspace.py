@@ -1,6 +1,6 @@
 """Where tools may go: the project and the folders added to it, and files that are opened without being led astray.
 
-A path from a model is text that nobody checked. `Room.place` says where it really leads: `..`, `~` and every symbolic
+A path from a model is text that nobody checked. `Workspace.place` resolves `..`, `~` and every symbolic
 link are resolved first, and only then it is asked whether that is inside. What is opened afterwards is opened component
 by component from the root of the file system, following no link: whoever puts a link into the way between the question
 and the deed gets an error, not a file. Paths are never handed to a program as arguments, so `-rf` is only a name.
@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from sessiontree.errors import PathError
-from sessiontree.git.snapshot import is_secret
+from sessiontree.secrets.names import has_secret_name
 
 _GUARDED = frozenset({".git", "git~1", ".hg", ".svn", ".ssh", ".gnupg"})
 """Folders in which a changed file can make programs run, or open doors."""
 
 
-class Place(Struct, frozen=True):
+class ResolvedPath(Struct, frozen=True):
     """Where a path leads."""
 
     path: str
@@ -63,7 +63,7 @@ class Workspace:
     def folders(self) -> tuple[str, ...]:
         return (self.root, *self.added)
 
-    def place(self, text: str) -> Place:
+    def place(self, text: str) -> ResolvedPath:
         """Where a path leads, whether or not something is there."""
         if not text:
             raise PathError("the path is empty")
@@ -77,7 +77,7 @@ class Workspace:
             raise PathError(f"{text!r} is no path that can be used: {error}") from None
         return self.place_of(path)
 
-    def place_of(self, path: str) -> Place:
+    def place_of(self, path: str) -> ResolvedPath:
         """What is to be said of a path whose links are resolved."""
         is_inside = any(is_within(path, folder) for folder in self.folders)
         shown = os.path.relpath(path, self.root) if is_within(path, self.root) else path
@@ -86,7 +86,7 @@ class Workspace:
             and not any(is_within(path, folder) for folder in self._unguarded)
         )
         is_readable = is_inside or any(is_within(path, folder) for folder in self._readable)
-        return Place(path, shown, is_inside, is_readable, is_guarded, is_secret(path))
+        return ResolvedPath(path, shown, is_inside, is_readable, is_guarded, has_secret_name(path))
 
 
 def is_within(path: str, folder: str) -> bool:

@@ -32,7 +32,7 @@ def make_scratch() -> str:
     (folder / "test_words.py").write_text(_TEST)
     who = ("-c", "user.name=demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false")
     for arguments in (("init", "-q"), ("add", "-A"), (*who, "commit", "-q", "-m", "A program with a fault")):
-        command.ask(str(folder), *arguments)
+        command.query(str(folder), *arguments)
     return str(folder)
 
 

@@ -47,5 +47,5 @@ class Named:
         await self._model.close()
 
 
-def no_model() -> UsageError:
+def no_model_error() -> UsageError:
     return UsageError(f"no model is configured: {HOW}")

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 from msgspec import Struct
 
 from sessiontree.agent.approval import Approver
-from sessiontree.agent.branch_writer import in_thread
+from sessiontree.agent.async_bridge import in_thread
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.mcp_client import read_servers, running_servers
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.app.demo import DEMO, make_scratch
-from sessiontree.app.models import find_model, no_model
-from sessiontree.app.system_prompt import system_text
+from sessiontree.app.models import find_model, no_model_error
+from sessiontree.app.system_prompt import build_system_prompt
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.explore.task_tool import TaskTool, find_unfinished
 from sessiontree.models import ThinkingLevel
@@ -25,7 +25,7 @@ from sessiontree.views.text import one_line
 _SERVERS = "mcp.json"
 
 
-class Wanted(Struct, frozen=True):
+class StartOptions(Struct, frozen=True):
     """What someone asks for on the command line."""
 
     cwd: str
@@ -50,7 +50,7 @@ class Started(Struct, frozen=True):
 
 
 @contextlib.asynccontextmanager
-async def started(wanted: Wanted, approver: Approver | None = None) -> AsyncIterator[Started]:
+async def open_controller(wanted: StartOptions, approver: Approver | None = None) -> AsyncIterator[Started]:
     """A controller that has what was asked for; in the end everything is let go of."""
     cwd = make_scratch() if wanted.model == DEMO else wanted.cwd
     tools = load_tools()
@@ -74,7 +74,7 @@ async def started(wanted: Wanted, approver: Approver | None = None) -> AsyncIter
             tools=tools,
             approver=approver,
             added=wanted.added,
-            system=system_text(cwd, wanted.added),
+            system=build_system_prompt(cwd, wanted.added),
             in_memory=wanted.in_memory,
         )
         stack.push_async_callback(controller.close)
@@ -82,7 +82,7 @@ async def started(wanted: Wanted, approver: Approver | None = None) -> AsyncIter
         yield Started(controller, tuple(notes))
 
 
-async def _take_session(controller: Controller, wanted: Wanted) -> list[str]:
+async def _take_session(controller: Controller, wanted: StartOptions) -> list[str]:
     """Have the session in hand that was asked for; what a person should know of it."""
     notes: list[str] = []
     if wanted.session is None:
@@ -91,11 +91,11 @@ async def _take_session(controller: Controller, wanted: Wanted) -> list[str]:
         await controller.resume(wanted.session)
         if wanted.is_fork:
             await controller.clone()
-        notes += await sub_agents_left(controller)
+        notes += await find_unfinished_subagents(controller)
         if wanted.name:
             await controller.rename(wanted.name)
     if controller.state.model is None:
-        raise no_model()
+        raise no_model_error()
     _ = controller.model  # what is wrong with its name or key is said now, not after the first prompt
     if wanted.thinking is not None:
         await controller.set_thinking(wanted.thinking)
@@ -104,7 +104,7 @@ async def _take_session(controller: Controller, wanted: Wanted) -> list[str]:
     return notes
 
 
-async def sub_agents_left(controller: Controller) -> list[str]:
+async def find_unfinished_subagents(controller: Controller) -> list[str]:
     """Which sub-agents were at work when the session was ended, and how to get to them."""
     return [
         f"ended while the sub-agent for {one_line(one.description)!r} worked; /switch {one.leaf} goes to it"

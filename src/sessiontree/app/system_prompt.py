@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def system_text(cwd: str, added: Sequence[str] = ()) -> str:
+def build_system_prompt(cwd: str, added: Sequence[str] = ()) -> str:
     folders = "".join(f"\nYou may also work in {folder}." for folder in added)
     return f"""You are a coding agent. You work in the folder {cwd} with the tools you are given.{folders}
 

@@ -13,7 +13,8 @@ from msgspec import Struct
 from sessiontree import plugins
 from sessiontree.archive.allowed_paths import iter_beside
 from sessiontree.archive.catalog import About
-from sessiontree.dialects.contract import Dialect, is_session_name
+from sessiontree.dialects.contract import Dialect
+from sessiontree.dialects.defaults import is_session_name
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.library import Library
 from sessiontree.library.summary import Summary

@@ -18,7 +18,7 @@ from sessiontree.archive.catalog import Edit, Item
 from sessiontree.archive.restore import move_folder
 from sessiontree.archive.rewrite import Change, Draft, check_same, rewrite, spliced
 from sessiontree.dialects.canonical import SessionMeta
-from sessiontree.dialects.contract import replace_field
+from sessiontree.dialects.defaults import replace_field
 from sessiontree.errors import ConflictError, DamagedError, ExistsError
 from sessiontree.paths import project_folder_name
 from sessiontree.session.reader import Reader

@@ -14,22 +14,10 @@ from msgspec import Struct
 
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.errors import DamagedError, WriteError
+from sessiontree.git.worktree import WorktreeState
 from sessiontree.stores.atomic_files import make_folder, sync_folder, write_temporary
 from sessiontree.stores.file_lock import file_lock
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
-
-
-class WorktreeMark(Struct, frozen=True, omit_defaults=True):
-    """The git worktree a session works in, as it was when it was saved."""
-
-    path: str
-    branch: str | None = None
-    head: str | None = None
-    repository: str | None = None
-    """The main working folder of the repository, from where the worktree can be made again."""
-    saved: str = ""
-    files: str | None = None
-    """The blob that lists its uncommitted files."""
 
 
 class Mark(Struct, frozen=True, omit_defaults=True):
@@ -39,7 +27,7 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     path: str
     tags: tuple[str, ...] = ()
     pinned: bool = False
-    worktree: WorktreeMark | None = None
+    worktree: WorktreeState | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sessiontree.archive.tags import WorktreeMark
 from sessiontree.core.jsonio import parse_json
-from sessiontree.dialects.contract import is_session_name
-from sessiontree.git.snapshot import Put, SavedFile, Snapshot, mode_of
+from sessiontree.dialects.defaults import is_session_name
+from sessiontree.git.snapshot import FileState, PutBlob, Snapshot, file_mode
+from sessiontree.git.worktree import WorktreeState
 from sessiontree.session.reader import Reader
 
 _WINDOW = 64 * 1024
@@ -24,7 +24,7 @@ _MARK = b'"worktree-state"'
 _COPY = re.compile(r"[A-Za-z0-9_-]+@v[0-9]+\Z")
 
 
-def find_noted(session: Reader) -> WorktreeMark | None:
+def find_noted(session: Reader) -> WorktreeState | None:
     """The worktree that Claude Code says the session is in; None for other agents, and when it left it."""
     if session.dialect.name != "claude":
         return None
@@ -33,7 +33,7 @@ def find_noted(session: Reader) -> WorktreeMark | None:
     return None if last is None else _mark_of(session.journal.fields([last])[0])
 
 
-def _mark_of(fields: dict[str, Any]) -> WorktreeMark | None:
+def _mark_of(fields: dict[str, Any]) -> WorktreeState | None:
     state = fields.get("worktreeSession")
     if not isinstance(state, dict):
         return None
@@ -45,10 +45,10 @@ def _mark_of(fields: dict[str, Any]) -> WorktreeMark | None:
     path = told("worktreePath")
     if path is None or not os.path.isabs(path):
         return None
-    return WorktreeMark(path, told("worktreeBranch"), told("originalHeadCommit"), told("originalCwd"))
+    return WorktreeState(path, told("worktreeBranch"), told("originalHeadCommit"), told("originalCwd"))
 
 
-def iter_noted(roots: Iterable[str]) -> Iterator[tuple[str, WorktreeMark]]:
+def iter_noted(roots: Iterable[str]) -> Iterator[tuple[str, WorktreeState]]:
     """The transcripts of Claude Code below some folders that say they are in a worktree. Only their ends are read."""
     for root in roots:
         for folder, folders, names in os.walk(os.path.realpath(os.path.expanduser(root))):
@@ -60,7 +60,7 @@ def iter_noted(roots: Iterable[str]) -> Iterator[tuple[str, WorktreeMark]]:
                     yield path, found
 
 
-def _last_state(path: str) -> WorktreeMark | None:
+def _last_state(path: str) -> WorktreeState | None:
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -86,9 +86,9 @@ def count_copies(session: Reader) -> int:
     return sum(1 for _ in _iter_copies(session)) if session.dialect.name == "claude" else 0
 
 
-def history_snapshot(session: Reader, worktree: WorktreeMark, put: Put) -> Snapshot:
+def history_snapshot(session: Reader, worktree: WorktreeState, put: PutBlob) -> Snapshot:
     """The newest copies that Claude Code has of the files of a worktree, as a snapshot on whatever commit it has."""
-    files: dict[str, SavedFile] = {}
+    files: dict[str, FileState] = {}
     left_out: dict[str, str] = {}
     for tracked, copy in _iter_copies(session):
         path = os.path.relpath(tracked, worktree.path) if os.path.isabs(tracked) else os.path.normpath(tracked)
@@ -98,11 +98,11 @@ def history_snapshot(session: Reader, worktree: WorktreeMark, put: Put) -> Snaps
         try:
             with open(copy, "rb") as file:
                 data = file.read()
-                mode = mode_of(os.fstat(file.fileno()))
+                mode = file_mode(os.fstat(file.fileno()))
         except OSError as error:
             left_out[path] = f"its copy {copy} cannot be read: {error.strerror}"
             continue
-        files[path] = SavedFile(mode, put(data), len(data))
+        files[path] = FileState(mode, put(data), len(data))
     return Snapshot(worktree.path, None, files, left_out)
 
 

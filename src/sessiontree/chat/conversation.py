@@ -17,9 +17,9 @@ from typing import TextIO
 from sessiontree.agent.approval import Approvals, Question, Reply
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import AgentEnd
-from sessiontree.agent.pending import How, pending_calls
+from sessiontree.agent.pending import Resolution, pending_calls
 from sessiontree.agent.shell_commands import parse_user_command
-from sessiontree.app.start import Wanted, started
+from sessiontree.app.start import StartOptions, open_controller
 from sessiontree.chat import commands
 from sessiontree.chat.event_printer import Printing, Teller, preview_lines
 from sessiontree.chat.lane_view import Watching
@@ -31,20 +31,20 @@ from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import BashExecution
 from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.explore.exploration import Exploration
-from sessiontree.library.last_session import leave_breadcrumb
+from sessiontree.library.last_session import record_last_session
 from sessiontree.search.prompt_history import PromptHistory
 from sessiontree.views.text import clean, one_line
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _EARLIER = 500
-"""How many earlier prompts can be called back."""
+"""Resolution many earlier prompts can be called back."""
 
 
-async def talk(wanted: Wanted, first: str | None = None, *, choose_session: bool = False) -> int:
+async def talk(wanted: StartOptions, first: str | None = None, *, choose_session: bool = False) -> int:
     """Hold a conversation in the terminal, until the person leaves; the exit code."""
     screen = Screen(sys.stdout)
     conversation = Conversation(screen, sys.stdin, is_in_memory=wanted.in_memory)
-    async with started(wanted, conversation) as start:
+    async with open_controller(wanted, conversation) as start:
         for note in start.notes:
             screen.line(f"· {note}", RED)
         holding = asyncio.create_task(conversation.hold(start.controller, first, choose_session=choose_session))
@@ -157,7 +157,7 @@ class Conversation:
 
     # Talking
 
-    async def say(self, prompt: str | None, pending: Mapping[str, How] | None = None) -> None:
+    async def say(self, prompt: str | None, pending: Mapping[str, Resolution] | None = None) -> None:
         """Say something to the model, and show what comes. Calls left open are settled first."""
         if pending is None and self.controller.state.pending:
             pending = await self._decide()
@@ -193,7 +193,7 @@ class Conversation:
         if self.controller.state.pending:
             await self.say(None, await self._decide())
 
-    async def _decide(self) -> dict[str, How]:
+    async def _decide(self) -> dict[str, Resolution]:
         return await decide_pending(self.screen, self.reader, pending_calls(self.controller.session))
 
     async def _run_command(self, line: str) -> None:
@@ -266,7 +266,7 @@ class Conversation:
         controller = self.controller
         session = controller.session
         if not self.is_in_memory and not session.is_pending:
-            leave_breadcrumb(session.location, session.cwd or controller.cwd, home=controller.home)
+            record_last_session(session.location, session.cwd or controller.cwd, home=controller.home)
 
     # For the reader
 

@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 
 from sessiontree.agent.approval import Question, Reply
-from sessiontree.agent.branch_writer import in_background
+from sessiontree.agent.async_bridge import in_background
 from sessiontree.agent.events import ToolStart, TurnStart
 from sessiontree.agent.tools.base import short
 from sessiontree.agent.tools.registry import Tools

@@ -12,8 +12,8 @@ import msgspec
 
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import AgentEnd, ApprovalAnswered, Compacting, Event, Failed, Retry
-from sessiontree.app.start import Wanted, started
-from sessiontree.library.last_session import leave_breadcrumb
+from sessiontree.app.start import StartOptions, open_controller
+from sessiontree.library.last_session import record_last_session
 from sessiontree.views.text import clean, one_line
 
 Format: TypeAlias = Literal["text", "json", "stream-json"]
@@ -22,10 +22,10 @@ Say: TypeAlias = Callable[[str], None]
 
 
 async def print_answer(
-    wanted: Wanted, prompt: str, format: Format, print_json: PrintJson, say: Say, *, image: bytes | None = None
+    wanted: StartOptions, prompt: str, format: Format, print_json: PrintJson, say: Say, *, image: bytes | None = None
 ) -> AgentEnd:
     """Say a prompt and print what comes of it; how it ended. Where someone would have to be asked, it is denied."""
-    async with started(wanted) as start:
+    async with open_controller(wanted) as start:
         for note in start.notes:
             say(note)
         controller = start.controller
@@ -49,7 +49,7 @@ async def print_answer(
         elif format == "text":
             _print_text(end.text)
         if is_kept:
-            leave_breadcrumb(session.location, session.cwd or controller.cwd, home=wanted.home)
+            record_last_session(session.location, session.cwd or controller.cwd, home=wanted.home)
     return end
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from sessiontree.agent.approval import Question, Reply
-from sessiontree.agent.pending import Answered, How, PendingCall
+from sessiontree.agent.pending import Answered, PendingCall, Resolution
 from sessiontree.chat.event_printer import describe_call
 from sessiontree.chat.line_editor import Asks, Reader
 from sessiontree.chat.terminal import BOLD, CYAN, DIM, GREEN, RED, Screen
@@ -94,21 +94,21 @@ async def confirm(reader: Reader, question: str) -> bool:
     return (await reader.ask(f"{question} [y/N]")).strip().lower() in ("y", "yes")
 
 
-async def decide_pending(screen: Screen, reader: Reader, calls: Sequence[PendingCall]) -> dict[str, How]:
+async def decide_pending(screen: Screen, reader: Reader, calls: Sequence[PendingCall]) -> dict[str, Resolution]:
     """What becomes of calls that have no result, one by one. Nothing is run again without a yes."""
     screen.line("Calls of an earlier run have no result, because the program ended in the middle:", BOLD)
-    decided: dict[str, How] = {}
+    decided: dict[str, Resolution] = {}
     for pending in calls:
         screen.line(cut(f"  {describe_call(pending.call)}", screen.width), CYAN)
         screen.line("  it had begun to change files" if pending.had_begun else "  it may have done its work", DIM)
-        how: How | None = None
+        how: Resolution | None = None
         while how is None:
             how = await _decide_one(screen, reader)
         decided[pending.call.id] = how
     return decided
 
 
-async def _decide_one(screen: Screen, reader: Reader) -> How | None:
+async def _decide_one(screen: Screen, reader: Reader) -> Resolution | None:
     answer = (await reader.ask("[r]un it again, [s]kip it, or [a]nswer by hand:")).strip()
     word, _, rest = answer.partition(" ")
     match word.lower():

@@ -17,7 +17,7 @@ from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
-    from sessiontree.app.start import Wanted
+    from sessiontree.app.start import StartOptions
     from sessiontree.chat.print_mode import Format
 
 EXAMPLES = """examples:
@@ -80,7 +80,7 @@ def run(options: Options) -> int:
     return asyncio.run(hold_talk(wanted, options.prompt, choose_session=options.resume == ""))
 
 
-async def _print(options: Options, wanted: Wanted) -> int:
+async def _print(options: Options, wanted: StartOptions) -> int:
     from sessiontree.chat.print_mode import print_answer
 
     prompt, image = _prompt(options.prompt)
@@ -111,9 +111,9 @@ def _prompt(given: str | None) -> tuple[str, bytes | None]:
     return prompt, None
 
 
-def _wanted(options: Options) -> Wanted:
+def _wanted(options: Options) -> StartOptions:
     from sessiontree import paths
-    from sessiontree.app.start import Wanted
+    from sessiontree.app.start import StartOptions
     from sessiontree.settings import load_settings
 
     cwd = _working_folder()
@@ -121,7 +121,7 @@ def _wanted(options: Options) -> Wanted:
     loaded = load_settings(cwd, home)
     for notice in loaded.warnings:
         stderr.print_line(f"sessiontree: {notice}")
-    return Wanted(
+    return StartOptions(
         cwd=cwd,
         home=home,
         settings=loaded.settings,

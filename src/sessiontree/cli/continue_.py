@@ -17,8 +17,8 @@ from sessiontree.cli.library_options import add_root_option, no_sessions, open_l
 from sessiontree.cli.open import present
 from sessiontree.cli.parser import Options
 from sessiontree.errors import NotFoundError, UsageError
-from sessiontree.library.last_session import find_breadcrumb
-from sessiontree.library.threads import Threaded
+from sessiontree.library.last_session import find_last_session
+from sessiontree.library.threads import ThreadMember
 from sessiontree.views.listing import draw_listing, short_ids
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run(options: Options) -> int | None:
 
 def find_to_continue(library: Library, cwd: str) -> Summary:
     """This terminal's last session if it belongs to the project, else the project's newest."""
-    crumb = find_breadcrumb(library.home)
+    crumb = find_last_session(library.home)
     if crumb is not None:
         last = next((s for s in library.everything() if s.path == os.path.realpath(crumb.path)), None)
         if last is not None and last.kind == "session" and library.belongs(last, cwd):
@@ -71,7 +71,7 @@ def _choose(library: Library, cwd: str, *, everywhere: bool) -> Summary | None:
     found = library.sessions(project=None if everywhere else cwd)[:_MOST_CHOICES]
     if not found:
         raise NotFoundError(no_sessions(library, None if everywhere else cwd, "use --all"))
-    members = [Threaded(summary) for summary in found]
+    members = [ThreadMember(summary) for summary in found]
     ids = short_ids(library.everything())
     rows = list(draw_listing(members, output.width() - 4, time.time(), ids, with_project=everywhere))
     output.print_lines([f"    {rows[0]}", *(f"{number:3} {row}" for number, row in enumerate(rows[1:], 1))])

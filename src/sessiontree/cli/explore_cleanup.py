@@ -50,13 +50,13 @@ def say_leftovers(session: Session, told: ExplorationState, options: Options) ->
 
 def _stays(lane: Lane, copies: Copies) -> bool:
     """Whether nobody but a person takes the folder of a lane away: there is a repository of its own in it."""
-    from sessiontree.git.trees import inner_repositories
+    from sessiontree.git.trees import find_nested_repositories
 
     if lane.copy is None:
         return False
     try:
         copies.check(lane.copy)
-        return bool(inner_repositories(lane.copy.path, lane.copy.base, lane.copy.repository))
+        return bool(find_nested_repositories(lane.copy.path, lane.copy.base, lane.copy.repository))
     except (SessionTreeError, OSError):  # what is wrong with it is told by who takes it away
         return False
 

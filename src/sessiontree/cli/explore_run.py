@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from sessiontree.agent.branch_writer import in_background, uncancelled
+from sessiontree.agent.async_bridge import in_background, uncancelled
 from sessiontree.agent.tools.registry import load_tools
-from sessiontree.app.models import find_lane_model, no_model
-from sessiontree.app.system_prompt import system_text
+from sessiontree.app.models import find_lane_model, no_model_error
+from sessiontree.app.system_prompt import build_system_prompt
 from sessiontree.chat.lane_prompts import Questions
 from sessiontree.chat.lane_view import Choosing, Watching, is_left_open
 from sessiontree.chat.terminal import Screen
@@ -244,7 +244,7 @@ def _prepare(session: Session, options: Options, watching: Watching) -> tuple[Ex
         "tools": tools,
         "approver_for": watching.approver_for(options.approval or APPROVAL, tools),
         "settings": settings,
-        "system": system_text,
+        "system": build_system_prompt,
         "copies": copies_of(session, options),
         "summarizer": find_configured_summarizer(settings),
         "keep_worktrees": True,  # until everything is told: see `_tidy`
@@ -329,7 +329,7 @@ def _usual_model(session: Session, settings: Settings) -> str:
             name = None
     name = name or settings.model
     if name is None:
-        raise no_model()
+        raise no_model_error()
     return name
 
 

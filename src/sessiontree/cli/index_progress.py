@@ -69,8 +69,8 @@ def rebuild_index(library: Library) -> None:
     """Delete the index and build it again."""
     with Index(library.environment) as index:
         try:
-            with index.store.only_writer():
-                index.store.empty()
+            with index.store.writer_lock():
+                index.store.clear()
             index.update(library.everything(), progress=progress_bar("indexing"))
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{index.store.path}: cannot build the index: {error}") from None

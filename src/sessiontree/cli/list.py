@@ -24,7 +24,7 @@ from sessiontree.cli.library_options import (
 )
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
-from sessiontree.library.threads import Threaded, with_subagents
+from sessiontree.library.threads import ThreadMember, with_subagents
 from sessiontree.views.listing import describe_thread, draw_listing, short_ids, totals
 from sessiontree.views.text import plural
 
@@ -52,8 +52,8 @@ def run(options: Options) -> None:
     start = time.perf_counter()
     with open_library(options) as library:
         project = requested_project(options)
-        selected, hidden = _select(library, options, project)
-        members = _arrange(library, selected, options)
+        select_sessions, hidden = _select(library, options, project)
+        members = _arrange(library, select_sessions, options)
         if options.json:
             output.print_json(_to_json(library, members, project, start))
             return
@@ -77,7 +77,7 @@ def _select(library: Library, options: Options, project: str | None) -> tuple[li
     return found[: options.limit], max(len(found) - options.limit, 0)
 
 
-def _arrange(library: Library, sessions: Sequence[Summary], options: Options) -> list[Threaded]:
+def _arrange(library: Library, sessions: Sequence[Summary], options: Options) -> list[ThreadMember]:
     """Put sub-agents below their sessions and, with --tree, forks below their origin."""
     paths = {session.path for session in sessions}
     subagents = [other for other in library.everything() if other.kind == "subagent" and other.parent in paths]
@@ -85,7 +85,7 @@ def _arrange(library: Library, sessions: Sequence[Summary], options: Options) ->
     return library.thread([*sessions, *subagents]) if options.tree else with_subagents(sessions, subagents)
 
 
-def _print(library: Library, members: Sequence[Threaded], *, with_project: bool) -> None:
+def _print(library: Library, members: Sequence[ThreadMember], *, with_project: bool) -> None:
     if not members:
         return
     rows = draw_listing(
@@ -104,7 +104,7 @@ def _print(library: Library, members: Sequence[Threaded], *, with_project: bool)
 
 
 def _print_summary(
-    library: Library, members: Sequence[Threaded], hidden: int, project: str | None, start: float
+    library: Library, members: Sequence[ThreadMember], hidden: int, project: str | None, start: float
 ) -> None:
     sessions = sum(member.summary.kind == "session" for member in members)
     if not sessions:
@@ -116,7 +116,7 @@ def _print_summary(
         stderr.print_line(f"{plural(sessions, 'session')}{more} · {files} · {took:.0f} ms")
 
 
-def _to_json(library: Library, members: Sequence[Threaded], project: str | None, start: float) -> dict[str, Any]:
+def _to_json(library: Library, members: Sequence[ThreadMember], project: str | None, start: float) -> dict[str, Any]:
     scan = library.scan
     return {
         "project": project,

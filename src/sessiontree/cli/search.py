@@ -23,7 +23,7 @@ from sessiontree.cli.pager import find_pager, page
 from sessiontree.cli.parser import Options
 from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.search import Hit, Results, search
-from sessiontree.search.query_parser import terms
+from sessiontree.search.query import terms
 from sessiontree.session.open import open as open_path
 from sessiontree.views.json import describe_shown
 from sessiontree.views.listing import short_ids

@@ -14,7 +14,7 @@ from sessiontree import paths
 from sessiontree.cli.parser import Options
 from sessiontree.dialects.contract import ReadOptions
 from sessiontree.errors import NotFoundError
-from sessiontree.library.last_session import leave_breadcrumb
+from sessiontree.library.last_session import record_last_session
 from sessiontree.session.open import looks_like_path
 from sessiontree.session.open import open as open_path
 from sessiontree.session.session import Session
@@ -67,4 +67,4 @@ def find_session(name: str, options: Options) -> tuple[str, str | None]:
 
 def remember_session(path: str, cwd: str, options: Options) -> None:
     """Record the session that this terminal worked on, for `continue`. Never fails."""
-    leave_breadcrumb(path, cwd or os.curdir, home=options.home)
+    record_last_session(path, cwd or os.curdir, home=options.home)

@@ -15,7 +15,6 @@ from sessiontree.cli import output, stderr
 from sessiontree.cli.library_options import (
     add_filter_options,
     add_root_option,
-    no_sessions,
     open_library,
     parse_since,
     requested_project,
@@ -23,7 +22,7 @@ from sessiontree.cli.library_options import (
 )
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
-from sessiontree.library.aggregate import Statistics, add_up, selected
+from sessiontree.library.aggregate import Statistics, build_statistics, select_sessions
 from sessiontree.views.statistics import csv_rows, describe_statistics, draw_files, draw_statistics
 from sessiontree.views.text import plural
 
@@ -52,8 +51,8 @@ def run(options: Options) -> None:
     since = parse_since(options.since) if options.since else None
     project = requested_project(options)
     with open_library(options) as library:
-        sessions = selected(library, agent=options.agent, project=project, since=since)
-        found = add_up(library, sessions, by=options.by, since=since, progress=scan_progress())
+        sessions = select_sessions(library, agent=options.agent, project=project, since=since)
+        found = build_statistics(library, sessions, by=options.by, since=since, progress=scan_progress())
         if options.json:
             output.print_json(_to_json(found, project, options.since))
             return
@@ -76,7 +75,11 @@ def _print(found: Statistics, project: str | None, *, as_csv: bool) -> None:
 
 def _print_notes(library: Library, found: Statistics, project: str | None) -> None:
     if not found.groups:
-        stderr.print_line(no_sessions(library, project))
+        if project is None:
+            stderr.print_line("no usage recorded in any matching session")
+        else:
+            elsewhere = len(library.sessions())
+            stderr.print_line(f"no usage recorded for {project}; sessions in other projects: {elsewhere} (use --all)")
     for gap in found.gaps[:_MOST_GAPS]:
         if gap.damage is None:
             stderr.print_line(f"sessiontree: {gap.path}: not counted: {gap.reason}")

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sessiontree.archive.saved_worktree import find_worktree, save_worktree, worktree_blobs
 from sessiontree.archive.worktree_notes import count_copies, history_snapshot, iter_noted
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 from sessiontree.errors import NotFoundError, UsageError
-from sessiontree.git.restore_files import Laid
-from sessiontree.git.worktree import Rebuilding, Saved, blobs_of, find, plan_restoring, restore, save
+from sessiontree.git.restore_files import RestoredFiles
+from sessiontree.git.worktree import SavedWorktree, WorktreePlan, WorktreeState, plan_restore, restore_worktree
 from sessiontree.paths import blobs_folder
 from sessiontree.stores.blobs import FileBlobs
 from sessiontree.views.text import clean, plural
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
-    from sessiontree.archive.tags import WorktreeMark
-    from sessiontree.git.snapshot import Put, Snapshot
+    from sessiontree.git.snapshot import PutBlob, Snapshot
     from sessiontree.session.session import Session
 
 EXAMPLES = """examples:
@@ -77,7 +77,7 @@ def _blobs(home: Home) -> FileBlobs:
 def _save(home: Home, options: Options) -> None:
     session = home.open(options.session)
     files = not options.no_files
-    saved = save(session, home.marks, _blobs(home), options.path, files=files, secrets=options.secrets)
+    saved = save_worktree(session, home.marks, _blobs(home), options.path, files=files, secrets=options.secrets)
     session.close()
     if options.json:
         output.print_json({"session": session.id, **_to_json(saved.worktree), **_files_to_json(saved.files)})
@@ -96,55 +96,57 @@ def _print_saved(files: Snapshot) -> None:
 
 def _restore(home: Home, options: Options) -> int | None:
     session = home.open(options.session)
-    blobs = blobs_of(session, _blobs(home))
-    saved = find(session, home.marks, blobs)
+    blobs = worktree_blobs(session, _blobs(home))
+    saved = find_worktree(session, home.marks, blobs)
     if saved is None:
         raise NotFoundError(f"{session.location}: no saved worktree; save it with `sessiontree worktree save`")
     saved = _select_files(session, saved, blobs.put, options)
     repository = os.path.abspath(options.repository) if options.repository else None
-    plan = plan_restoring(saved, repository, detach=options.detach)
-    laid = Laid() if options.dry_run else restore(plan, blobs, overwrite=options.yes)
+    plan = plan_restore(saved, repository, detach=options.detach)
+    restored = RestoredFiles() if options.dry_run else restore_worktree(plan, blobs, overwrite=options.yes)
     resume = _resume_command(session, saved.worktree.path)
     if options.json:
-        output.print_json({"session": session.id, **_restoration_to_json(plan, laid), "resume": resume})
+        output.print_json({"session": session.id, **_restoration_to_json(plan, restored), "resume": resume})
     else:
-        _print_restoration(session, plan, laid, resume, options)
-    return stderr.FAILED if laid.missing else None
+        _print_restoration(session, plan, restored, resume, options)
+    return stderr.FAILED if restored.missing else None
 
 
-def _restoration_to_json(plan: Rebuilding, laid: Laid) -> dict[str, Any]:
+def _restoration_to_json(plan: WorktreePlan, restored: RestoredFiles) -> dict[str, Any]:
     return {
         **_to_json(plan.worktree),
         **_files_to_json(plan.files),
         "command": list(plan.command),
-        "missing": [*plan.missing, *laid.missing],
-        "wasThere": plan.is_there,
-        "written": list(laid.written),
-        "removed": list(laid.removed),
-        "inTheWay": list(plan.in_the_way),
-        "overwritten": [{"path": path, "blob": name} for path, name in laid.kept],
+        "missing": [*plan.missing, *restored.missing],
+        "wasThere": plan.exists,
+        "written": list(restored.written),
+        "removed": list(restored.removed),
+        "inTheWay": list(plan.conflicts),
+        "overwritten": [{"path": path, "blob": name} for path, name in restored.overwritten],
         "notes": list(plan.notes),
     }
 
 
-def _print_restoration(session: Session, plan: Rebuilding, laid: Laid, resume: str, options: Options) -> None:
+def _print_restoration(
+    session: Session, plan: WorktreePlan, restored: RestoredFiles, resume: str, options: Options
+) -> None:
     if options.dry_run and plan.command:
         output.print_lines([clean(shlex.join(plan.command))])
-    for reason in (*plan.missing, *laid.missing):
+    for reason in (*plan.missing, *restored.missing):
         stderr.print_line(f"missing: {reason}")
     if plan.missing:
         return
-    stderr.print_line("the worktree exists already" if plan.is_there else _line(plan.worktree))
+    stderr.print_line("the worktree exists already" if plan.exists else _line(plan.worktree))
     for note in plan.notes:
         stderr.print_line(note)
-    for path in plan.in_the_way if options.dry_run else ():
+    for path in plan.conflicts if options.dry_run else ():
         stderr.print_line(f"exists and differs (--yes overwrites it): {path}")
-    for path, name in laid.kept:
+    for path, name in restored.overwritten:
         stderr.print_line(f"overwritten: {path}; its old content is the blob {name}")
     if plan.files is not None:
-        count = len(plan.files.files) if options.dry_run else len(laid.written) + len(laid.removed)
+        count = len(plan.files.files) if options.dry_run else len(restored.written) + len(restored.removed)
         stderr.print_line(f"{'would restore' if options.dry_run else 'restored'} {plural(count, 'uncommitted file')}")
-        shown = [*plan.files.files] if options.dry_run else [*laid.written, *laid.removed]
+        shown = [*plan.files.files] if options.dry_run else [*restored.written, *restored.removed]
         for path in shown[:_SHOWN]:
             stderr.print_line(f"  {path}")
         if len(shown) > _SHOWN:
@@ -156,7 +158,7 @@ def _print_restoration(session: Session, plan: Rebuilding, laid: Laid, resume: s
     output.print_lines([clean(resume)])
 
 
-def _select_files(session: Session, saved: Saved, put: Put, options: Options) -> Saved:
+def _select_files(session: Session, saved: SavedWorktree, put: PutBlob, options: Options) -> SavedWorktree:
     """The saved worktree with the files that the options select."""
     if options.no_files:
         return msgspec.structs.replace(saved, files=None)
@@ -209,11 +211,11 @@ def _list(home: Home, options: Options) -> None:
         stderr.print_line("no saved worktrees; save one with `sessiontree worktree save SESSION`")
 
 
-def _is_there(worktree: WorktreeMark) -> bool:
+def _is_there(worktree: WorktreeState) -> bool:
     return os.path.isdir(worktree.path)
 
 
-def _to_json(saved: WorktreeMark) -> dict[str, str | None]:
+def _to_json(saved: WorktreeState) -> dict[str, str | None]:
     return {"path": saved.path, "branch": saved.branch, "head": saved.head, "repository": saved.repository}
 
 
@@ -224,5 +226,5 @@ def _files_to_json(files: Snapshot | None) -> dict[str, Any]:
     return {"files": sorted(files.files), "size": size, "leftOut": files.left_out}
 
 
-def _line(saved: WorktreeMark) -> str:
+def _line(saved: WorktreeState) -> str:
     return f"{saved.path}  {saved.branch or 'detached'}  {(saved.head or '')[:12]}"

@@ -108,7 +108,7 @@ def _check(session: Session, location: str, plan: Plan) -> None:
 def _beside(session: Session, to: str, path: str) -> tuple[str, str] | None:
     """The folder named like the session's file, which only its own client knows what to do with."""
     folder = os.path.splitext(session.location)[0]
-    if session.dialect.name != to or not session.beside() or not os.path.isdir(folder):
+    if session.dialect.name != to or not session.related_files() or not os.path.isdir(folder):
         return None
     return folder, os.path.splitext(path)[0]
 

@@ -42,7 +42,7 @@ class Budget:
         """All lanes together; the time is that of the clock."""
         total = RunUsage()
         for one in self._spent.values():
-            total = total.and_of(one)
+            total = total.combine(one)
         return msgspec.structs.replace(total, seconds=self.seconds)
 
     @property

@@ -20,15 +20,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from sessiontree.agent.branch_writer import in_background, in_thread, uncancelled
-from sessiontree.agent.event_channel import Channel
+from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
+from sessiontree.agent.event_channel import EventChannel
 from sessiontree.agent.events import EndReason, ends_request
 from sessiontree.agent.limits import Limits, RunUsage
-from sessiontree.agent.live_context import live_of
-from sessiontree.agent.loop import Prompt, Run, as_message, is_answered
+from sessiontree.agent.live_context import live_context_of
+from sessiontree.agent.loop import Prompt, Run, is_answered, user_message
 from sessiontree.agent.loop import run as run_agent
 from sessiontree.agent.pending import Decision, open_calls
-from sessiontree.agent.spill_files import Outputs
+from sessiontree.agent.spill_files import SpillFolders
 from sessiontree.agent.tools.base import ToolContext
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.agent.workspace import Workspace
@@ -94,7 +94,7 @@ class Exploration:
         self._begin = begin
         self._numbers = 0
         self._slots = asyncio.Semaphore(plan.parallel)
-        self._channel: Channel[LaneEvent] = Channel(_ROOM)
+        self._channel: EventChannel[LaneEvent] = EventChannel(_ROOM)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._driven: set[int] = set()
         """The lanes whose tasks have begun: one that is cancelled before that would never see to its end."""
@@ -104,7 +104,7 @@ class Exploration:
         self._going = 0
         self._has_begun = self._is_stopping = self._is_left = self._is_over = False
         self._beats: asyncio.Task[None] | None = None
-        self._outputs = Outputs()
+        self._outputs = SpillFolders()
         self._stood: str | Current | None = CURRENT
         """Where the session stood when it began; nowhere until then."""
         self.holding = Holding(self)
@@ -161,7 +161,7 @@ class Exploration:
 
     async def finish(self) -> list[Lane]:
         """Wait until all lanes have ended, without looking at the events; the lanes."""
-        self._channel.loosen()
+        self._channel.unblock()
         while await self._channel.next() is not None:
             pass
         await self._over()
@@ -170,7 +170,7 @@ class Exploration:
     async def _leave(self) -> None:
         """End what is under way, so that it can be gone on with; then tidy up."""
         was_over, self._is_left = self._is_over, True
-        self._channel.loosen()
+        self._channel.unblock()
         for lane in self.lanes:
             self._interrupt(lane, LEFT)
         while under_way := [task for task in self._tasks.values() if not task.done()]:
@@ -357,7 +357,7 @@ class Exploration:
         write(lane.branch, lane.lease)
         self._say_model(lane, at)
         if not isinstance(job.prompt, str):  # its record has only the text: who resumes it needs all of it
-            lane.branch.append(as_message(job.prompt))
+            lane.branch.append(user_message(job.prompt))
         return lane
 
     def _say_model(self, lane: Lane, at: str | None) -> None:
@@ -461,7 +461,7 @@ class Exploration:
 
     async def _note_untold(self, lane: Lane, run: Run, noted: RunUsage) -> RunUsage:
         """Write down what a run has used, and no entry tells; how much that is by now."""
-        untold = run.untold
+        untold = run.unreported
         await self.pay(lane, _UNTOLD, untold.since(noted))
         return untold
 
@@ -477,7 +477,7 @@ class Exploration:
             approver=work.approver_for(lane) if work.approver_for is not None else None,
             settings=work.settings,
             context=context,
-            system=self.system_in(context.room.root),
+            system=self.system_in(context.workspace.root),
             thinking=work.thinking,
             limits=Limits(
                 turns=None if bounds.turns is None else max(bounds.turns - lane.spent.turns, 0),
@@ -492,7 +492,7 @@ class Exploration:
         """What becomes of calls without a result. Sub-agents go on where they stood, which repeats nothing."""
         if self.work.pending != "skip":
             return self.work.pending
-        calls = open_calls(live_of(lane.branch).look())
+        calls = open_calls(live_context_of(lane.branch).messages())
         return {call.id: "run" if call.name == TASK_TOOL else "skip" for call in calls} or "skip"
 
     def tools_of(self, lane: Lane) -> Tools:
@@ -644,7 +644,7 @@ class Exploration:
 
 def _is_answered(lane: Lane) -> bool:
     """Whether nothing is left to do on a lane: its process died between the last answer and its end. For a thread."""
-    messages = live_of(lane.branch).look()
+    messages = live_context_of(lane.branch).messages()
     return bool(messages) and is_answered(messages) and not open_calls(messages)
 
 
@@ -654,7 +654,7 @@ def _and(why: str, more: str) -> str:
 
 def text_of_prompt(prompt: Prompt) -> str:
     """What a prompt says in words; images are left out."""
-    content = as_message(prompt)["content"]
+    content = user_message(prompt)["content"]
     if isinstance(content, str):
         return content
     return "\n".join(block["text"] for block in content if block.get("type") == "text")

@@ -23,11 +23,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.branch_writer import in_background, in_thread, uncancelled
+from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.agent.events import Event, ToolEnd
 from sessiontree.agent.limits import Limits
 from sessiontree.agent.loop import Run
-from sessiontree.agent.metering import Account, LimitReached
+from sessiontree.agent.metering import LimitReached, Meter
 from sessiontree.agent.tools.base import Tool, short
 from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.jsonio import parse_json
@@ -278,15 +278,15 @@ class Rules:
         """Ask a model as a lane would: what it may use is reserved before, and what it used is counted on the lane."""
         request = Request([User(content=shown)], _JUDGE, max_tokens=_OPINION, cache=False)
         gate = AsideGate(exploration, lane)
-        account = Account(Limits(gate=gate))
+        meter = Meter(Limits(gate=gate))
         try:
-            answer = await ask(model, request, self._settings.retry, door=account.aside(_PAID))
-            account.told(answer.usage, turns=1)
+            answer = await ask(model, request, self._settings.retry, door=meter.side_request(_PAID))
+            meter.record(answer.usage, turns=1)
             await uncancelled(in_thread(_keep_usage, lane, answer))
         except LimitReached:
             return None
         finally:
-            await uncancelled(gate.settle(_PAID, account.spent))
+            await uncancelled(gate.settle(_PAID, meter.usage))
         return answer
 
 

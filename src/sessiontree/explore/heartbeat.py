@@ -7,7 +7,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from sessiontree.agent.branch_writer import in_thread, uncancelled
+from sessiontree.agent.async_bridge import in_thread, uncancelled
 from sessiontree.errors import SessionTreeError
 from sessiontree.explore.lane import Lane
 from sessiontree.explore.leases import release

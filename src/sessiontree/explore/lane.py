@@ -144,7 +144,7 @@ class Lane:
 
     def spent_with(self, of_run: RunUsage) -> RunUsage:
         """All runs of the lane together, when the one that is under way has used so much."""
-        return self._before.and_of(of_run)
+        return self._before.combine(of_run)
 
     def hear(self, event: Event) -> None:
         """Keep up with what its run tells."""
@@ -158,7 +158,7 @@ class Lane:
             case Used():
                 self.spent = self.spent_with(event.spent)
             case TurnEnd() if self.run is not None:
-                self.spent = self.spent_with(self.run.spent)
+                self.spent = self.spent_with(self.run.usage)
             case AgentEnd():
                 self.spent, self.text, self.why = self.spent_with(event.spent), event.text, event.why
             case _:

@@ -19,7 +19,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from sessiontree.agent.branch_writer import in_thread, uncancelled
+from sessiontree.agent.async_bridge import in_thread, uncancelled
 from sessiontree.agent.events import Event
 from sessiontree.agent.loop import Run
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, Tool, ToolContext, ToolOutput, short

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sessiontree.agent.limits import Asked, RunUsage, Ticket
+from sessiontree.agent.limits import GateRequest, RunUsage, Ticket
 from sessiontree.explore.lane import Lane
 
 if TYPE_CHECKING:
@@ -39,18 +39,18 @@ class LaneGate:
             for hook in exploration.work.hooks:
                 await hook.before_request(exploration, lane, lane.run)
 
-    async def enter(self, asked: Asked) -> Ticket | str:
+    async def enter(self, asked: GateRequest) -> Ticket | str:
         exploration, budget = self._exploration, self._exploration.budget
         if not await exploration.holding.still_holds(self._lane):
             return TAKEN_OVER
         if not budget.is_counting:
             return budget.reached() or _Let(Ticket())
         expected = await asked.expected()
-        reserved = await budget.enter(expected.most, is_alone=asked.is_alone)
-        if isinstance(reserved, str) or not asked.what:
+        reserved = await budget.enter(expected.maximum, is_alone=asked.is_exclusive)
+        if isinstance(reserved, str) or not asked.purpose:
             return reserved if isinstance(reserved, str) else _Let(reserved)
         try:
-            return _Let(reserved, await exploration.expect(self._lane, asked.what, expected.likely))
+            return _Let(reserved, await exploration.expect(self._lane, asked.purpose, expected.likely))
         except BaseException:
             budget.leave(reserved, self._lane.number, self._lane.spent, RunUsage())
             raise
@@ -80,10 +80,10 @@ class AsideGate(LaneGate):
         """Nothing is said on the lane."""
 
     def leave(self, ticket: Ticket, spent: RunUsage, used: RunUsage) -> None:
-        self._release(ticket, self._lane.spent.and_of(spent), used)
+        self._release(ticket, self._lane.spent.combine(spent), used)
 
     async def settle(self, what: str, spent: RunUsage) -> None:
         """All requests are over, and have used so much: count it on the lane."""
-        self._lane.spent = self._lane.spent.and_of(spent)
+        self._lane.spent = self._lane.spent.combine(spent)
         self._exploration.budget.count(self._lane.number, self._lane.spent)
         await self.note(what, spent)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from sessiontree.agent.approval import Approver
-from sessiontree.agent.branch_writer import in_background, in_thread, uncancelled
+from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.agent.limits import RunUsage
-from sessiontree.agent.loop import offered, size_around
+from sessiontree.agent.loop import overhead_tokens, tool_definitions
 from sessiontree.agent.pending import Decision, PendingCall, open_calls, result_without_running
-from sessiontree.agent.tool_calls import result_message
+from sessiontree.agent.result_messages import result_message
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.compaction import Summarizer
 from sessiontree.core.entries import MessageEntry
@@ -206,14 +206,16 @@ async def _count_under_way(exploration: Exploration, lane: Lane, find_model: Cal
         sent = find_under_way(lane.branch, lane.record.model, home)
         if not sent:
             return RunUsage()
-        return spent_on(sent, size_around(exploration.system_in(exploration.folder(lane)), offered(tools)), find_model)
+        return spent_on(
+            sent, overhead_tokens(exploration.system_in(exploration.folder(lane)), tool_definitions(tools)), find_model
+        )
 
     spent = await in_background(find)
     noted = exploration.book.noted[lane.start]
-    lane.spent = lane.spent.and_of(spent)
+    lane.spent = lane.spent.combine(spent)
     lane.settled += noted.expected
     exploration.budget.count(lane.number, lane.spent)
-    await exploration.pay(lane, _UNDER_WAY, spent.and_of(noted.under_way))
+    await exploration.pay(lane, _UNDER_WAY, spent.combine(noted.under_way))
 
 
 def _is_over(exploration: Exploration) -> bool:

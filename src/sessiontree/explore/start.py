@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from sessiontree.agent.approval import Approver
-from sessiontree.agent.branch_writer import in_background, in_thread, uncancelled
+from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.agent.loop import Prompt
 from sessiontree.agent.pending import open_calls
 from sessiontree.agent.tools.registry import Tools, load_tools

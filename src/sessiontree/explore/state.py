@@ -82,7 +82,7 @@ class TrackedWork:
         """All that is being asked for."""
         total = RunUsage()
         for one in self.expected.values():
-            total = total.and_of(one)
+            total = total.combine(one)
         return total
 
     @property
@@ -211,7 +211,7 @@ class ExplorationLog:
             case Paid(is_expected=True):
                 lane.expected[id] = _counted(record.spent)
             case Paid():
-                lane.paid = lane.paid.and_of(_counted(record.spent))
+                lane.paid = lane.paid.combine(_counted(record.spent))
                 for settled in record.settles:
                     lane.expected.pop(settled, None)
             case Again():  # nobody works on it, whoever did; what hung beside it is among what it had used at its end
@@ -292,7 +292,7 @@ def _lane(session: Reader, noted: TrackedLane) -> Lane:
         lane.why, lane.text, lane.spent = (
             noted.end.why,
             noted.end.text,
-            _counted(noted.end.spent).and_of(noted.paid).and_of(noted.under_way),
+            _counted(noted.end.spent).combine(noted.paid).combine(noted.under_way),
         )
         lane.saved = noted.end.saved
         return lane
@@ -302,13 +302,13 @@ def _lane(session: Reader, noted: TrackedLane) -> Lane:
             case End() as end, _:  # it went on: all before is counted there
                 spent = _counted(end.spent)
             case Paid(is_expected=False) as paid, _:
-                spent = spent.and_of(_counted(paid.spent))
+                spent = spent.combine(_counted(paid.spent))
             case _, MessageEntry(message=Assistant() as answer):
                 lane.text = text_of(answer.content) or lane.text
                 spent = spent.plus(answer.usage, turns=1)
             case _:
                 spent = spent.plus(usage_of(entry))
-    spent = spent.and_of(noted.under_way)
+    spent = spent.combine(noted.under_way)
     for entry in session.entries(noted.aside):  # whoever said it, it was paid for
         spent = spent.plus(usage_of(entry))
     seconds = sum(until - since for since, until in _spans(session, noted))

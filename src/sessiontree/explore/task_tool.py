@@ -22,9 +22,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sessiontree.agent.approval import Approvals, Approver, Question, Reply
-from sessiontree.agent.branch_writer import in_thread, uncancelled
+from sessiontree.agent.async_bridge import in_thread, uncancelled
 from sessiontree.agent.events import AgentEnd, ApprovalAsked, Event, Persisted, ToolEnd, ToolStart, ends_request
-from sessiontree.agent.limits import Asked, Limits, RunUsage, Ticket
+from sessiontree.agent.limits import GateRequest, Limits, RunUsage, Ticket
 from sessiontree.agent.loop import Run, run
 from sessiontree.agent.pending import open_calls
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, short
@@ -161,7 +161,7 @@ class TaskTool(StructTool[TaskArguments]):
         sub = self._run_of(arguments, context, tools, model, begun, share)
         try:
             async for event in sub:
-                share.count(sub.spent)
+                share.count(sub.usage)
                 if ends_request(event):
                     await share.note(sub)
                 line = _line_of(event)
@@ -170,7 +170,7 @@ class TaskTool(StructTool[TaskArguments]):
         finally:
             sub.interrupt("the call of the sub-agent was interrupted")
             await uncancelled(sub.finish())
-            share.count(sub.spent)
+            share.count(sub.usage)
             await uncancelled(share.note(sub))
             if begun.is_linked:
                 await uncancelled(in_thread(begun.branch.session.close))
@@ -197,7 +197,7 @@ class TaskTool(StructTool[TaskArguments]):
                 tokens=budget.tokens,
                 cost=budget.cost,
                 seconds=budget.seconds,
-                budget=lambda _: setup.limits.reached(share.caller.spent),
+                budget=lambda _: setup.limits.reached(share.caller.usage),
                 gate=share,
             ),
             pending="skip",
@@ -267,7 +267,7 @@ class _Share:
     async def note(self, sub: Run) -> None:
         """Let a lane that all of this is for write down what its session does not tell: whatever was used in another
         session, and requests whose usage nobody told."""
-        told = sub.spent if self._is_linked else sub.untold
+        told = sub.usage if self._is_linked else sub.unreported
         new, self._noted = told.since(self._noted), told
         await self._note(new)
 
@@ -285,27 +285,27 @@ class _Share:
         gate = self.caller.setup.limits.gate
         return await gate.before_call() if gate is not None else None
 
-    async def enter(self, asked: Asked) -> Ticket | str:
+    async def enter(self, asked: GateRequest) -> Ticket | str:
         limits, together = self.caller.setup.limits, _together(self.caller)
-        together.count(_CALLER, self.caller.spent)
-        most = (await asked.expected()).most if together.is_counting else RunUsage()
-        reserved = await together.enter(most, is_alone=asked.is_alone and together.is_counting)
+        together.count(_CALLER, self.caller.usage)
+        most = (await asked.expected()).maximum if together.is_counting else RunUsage()
+        reserved = await together.enter(most, is_alone=asked.is_exclusive and together.is_counting)
         if isinstance(reserved, str):
-            return limits.reached(self.caller.spent) or reserved
+            return limits.reached(self.caller.usage) or reserved
         passed: Ticket | str | None = None
         try:
             passed = await limits.gate.enter(asked) if limits.gate is not None else Ticket()
         finally:
             if not isinstance(passed, Ticket):
-                together.leave(reserved, _CALLER, self.caller.spent, RunUsage())
+                together.leave(reserved, _CALLER, self.caller.usage, RunUsage())
         return _Both(reserved, passed) if isinstance(passed, Ticket) else passed
 
     def leave(self, ticket: Ticket, spent: RunUsage, used: RunUsage) -> None:
         assert isinstance(ticket, _Both)
         self.count(spent)
-        _together(self.caller).leave(ticket.reserved, _CALLER, self.caller.spent, used)
+        _together(self.caller).leave(ticket.reserved, _CALLER, self.caller.usage, used)
         if self.caller.setup.limits.gate is not None:
-            self.caller.setup.limits.gate.leave(ticket.passed, self.caller.spent, used)
+            self.caller.setup.limits.gate.leave(ticket.passed, self.caller.usage, used)
 
 
 class _Both(Ticket):

@@ -391,7 +391,7 @@ class Copies:
     def diff(self, copy: Copy, *, stat: bool = False) -> str:
         """The difference between the beginning and now, as git tells it."""
         self.check(copy)
-        return trees.diff_text(copy.repository, copy.base, self._now(copy), only_counts=stat)
+        return trees.diff_text(copy.repository, copy.base, self._now(copy), stat_only=stat)
 
     def patch(self, copy: Copy) -> bytes:
         """The same as git's own bytes, so that `git apply` makes the one out of the other, whatever files have."""

@@ -131,7 +131,7 @@ class Source:
         if self.branch != "all":
             return []
         found: list[tuple[str, str, str]] = [
-            (item.kind, item.name, item.places[0] if item.places else "") for item in self.session.beside()
+            (item.kind, item.name, item.places[0] if item.places else "") for item in self.session.related_files()
         ]
         return self._masked(found)
 

@@ -1,22 +1,36 @@
-"""Asking git. It runs without the hooks of the repository and without the variables that would lead it elsewhere."""
+"""Run git by its command line: no hooks, no prompts, no variables that point it at another repository."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sessiontree.errors import StoreError
 
+if TYPE_CHECKING:
+    import subprocess
+
 QUIET: tuple[str, ...] = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
-if os.name != "nt":  # else git passes over files whose names are harmless here, and says nothing
+"""Options of every call: a repository must not run its own programs because we looked at it."""
+if os.name != "nt":  # otherwise git silently skips files whose names are only a problem on Windows
     QUIET += ("-c", "core.protectNTFS=false")
-_SECONDS = 120
-_MISLEADING = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"})
+
+_TIMEOUT = 120.0
+# Set by git while a hook runs. They would make git work on the repository of the hook instead of the given folder.
+_LOCATION_VARIABLES = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"})
+# For folders that were never opened by the user on purpose: no network, no prompt, no other settings from outside.
+_ISOLATION = {
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
 
 
-def ask(folder: str, *arguments: str) -> str:
-    """What git says; empty when it refuses, or is not installed."""
+def query(folder: str, *arguments: str) -> str:
+    """Run git in a folder and return its output; empty if git fails or is not installed."""
     try:
         done = run(("git", "-C", folder, *QUIET, *arguments))
     except FileNotFoundError:
@@ -24,9 +38,13 @@ def ask(folder: str, *arguments: str) -> str:
     return os.fsdecode(done.stdout).strip("\n") if done.returncode == 0 else ""
 
 
-def do(folder: str, *arguments: str, data: bytes = b"", index: str | None = None) -> bytes:
-    """What git prints; `StoreError` when it refuses. With `index`, that file is the index."""
+def output(folder: str, *arguments: str, data: bytes = b"", index: str | None = None) -> bytes:
+    """Run git in a folder with `data` as its input and return its output; `StoreError` if it fails.
+
+    `index` is the path of an index file to use in place of the repository's own.
+    """
     try:
+        # Without optional locks: `git status` would otherwise rewrite the user's index, and block a commit meanwhile.
         done = run(("git", "-C", folder, *QUIET, "--no-optional-locks", *arguments), data, index)
     except FileNotFoundError:
         raise StoreError(f"{folder}: git is not installed, or not on the PATH") from None
@@ -36,90 +54,43 @@ def do(folder: str, *arguments: str, data: bytes = b"", index: str | None = None
     return done.stdout
 
 
-def run(command: Sequence[str], data: bytes = b"", index: str | None = None) -> subprocess.CompletedProcess[bytes]:
-    """Run git on the folder that is meant, also from within a hook, where variables name another one."""
-    around = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
+def repository_output(repository: str, *arguments: str, data: bytes = b"", index: str | None = None) -> bytes:
+    """Like `output`, for the objects and refs of a repository that is given by its git folder."""
+    return output(repository, f"--git-dir={repository}", *arguments, data=data, index=index)
+
+
+def run(
+    arguments: Sequence[str],
+    data: bytes = b"",
+    index: str | None = None,
+    *,
+    timeout: float = _TIMEOUT,
+    isolated: bool = False,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a git command line. `isolated` forbids network access and ignores every GIT_ variable of the caller."""
+    import subprocess  # not at the top: listing sessions rarely needs it, and its import is slow
+
+    if isolated:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _ISOLATION
+    else:
+        environment = {name: value for name, value in os.environ.items() if name not in _LOCATION_VARIABLES}
     if index is not None:
-        around["GIT_INDEX_FILE"] = index
+        environment["GIT_INDEX_FILE"] = index
     try:
         return subprocess.run(  # noqa: S603 - no shell, and always git
-            command,
+            arguments,
             input=data,
             capture_output=True,
-            env=around,
-            timeout=_SECONDS,
+            env=environment,
+            timeout=timeout,
             check=False,
-            process_group=0 if os.name == "posix" else None,  # Ctrl-C is for us: it must not end git in the midst
+            # A group of its own: Ctrl-C is meant for us and must not stop git halfway through a checkout.
+            process_group=0 if os.name == "posix" else None,
         )
     except subprocess.TimeoutExpired:
-        raise StoreError(f"{command[2]}: git took longer than {_SECONDS} s; it was stopped") from None
+        raise StoreError(f"{' '.join(arguments[:3])}: stopped after {timeout:.0f} s") from None
 
 
-class Changed:
-    """A path that git lists as changed: what the commit, the index and the worktree have of it."""
-
-    __slots__ = ("is_conflict", "is_submodule", "is_untracked", "path", "staged", "staged_mode", "staged_object")
-
-    def __init__(self, path: bytes, index: str, mode: str, object: str, *, submodule: bool, conflict: bool) -> None:
-        self.path = path
-        self.staged = index not in (".", "?")
-        self.is_untracked = index == "?"
-        self.staged_mode = "" if mode.strip("0") == "" else mode
-        self.staged_object = object
-        self.is_submodule = submodule
-        self.is_conflict = conflict
-
-
-def iter_changed(top: str) -> Iterator[Changed]:
-    """Everything in a worktree that is not as its commit has it, but for what is ignored."""
-    told = do(
-        top,
-        "status",
-        "--porcelain=v2",
-        "-z",
-        "--untracked-files=all",
-        "--no-renames",
-        "--ignore-submodules=none",
-    )
-    for line in filter(None, told.split(b"\0")):
-        match line[:1]:
-            case b"1":
-                _, states, sub, _, mode, _, _, object, path = line.split(b" ", 8)
-                yield Changed(
-                    path, chr(states[0]), mode.decode(), object.decode(), submodule=sub[:1] == b"S", conflict=False
-                )
-            case b"u":
-                sub, path = line.split(b" ", 10)[2], line.split(b" ", 10)[10]
-                yield Changed(path, ".", "", "", submodule=sub[:1] == b"S", conflict=True)
-            case b"?":
-                yield Changed(line[2:], "?", "", "", submodule=False, conflict=False)
-            case _:
-                continue
-
-
-def sizes(top: str, objects: Iterable[str]) -> dict[str, int]:
-    """How many bytes each of some objects has; those that are not there are left out."""
-    wanted = list(dict.fromkeys(objects))
-    if not wanted:
-        return {}
-    told = do(top, "cat-file", "--batch-check", data="".join(f"{name}\n" for name in wanted).encode())
-    found: dict[str, int] = {}
-    for name, line in zip(wanted, told.decode().splitlines(), strict=True):
-        _, kind, *size = line.split(" ")
-        if kind == "blob":
-            found[name] = int(size[0])
-    return found
-
-
-def contents(top: str, objects: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """The bytes of some objects that are there."""
-    wanted = list(dict.fromkeys(objects))
-    if not wanted:
-        return
-    told = do(top, "cat-file", "--batch", data="".join(f"{name}\n" for name in wanted).encode())
-    at = 0
-    for name in wanted:
-        end = told.index(b"\n", at)
-        size = int(told[at:end].split(b" ")[2])
-        yield name, told[end + 1 : end + 1 + size]
-        at = end + 2 + size
+# Former names, until the explorations use the new ones.
+ask = query
+do = output

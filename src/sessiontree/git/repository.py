@@ -1,7 +1,7 @@
-"""Which git repository a folder belongs to: read from its files, without running git, but for the first commit.
+"""Find the git repository of a folder, and what identifies it: remotes and first commit.
 
-Everything here looks at folders that others may have prepared: git is run only to ask for the first commit, with
-nothing in it that could start another program or the network, and for a short time.
+These folders come from session files and may be prepared by anyone. So `.git` is read as plain files; git itself runs
+only for the first commit, isolated and with a short timeout.
 """
 
 from __future__ import annotations
@@ -12,87 +12,90 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-_SECONDS = 3.0
-_LARGEST_CONFIG = 1 << 20
+from sessiontree.errors import StoreError
+from sessiontree.git import command
+
+_TIMEOUT = 3.0
+_MAX_CONFIG = 1 << 20
 _remote_section = re.compile(r'\[\s*remote\s+"(?:[^"\\]|\\.)*"\s*\]', re.IGNORECASE)
-_url = re.compile(r"\s*url\s*=\s*(?P<url>.+?)\s*$", re.IGNORECASE)
-_with_scheme = re.compile(
+_url_setting = re.compile(r"\s*url\s*=\s*(?P<url>.+?)\s*$", re.IGNORECASE)
+_url_address = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[^@/]*@)?(?P<host>\[[^\]]*\]|[^:/]+)(?::\d+)?/+(?P<path>.+)"
 )
-_like_scp = re.compile(r"(?:[^@/:]+@)?(?P<host>\[[^\]]*\]|[^@:/\[\]]{2,}):(?!//)(?P<path>[^\\].*)")
+_scp_address = re.compile(r"(?:[^@/:]+@)?(?P<host>\[[^\]]*\]|[^@:/\[\]]{2,}):(?!//)(?P<path>[^\\].*)")
 
 
 class Repository(Struct, frozen=True):
-    """A repository, by the folder that all its worktrees share."""
+    """A git repository, as seen from one of its worktrees."""
 
     git_folder: str
-    top: str
-    """The working tree that the folder lies in."""
+    """The folder with config and objects, which all worktrees share."""
+    root: str
+    """The worktree that contains the folder."""
     remotes: tuple[str, ...]
-    """The network addresses of its remotes, in one form whatever way they are written, sorted."""
+    """Normalized addresses of its remotes, sorted."""
 
     @property
     def identity(self) -> str:
-        """The folder's place on the disk: the same after a renaming, another one after something took its place."""
+        """Device and inode: unchanged by a rename, different once another folder has its path."""
         try:
-            stat = os.stat(self.git_folder)
+            found = os.stat(self.git_folder)
         except OSError:
             return ""
-        return f"{stat.st_dev}:{stat.st_ino}"
+        return f"{found.st_dev}:{found.st_ino}"
 
 
 def find_repository(folder: str) -> Repository | None:
-    """The repository of a folder, given by its real path. One that holds a whole home folder is nobody's project."""
+    """Find the repository that contains a folder, which is given by its real path."""
     home = os.path.realpath(os.path.expanduser("~"))
-    here = folder
+    current = folder
     while True:
-        git_folder = _git_folder(here)
+        git_folder = _find_git_folder(current)
         if git_folder is not None:
-            if here in (home, os.sep):
+            # A repository of the whole home folder (dotfiles) would make one project of everything.
+            if current in (home, os.sep):
                 return None
-            return Repository(git_folder, here, tuple(sorted(set(_remotes(git_folder)))))
-        parent = os.path.dirname(here)
-        if parent == here:
+            return Repository(git_folder, current, tuple(sorted(set(_iter_remotes(git_folder)))))
+        parent = os.path.dirname(current)
+        if parent == current:
             return None
-        here = parent
+        current = parent
 
 
-def _git_folder(top: str) -> str | None:
-    """The folder with config and objects: `.git`, or where the `.git` file of a worktree or submodule leads."""
-    path = os.path.join(top, ".git")
+def _find_git_folder(root: str) -> str | None:
+    """The shared git folder: `.git` itself, or the one that the `.git` file of a worktree or submodule points to."""
+    path = os.path.join(root, ".git")
     if os.path.isfile(path):
-        text = _text(path)
+        text = _read_text(path)
         if not text.startswith("gitdir:"):
             return None
-        path = os.path.normpath(os.path.join(top, text.removeprefix("gitdir:").strip()))
+        path = os.path.normpath(os.path.join(root, text.removeprefix("gitdir:").strip()))
     if not os.path.isfile(os.path.join(path, "HEAD")):
         return None
-    common = _text(os.path.join(path, "commondir")).strip()
+    common = _read_text(os.path.join(path, "commondir")).strip()
     return os.path.realpath(os.path.join(path, common) if common else path)
 
 
-def _remotes(git_folder: str) -> Iterator[str]:
+def _iter_remotes(git_folder: str) -> Iterator[str]:
     in_remote = False
-    for line in _text(os.path.join(git_folder, "config")).splitlines():
+    for line in _read_text(os.path.join(git_folder, "config")).splitlines():
         if line.lstrip().startswith("["):
             in_remote = _remote_section.match(line.strip()) is not None
-        elif in_remote and (found := _url.match(line)):
-            address = normalised_remote(found["url"].strip('"'))
+        elif in_remote and (found := _url_setting.match(line)):
+            address = normalize_remote(found["url"].strip('"'))
             if address is not None:
                 yield address
 
 
-def normalised_remote(url: str) -> str | None:
-    """`host/path` of a remote, whatever way it is written; None for a folder on this machine.
-
-    A clone of a folder names that folder, which says nothing about what it is a clone of; the first commit does.
-    """
-    found = _with_scheme.match(url)
+def normalize_remote(url: str) -> str | None:
+    """`host/path` of a remote in URL or scp form; None for a folder on this machine."""
+    # A clone of a local folder only has that folder's path as its remote; the first commit identifies it instead.
+    found = _url_address.match(url)
     if found is not None:
         if found["scheme"] == "file":
             return None
     else:
-        found = _like_scp.match(url)
+        found = _scp_address.match(url)
         if found is None:
             return None
     path = found["path"].strip("/").removesuffix(".git").rstrip("/")
@@ -100,8 +103,8 @@ def normalised_remote(url: str) -> str | None:
 
 
 def has_commits(repository: Repository) -> bool:
-    """Whether there may be a first commit to ask for: a new repository has a branch without any, until there is one."""
-    head = _text(os.path.join(repository.git_folder, "HEAD")).strip()
+    """Whether the current branch may have commits; false for a repository right after `git init`."""
+    head = _read_text(os.path.join(repository.git_folder, "HEAD")).strip()
     if not head.startswith("ref: ") or os.path.exists(os.path.join(repository.git_folder, "reftable")):
         return True
     branch = head.removeprefix("ref: ")
@@ -115,31 +118,19 @@ def has_commits(repository: Repository) -> bool:
 
 
 def read_first_commit(repository: Repository) -> str | None:
-    """The commit that the history of HEAD began with; of several, the least. None when there is none yet."""
-    import subprocess  # seldom needed, and slow to import
-
-    command = ["git", f"--git-dir={repository.git_folder}", "rev-list", "--max-parents=0", "HEAD"]
-    quiet = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
-        "GIT_ALLOW_PROTOCOL": "",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_TERMINAL_PROMPT": "0",
-        "LC_ALL": "C",
-    }
+    """The root commit of HEAD's history, the smallest id if there are several; None if git cannot find one."""
+    arguments = ("git", f"--git-dir={repository.git_folder}", *command.QUIET, "rev-list", "--max-parents=0", "HEAD")
     try:
-        done = subprocess.run(  # noqa: S603 - no shell, no words of others but a path
-            command, capture_output=True, text=True, timeout=_SECONDS, env=quiet, stdin=subprocess.DEVNULL, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        done = command.run(arguments, timeout=_TIMEOUT, isolated=True)
+    except (OSError, StoreError):
         return None
-    commits = [line for line in done.stdout.split() if re.fullmatch(r"[0-9a-f]{40,64}", line)]
+    commits = [line for line in os.fsdecode(done.stdout).split() if re.fullmatch(r"[0-9a-f]{40,64}", line)]
     return min(commits, default=None) if done.returncode == 0 else None
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(_LARGEST_CONFIG)
+            return file.read(_MAX_CONFIG)
     except OSError:
         return ""

@@ -1,154 +1,182 @@
-"""Putting uncommitted work back into a worktree: contents, permissions, links, deletions, and what was staged.
+"""Restore the files of a snapshot: contents, permissions, links, deletions and the index.
 
-Nothing is written outside of the worktree, through a link, or into git's own folder, whatever a snapshot says. A file
-that differs from both what was saved and what is committed is in the way: it is overwritten only when that is asked
-for, and what it held is kept first. Each file appears whole or not at all, and laying the same snapshot again is safe.
+Snapshots come from session files, so their paths are not trusted: nothing is written outside the worktree, through a
+symbolic link, or into `.git`. Each file is replaced atomically, and restoring the same snapshot again is safe.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
 
 from msgspec import Struct
 
-from sessiontree.errors import DamagedError, ExistsError, NotFoundError, StoreError, WriteError
+from sessiontree.errors import DamagedError, ExistsError, PathError, WriteError
 from sessiontree.git import command
-from sessiontree.git.snapshot import SavedFile, Snapshot, Staged, mode_of
+from sessiontree.git.objects import read_sizes
+from sessiontree.git.snapshot import FileState, Snapshot, StagedFile, is_same_state, load_content, read_state
+from sessiontree.git.status import StatusEntry, iter_status
 from sessiontree.stores.atomic_files import write_temporary
 from sessiontree.stores.contract import BlobStore
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
+from sessiontree.stores.safe_files import change_permissions, read_path, remove_file, write_file, write_link
 
-_SHOWN = 20
+_MAX_SHOWN = 20
 
 
-class Laid(Struct, frozen=True):
-    """What was done."""
+class RestoredFiles(Struct, frozen=True):
+    """The outcome of restoring a snapshot."""
 
     written: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    """What could not be put back, each with the reason."""
-    kept: tuple[tuple[str, str], ...] = ()
-    """What was overwritten: path, and the blob that has what was there."""
+    """Paths that could not be restored, each with the reason."""
+    overwritten: tuple[tuple[str, str], ...] = ()
+    """Path and the blob with its former content."""
 
 
-def is_within(path: str) -> bool:
-    """Whether a path of a snapshot names a file inside a worktree, and none of git's own."""
+# One file
+
+
+def restore_state(path: str, state: FileState, blobs: BlobStore) -> None:
+    """Make one path what it was: content, permissions, link, or absent."""
+    current = read_state(path)
+    if current is None:
+        raise PathError(f"{path}: a folder or special file is in its place")
+    if is_same_state(current, state):
+        return
+    data = load_content(state, blobs)
+    if data is None:
+        remove_file(path)
+    elif state.is_link:
+        write_link(path, os.fsdecode(data))
+    elif current.mode and not current.is_link and current.sha256 == state.sha256:
+        change_permissions(path, state.permissions)
+    else:
+        if current.is_link:
+            remove_file(path)
+        write_file(path, data, state.permissions)
+
+
+# All files of a worktree
+
+
+def is_safe_path(path: str) -> bool:
+    """Whether a path of a snapshot names a file inside the worktree and outside `.git`."""
     parts = path.split("/")
     return (
         bool(path)
         and "\0" not in path
         and not os.path.isabs(path)
+        # `git~1` is the short name of `.git` on file systems of Windows.
         and all(part not in ("", ".", "..") and part.lower() not in (".git", "git~1") for part in parts)
     )
 
 
-def find_in_the_way(top: str, snapshot: Snapshot) -> list[str]:
-    """The paths where something else stands now that is committed nowhere."""
-    with _failures_told(top):
-        return list(_iter_in_the_way(top, snapshot))
+def find_conflicts(root: str, snapshot: Snapshot) -> list[str]:
+    """Paths whose current content is neither the snapshot's nor the commit's, and would be lost."""
+    with _write_errors(root):
+        return list(_iter_conflicts(os.path.realpath(root), snapshot))
+
+
+def restore_files(
+    root: str, snapshot: Snapshot, blobs: BlobStore, *, overwrite: bool = False, os_calls: OsCalls = OS_CALLS
+) -> RestoredFiles:
+    """Restore a snapshot into a worktree at its commit. On conflicts: `ExistsError`, before anything is written.
+
+    With `overwrite`, conflicting files are replaced after their contents were stored as blobs.
+    """
+    conflicts = find_conflicts(root, snapshot)
+    if conflicts and not overwrite:
+        shown = "".join(f"\n  {path}" for path in conflicts[:_MAX_SHOWN])
+        more = f"\n  and {len(conflicts) - _MAX_SHOWN} more" if len(conflicts) > _MAX_SHOWN else ""
+        files = "1 file has" if len(conflicts) == 1 else f"{len(conflicts)} files have"
+        raise ExistsError(
+            f"{root}: {files} uncommitted changes that are not in the snapshot; nothing was changed. "
+            f"--yes overwrites them and keeps the old contents as blobs:{shown}{more}"
+        )
+    with _write_errors(root):
+        return _FileRestorer(os.path.realpath(root), snapshot, blobs, os_calls).restore(conflicts)
 
 
 @contextlib.contextmanager
-def _failures_told(top: str) -> Iterator[None]:
+def _write_errors(root: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where, why = error.filename or top, error.strerror or error
-        raise WriteError(f"{where}: {why}; what was saved is still kept, run it again") from error
+        where, why = error.filename or root, error.strerror or error
+        raise WriteError(f"{where}: {why}; the snapshot is unchanged, run it again") from error
 
 
-def _iter_in_the_way(top: str, snapshot: Snapshot) -> Iterator[str]:
-    changed = {os.fsdecode(one.path): one for one in command.iter_changed(top)}
-    tracked = {os.fsdecode(path) for path in command.do(top, "ls-files", "-z").split(b"\0")}
+def _iter_conflicts(root: str, snapshot: Snapshot) -> Iterator[str]:
+    changed = {os.fsdecode(entry.path): entry for entry in iter_status(root)}
+    tracked = {os.fsdecode(path) for path in command.output(root, "ls-files", "-z").split(b"\0")}
     for path, saved in snapshot.files.items():
-        if not is_within(path) or _obstacle(top, path) is not None:
-            continue
-        is_clean = path in tracked and path not in changed
-        stands = _state(os.path.join(top, path))
-        if (stands is not None and not is_clean and not _is_saved(stands, saved)) or _stages_else(
-            changed.get(path), saved.staged
-        ):
+        if not is_safe_path(path) or _obstacle(root, path) is not None:
+            continue  # it will not be written, so nothing can be lost
+        is_committed = path in tracked and path not in changed
+        current = read_state(os.path.join(root, path))
+        exists = current is None or bool(current.mode)
+        would_lose_file = exists and not is_committed and not is_same_state(current, saved)
+        if would_lose_file or _would_lose_staged(changed.get(path), saved.staged):
             yield path
 
 
-def _stages_else(now: command.Changed | None, saved: Staged | None) -> bool:
-    """Whether the index has something of a path that neither the commit nor the snapshot has."""
-    if now is None or not now.staged:
+def _would_lose_staged(current: StatusEntry | None, saved: StagedFile | None) -> bool:
+    """Whether the index has a version of a path that neither the commit nor the snapshot has."""
+    if current is None or not current.is_staged:
         return False
-    return saved is None or (now.staged_mode, now.staged_object if now.staged_mode else "") != (
-        saved.mode,
-        saved.object,
-    )
+    staged = (current.staged_mode, current.staged_object if current.staged_mode else "")
+    return saved is None or staged != (saved.mode, saved.object)
 
 
-def lay(
-    top: str, snapshot: Snapshot, blobs: BlobStore, *, overwrite: bool = False, os_calls: OsCalls = OS_CALLS
-) -> Laid:
-    """Put a snapshot into a worktree that stands at its commit. `ExistsError` before anything is done."""
-    in_the_way = find_in_the_way(top, snapshot)
-    if in_the_way and not overwrite:
-        shown = "".join(f"\n  {path}" for path in in_the_way[:_SHOWN])
-        more = f"\n  and {len(in_the_way) - _SHOWN} more" if len(in_the_way) > _SHOWN else ""
-        raise ExistsError(
-            f"{top}: {len(in_the_way)} files differ from what was saved and are not committed; nothing was changed. "
-            f"--yes overwrites them and keeps what they held as blobs:{shown}{more}"
-        )
-    with _failures_told(top):
-        return _Laying(top, snapshot, blobs, os_calls).carry_out(in_the_way)
-
-
-class _Laying:
-    def __init__(self, top: str, snapshot: Snapshot, blobs: BlobStore, os_calls: OsCalls) -> None:
-        self._top, self._files, self._blobs, self._os_calls = top, snapshot.files, blobs, os_calls
-        self._nothing = "0" * len(snapshot.head or "0" * 40)
-        """The name of no object, as long as names are in this repository."""
+class _FileRestorer:
+    def __init__(self, root: str, snapshot: Snapshot, blobs: BlobStore, os_calls: OsCalls) -> None:
+        self._root, self._files, self._blobs, self._os_calls = root, snapshot.files, blobs, os_calls
+        # An all-zero object id, as long as ids are in this repository (SHA-1 or SHA-256).
+        self._null_object = "0" * len(snapshot.head or "0" * 40)
         self._missing: list[str] = []
 
-    def carry_out(self, in_the_way: list[str]) -> Laid:
-        for path in self._files:
-            if not is_within(path):
-                self._missing.append(f"{path}: leads out of the worktree")
-        kept = tuple((path, name) for path in in_the_way if (name := self._keep(path)) is not None)
-        files = {path: saved for path, saved in self._files.items() if is_within(path)}
-        self._stage({path: saved.staged for path, saved in files.items() if saved.staged is not None})
+    def restore(self, conflicts: list[str]) -> RestoredFiles:
+        self._missing += [f"{path}: outside the worktree" for path in self._files if not is_safe_path(path)]
+        files = {path: saved for path, saved in self._files.items() if is_safe_path(path)}
+        # Order: former contents first, so that a run that dies loses none; deletions before writes, because a
+        # deleted file may be where a folder has to be.
+        overwritten = tuple((path, name) for path in conflicts if (name := self._store_current(path)) is not None)
+        self._restore_index({path: saved.staged for path, saved in files.items() if saved.staged is not None})
         removed = [path for path, saved in files.items() if not saved.mode and self._remove(path)]
         written = [path for path, saved in files.items() if saved.mode and self._write(path, saved)]
-        return Laid(tuple(written), tuple(removed), tuple(self._missing), kept)
+        return RestoredFiles(tuple(written), tuple(removed), tuple(self._missing), overwritten)
 
-    def _keep(self, path: str) -> str | None:
-        """Keep what stands at a path before it is overwritten."""
-        full = os.path.join(self._top, path)
-        if not os.path.lexists(full) or (os.path.isdir(full) and not os.path.islink(full)):
+    def _store_current(self, path: str) -> str | None:
+        found = read_path(os.path.join(self._root, path))
+        if found is None or not (stat.S_ISREG(found.stat.st_mode) or stat.S_ISLNK(found.stat.st_mode)):
             return None
-        return self._blobs.put(_content(full))
+        return self._blobs.put(found.data)
 
     def _remove(self, path: str) -> bool:
-        full = os.path.join(self._top, path)
-        if self._is_barred(path) or not os.path.lexists(full):
+        full = os.path.join(self._root, path)
+        if _obstacle(self._root, path) is not None or not os.path.lexists(full):
             return False
         self._os_calls.unlink(full)
-        folder = os.path.dirname(full)
-        with contextlib.suppress(OSError):  # something else is in it
-            while folder != self._top:
-                os.rmdir(folder)
-                folder = os.path.dirname(folder)
+        remove_empty_parents(full, self._root)
         return True
 
-    def _write(self, path: str, saved: SavedFile) -> bool:
-        full = os.path.join(self._top, path)
-        stands = None if self._is_barred(path) else _state(full)
-        if self._is_barred(path, say=True) or (stands is not None and _is_saved(stands, saved)):
+    def _write(self, path: str, saved: FileState) -> bool:
+        full = os.path.join(self._root, path)
+        obstacle = _obstacle(self._root, path)
+        if obstacle is not None:
+            self._missing.append(f"{path}: {obstacle}")
             return False
-        data = self._content(path, saved.sha256)
+        if is_same_state(read_state(full), saved):
+            return False
+        data = self._load(path, saved)
         if data is None:
             return False
         os.makedirs(os.path.dirname(full), exist_ok=True)
-        temporary = self._beside(full, data, saved)
+        temporary = self._write_temporary(full, data, saved)
         try:
             self._os_calls.rename(temporary, full)
         finally:
@@ -156,7 +184,7 @@ class _Laying:
                 os.unlink(temporary)
         return True
 
-    def _beside(self, full: str, data: bytes, saved: SavedFile) -> str:
+    def _write_temporary(self, full: str, data: bytes, saved: FileState) -> str:
         if saved.is_link:
             temporary = f"{full}.{os.urandom(6).hex()}.tmp"
             os.symlink(os.fsdecode(data), temporary)
@@ -165,75 +193,51 @@ class _Laying:
         os.chmod(temporary, saved.permissions)
         return temporary
 
-    def _is_barred(self, path: str, *, say: bool = False) -> bool:
-        """Whether something on the way to a path keeps it from being written there."""
-        why = _obstacle(self._top, path)
-        if why is not None and say:
-            self._missing.append(f"{path}: {why}")
-        return why is not None
-
-    def _content(self, path: str, name: str) -> bytes | None:
+    def _load(self, path: str, state: FileState) -> bytes | None:
         try:
-            data = self._blobs.get(name)
-        except (DamagedError, NotFoundError, StoreError) as error:
+            return load_content(state, self._blobs)
+        except DamagedError as error:
             self._missing.append(f"{path}: {error}")
             return None
-        if data is None:
-            self._missing.append(f"{path}: its content {name[:12]}… is not among the blobs")
-        return data
 
-    def _stage(self, staged: dict[str, Staged]) -> None:
-        """Make the index what it was."""
-        there = command.sizes(self._top, [one.object for one in staged.values() if one.mode])
+    def _restore_index(self, staged: dict[str, StagedFile]) -> None:
+        existing = read_sizes(self._root, [entry.object for entry in staged.values() if entry.mode])
         lines: list[bytes] = []
-        for path, one in staged.items():
-            if one.mode and one.object not in there:
-                data = self._content(f"{path} (index)", one.sha256)
+        for path, entry in staged.items():
+            if entry.mode and entry.object not in existing:
+                data = self._load(f"{path} (index)", FileState(entry.mode, entry.sha256))
                 if data is None:
                     continue
-                command.do(self._top, "hash-object", "-w", "--stdin", data=data)
-            name = one.object if one.mode else self._nothing
-            lines.append(f"{one.mode or '0'} {name}\t{path}\0".encode())
+                command.output(self._root, "hash-object", "-w", "--stdin", data=data)
+            # Mode 0 removes a path from the index.
+            name = entry.object if entry.mode else self._null_object
+            lines.append(f"{entry.mode or '0'} {name}\t{path}\0".encode())
         if lines:
-            command.do(self._top, "update-index", "-z", "--index-info", data=b"".join(lines))
+            command.output(self._root, "update-index", "-z", "--index-info", data=b"".join(lines))
 
 
-def _obstacle(top: str, path: str) -> str | None:
+def remove_empty_parents(path: str, root: str) -> None:
+    """Remove the folders above a removed file that are empty now, below `root`."""
+    folder = os.path.dirname(path)
+    with contextlib.suppress(OSError):  # the first one that is not empty
+        while folder != root:
+            os.rmdir(folder)
+            folder = os.path.dirname(folder)
+
+
+def _obstacle(root: str, path: str) -> str | None:
     """Why nothing may be written at a path: a link or a file among its folders, or a folder in its place."""
-    at = top
+    current = root
     *folders, _ = path.split("/")
     for folder in folders:
-        at = os.path.join(at, folder)
+        current = os.path.join(current, folder)
         try:
-            mode = os.lstat(at).st_mode
+            mode = os.lstat(current).st_mode
         except FileNotFoundError:
             return None
         if stat.S_ISLNK(mode):
-            return f"{os.path.relpath(at, top)} is a link, and nothing is written through one"
+            return f"{os.path.relpath(current, root)} is a symbolic link, which is not followed"
         if not stat.S_ISDIR(mode):
-            return f"{os.path.relpath(at, top)} is no folder"
-    full = os.path.join(top, path)
+            return f"{os.path.relpath(current, root)} is not a folder"
+    full = os.path.join(root, path)
     return "a folder is in its place" if os.path.isdir(full) and not os.path.islink(full) else None
-
-
-def _state(full: str) -> tuple[str, str] | None:
-    """Kind, permissions and hash of what stands at a path; None when nothing does."""
-    try:
-        found = os.lstat(full)
-        if not stat.S_ISLNK(found.st_mode) and not stat.S_ISREG(found.st_mode):
-            return mode_of(found), ""
-        return mode_of(found), hashlib.sha256(_content(full)).hexdigest()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
-def _content(full: str) -> bytes:
-    if os.path.islink(full):
-        return os.fsencode(os.readlink(full))
-    fd = os.open(full, os.O_RDONLY | os.O_NOFOLLOW)
-    with os.fdopen(fd, "rb") as file:
-        return file.read()
-
-
-def _is_saved(stands: tuple[str, str], saved: SavedFile) -> bool:
-    return stands == (saved.mode, saved.sha256)

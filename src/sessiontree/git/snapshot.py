@@ -1,82 +1,60 @@
-"""The uncommitted work of a worktree, kept by content: changed, staged, deleted and untracked files.
+"""Snapshots of uncommitted work: changed, staged, deleted and untracked files, with contents in a blob store.
 
-Ignored files, repositories within the repository and what is too large stay out, and so do untracked files whose names
-say that they hold secrets. What stayed out is part of the snapshot, with the reason. Nothing here changes the worktree.
+Ignored files, nested repositories, large files and untracked files with the names of secrets are left out; a snapshot
+lists what was left out, and why. Taking one changes nothing in the worktree.
 """
 
 from __future__ import annotations
 
-import fnmatch
-import functools
+import hashlib
 import os
 import stat
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
-from sessiontree.git import command
+from sessiontree.errors import DamagedError, NotFoundError, StoreError
+from sessiontree.git.objects import read_blobs, read_sizes
+from sessiontree.git.status import StatusEntry, iter_status
+from sessiontree.secrets.names import has_secret_name
+from sessiontree.stores.contract import BlobStore
+from sessiontree.stores.safe_files import read_path
 
-Put = Callable[[bytes], str]
-
-_SECRET = (
-    ".env",
-    ".env.*",
-    "*.env",
-    ".netrc",
-    ".npmrc",
-    ".pypirc",
-    ".git-credentials",
-    ".htpasswd",
-    "*.pem",
-    "*.key",
-    "*.p12",
-    "*.pfx",
-    "*.jks",
-    "*.keystore",
-    "*.kdbx",
-    "id_rsa*",
-    "id_dsa*",
-    "id_ecdsa*",
-    "id_ed25519*",
-    "credentials",
-    "credentials.json",
-    "secrets.*",
-    "service-account*.json",
-    "*.tfvars",
-)
-_NO_SECRET = ("*.example", "*.sample", "*.template", "*.dist", "*.pub")
+PutBlob: TypeAlias = Callable[[bytes], str]
+"""Stores content durably and returns its SHA-256."""
 
 
-class Limits(Struct, frozen=True):
-    """How much of a worktree is kept at most."""
+class SnapshotLimits(Struct, frozen=True):
+    """How much of a worktree a snapshot stores."""
 
-    file: int = 10_000_000
-    whole: int = 100_000_000
+    file_bytes: int = 10_000_000
+    total_bytes: int = 100_000_000
     files: int = 5_000
 
 
-LIMITS = Limits()
+LIMITS = SnapshotLimits()
 
 
-class Staged(Struct, frozen=True, omit_defaults=True):
-    """What the index has of a path, where that is not what the commit has; without a mode it was taken out."""
+class StagedFile(Struct, frozen=True, omit_defaults=True):
+    """The index entry of a path that differs from the commit; without a mode the path was removed from the index."""
 
     mode: Annotated[str, Meta(pattern="^(100644|100755|120000)?$")] = ""
     object: Annotated[str, Meta(pattern="^([0-9a-f]{40}|[0-9a-f]{64})?$")] = ""
-    """Its name in the repository, from where git may have removed it since."""
+    """Its object id. Git may have collected the object since, so the content is stored as a blob as well."""
     sha256: str = ""
 
 
-class SavedFile(Struct, frozen=True, omit_defaults=True):
-    """What stood at a path of the worktree; without a mode, nothing did."""
+class FileState(Struct, frozen=True, omit_defaults=True):
+    """What is at a path: kind, permissions and content. Without a mode, nothing is there."""
 
     mode: Annotated[str, Meta(pattern="^(1[02]0[0-7]{3})?$")] = ""
-    """Kind and permissions in octal, as the system tells them; the content of a link is where it leads."""
+    """Kind and permissions in octal, like `st_mode`."""
     sha256: str = ""
+    """Hash of the content; of a symbolic link, of its target."""
     size: int = 0
-    staged: Staged | None = None
+    staged: StagedFile | None = None
 
     @property
     def is_link(self) -> bool:
@@ -87,100 +65,153 @@ class SavedFile(Struct, frozen=True, omit_defaults=True):
         return int(self.mode, 8) & 0o777
 
 
+ABSENT = FileState()
+
+
 class Snapshot(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The uncommitted work of a worktree at one time."""
 
     path: str
     head: str | None = None
-    """The commit that the work stands on; None when it is not known."""
-    files: dict[str, SavedFile] = {}
+    """The commit that was checked out; None if it is not known."""
+    files: dict[str, FileState] = {}
     left_out: dict[str, str] = {}
-    """What was not kept: path -> reason."""
+    """Path -> why it was not stored."""
 
     @property
     def is_empty(self) -> bool:
         return not self.files and not self.left_out
 
 
-def mode_of(found: os.stat_result) -> str:
-    """Kind and permissions of a file or link; nothing that lets one run with the rights of another."""
-    return f"{stat.S_IFMT(found.st_mode) | (found.st_mode & 0o777):o}"
-
-
 def parse_snapshot(fields: object) -> Snapshot | None:
-    """A snapshot out of decoded JSON; None when it is none."""
+    """Convert decoded JSON; None if it is not a snapshot."""
     try:
         return msgspec.convert(fields, Snapshot)
     except msgspec.ValidationError:
         return None
 
 
-def is_secret(path: str) -> bool:
-    """Whether the name of a file says that it holds secrets."""
-    return _is_secret_name(os.path.basename(path).lower())
+# The state of one file
 
 
-@functools.lru_cache(maxsize=4_096)
-def _is_secret_name(name: str) -> bool:
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _NO_SECRET):
+def file_mode(found: os.stat_result) -> str:
+    """The mode of a `FileState`, without the setuid, setgid and sticky bits."""
+    return f"{stat.S_IFMT(found.st_mode) | (found.st_mode & 0o777):o}"
+
+
+def read_state(path: str, put: PutBlob | None = None) -> FileState | None:
+    """Read the state of a path; None if it is neither a file nor a link. With `put`, its content is stored."""
+    found = read_path(path)
+    if found is None:
+        return ABSENT
+    if not stat.S_ISREG(found.stat.st_mode) and not stat.S_ISLNK(found.stat.st_mode):
+        return None
+    name = hashlib.sha256(found.data).hexdigest() if put is None else put(found.data)
+    return FileState(file_mode(found.stat), name, len(found.data))
+
+
+def is_same_state(left: FileState | None, right: FileState | None) -> bool:
+    """Whether kind, permissions and content are equal; the index is not compared."""
+    if left is None or right is None:
         return False
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _SECRET)
+    if left.is_link and right.is_link:  # the permissions of a link mean nothing, and differ between systems
+        return left.sha256 == right.sha256
+    return (left.mode, left.sha256) == (right.mode, right.sha256)
 
 
-def take_snapshot(top: str, head: str | None, put: Put, *, secrets: bool = False, limits: Limits = LIMITS) -> Snapshot:
-    """Keep the uncommitted work of a worktree. When this returns, all contents are durably kept."""
-    return _Taking(top, put, secrets, limits).snapshot(head)
+def load_content(state: FileState, blobs: BlobStore) -> bytes | None:
+    """The content of a stored state; None if nothing was there, `DamagedError` if its blob is gone."""
+    if not state.mode:
+        return None
+    try:
+        data = blobs.get(state.sha256)
+    except (NotFoundError, StoreError) as error:
+        raise DamagedError(str(error)) from None
+    if data is None:
+        raise DamagedError(f"its content, blob {state.sha256[:12]}…, is missing")
+    return data
 
 
-class _Taking:
-    def __init__(self, top: str, put: Put, secrets: bool, limits: Limits) -> None:
-        self._top, self._put, self._secrets, self._limits = top, put, secrets, limits
-        self._files: dict[str, SavedFile] = {}
+class CachedBlobs:
+    """A blob store that writes each content once per process: putting it again would read and compare the blob."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+        self._stored: set[str] = set()
+
+    def put(self, data: bytes) -> str:
+        name = hashlib.sha256(data).hexdigest()
+        if name not in self._stored:
+            self._store.put(data)
+            self._stored.add(name)
+        return name
+
+    def get(self, name: str) -> bytes | None:
+        return self._store.get(name)
+
+
+# Names of secrets
+
+
+# Taking a snapshot
+
+
+def take_snapshot(
+    root: str, head: str | None, put: PutBlob, *, secrets: bool = False, limits: SnapshotLimits = LIMITS
+) -> Snapshot:
+    """Store the uncommitted work of a worktree; all contents are durable when this returns."""
+    return _SnapshotBuilder(root, put, secrets, limits).build(head)
+
+
+class _SnapshotBuilder:
+    def __init__(self, root: str, put: PutBlob, secrets: bool, limits: SnapshotLimits) -> None:
+        self._root, self._put, self._secrets, self._limits = root, put, secrets, limits
+        self._files: dict[str, FileState] = {}
         self._left_out: dict[str, str] = {}
         self._size = 0
 
-    def snapshot(self, head: str | None) -> Snapshot:
-        staged: dict[str, command.Changed] = {}
-        for changed in command.iter_changed(self._top):
+    def build(self, head: str | None) -> Snapshot:
+        staged: dict[str, StatusEntry] = {}
+        for entry in iter_status(self._root):
             try:
-                path = changed.path.decode()
-            except UnicodeDecodeError:
-                self._left_out[changed.path.decode("utf-8", "backslashreplace")] = "its name is no UTF-8"
+                path = entry.path.decode()
+            except UnicodeDecodeError:  # snapshots are JSON, which cannot hold such a name
+                self._left_out[entry.path.decode("utf-8", "backslashreplace")] = "its name is not UTF-8"
                 continue
-            if changed.is_untracked and path in self._files:
-                continue  # taken out of the index, and still there
-            reason = self._reason(path, changed)
+            if entry.is_untracked and path in self._files:
+                continue  # removed from the index but still in the worktree: git lists it twice
+            reason = self._exclusion(path, entry)
             if reason:
                 self._left_out[path] = reason
                 continue
-            if changed.is_conflict:
-                self._left_out[f"{path} (index)"] = "a merge was not done; the file itself is kept"
-            if changed.staged:
-                staged[path] = changed
-            self._take_file(path, may_be_absent=not changed.is_untracked)
-        self._take_staged(staged)
-        return Snapshot(self._top, head, dict(sorted(self._files.items())), dict(sorted(self._left_out.items())))
+            if entry.is_conflict:
+                self._left_out[f"{path} (index)"] = "an unfinished merge; only the file itself is stored"
+            if entry.is_staged:
+                staged[path] = entry
+            self._add_file(path, may_be_absent=not entry.is_untracked)
+        self._add_staged(staged)
+        return Snapshot(self._root, head, dict(sorted(self._files.items())), dict(sorted(self._left_out.items())))
 
-    def _reason(self, path: str, changed: command.Changed) -> str:
-        """Why a path is left out; empty when it is not."""
-        if changed.is_submodule or path.endswith("/"):
-            return "a repository of its own"
-        if changed.is_untracked and not self._secrets and is_secret(path):
-            return "its name says that it holds secrets; --secrets keeps it"
+    def _exclusion(self, path: str, entry: StatusEntry) -> str:
+        """Why a path is left out; empty if it is not."""
+        if entry.is_submodule or path.endswith("/"):
+            return "a nested repository"
+        if entry.is_untracked and not self._secrets and has_secret_name(path):
+            return "named like a secret; --secrets includes it"
         if len(self._files) >= self._limits.files and path not in self._files:
             return f"more than {self._limits.files:,} files"
         return ""
 
-    def _take_file(self, path: str, *, may_be_absent: bool) -> None:
-        full = os.path.join(self._top, path)
+    def _add_file(self, path: str, *, may_be_absent: bool) -> None:
+        full = os.path.join(self._root, path)
         try:
             found = os.lstat(full)
             if stat.S_ISLNK(found.st_mode):
                 data = os.fsencode(os.readlink(full))
             elif not stat.S_ISREG(found.st_mode):
-                self._left_out[path] = "no ordinary file"
+                self._left_out[path] = "not a regular file"
                 return
-            elif self._is_too_large(path, found.st_size):
+            elif self._exceeds_limits(path, found.st_size):
                 return
             else:
                 fd = os.open(full, os.O_RDONLY | os.O_NOFOLLOW)
@@ -188,42 +219,38 @@ class _Taking:
                     data = file.read()
         except (FileNotFoundError, NotADirectoryError):
             if may_be_absent:
-                self._files.setdefault(path, SavedFile())
+                self._files.setdefault(path, ABSENT)
             return
         except OSError as error:
             self._left_out[path] = f"cannot be read: {error.strerror}"
             return
         self._size += len(data)
-        self._files[path] = SavedFile(mode_of(found), self._put(data), len(data))
+        self._files[path] = FileState(file_mode(found), self._put(data), len(data))
 
-    def _is_too_large(self, path: str, size: int) -> bool:
-        if size > self._limits.file:
-            self._left_out[path] = f"{size:,} bytes; at most {self._limits.file:,} of one file are kept"
-        elif self._size + size > self._limits.whole:
-            self._left_out[path] = f"{size:,} bytes; at most {self._limits.whole:,} are kept in all"
+    def _exceeds_limits(self, path: str, size: int) -> bool:
+        if size > self._limits.file_bytes:
+            self._left_out[path] = f"{size:,} bytes; the limit for one file is {self._limits.file_bytes:,}"
+        elif self._size + size > self._limits.total_bytes:
+            self._left_out[path] = f"{size:,} bytes; the limit for all files is {self._limits.total_bytes:,}"
         else:
             return False
         return True
 
-    def _take_staged(self, staged: dict[str, command.Changed]) -> None:
-        """What the index has. Content that the worktree has, too, is kept once."""
-        objects = [one.staged_object for one in staged.values() if one.staged_mode]
-        known = command.sizes(self._top, objects)
-        fitting: list[str] = []
-        for path, one in staged.items():
-            size = known.get(one.staged_object, 0)
-            if one.staged_mode and self._is_too_large(f"{path} (index)", size):
-                continue
-            if one.staged_mode:
+    def _add_staged(self, entries: dict[str, StatusEntry]) -> None:
+        sizes = read_sizes(self._root, [entry.staged_object for entry in entries.values() if entry.staged_mode])
+        wanted: list[str] = []
+        for path, entry in entries.items():
+            size = sizes.get(entry.staged_object) if entry.staged_mode else None
+            if size is not None and not self._exceeds_limits(f"{path} (index)", size):
                 self._size += size
-                fitting.append(one.staged_object)
-        names = {object: self._put(data) for object, data in command.contents(self._top, fitting)}
-        for path, one in staged.items():
-            if not one.staged_mode:
-                kept = Staged()
-            elif one.staged_object in names:
-                kept = Staged(one.staged_mode, one.staged_object, names[one.staged_object])
+                wanted.append(entry.staged_object)
+        names = {object: self._put(data) for object, data in read_blobs(self._root, wanted)}
+        for path, entry in entries.items():
+            if not entry.staged_mode:
+                staged = StagedFile()
+            elif entry.staged_object in names:
+                staged = StagedFile(entry.staged_mode, entry.staged_object, names[entry.staged_object])
             else:
                 continue
             if path in self._files:
-                self._files[path] = msgspec.structs.replace(self._files[path], staged=kept)
+                self._files[path] = msgspec.structs.replace(self._files[path], staged=staged)

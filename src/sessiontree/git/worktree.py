@@ -1,284 +1,212 @@
-"""The git worktree of a session: remembered with its uncommitted files, and made again when it is gone.
-
-Native sessions say it themselves, in a `worktree` and a `file_snapshot` entry; for all others it is in the marks, and
-contents are among the blobs of the home folder. A Claude Code session that nobody saved still tells what its client
-noted. Contents are durable before anything names them, so a process that dies leaves what was saved before.
-"""
+"""Git worktrees: query one, list those of a repository, and recreate one that is gone, with its uncommitted files."""
 
 from __future__ import annotations
 
 import os
 
-import msgspec
 from msgspec import Struct
 
-from sessiontree.archive.tags import Marks, WorktreeMark
-from sessiontree.archive.worktree_notes import find_noted
-from sessiontree.core.entries import Worktree
 from sessiontree.core.ids import timestamp
-from sessiontree.core.jsonio import parse_json, render_json
-from sessiontree.errors import DamagedError, NotFoundError, StoreError, UsageError
+from sessiontree.errors import NotFoundError, StoreError, UsageError
 from sessiontree.git import command
-from sessiontree.git.restore_files import Laid, find_in_the_way, lay
-from sessiontree.git.snapshot import LIMITS, Limits, Snapshot, parse_snapshot, take_snapshot
-from sessiontree.session.session import Session
+from sessiontree.git.restore_files import RestoredFiles, find_conflicts, restore_files
+from sessiontree.git.snapshot import Snapshot
 from sessiontree.stores.contract import BlobStore
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 
-class Saved(Struct, frozen=True):
-    """A worktree as it was saved, with its uncommitted files if those were."""
+class WorktreeState(Struct, frozen=True, omit_defaults=True):
+    """What was checked out in a worktree when it was saved."""
 
-    worktree: WorktreeMark
+    path: str
+    branch: str | None = None
+    head: str | None = None
+    repository: str | None = None
+    """The main worktree of the repository, or the folder of a bare one: `git worktree add` runs there."""
+    saved: str = ""
+    """Time of saving."""
+    files: str | None = None
+    """The blob with the snapshot of its uncommitted files."""
+
+
+class SavedWorktree(Struct, frozen=True):
+    """A saved worktree with the snapshot of its uncommitted files, if there is one."""
+
+    worktree: WorktreeState
     files: Snapshot | None = None
 
 
-class Rebuilding(Struct, frozen=True):
-    """How a worktree would be made again: the command, or what is missing for it."""
+class WorktreePlan(Struct, frozen=True):
+    """How to recreate a worktree: the git command, or what prevents it."""
 
-    worktree: WorktreeMark
+    worktree: WorktreeState
     command: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    is_there: bool = False
+    exists: bool = False
     files: Snapshot | None = None
-    in_the_way: tuple[str, ...] = ()
-    """Files in a worktree that is there which are neither as saved nor as committed."""
+    conflicts: tuple[str, ...] = ()
+    """Files of an existing worktree with changes that are neither saved nor committed."""
     notes: tuple[str, ...] = ()
 
 
-# Saving
+class ListedWorktree(Struct, frozen=True):
+    """One worktree of `git worktree list`."""
+
+    path: str
+    branch: str | None = None
+    """The full name of its ref."""
+    lock_reason: str | None = None
 
 
-def save(
-    session: Session,
-    marks: Marks,
-    blobs: BlobStore,
-    folder: str | None = None,
-    *,
-    files: bool = True,
-    secrets: bool = False,
-    limits: Limits = LIMITS,
-) -> Saved:
-    """Remember the worktree that a session works in, as it is now."""
-    where = os.path.realpath(folder or session.cwd or os.getcwd())
-    found = look(where)
-    is_native = session.dialect.name == "native" and session.read_only is None
-    place = blobs_of(session, blobs)
-    taken = take_snapshot(found.path, found.head, place.put, secrets=secrets, limits=limits) if files else None
-    if taken is not None:
-        found = msgspec.structs.replace(found, files=place.put(render_json(taken)))
-    if is_native:
-        if _last_entry(session) != _as_entry(found):
-            session.append({"type": "worktree", **_as_entry(found)})
-        last = _last_files(session, found)
-        if taken is not None and taken != last and not (last is None and taken.is_empty):
-            session.append({"type": "file_snapshot", **msgspec.to_builtins(taken)})
-        session.flush()
-    path = os.path.realpath(session.location)
-    marks.change(session.id, path, lambda mark: msgspec.structs.replace(mark, worktree=found))
-    return Saved(found, taken)
+# Queries
 
 
-def blobs_of(session: Session, blobs: BlobStore) -> BlobStore:
-    """Where the files of a session's worktree are kept: with a native session, else in the home folder."""
-    own = session.journal.blobs if session.dialect.name == "native" else None
-    return own if own is not None else blobs
+def find_root(folder: str) -> str:
+    """The root of the worktree that contains a folder; empty if there is none."""
+    return command.query(folder, "rev-parse", "--show-toplevel")
 
 
-def look(folder: str) -> WorktreeMark:
-    """The worktree that a folder lies in."""
+def find_head(folder: str) -> str | None:
+    """The commit that is checked out; None before the first commit."""
+    return command.query(folder, "rev-parse", "--verify", "--quiet", "HEAD") or None
+
+
+def find_common_folder(folder: str) -> str:
+    """The git folder that all worktrees of a repository share; empty outside of a repository."""
+    found = command.query(folder, "rev-parse", "--path-format=absolute", "--git-common-dir")
+    return os.path.realpath(found) if found else ""
+
+
+def read_worktree(folder: str) -> WorktreeState:
+    """The current state of the worktree that contains a folder."""
     if not os.path.isdir(folder):
-        raise NotFoundError(f"{folder}: there is no such folder")
-    top = command.ask(folder, "rev-parse", "--show-toplevel")
-    if not top:
-        raise UsageError(f"{folder}: is in no git repository")
-    common = command.ask(folder, "rev-parse", "--path-format=absolute", "--git-common-dir") or ""
-    branch = command.ask(folder, "symbolic-ref", "--quiet", "--short", "HEAD") or None
-    head = command.ask(folder, "rev-parse", "--verify", "--quiet", "HEAD") or None
-    main = os.path.dirname(common) if os.path.basename(common) == ".git" else common
-    return WorktreeMark(os.path.realpath(top), branch, head, main or None, timestamp())
+        raise NotFoundError(f"{folder}: no such folder")
+    root = find_root(folder)
+    if not root:
+        raise UsageError(f"{folder}: not in a git repository")
+    common = find_common_folder(folder)
+    branch = command.query(folder, "symbolic-ref", "--quiet", "--short", "HEAD") or None
+    repository = os.path.dirname(common) if os.path.basename(common) == ".git" else common
+    return WorktreeState(os.path.realpath(root), branch, find_head(folder), repository or None, timestamp())
 
 
-def _as_entry(found: WorktreeMark) -> dict[str, str | None]:
-    return {"path": found.path, "branch": found.branch, "base": found.head}
-
-
-def _last_entry(session: Session) -> dict[str, str | None] | None:
-    entry = _find_entry(session)
-    return None if entry is None else {"path": entry.path, "branch": entry.branch, "base": entry.base}
-
-
-def _find_entry(session: Session) -> Worktree | None:
-    """The last word of the session itself about its worktree."""
-    for id in reversed(session.ids):
-        if session.type_of(id) == "worktree":
-            entry = session.entry(id)
-            return entry if isinstance(entry, Worktree) and entry.path else None
-    return None
-
-
-def _last_files(session: Session, worktree: WorktreeMark) -> Snapshot | None:
-    """The last word of the session itself about the files of a worktree at the commit it has."""
-    for id in reversed(session.ids):
-        if session.type_of(id) == "file_snapshot":
-            found = parse_snapshot(next(session.journal.resolved_fields([session.node_of(id) or 0])))
-            if found is not None and (found.path, found.head) == (worktree.path, worktree.head):
-                return found
-    return None
-
-
-# Finding
-
-
-def find(session: Session, marks: Marks, blobs: BlobStore) -> Saved | None:
-    """The worktree that was saved for a session, else the one its owner noted; None when there is none."""
-    marked = marks.find(session.id, os.path.realpath(session.location)).worktree
-    entry = _find_entry(session) if session.dialect.name == "native" and session.read_only is None else None
-    if entry is not None:
-        repository = marked.repository if marked is not None else None
-        found = WorktreeMark(entry.path, entry.branch, entry.base, repository, entry.timestamp)
-        files = _last_files(session, found)
-        if files is None and marked is not None and (marked.path, marked.head) == (found.path, found.head):
-            files = _marked_files(marked, blobs_of(session, blobs))  # its own list has left the file, by tidying
-        return Saved(found, files)
-    if marked is not None:
-        return Saved(marked, _marked_files(marked, blobs_of(session, blobs)))
-    noted = find_noted(session)
-    return None if noted is None else Saved(noted)
-
-
-def _marked_files(marked: WorktreeMark, blobs: BlobStore) -> Snapshot | None:
-    if marked.files is None:
-        return None
-    data = blobs.get(marked.files)
-    found = None if data is None else parse_snapshot(parse_json(data))
-    if found is None:
-        raise DamagedError(
-            f"{marked.path}: the list of its saved files, blob {marked.files[:12]}…, is not there or cannot be read; "
-            "--no-files makes the worktree without them"
-        )
+def list_worktrees(folder: str) -> list[ListedWorktree]:
+    """All worktrees of the repository that contains a folder, as far as git knows them."""
+    found: list[ListedWorktree] = []
+    for block in command.query(folder, "worktree", "list", "--porcelain").split("\n\n"):
+        lines = (line.partition(" ") for line in block.splitlines())
+        fields = {name: value for name, _, value in lines}
+        if "worktree" in fields:
+            found.append(ListedWorktree(fields["worktree"], fields.get("branch"), fields.get("locked")))
     return found
 
 
-# Making it again
+# Recreating
 
 
-def plan_restoring(saved: Saved, repository: str | None = None, *, detach: bool = False) -> Rebuilding:
-    """What it takes to make a worktree again. Changes nothing."""
-    worktree, files = saved.worktree, saved.files
-    if files is not None and not files.files:
-        files = None
-    main = repository or worktree.repository
-    if os.path.isdir(worktree.path) and command.ask(worktree.path, "rev-parse", "--show-toplevel") == worktree.path:
-        return _plan_there(worktree, files)
+def plan_restore(saved: SavedWorktree, repository: str | None = None, *, detach: bool = False) -> WorktreePlan:
+    """Plan how to recreate a worktree. Changes nothing."""
+    worktree = saved.worktree
+    files = saved.files if saved.files is not None and saved.files.files else None
+    if os.path.isdir(worktree.path) and find_root(worktree.path) == worktree.path:
+        return _plan_existing(worktree, files)
     missing: list[str] = []
     if os.path.lexists(worktree.path):
-        missing.append(f"{worktree.path} is taken by something else")
-    if not main or not os.path.isdir(main) or not command.ask(main, "rev-parse", "--git-dir"):
-        where = f"the repository {main or '(not recorded)'} is not there; --repository DIR names another place"
-        return Rebuilding(worktree, missing=(*missing, where), files=files)
-    tip = (
-        command.ask(main, "rev-parse", "--verify", "--quiet", f"refs/heads/{worktree.branch}")
-        if worktree.branch
-        else ""
-    )
+        missing.append(f"{worktree.path} exists and is not this worktree")
+    main = repository or worktree.repository
+    if not main or not os.path.isdir(main) or not command.query(main, "rev-parse", "--git-dir"):
+        where = f"the repository {main or '(not recorded)'} does not exist; --repository DIR names another folder"
+        return WorktreePlan(worktree, missing=(*missing, where), files=files)
+    tip = _find_branch(main, worktree.branch)
     has_head = bool(worktree.head) and _has_commit(main, str(worktree.head))
-    notes: list[str] = []
     if not tip and not has_head:
         missing.append(
-            f"neither the branch {worktree.branch} nor the commit {worktree.head} is in {main}; "
-            "`git fetch` may bring it from where it was pushed to"
+            f"neither branch {worktree.branch} nor commit {worktree.head} is in {main}; try `git fetch` there"
         )
     elif files is not None and not has_head:
         missing.append(
-            f"the commit {worktree.head} that the saved files stand on is not in {main}; `git fetch` may bring it, "
-            f"and --no-files makes the worktree at the branch {worktree.branch} as it is now"
+            f"the saved files need commit {worktree.head}, which is not in {main}; try `git fetch` there, "
+            f"or --no-files to use branch {worktree.branch} as it is now"
         )
-    elsewhere = _where_checked_out(main, worktree.branch) if tip and not detach else None
-    if elsewhere and elsewhere != worktree.path:
-        missing.append(
-            f"the branch {worktree.branch} is checked out in {elsewhere}; --detach makes the worktree without it"
-        )
+    checked_out = _find_checkout(main, worktree.branch) if tip and not detach else None
+    if checked_out and checked_out != worktree.path:
+        missing.append(f"branch {worktree.branch} is checked out in {checked_out}; use --detach")
     if missing:
-        return Rebuilding(worktree, missing=tuple(missing), files=files)
+        return WorktreePlan(worktree, missing=tuple(missing), files=files)
+    notes: tuple[str, ...] = ()
     if files is not None and tip and tip != worktree.head:
+        # The snapshot is a difference to the saved commit; on a newer one it could silently undo what was committed.
         detach = True
-        notes.append(
-            f"the branch {worktree.branch} has moved on to {tip[:12]}: the worktree stands at "
-            f"{str(worktree.head)[:12]}, where the files were saved, without the branch"
+        notes = (
+            f"branch {worktree.branch} has moved to {tip[:12]}; "
+            f"checking out {str(worktree.head)[:12]}, where the files were saved, without the branch",
         )
-    words = ["git", "-C", main, *command.QUIET, "worktree", "add"]
-    words += ["--force"] if elsewhere == worktree.path or _is_registered(main, worktree.path) else []
-    if detach and has_head:
-        words += ["--detach", worktree.path, str(worktree.head)]
-    elif detach:
-        words += ["--detach", worktree.path, tip]
-    elif tip:
-        words += [worktree.path, str(worktree.branch)]
-    elif worktree.branch and _is_branch_name(main, worktree.branch):
-        words += ["-b", worktree.branch, worktree.path, str(worktree.head)]
+    # --force: git refuses a path that it still lists as a worktree, although its folder is gone.
+    is_listed = any(listed.path == worktree.path for listed in list_worktrees(main))
+    force = ("--force",) if is_listed or checked_out == worktree.path else ()
+    commit = str(worktree.head) if has_head else tip
+    if not detach and tip:
+        target: tuple[str, ...] = (worktree.path, str(worktree.branch))
+    elif not detach and worktree.branch and _is_branch_name(main, worktree.branch):
+        target = ("-b", worktree.branch, worktree.path, commit)
     else:
-        words += ["--detach", worktree.path, str(worktree.head)]
-    return Rebuilding(worktree, tuple(words), files=files, notes=tuple(notes))
+        target = ("--detach", worktree.path, commit)
+    arguments = ("git", "-C", main, *command.QUIET, "worktree", "add", *force, *target)
+    return WorktreePlan(worktree, arguments, files=files, notes=notes)
 
 
-def _plan_there(worktree: WorktreeMark, files: Snapshot | None) -> Rebuilding:
-    """The worktree is there: its files may still have to be put back."""
-    if _is_half_made(worktree.path):
-        again = f"git -C {worktree.path} worktree remove --force --force {worktree.path}"
-        missing = f"git was stopped while it made {worktree.path}; `{again}` takes that away, then run this again"
-        return Rebuilding(worktree, missing=(missing,), is_there=True, files=files)
+def _plan_existing(worktree: WorktreeState, files: Snapshot | None) -> WorktreePlan:
+    """Plan for a worktree whose folder exists: only its files may have to be restored."""
+    # Git keeps a worktree locked with this reason until its checkout is complete, so a killed git leaves it there.
+    if any(
+        listed.path == worktree.path and listed.lock_reason == "initializing"
+        for listed in list_worktrees(worktree.path)
+    ):
+        remove = f"git -C {worktree.path} worktree remove --force --force {worktree.path}"
+        missing = f"git was stopped while creating {worktree.path}; run `{remove}`, then try again"
+        return WorktreePlan(worktree, missing=(missing,), exists=True, files=files)
     if files is None:
-        return Rebuilding(worktree, is_there=True)
-    stands = command.ask(worktree.path, "rev-parse", "--verify", "--quiet", "HEAD")
-    if files.head is not None and stands != files.head:
+        return WorktreePlan(worktree, exists=True)
+    head = find_head(worktree.path) or ""
+    if files.head is not None and head != files.head:
         missing = (
-            f"{worktree.path} stands at {stands[:12]}, and its files were saved at {files.head[:12]}; "
-            f"`git switch --detach {files.head[:12]}` takes it there, --no-files leaves the files alone"
+            f"{worktree.path} is at {head[:12]}, and its files were saved at {files.head[:12]}; "
+            f"run `git switch --detach {files.head[:12]}` there, or use --no-files"
         )
-        return Rebuilding(worktree, missing=(missing,), is_there=True, files=files)
-    return Rebuilding(worktree, is_there=True, files=files, in_the_way=tuple(find_in_the_way(worktree.path, files)))
+        return WorktreePlan(worktree, missing=(missing,), exists=True, files=files)
+    return WorktreePlan(worktree, exists=True, files=files, conflicts=tuple(find_conflicts(worktree.path, files)))
 
 
-def restore(plan: Rebuilding, blobs: BlobStore, *, overwrite: bool = False, os_calls: OsCalls = OS_CALLS) -> Laid:
-    """Make the worktree again, and put its files back."""
+def restore_worktree(
+    plan: WorktreePlan, blobs: BlobStore, *, overwrite: bool = False, os_calls: OsCalls = OS_CALLS
+) -> RestoredFiles:
+    """Recreate a worktree and restore its files."""
     if plan.missing:
-        raise NotFoundError(f"{plan.worktree.path}: cannot be made again: {'; '.join(plan.missing)}")
-    if not plan.is_there:
+        raise NotFoundError(f"{plan.worktree.path}: cannot be recreated: {'; '.join(plan.missing)}")
+    if not plan.exists:
         done = command.run(plan.command)
         if done.returncode:
-            raise StoreError(f"{plan.worktree.path}: git did not make the worktree: {os.fsdecode(done.stderr).strip()}")
+            raise StoreError(f"{plan.worktree.path}: git worktree add failed: {os.fsdecode(done.stderr).strip()}")
     if plan.files is None:
-        return Laid()
-    return lay(plan.worktree.path, plan.files, blobs, overwrite=overwrite, os_calls=os_calls)
+        return RestoredFiles()
+    return restore_files(plan.worktree.path, plan.files, blobs, overwrite=overwrite, os_calls=os_calls)
+
+
+def _find_branch(main: str, branch: str | None) -> str:
+    """The commit of a branch; empty if it does not exist."""
+    return command.query(main, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}") if branch else ""
 
 
 def _has_commit(main: str, commit: str) -> bool:
-    return command.ask(main, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}") != ""
+    return command.query(main, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}") != ""
 
 
 def _is_branch_name(main: str, branch: str) -> bool:
-    return not branch.startswith("-") and command.ask(main, "check-ref-format", "--branch", branch) != ""
+    # The name comes from a session file: one that begins with a dash would be an option.
+    return not branch.startswith("-") and command.query(main, "check-ref-format", "--branch", branch) != ""
 
 
-def _worktrees(main: str) -> list[dict[str, str]]:
-    """What git knows of the repository's worktrees."""
-    found: list[dict[str, str]] = []
-    for block in command.ask(main, "worktree", "list", "--porcelain").split("\n\n"):
-        lines = (line.partition(" ") for line in block.splitlines())
-        found.append({name: value for name, _, value in lines})
-    return found
-
-
-def _where_checked_out(main: str, branch: str | None) -> str | None:
+def _find_checkout(main: str, branch: str | None) -> str | None:
+    """The worktree where a branch is checked out."""
     ref = f"refs/heads/{branch}"
-    return next((one.get("worktree") for one in _worktrees(main) if one.get("branch") == ref), None)
-
-
-def _is_registered(main: str, path: str) -> bool:
-    return any(one.get("worktree") == path for one in _worktrees(main))
-
-
-def _is_half_made(path: str) -> bool:
-    """Whether git died while it made a worktree: it holds its own lock on it until all files are there."""
-    return any(one.get("worktree") == path and one.get("locked") == "initializing" for one in _worktrees(path))
+    return next((listed.path for listed in list_worktrees(main) if listed.branch == ref), None)

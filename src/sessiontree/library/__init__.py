@@ -1,22 +1,20 @@
-"""Many sessions: all that can be found on the machine, listed, threaded, continued.
+"""The session library: all sessions on this machine, listed, build_threads and aggregated.
 
-    roots         the folders where each agent keeps sessions
-    finding       the session files below them
-    summary       what a listing tells of one session
-    reading       the head and tail of a file -> a summary, and what a later look can go on from
-    window        the lines that were read: what people said in them, which of them to keep
-    counting      messages, branches and usage of the lines that were read
-    facts         what one whole file used and did, with keys that its copies share
-    stats         many sessions added up, each thing once
-    cache         what was read before, in one SQLite file
-    repositories  which git repository a folder belongs to
-    projects      whether two folders are the same project; what is remembered of folders that are gone
-    threads       forks under their origin, sub-agents under their parent
-    library       `Library`: all of it together
-    candidates    the sessions as tidying asks for them
-    breadcrumbs   the last session of this terminal
+    roots           the folders where each agent keeps sessions
+    scan            the session files below them
+    summary         a session as a listing shows it
+    summary_reader  head and tail of a file -> a summary, and the state to continue from
+    partial_reader  the lines that were read: prompts in them, and which of them to keep
+    counts          messages, branches and usage
+    session_stats   usage and activity of one whole file, with keys that its copies share
+    aggregate       statistics of many sessions, each response counted once
+    cache           what was read before, in one SQLite file
+    projects        whether two folders belong to the same project, also after they are gone
+    threads         forks below their origin, sub-agents below their parent
+    library         `Library`, the entry point
+    last_session    the last session of this terminal
 
-Nothing here writes to a session. What can be derived is in the cache and can be deleted at any time.
+Nothing here writes to a session. The cache can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from sessiontree.library.library import Library
     from sessiontree.library.summary import Summary
 
-# Imported when first used: a command that only leaves a breadcrumb needs neither the cache nor what reads sessions.
+# Imported on first use: a command that only records the last session needs neither the cache nor the readers.
 _HOME_OF = {"Library": "library", "Summary": "summary"}
 
 __all__ = ["Library", "Summary"]

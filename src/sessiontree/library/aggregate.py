@@ -1,11 +1,11 @@
-"""Many sessions added up: requests, tokens, cost, calls of tools, errors, the files they were about.
+"""Statistics of many sessions: requests, tokens, cost, tool calls, errors, files.
 
-Each response counts once, also where several sessions have it because one was forked from the other: it counts for the
-session that began first. Sub-agents count like sessions.
+Each response counts once. If forks share it, it counts for the session that began first. Sub-agents count like
+sessions.
 
-One session is held at a time, or those that share lines. First the keys of all files (see `facts`) tell which of them
-share anything; a file that shares nothing is added by its sums, the others, together with those they share with, by
-their details. What is kept of each file in the cache does for both, so that only files that changed are read.
+Memory holds one session at a time, or those that share lines. The keys of all files (see `session_stats`) show which of
+them share anything. A file that shares nothing is added by its totals; the others are added together by their details.
+Both are cached, so only files that changed are read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from sessiontree.dialects.contract import AS_CLIENT
 from sessiontree.errors import SessionTreeError
-from sessiontree.library.cache import Cache, FactsPart, Stamp
+from sessiontree.library.cache import Cache, Stamp, StatsPart
 from sessiontree.library.library import Library, Progress
 from sessiontree.library.projects import Project, Projects
 from sessiontree.library.roots import dialect_named
@@ -29,13 +29,13 @@ from sessiontree.library.session_stats import (
     Call,
     Damage,
     Details,
-    Facts,
+    FileStats,
     Numbers,
     Response,
     Result,
-    Told,
+    Totals,
+    read_stats,
     sum_up,
-    tell,
 )
 from sessiontree.library.summary import Summary
 from sessiontree.session.journal import Journal
@@ -47,7 +47,7 @@ T = TypeVar("T")
 _ThingT = TypeVar("_ThingT", Response, Call, Result)
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_facts = msgspec.msgpack.Decoder(Facts).decode
+_decode_totals = msgspec.msgpack.Decoder(Totals).decode
 _decode_details = msgspec.msgpack.Decoder(Details).decode
 
 
@@ -55,14 +55,14 @@ class Group(Struct):
     """One row: a day, a model, a project, an agent or a session."""
 
     key: str
-    """The day, the model, the folder of the project, the agent, or the path of the session; empty when not told."""
+    """The day, model, project folder, agent or session path; empty if unknown."""
     numbers: Numbers
     sessions: int = 0
     session: Summary | None = None
 
 
 class FileCount(Struct):
-    """A file, and how often calls of tools read, wrote and edited it."""
+    """A file, and how often tool calls read, wrote and edited it."""
 
     path: str
     read: int = 0
@@ -75,11 +75,11 @@ class FileCount(Struct):
 
 
 class Gap(Struct, frozen=True):
-    """A session that could not be read, or not all of it: what is there counts."""
+    """A session that could not be read completely; what was read counts."""
 
     path: str
     damage: Damage | None
-    """None when nothing of it could be read."""
+    """None if nothing could be read."""
     reason: str = ""
 
 
@@ -88,22 +88,22 @@ class Statistics(Struct, frozen=True):
     groups: list[Group]
     total: Group
     files: list[FileCount]
-    """The busiest first."""
+    """The most used first."""
     gaps: list[Gap]
     repeated: int
-    """Responses that were left out because an earlier session has them too."""
+    """Responses that were skipped because an earlier session has them too."""
     read: int
-    """Files that had to be read, because they were new or had changed."""
+    """Files that were read because they were new or had changed."""
     bytes_read: int
 
 
-def selected(
+def select_sessions(
     library: Library, *, agent: str | None = None, project: str | None = None, since: int | None = None
 ) -> list[Summary]:
-    """The sessions and sub-agents that statistics are about: those that began first come first, and forks, which
-    may begin with the same line as their origin, behind it.
+    """The sessions and sub-agents to aggregate, by their start.
 
-    With `since`, sessions that ended before are left out; what the others did before is for `add_up` to leave out.
+    Forks come after their origin, which may begin with the same line. With `since`, sessions that ended before are
+    skipped; older parts of the others are filtered by `build_statistics`.
     """
     found = library.sessions(agent=agent, project=project, include_subagents=True)
     kept = [one for one in found if since is None or max(one.recency, one.modified) >= since]
@@ -111,7 +111,7 @@ def selected(
     return sorted(kept, key=lambda one: (one.created or one.recency, depths[one.path], one.path))
 
 
-def add_up(
+def build_statistics(
     library: Library,
     sessions: Sequence[Summary],
     *,
@@ -119,29 +119,31 @@ def add_up(
     since: int | None = None,
     progress: Progress | None = None,
 ) -> Statistics:
-    """Sessions, in the order in which they began, added up in groups. `since` is a time in milliseconds."""
-    telling = _Files(library)
-    sums = _Sums(by, library)
+    """Aggregate sessions, given in the order in which they began. `since` is in milliseconds."""
+    reader = _StatsReader(library)
+    aggregator = _Aggregator(by, library)
     repeated = 0
-    for together in _sharing(telling, sessions, progress):
-        if len(together) == 1 and (facts := telling.facts(together[0])) is not None:
+    for together in _group_sharing(reader, sessions, progress):
+        if len(together) == 1 and (totals := reader.totals(together[0])) is not None:
             one = together[0]
-            if _is_current(facts.buckets, since):
-                sums.add(one, facts.buckets, facts.files)
+            if _is_current(totals.buckets, since):
+                aggregator.add(one, totals.buckets, totals.files)
                 continue
-        told = [(one, details) for one in together if (details := telling.details(one)) is not None]
-        kept = _each_once([details for _, details in told])
-        for (one, details), own in zip(told, kept, strict=True):
+        stats = [(one, details) for one in together if (details := reader.details(one)) is not None]
+        kept = _deduplicate([details for _, details in stats])
+        for (one, details), own in zip(stats, kept, strict=True):
             repeated += len(details.responses) - len(own.responses)
-            sums.add(one, *sum_up(_since(own, since)))
-    gaps = [gap for one in sessions if (gap := telling.gaps.get(one.path)) is not None]
-    total = Group("", sums.total, sums.sessions)
-    return Statistics(by, sums.ordered(), total, sums.busiest(), gaps, repeated, telling.read, telling.bytes_read)
+            aggregator.add(one, *sum_up(_since(own, since)))
+    gaps = [gap for one in sessions if (gap := reader.gaps.get(one.path)) is not None]
+    total = Group("", aggregator.total, aggregator.sessions)
+    return Statistics(
+        by, aggregator.ordered(), total, aggregator.busiest(), gaps, repeated, reader.read, reader.bytes_read
+    )
 
 
 def _is_current(buckets: Iterable[Bucket], since: int | None) -> bool:
-    """Whether sums are what is asked for: of whole days as they are here, and nothing too old among them."""
-    return all(one.is_still_of_its_day and (since is None or one.first >= since) for one in buckets)
+    """Whether totals can be used: their days are those of the current time zone, and nothing is too old."""
+    return all(one.is_current_day and (since is None or one.first >= since) for one in buckets)
 
 
 def _since(details: Details, since: int | None) -> Details:
@@ -156,8 +158,8 @@ def _since(details: Details, since: int | None) -> Details:
     )
 
 
-class _Files:
-    """What files tell: out of the cache where nothing changed, else read."""
+class _StatsReader:
+    """Reads statistics of files: from the cache if nothing changed, else from the file."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -167,70 +169,72 @@ class _Files:
         self.read = self.bytes_read = 0
 
     def keys(self, one: Summary) -> bytes:
-        return self._part(one, "keys", bytes, lambda told: told.keys) or b""
+        return self._part(one, "keys", bytes, lambda stats: stats.keys) or b""
 
-    def facts(self, one: Summary) -> Facts | None:
-        facts = self._part(one, "facts", _decode_facts, lambda told: told.facts)
-        if facts is not None and facts.damage is not None:
-            self.gaps[one.path] = Gap(one.path, facts.damage)
-        return facts
+    def totals(self, one: Summary) -> Totals | None:
+        totals = self._part(one, "facts", _decode_totals, lambda stats: stats.totals)
+        if totals is not None and totals.damage is not None:
+            self.gaps[one.path] = Gap(one.path, totals.damage)
+        return totals
 
     def details(self, one: Summary) -> Details | None:
-        self.facts(one)  # which tell of damage
-        return self._part(one, "details", _decode_details, lambda told: told.details)
+        self.totals(one)  # sets the gap of a damaged file
+        return self._part(one, "details", _decode_details, lambda stats: stats.details)
 
     def _part(
-        self, one: Summary, name: FactsPart, decode: Callable[[bytes], T], choose: Callable[[Told], T]
+        self, one: Summary, name: StatsPart, decode: Callable[[bytes], T], choose: Callable[[FileStats], T]
     ) -> T | None:
         stamp = self._stamp(one)
         if stamp is None:
             return None
-        raw = self._cache.find_part(name, one.path, stamp)
+        raw = self._cache.find_stats_part(name, one.path, stamp)
         if raw is not None:
             try:
                 return decode(raw)
             except (msgspec.MsgspecError, UnicodeDecodeError):
-                pass  # not what was put in: it is read anew
-        told = self._read(one, stamp)
-        return None if told is None else choose(told)
+                pass  # damaged cache entry: the file is read again
+        stats = self._read(one, stamp)
+        return None if stats is None else choose(stats)
 
     def _stamp(self, one: Summary) -> Stamp | None:
-        """The file as it was when it was first asked for: all its parts are of that one."""
+        """The file's stamp at first access: all parts have to be of that version."""
         if one.path not in self._stamps:
             try:
                 found = os.stat(one.path, follow_symlinks=False)
                 self._stamps[one.path] = (found.st_size, found.st_mtime_ns, found.st_ino)
             except OSError as error:
-                self._give_up(one, error.strerror or str(error))
+                self._record_gap(one, error.strerror or str(error))
         return self._stamps[one.path]
 
-    def _read(self, one: Summary, stamp: Stamp) -> Told | None:
+    def _read(self, one: Summary, stamp: Stamp) -> FileStats | None:
         try:
             reader = Reader(Journal(FileStore(one.path), dialect_named(one.agent)), AS_CLIENT)
-            told = tell(reader, one.created or one.recency)
+            stats = read_stats(reader, one.created or one.recency)
         except (SessionTreeError, OSError) as error:
-            self._give_up(one, str(error))
+            self._record_gap(one, str(error))
             return None
         size = reader.journal.size
         self.read += 1
         self.bytes_read += size
-        if size == stamp[0]:  # else it is being written, and is read anew the next time
-            self._store(one, stamp, told)
-        return told
+        if size == stamp[0]:  # else the file is being written, and is read again next time
+            self._store(one, stamp, stats)
+        return stats
 
-    def _store(self, one: Summary, stamp: Stamp, told: Told) -> None:
-        self._cache.store_facts(one.path, stamp, told.keys, _encode(told.facts), _encode(told.details))
+    def _store(self, one: Summary, stamp: Stamp, stats: FileStats) -> None:
+        self._cache.store_stats(one.path, stamp, stats.keys, _encode(stats.totals), _encode(stats.details))
         if self._cache.lacks_exact(one.path, stamp[0]):
-            self._library.store_exact(one.path, stamp[0], told.counted)
+            self._library.store_exact(one.path, stamp[0], stats.counted)
 
-    def _give_up(self, one: Summary, reason: str) -> None:
+    def _record_gap(self, one: Summary, reason: str) -> None:
         self._stamps[one.path] = None
         self.gaps[one.path] = Gap(one.path, None, reason)
 
 
-def _sharing(files: _Files, sessions: Sequence[Summary], progress: Progress | None) -> Iterator[list[Summary]]:
-    """The sessions in sets that share nothing with each other, each in the order given."""
-    owners: dict[bytes, int] = {}
+def _group_sharing(
+    files: _StatsReader, sessions: Sequence[Summary], progress: Progress | None
+) -> Iterator[list[Summary]]:
+    """Partition sessions into groups that share no keys, each in the given order."""
+    first_with_key: dict[bytes, int] = {}
     above = list(range(len(sessions)))
 
     def top(at: int) -> int:
@@ -244,9 +248,9 @@ def _sharing(files: _Files, sessions: Sequence[Summary], progress: Progress | No
             progress(at, len(sessions))
         keys = files.keys(one)
         for start in range(0, len(keys), KEY):
-            owner = owners.setdefault(keys[start : start + KEY], at)
-            if owner != at:
-                first, second = sorted((top(owner), top(at)))
+            first_session = first_with_key.setdefault(keys[start : start + KEY], at)
+            if first_session != at:
+                first, second = sorted((top(first_session), top(at)))
                 above[second] = first
     if progress is not None:
         progress(len(sessions), len(sessions))
@@ -256,11 +260,11 @@ def _sharing(files: _Files, sessions: Sequence[Summary], progress: Progress | No
     yield from together.values()
 
 
-def _each_once(members: Sequence[Details]) -> list[Details]:
-    """The details of sessions that share lines, each thing only in the first that has it.
+def _deduplicate(members: Sequence[Details]) -> list[Details]:
+    """Deduplicate details of sessions that share lines: each item stays only in the first session that has it.
 
-    Of a response, the copy that tells most counts, as it does among the lines of one session: a fork may have been
-    taken in the middle of it, or the origin may be damaged there.
+    Of a response, the copy with the most tokens counts, as among the lines of one session: a fork may have been taken
+    in the middle of a response, or the origin may be damaged there.
     """
     places: dict[bytes, tuple[int, int]] = {}
     responses: list[list[Response]] = [[] for _ in members]
@@ -274,8 +278,8 @@ def _each_once(members: Sequence[Details]) -> list[Details]:
             else:
                 first = responses[place[0]][place[1]]
                 if one.size > first.size:
-                    told = {"input": one.input, "output": one.output, "cached": one.cached, "cost": one.cost}
-                    responses[place[0]][place[1]] = msgspec.structs.replace(first, **told)
+                    stats = {"input": one.input, "output": one.output, "cached": one.cached, "cost": one.cost}
+                    responses[place[0]][place[1]] = msgspec.structs.replace(first, **stats)
             places.update(dict.fromkeys(keys, place))
     seen: set[bytes] = set()
     return [
@@ -290,12 +294,12 @@ def _unseen(things: Sequence[_ThingT], seen: set[bytes]) -> list[_ThingT]:
     return kept
 
 
-class _Sums:
-    """Groups as sessions are added to them, each session once."""
+class _Aggregator:
+    """Groups and file counts, filled session by session."""
 
     def __init__(self, by: By, library: Library) -> None:
         self._by = by
-        self._folders = _Folders(library)
+        self._folders = _ProjectFolders(library)
         self._groups: dict[str, Group] = {}
         self._files: dict[str, FileCount] = {}
         self.total = Numbers()
@@ -339,7 +343,7 @@ class _Sums:
                 assert_never(self._by)
 
     def ordered(self) -> list[Group]:
-        """Days in their order, everything else by what it used, the most first."""
+        """Days in order; anything else by usage, the most first."""
         if self._by == "day":
             return sorted(self._groups.values(), key=lambda group: group.key)
         return sorted(self._groups.values(), key=lambda group: (-group.numbers.tokens, group.key))
@@ -349,14 +353,14 @@ class _Sums:
 
 
 def _whole_path(cwd: str, file: str) -> str:
-    """A file by its whole path, so that it is the same one for sessions that name it differently."""
+    """Make a path absolute, so that sessions that name it differently count the same file."""
     if file.startswith("~") or not (cwd or file.startswith("/")):
         return file
     return os.path.normpath(f"{cwd}/{file}" if not file.startswith("/") else file)
 
 
-class _Folders:
-    """The folder that stands for the project of a session: of several that are the same project, the first met."""
+class _ProjectFolders:
+    """Maps sessions to the folder that represents their project: the first one seen."""
 
     def __init__(self, library: Library) -> None:
         self._projects: Projects = library.projects
@@ -374,7 +378,7 @@ class _Folders:
         if not one.cwd:
             return ""
         for project in self._known:
-            if self._projects.is_of(one.cwd, one.recency, project):
+            if self._projects.belongs_to(one.cwd, one.recency, project):
                 return project.cwd
         project = self._projects.of(one.cwd)
         self._known.append(project)

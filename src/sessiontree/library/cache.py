@@ -1,17 +1,16 @@
 """The listing cache: what was read of each session file, in one SQLite file.
 
-Everything in it can be derived again, so nothing here ever fails a listing: a file that is no database is moved away
-and made anew, one that is busy for too long or lies where nothing can be written is done without. Several processes
-may use it at once (write-ahead log, short transactions).
+Everything in it can be derived again, so nothing here ever fails a listing. A damaged file is moved away and rebuilt;
+one that is locked for too long or not writable is replaced by an empty database in memory. Several processes may use it
+at once (write-ahead log, short transactions).
 
-The file has room for more than the listing (the search index): each part has its tables and, in `versions`, its own
-number, and is dropped and made anew when that number is not the expected one.
+Each part of the file has its own tables and, in `versions`, its own version. A part of any other version is dropped and
+rebuilt.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import sys
@@ -22,21 +21,22 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.library.summary import Summary
+from sessiontree.stores.file_lock import file_lock
 
-if TYPE_CHECKING:  # a listing in which nothing changed reads no session, and needs nothing that does
+if TYPE_CHECKING:  # a listing in which nothing changed reads no session, and does not import the readers
     from sessiontree.library.counts import Counted
-    from sessiontree.library.summary_reader import Look, State
+    from sessiontree.library.summary_reader import State, SummaryRead
 
 T = TypeVar("T")
 
-FactsPart: TypeAlias = Literal["keys", "facts", "details"]
+StatsPart: TypeAlias = Literal["keys", "facts", "details"]
 Stamp: TypeAlias = tuple[int, int, int]
-"""Size, date in nanoseconds and inode of a file: as long as they are the same, nothing changed."""
+"""Size, modification time (ns) and inode of a file. While they are equal, the file is considered unchanged."""
 
 VERSION = 4
 _PART = "listing"
 _BUSY_SECONDS = 5.0
-_NOWHERE = ":memory:"
+_IN_MEMORY = ":memory:"
 _TABLES = {
     "sessions": "path TEXT PRIMARY KEY, size INTEGER, modified INTEGER, inode INTEGER, agents TEXT, summary BLOB",
     "states": "path TEXT PRIMARY KEY, state BLOB",
@@ -45,7 +45,7 @@ _TABLES = {
     "notes": "name TEXT PRIMARY KEY, note BLOB",
 }
 _SAME_FILE = "FROM facts WHERE path = ? AND size = ? AND modified = ? AND inode = ?"
-_PARTS: dict[FactsPart, str] = {
+_PARTS: dict[StatsPart, str] = {
     "keys": f"SELECT keys {_SAME_FILE}",
     "facts": f"SELECT facts {_SAME_FILE}",
     "details": f"SELECT details {_SAME_FILE}",
@@ -56,18 +56,18 @@ _decode_summary = msgspec.msgpack.Decoder(Summary).decode
 
 
 class Row(Struct, frozen=True, gc=False):
-    """What is known of a file, and of which file: the same size, date and inode mean that nothing changed."""
+    """The cached summary of a file, with its stamp."""
 
     size: int
     modified: int
     inode: int
     agents: str
     raw: bytes
-    """The summary; empty for a file that is no session."""
+    """The encoded summary; empty for a file that is not a session."""
 
     @property
     def summary(self) -> Summary | None:
-        return _decoded(_decode_summary, self.raw)
+        return _decode_or_none(_decode_summary, self.raw)
 
 
 def cache_path(environment: Mapping[str, str]) -> str:
@@ -85,7 +85,7 @@ def cache_path(environment: Mapping[str, str]) -> str:
 
 
 class Cache:
-    """What was read before. Use it from one thread."""
+    """The cache. Not thread-safe."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -95,8 +95,9 @@ class Cache:
         self._database.close()
 
     def rows(self, folders: Iterable[str]) -> dict[str, Row]:
-        """What is known of the files below some folders, by path."""
-        bounds = [(f"{folder.rstrip('/')}/", f"{folder.rstrip('/')}0") for folder in folders]  # "0" follows "/"
+        """Cached rows of the files below some folders, by path."""
+        # "0" is the character after "/"
+        bounds = [(f"{folder.rstrip('/')}/", f"{folder.rstrip('/')}0") for folder in folders]
 
         def work(database: sqlite3.Connection) -> dict[str, Row]:
             asked = "SELECT path, size, modified, inode, agents, summary FROM sessions WHERE path > ? AND path < ?"
@@ -109,23 +110,23 @@ class Cache:
         return self._attempt(work, {})
 
     def find_state(self, path: str) -> State | None:
-        """What a look at a file that grew goes on from."""
+        """The state to continue reading a file from."""
 
         def work(database: sqlite3.Connection) -> State | None:
             row = database.execute("SELECT state FROM states WHERE path = ?", (path,)).fetchone()
-            return _decoded(_decode_state, row[0]) if row else None
+            return _decode_or_none(_decode_state, row[0]) if row else None
 
         return self._attempt(work, None)
 
-    def store(self, looks: Iterable[tuple[Look, int, int, str]]) -> None:
-        """Remember looks: each with the file's date and inode, and the agents its root may belong to."""
+    def store(self, reads: Iterable[tuple[SummaryRead, int, int, str]]) -> None:
+        """Store what was read, each with the file's modification time, inode and possible agents."""
         rows, states, stateless = [], [], []
-        for look, modified, inode, agents in looks:
-            path = look.summary.path
-            summary, state = _encoded(look.summary), _encoded(look.state)
+        for read_ends, modified, inode, agents in reads:
+            path = read_ends.summary.path
+            summary, state = _encode_or_none(read_ends.summary), _encode_or_none(read_ends.state)
             if summary is None:
-                continue  # the name of the file is no text: it is read anew each time
-            rows.append((path, look.summary.size, modified, inode, agents, summary))
+                continue  # the file name is not valid Unicode: read again each time
+            rows.append((path, read_ends.summary.size, modified, inode, agents, summary))
             if state is not None:
                 states.append((path, state))
             else:
@@ -139,8 +140,8 @@ class Cache:
 
         self._attempt(work, None)
 
-    def store_others(self, files: Iterable[tuple[str, int, int, int, str]]) -> None:
-        """Remember files that are no sessions: path, size, date, inode, agents."""
+    def store_non_sessions(self, files: Iterable[tuple[str, int, int, int, str]]) -> None:
+        """Store files that are not sessions: path, size, modification time, inode, agents."""
         rows = [(*file, b"") for file in files]
 
         def work(database: sqlite3.Connection) -> None:
@@ -150,7 +151,7 @@ class Cache:
         self._attempt(work, None)
 
     def find_note(self, name: str) -> bytes | None:
-        """Something small that was noted before."""
+        """A small value by name."""
 
         def work(database: sqlite3.Connection) -> bytes | None:
             row = database.execute("SELECT note FROM notes WHERE name = ?", (name,)).fetchone()
@@ -165,9 +166,9 @@ class Cache:
         self._attempt(work, None)
 
     def store_exact(self, path: str, size: int, counted: Counted) -> None:
-        """Put numbers that were counted in the whole file in place of estimates.
+        """Replace estimates by exact numbers, counted by a caller that read the whole file.
 
-        For whoever read a session from end to end. Nothing happens when the file is not known, or not in this size.
+        Does nothing if the file is not cached with this size.
         """
 
         from sessiontree.library.summary_reader import with_exact
@@ -175,30 +176,30 @@ class Cache:
         def work(database: sqlite3.Connection) -> None:
             with transaction(database):
                 row = database.execute("SELECT size, summary FROM sessions WHERE path = ?", (path,)).fetchone()
-                known = _decoded(_decode_summary, row[1]) if row and row[0] == size else None
+                known = _decode_or_none(_decode_summary, row[1]) if row and row[0] == size else None
                 if known is None:
                     return
                 kept = database.execute("SELECT state FROM states WHERE path = ?", (path,)).fetchone()
-                state = _decoded(_decode_state, kept[0]) if kept else None
+                state = _decode_or_none(_decode_state, kept[0]) if kept else None
                 summary, state = with_exact(known, state, counted)
-                database.execute("UPDATE sessions SET summary = ? WHERE path = ?", (_encoded(summary), path))
+                database.execute("UPDATE sessions SET summary = ? WHERE path = ?", (_encode_or_none(summary), path))
                 if state is not None:
-                    database.execute("UPDATE states SET state = ? WHERE path = ?", (_encoded(state), path))
+                    database.execute("UPDATE states SET state = ? WHERE path = ?", (_encode_or_none(state), path))
 
         self._attempt(work, None)
 
     def lacks_exact(self, path: str, size: int) -> bool:
-        """Whether a file is known in this size, but with estimated numbers."""
+        """Whether a file is cached with this size but with estimated numbers."""
 
         def work(database: sqlite3.Connection) -> bool:
             row = database.execute("SELECT summary FROM sessions WHERE path = ? AND size = ?", (path, size)).fetchone()
-            known = _decoded(_decode_summary, row[0]) if row else None
+            known = _decode_or_none(_decode_summary, row[0]) if row else None
             return known is not None and not known.exact
 
         return self._attempt(work, False)
 
-    def find_part(self, part: FactsPart, path: str, stamp: Stamp) -> bytes | None:
-        """A part of what was counted in a whole file, if that is still the file that was read."""
+    def find_stats_part(self, part: StatsPart, path: str, stamp: Stamp) -> bytes | None:
+        """A part of the cached statistics of a file, if the stamp is still the same."""
 
         def work(database: sqlite3.Connection) -> bytes | None:
             row = database.execute(_PARTS[part], (path, *stamp)).fetchone()
@@ -206,8 +207,8 @@ class Cache:
 
         return self._attempt(work, None)
 
-    def store_facts(self, path: str, stamp: Stamp, keys: bytes, facts: bytes, details: bytes) -> None:
-        """Remember what was counted in a whole file, in the parts that are asked for by themselves."""
+    def store_stats(self, path: str, stamp: Stamp, keys: bytes, facts: bytes, details: bytes) -> None:
+        """Store the statistics of a whole file, in parts that are read separately."""
 
         def work(database: sqlite3.Connection) -> None:
             values = (path, *stamp, keys, facts, details)
@@ -216,7 +217,7 @@ class Cache:
         self._attempt(work, None)
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Files that are gone."""
+        """Drop deleted files."""
         gone = [(path,) for path in paths]
 
         def work(database: sqlite3.Connection) -> None:
@@ -227,35 +228,35 @@ class Cache:
 
         self._attempt(work, None)
 
-    # When something is wrong with it
+    # Recovery
 
-    def _attempt(self, work: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        """Do some work in the database, in a new one if this one is damaged; or do without."""
+    def _attempt(self, work: Callable[[sqlite3.Connection], T], default: T) -> T:
+        """Run some work; in a rebuilt database if this one is damaged, or else return the default."""
         for _ in range(2):
             try:
                 return work(self._database)
             except UnicodeEncodeError:
-                return otherwise  # a path that is no text
+                return default  # a path that is not valid Unicode
             except sqlite3.DatabaseError as error:
-                if not _is_damage(error):
-                    return otherwise
+                if not _is_corruption(error):
+                    return default
                 self._database.close()
-                self._database = _rebuilt(self.path, tables_too=error.sqlite_errorcode == sqlite3.SQLITE_ERROR)
-        return otherwise
+                self._database = _rebuild(self.path, recreate_tables=error.sqlite_errorcode == sqlite3.SQLITE_ERROR)
+        return default
 
     def _open(self) -> sqlite3.Connection:
         try:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            return _connected(self.path)
+            return _connect(self.path)
         except sqlite3.DatabaseError as error:
-            return _rebuilt(self.path) if _is_damage(error) else _connected(_NOWHERE)
+            return _rebuild(self.path) if _is_corruption(error) else _connect(_IN_MEMORY)
         except OSError:
-            return _connected(_NOWHERE)
+            return _connect(_IN_MEMORY)
 
 
-def _connected(path: str) -> sqlite3.Connection:
-    """The database with our tables in it."""
-    if path != _NOWHERE:  # made here, so that its mode is ours; the files beside it take it over
+def _connect(path: str) -> sqlite3.Connection:
+    """Open the database and create missing tables."""
+    if path != _IN_MEMORY:  # created here with our mode, which SQLite copies to its -wal and -shm files
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
@@ -276,7 +277,7 @@ def _version(database: sqlite3.Connection) -> int | None:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
-        return None  # there is no such table yet
+        return None  # no such table yet
     return row[0] if row else None
 
 
@@ -293,7 +294,7 @@ def _make_tables(database: sqlite3.Connection, *, anew: bool = False) -> None:
 
 @contextlib.contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """All of what is done within, or nothing."""
+    """A transaction that is rolled back on any exception."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -304,24 +305,23 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
     database.execute("COMMIT")
 
 
-def _is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file is at fault; else someone else is using it, or it cannot be written."""
+def _is_corruption(error: sqlite3.Error) -> bool:
+    """Whether the file is damaged, rather than busy or not writable."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH)
 
 
-def _rebuilt(path: str, *, tables_too: bool = False) -> sqlite3.Connection:
-    """A new database in place of a damaged one, which is moved away. One process does it, the others wait for it.
+def _rebuild(path: str, *, recreate_tables: bool = False) -> sqlite3.Connection:
+    """Move a damaged database away and create a new one. One process does it while the others wait.
 
-    With `tables_too` a sound one may have tables that are not ours, and gets them made anew.
+    With `recreate_tables`, the tables of a sound file are dropped too: they are not the ones we expect.
     """
     try:
-        with open(f"{path}.lock", "a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with file_lock(f"{path}.lock", timeout=None):
             with contextlib.suppress(sqlite3.DatabaseError):
-                database = _connected(path)
+                database = _connect(path)
                 if database.execute("PRAGMA quick_check").fetchone() == ("ok",):
-                    if tables_too:
+                    if recreate_tables:
                         _make_tables(database, anew=True)
                     return database
                 database.close()
@@ -329,9 +329,9 @@ def _rebuilt(path: str, *, tables_too: bool = False) -> sqlite3.Connection:
             for beside in (f"{path}-wal", f"{path}-shm"):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(beside)
-            return _connected(path)
+            return _connect(path)
     except (OSError, sqlite3.DatabaseError):
-        return _connected(_NOWHERE)
+        return _connect(_IN_MEMORY)
 
 
 def _decode_state(raw: bytes) -> State:
@@ -340,16 +340,16 @@ def _decode_state(raw: bytes) -> State:
     return msgspec.msgpack.decode(raw, type=State)
 
 
-def _encoded(value: Summary | State | None) -> bytes | None:
-    """A value for the cache; None when it holds what no text, or a number that no cell can hold."""
+def _encode_or_none(value: Summary | State | None) -> bytes | None:
+    """Encode a value; None if it has invalid Unicode or a number out of range."""
     try:
         return None if value is None else _encode(value)
     except (UnicodeEncodeError, OverflowError):
         return None
 
 
-def _decoded(decode: Callable[[bytes], T], raw: object) -> T | None:
-    """A value out of the cache; None when it is not what was put in."""
+def _decode_or_none(decode: Callable[[bytes], T], raw: object) -> T | None:
+    """Decode a cached value; None if it is damaged."""
     try:
         return decode(raw) if isinstance(raw, bytes) else None
     except (msgspec.MsgspecError, UnicodeDecodeError):

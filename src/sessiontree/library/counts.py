@@ -1,4 +1,4 @@
-"""Messages, branches and usage of the lines that were read: of whole files, of ends, and of what was added since."""
+"""Messages, branches and usage: counted in whole files, estimated from two ends, extended by added lines."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
 
-USING = frozenset({"message", "compaction", "branch_summary", "usage"})
-"""The types of entries that may say what a request used."""
+USAGE_TYPES = frozenset({"message", "compaction", "branch_summary", "usage"})
+"""Types of entries that may report usage."""
 _SYNTHETIC = "<synthetic>"
 
 
-class Seed(Struct, frozen=True, array_like=True):
-    """The last response that was counted: its further lines may be still to come, and count no second time."""
+class LastResponse(Struct, frozen=True, array_like=True):
+    """The last counted response. More lines of it may follow and must not count twice."""
 
     response: str
     usage: Usage
 
 
 class Counted(Struct, frozen=True, array_like=True):
-    """What is counted, and what going on needs."""
+    """Counts of a session, and the state to extend them."""
 
     messages: int = 0
     branches: int = 0
     usage: UsageTotals = UsageTotals()
     model: str | None = None
     tip: str | None = None
-    """The last entry that is no bookkeeping; it ends a branch."""
-    seed: Seed | None = None
+    """The last entry that is not bookkeeping; it ends a branch."""
+    seed: LastResponse | None = None
     exact: bool = True
 
 
 def count(reader: Reader) -> Counted:
-    """Everything, in a file of which all lines are there."""
-    return count_used(reader, list(_using(reader.journal, range(len(reader.journal)))))
+    """Count everything; all lines of the file have to be there."""
+    return count_entries(reader, list(_iter_usage_entries(reader.journal, range(len(reader.journal)))))
 
 
-def count_used(reader: Reader, used: Sequence[Entry]) -> Counted:
-    """The same for someone who has all entries that say what they used (see `says_usage`), in file order."""
+def count_entries(reader: Reader, used: Sequence[Entry]) -> Counted:
+    """Count with the given entries that report usage (see `has_usage`), in file order."""
     journal = reader.journal
     nodes = range(len(journal))
     return Counted(
@@ -60,20 +60,21 @@ def count_used(reader: Reader, used: Sequence[Entry]) -> Counted:
 
 
 def estimate(reader: Reader, seen: int, size: int) -> Counted:
-    """The same from the two ends of a file: `seen` bytes of `size`."""
+    """Estimate from the two ends of a file: `seen` of `size` bytes."""
     counted = count(reader)
-    stretch = size / seen
+    factor = size / seen
     usage = counted.usage
     return Counted(
-        messages=round(counted.messages * stretch),
-        branches=max(counted.branches - 1, min(counted.branches, 1)),  # the end of the first part ends no branch
+        messages=round(counted.messages * factor),
+        # the end of the first part is not the end of a branch
+        branches=max(counted.branches - 1, min(counted.branches, 1)),
         usage=UsageTotals(
-            round(usage.requests * stretch),
-            round(usage.input * stretch),
-            round(usage.output * stretch),
-            round(usage.cached * stretch),
-            round(usage.cache_written * stretch),
-            usage.cost * stretch,
+            round(usage.requests * factor),
+            round(usage.input * factor),
+            round(usage.output * factor),
+            round(usage.cached * factor),
+            round(usage.cache_written * factor),
+            usage.cost * factor,
         ),
         model=counted.model,
         tip=counted.tip,
@@ -82,15 +83,15 @@ def estimate(reader: Reader, seen: int, size: int) -> Counted:
     )
 
 
-def go_on(before: Counted, journal: Journal, first: int) -> Counted:
-    """What was counted, and the lines from node `first` on, which were added since.
+def extend_counts(before: Counted, journal: Journal, first: int) -> Counted:
+    """Extend counts by the lines from node `first` on.
 
-    Where an added line hangs on an entry that is neither the last one nor among the added, nobody knows without
-    reading the whole file whether a branch began or went on: then the number is taken for an estimate.
+    If the parent of an added line is neither the last entry nor an added one, only the whole file tells whether a
+    branch began there; the number then becomes an estimate.
     """
     nodes = range(first, len(journal))
-    used = list(_using(journal, nodes))
-    more, is_sure = _added_branches(before.tip, journal, first)
+    used = list(_iter_usage_entries(journal, nodes))
+    more, is_exact = _added_branches(before.tip, journal, first)
     return Counted(
         messages=before.messages + sum(kind == "message" for kind in journal.types[first:]),
         branches=max(before.branches + more, 0),
@@ -98,37 +99,39 @@ def go_on(before: Counted, journal: Journal, first: int) -> Counted:
         model=_last_model(used) or before.model,
         tip=_tip(journal, nodes) or before.tip,
         seed=_seed(used) or before.seed,
-        exact=before.exact and is_sure,
+        exact=before.exact and is_exact,
     )
 
 
 def _added_branches(tip: str | None, journal: Journal, first: int) -> tuple[int, bool]:
-    """How many branches were added, and whether that is sure.
+    """Number of added branches, and whether it is exact.
 
-    Where results stand beside each other and compactions begin anew, more than what was added is needed to tell what is
-    a branch: there it is sure only if each line hangs on the one before.
+    In formats with parallel results and restarts after compaction, the added lines alone do not show what is a branch:
+    there the number is exact only if each line is a child of the one before.
     """
     tree, types = journal.tree, journal.types
-    quiet = journal.dialect.bookkeeping | {"leaf"}
-    spoken = [
-        node for node in range(first, len(types)) if types[node] not in quiet and not is_metadata_id(tree.ids[node])
+    bookkeeping = journal.dialect.bookkeeping | {"leaf"}
+    added = [
+        node
+        for node in range(first, len(types))
+        if types[node] not in bookkeeping and not is_metadata_id(tree.ids[node])
     ]
     inner: set[int] = set()
-    elsewhere: list[int] = []
-    goes_on = False
-    for node in spoken:
+    with_other_parent: list[int] = []
+    continues_tip = False
+    for node in added:
         parent = tree.parent(node)
         if parent is not None and parent >= first:
             inner.add(parent)
             continue
         named = tree.missing_parent(node) if parent is None else tree.ids[parent]
-        goes_on = goes_on or (named is not None and named == tip)
+        continues_tip = continues_tip or (named is not None and named == tip)
         if named is not None and named != tip:
-            elsewhere.append(node)
+            with_other_parent.append(node)
     if journal.dialect.one_line_per_entry:
-        return sum(node not in inner for node in spoken) - goes_on, not elsewhere
-    is_chain = [tree.parent(node) for node in spoken[1:]] == spoken[:-1]
-    return sum(map(_is_prompt, journal.entries(elsewhere))), is_chain and (goes_on or not spoken)
+        return sum(node not in inner for node in added) - continues_tip, not with_other_parent
+    is_chain = [tree.parent(node) for node in added[1:]] == added[:-1]
+    return sum(map(_is_prompt, journal.entries(with_other_parent))), is_chain and (continues_tip or not added)
 
 
 def _is_prompt(entry: Entry) -> bool:
@@ -136,7 +139,9 @@ def _is_prompt(entry: Entry) -> bool:
 
 
 def _added_usage(before: Counted, used: Sequence[Entry]) -> UsageTotals:
-    """The seed is counted along, so that its further lines are known for what they are, and then taken off."""
+    """Usage of added entries. The last response is counted again with them, so that its further lines are merged with
+    it, and then subtracted.
+    """
     seed = before.seed
     along = [] if seed is None else [MessageEntry(message=Assistant(usage=seed.usage, response_id=seed.response))]
     old, new, off = before.usage, total_usage([*along, *used]), total_usage(along)
@@ -150,16 +155,16 @@ def _added_usage(before: Counted, used: Sequence[Entry]) -> UsageTotals:
     )
 
 
-def says_usage(raw: bytes) -> bool:
-    """Whether a line may say what a request used; else it need not be decoded for that."""
+def has_usage(raw: bytes) -> bool:
+    """Whether a line may report usage; others need not be decoded."""
     return b'"usage"' in raw
 
 
-def _using(journal: Journal, nodes: Sequence[int]) -> Iterator[Entry]:
-    """The entries that say what they used, in file order; the others are not decoded."""
-    asked = [node for node in nodes if journal.types[node] in USING]
+def _iter_usage_entries(journal: Journal, nodes: Sequence[int]) -> Iterator[Entry]:
+    """Entries that report usage, in file order; others are not decoded."""
+    asked = [node for node in nodes if journal.types[node] in USAGE_TYPES]
     for node, raw in zip(asked, journal.iter_raw(asked), strict=True):
-        if says_usage(raw):
+        if has_usage(raw):
             entry = journal.dialect.parse(raw)
             yield entry if entry.id else msgspec.structs.replace(entry, id=journal.tree.ids[node])
 
@@ -172,8 +177,8 @@ def _last_model(used: Sequence[Entry]) -> str | None:
     return None
 
 
-def _seed(used: Sequence[Entry]) -> Seed | None:
-    seed: Seed | None = None
+def _seed(used: Sequence[Entry]) -> LastResponse | None:
+    seed: LastResponse | None = None
     for entry in reversed(used):
         message = entry.message if isinstance(entry, MessageEntry) else None
         if not isinstance(message, Assistant) or not message.response_id or not message.usage:
@@ -181,14 +186,14 @@ def _seed(used: Sequence[Entry]) -> Seed | None:
         if seed is not None and message.response_id != seed.response:
             break
         if seed is None or message.usage.total_tokens > seed.usage.total_tokens:
-            seed = Seed(message.response_id, message.usage)
+            seed = LastResponse(message.response_id, message.usage)
     return seed
 
 
 def _tip(journal: Journal, nodes: Sequence[int]) -> str | None:
-    quiet = journal.dialect.bookkeeping | {"leaf"}
+    bookkeeping = journal.dialect.bookkeeping | {"leaf"}
     for node in reversed(nodes):
         id = journal.tree.ids[node]
-        if journal.types[node] not in quiet and not is_metadata_id(id):
+        if journal.types[node] not in bookkeeping and not is_metadata_id(id):
             return id
     return None

@@ -1,6 +1,6 @@
-"""The last session of this terminal: a small file per terminal in the home folder, with the folder and the path.
+"""The last session of each terminal: one small file per terminal in the home folder.
 
-Best effort in both directions: a terminal without a name leaves none, and what cannot be read is not there.
+Best effort: an unnamed terminal records nothing, and an unreadable file counts as missing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sessiontree import paths
 _FOLDER = "terminal-sessions"
 _LARGEST = 16 * 1024
 
-# The terminal's own variables, in the order they are asked for: inside a multiplexer, that of its pane comes first.
+# In this order: inside a multiplexer, the variable of its pane comes first.
 _VARIABLES = {
     "ZELLIJ_PANE_ID": "zellij",
     "TMUX_PANE": "tmux",
@@ -31,15 +31,15 @@ _VARIABLES = {
 }
 
 
-class Breadcrumb(Struct, frozen=True):
-    """Where someone worked in this terminal, and on which session."""
+class LastSession(Struct, frozen=True):
+    """The folder and session that were last used in a terminal."""
 
     cwd: str
     path: str
 
 
 def terminal_id(environment: Mapping[str, str] | None = None) -> str | None:
-    """What this terminal is called: by its device, else by its own variable. None for no terminal at all."""
+    """Name of this terminal: its device, else its own variable. None without a terminal."""
     environment = os.environ if environment is None else environment
     device = _device()
     if device is not None:
@@ -52,17 +52,17 @@ def terminal_id(environment: Mapping[str, str] | None = None) -> str | None:
     return None
 
 
-def leave_breadcrumb(
+def record_last_session(
     path: str | os.PathLike[str],
     cwd: str | os.PathLike[str],
     *,
     home: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Remember that this terminal works on a session; called when one is opened for work. Never raises.
+    """Record the session that this terminal works on. Called when one is opened for work; never raises.
 
-    The project of the folder is remembered along, so that the session is found again after the folder has moved.
-    Where there is no terminal nothing is remembered, and it costs nothing.
+    The folder's project is recorded too, so that the session is found again after the folder has moved. Without a
+    terminal this does nothing, at no cost.
     """
     name = terminal_id(environment)
     if name is None:
@@ -72,9 +72,9 @@ def leave_breadcrumb(
         where, session = os.path.abspath(os.fspath(cwd)), os.path.abspath(os.fspath(path))
         if "\n" not in where and "\n" not in session:
             _write(home, name, os.fsencode(f"{where}\n{session}\n"))
-            _notice_project(home, where)
+            _record_project(home, where)
     except (OSError, ValueError):
-        return  # nothing can be written there, or a name is one that no file can have
+        return  # not writable, or an invalid file name
 
 
 def _write(home: str, name: str, text: bytes) -> None:
@@ -89,14 +89,14 @@ def _write(home: str, name: str, text: bytes) -> None:
     os.replace(unfinished, os.path.join(folder, name))
 
 
-def _notice_project(home: str, where: str) -> None:
+def _record_project(home: str, where: str) -> None:
     from sessiontree.library.projects import Projects
 
-    Projects(home).notice([where])
+    Projects(home).record([where])
 
 
-def find_breadcrumb(home: str | None = None, environment: Mapping[str, str] | None = None) -> Breadcrumb | None:
-    """The last session of this terminal, if its file is still there."""
+def find_last_session(home: str | None = None, environment: Mapping[str, str] | None = None) -> LastSession | None:
+    """The last session of this terminal, if its file still exists."""
     name = terminal_id(environment)
     if name is None:
         return None
@@ -107,7 +107,7 @@ def find_breadcrumb(home: str | None = None, environment: Mapping[str, str] | No
         return None
     if len(lines) < 2 or "\x00" in lines[1] or not os.path.isfile(lines[1]):
         return None
-    return Breadcrumb(lines[0], lines[1])
+    return LastSession(lines[0], lines[1])
 
 
 def _device() -> str | None:
@@ -116,7 +116,7 @@ def _device() -> str | None:
             if stream is not None and stream.isatty():
                 return os.ttyname(stream.fileno())
         except (OSError, ValueError):
-            continue  # closed, or no name
+            continue  # closed, or not a terminal
     return None
 
 

@@ -1,4 +1,4 @@
-"""All sessions that can be found: listing, finding one, continuing, threading."""
+"""The library of all sessions: list, find, continue, thread."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from sessiontree.library.projects import Project, Projects
 from sessiontree.library.roots import Root, dialect_named, find_roots
 from sessiontree.library.scan import Found, find_files
 from sessiontree.library.summary import Summary
-from sessiontree.library.threads import Threaded, threaded
+from sessiontree.library.threads import ThreadMember, build_threads
 
-if TYPE_CHECKING:  # imported where something is read
+if TYPE_CHECKING:  # imported only if a file has to be read
     from sessiontree.dialects.contract import SessionFile
     from sessiontree.library.counts import Counted
-    from sessiontree.library.summary_reader import Look
+    from sessiontree.library.summary_reader import SummaryRead
     from sessiontree.search import Results
 
 Sort: TypeAlias = Literal["recent", "size", "cost", "messages"]
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with how many of how many files have been read."""
+"""Called with the number of files read, and of all files to read."""
 
-_STORED_TOGETHER = 100
-_DETECTED = 16 * 1024
+_BATCH = 100
+_DETECT_BYTES = 16 * 1024
 
 _SORTS: dict[Sort, Callable[[Summary], float]] = {
     "recent": lambda one: one.recency,
@@ -42,7 +42,7 @@ _SORTS: dict[Sort, Callable[[Summary], float]] = {
 
 
 class Scan(Struct, frozen=True):
-    """What the last look at the disk took."""
+    """Statistics of the last scan."""
 
     found: int = 0
     read: int = 0
@@ -52,7 +52,7 @@ class Scan(Struct, frozen=True):
 
 
 class Library:
-    """The sessions of all agents on this machine, as far as this process may look."""
+    """The sessions of all agents on this machine that this process can read."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class Library:
         self.projects = Projects(self.home)
         self.scan = Scan()
         self._progress = progress
-        self._noted: dict[str, Mapping[str, str]] = {}
+        self._cwd_records: dict[str, Mapping[str, str]] = {}
         self._all: list[Summary] | None = None
 
     def _own_home(self) -> str:
-        """The home folder of the environment, which need not be that of this process."""
+        """The home folder in the given environment, which may differ from that of this process."""
         if self.environment is os.environ:
             return paths.home()
         return os.path.dirname(dialect_named("native").session_roots(self.environment)[0])
@@ -86,7 +86,7 @@ class Library:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # Asking
+    # Queries
 
     def sessions(
         self,
@@ -98,10 +98,10 @@ class Library:
         include_subagents: bool = False,
         sort: Sort = "recent",
     ) -> list[Summary]:
-        """The sessions there are, by default all but sub-agents, the newest first.
+        """All sessions, the newest first; without sub-agents by default.
 
-        `project` is a folder: only sessions of the project it belongs to. `since` is a time in milliseconds: only those
-        with a message at or after it.
+        `project` is a folder: only sessions of its project. `since` is in milliseconds: only sessions with a message at
+        or after it.
         """
         found = self.everything()
         if project is not None:
@@ -117,13 +117,13 @@ class Library:
         return sorted(kept, key=_SORTS[sort], reverse=True)
 
     def everything(self) -> list[Summary]:
-        """Every session and sub-agent, as the disk is now; read once for one library. `refresh` looks again."""
+        """Every session and sub-agent. The disk is scanned once per library; `refresh` scans again."""
         if self._all is None:
             self.refresh()
         return self._all or []
 
     def find(self, text: str) -> Summary:
-        """The session meant by a path, an id, eight or more first characters of one, its title, or a part of that."""
+        """Find a session by path, id, prefix of an id (8 characters or more), title, or part of a title."""
         everything = self.everything()
         if os.sep in text or text.endswith(".jsonl"):
             return self._at_path(everything, text)
@@ -138,41 +138,40 @@ class Library:
             if candidates:
                 raise _ambiguous(text, sorted(candidates, key=_SORTS["recent"], reverse=True))
         raise NotFoundError(
-            f"{text!r} is no path, id (or {SHORTEST_PREFIX} or more first characters of one) or title of any of the "
-            f"{len(everything)} sessions found; `sessiontree list --all` shows them"
+            f"no session matches {text!r} (searched {len(everything)} sessions; use a path, an id prefix or a title)"
         )
 
     def newest(self, cwd: str | os.PathLike[str]) -> Summary | None:
-        """The session of the project of a folder that was last worked on; never one of another project.
+        """The most recent session in the project of a folder, never of another project.
 
-        One in which nothing was said counts only when there is no other.
+        An empty session is returned only if there is no other.
         """
         found = self.sessions(project=cwd)
-        spoken = [one for one in found if one.health not in ("empty", "draft")]
-        return next(iter(spoken or found), None)
+        non_empty = [one for one in found if one.health not in ("empty", "draft")]
+        return next(iter(non_empty or found), None)
 
     def belongs(self, one: Summary, cwd: str | os.PathLike[str]) -> bool:
-        """Whether a session is one of the project of a folder."""
+        """Whether a session belongs to the project of a folder."""
         return bool(self._of_project([one], self.projects.of(os.path.abspath(os.fspath(cwd)))))
 
-    def thread(self, sessions: Sequence[Summary] | None = None) -> list[Threaded]:
-        """Forks under their origin, whatever the dialect; sub-agents, if there are any, under their parent."""
-        return threaded(self.sessions() if sessions is None else sessions)
+    def thread(self, sessions: Sequence[Summary] | None = None) -> list[ThreadMember]:
+        """Sessions as a tree: forks below their origin, in any dialect, and sub-agents below their parent."""
+        return build_threads(self.sessions() if sessions is None else sessions)
 
     def search(self, query: str, **arguments: Any) -> Results:
-        """What fits a query in all these sessions; the arguments are those of `sessiontree.search.search`."""
-        from sessiontree.search import search  # it stands above this module: only whoever searches needs it
+        """Search all sessions; the arguments are those of `sessiontree.search.search`."""
+        from sessiontree.search import search  # a layer above this one, imported only by callers that search
 
         return search(self, query, **arguments)
 
     def store_exact(self, path: str, size: int, counted: Counted) -> None:
-        """Numbers that someone counted who read a whole file of that size; the next listing shows them."""
+        """Store exact counts of a caller that read a whole file of this size; the next listing shows them."""
         self.cache.store_exact(os.path.realpath(path), size, counted)
 
-    # Looking at the disk
+    # Scanning
 
     def refresh(self) -> None:
-        """Look at the disk: read what is new or has changed, take the rest from the cache."""
+        """Scan the disk: read files that are new or have changed, take the rest from the cache."""
         start = time.perf_counter()
         files = find_files(self.roots)
         rows = self.cache.rows(root.folder for root in self.roots)
@@ -188,18 +187,18 @@ class Library:
             elif row.raw or row.agents != agents[file.root]:
                 changed.append((file, None))
         bytes_read, read = self._read(changed, known)
-        if rows:  # what is left of them is not there any more
+        if rows:  # rows that are left belong to deleted files
             self.cache.forget(rows)
-        self._all = _with_known_parents(known)
+        self._all = _drop_missing_parents(known)
         self.scan = Scan(len(known), read, bytes_read, time.perf_counter() - start)
 
     def _read(self, changed: Sequence[tuple[Found, Row | None]], known: list[Summary]) -> tuple[int, int]:
-        """Read files that are new or have changed; how many bytes of how many sessions that were."""
+        """Read new and changed files; returns the number of bytes and of sessions."""
         bytes_read = read = 0
-        for start in range(0, len(changed), _STORED_TOGETHER):
-            looks: list[tuple[Look, int, int, str]] = []
+        for start in range(0, len(changed), _BATCH):
+            reads: list[tuple[SummaryRead, int, int, str]] = []
             others: list[tuple[str, int, int, int, str]] = []
-            for at, (file, row) in enumerate(changed[start : start + _STORED_TOGETHER], start):
+            for at, (file, row) in enumerate(changed[start : start + _BATCH], start):
                 if self._progress is not None:
                     self._progress(at, len(changed))
                 agents = ",".join(file.root.agents)
@@ -207,53 +206,53 @@ class Library:
                 if kind is None:
                     others.append((file.path, file.size, file.modified, file.inode, agents))
                     continue
-                seen = self._look(file, kind, row)
+                seen = self._read_file(file, kind, row)
                 bytes_read += seen.bytes_read
-                looks.append((seen, file.modified, file.inode, agents))
+                reads.append((seen, file.modified, file.inode, agents))
                 known.append(seen.summary)
-            read += len(looks)
-            if looks:
-                self.cache.store(looks)
+            read += len(reads)
+            if reads:
+                self.cache.store(reads)
             if others:
-                self.cache.store_others(others)
-            self.projects.notice(dict.fromkeys(one.summary.cwd for one, *_ in looks))
+                self.cache.store_non_sessions(others)
+            self.projects.record(dict.fromkeys(one.summary.cwd for one, *_ in reads))
         if changed and self._progress is not None:
             self._progress(len(changed), len(changed))
         return bytes_read, read
 
-    def _look(self, file: Found, kind: SessionFile, row: Row | None) -> Look:
-        from sessiontree.library.summary_reader import look, look_further
+    def _read_file(self, file: Found, kind: SessionFile, row: Row | None) -> SummaryRead:
+        from sessiontree.library.summary_reader import read_ends, read_growth
 
         before = row.summary if row is not None else None
-        seen: Look | None = None
+        seen: SummaryRead | None = None
         if row is not None and before is not None and row.inode == file.inode and before.size < file.size:
             state = self.cache.find_state(file.path) if before.agent in file.root.agents else None
             if state is not None:
-                seen = look_further(before, state, file.size, file.modified, kind)
+                seen = read_growth(before, state, file.size, file.modified, kind)
         if seen is None:
-            seen = look(file.path, _agent_of(file), file.size, modified=file.modified, file=kind)
+            seen = read_ends(file.path, _agent_of(file), file.size, modified=file.modified, file=kind)
         summary = seen.summary
         if kind.parent is not None:
             summary = msgspec.structs.replace(summary, parent=os.path.join(file.root.folder, kind.parent))
         if not summary.cwd:
-            summary = msgspec.structs.replace(summary, cwd=self._noted_cwd(file, summary.agent))
+            summary = msgspec.structs.replace(summary, cwd=self._find_cwd(file, summary.agent))
         return msgspec.structs.replace(seen, summary=summary)
 
-    def _noted_cwd(self, file: Found, agent: str) -> str:
-        """The working folder that an agent notes elsewhere, for a file that does not tell."""
+    def _find_cwd(self, file: Found, agent: str) -> str:
+        """The working folder from the agent's own records, for a file without one."""
         root = file.root.folder
-        if root not in self._noted:
-            self._noted[root] = dialect_named(agent).session_cwds(root, _read_small)
-        return self._noted[root].get(os.path.dirname(file.relative), "")
+        if root not in self._cwd_records:
+            self._cwd_records[root] = dialect_named(agent).session_cwds(root, _read_small)
+        return self._cwd_records[root].get(os.path.dirname(file.relative), "")
 
     def _of_project(self, found: Iterable[Summary], project: Project) -> list[Summary]:
-        """Sessions of a project, and their sub-agents, wherever those worked."""
+        """Sessions of a project with their sub-agents, wherever those worked."""
         kept: list[Summary] = []
         subagents: list[Summary] = []
         for one in found:
             if one.parent is not None:
                 subagents.append(one)
-            elif self.projects.is_of(one.cwd, one.recency, project):
+            elif self.projects.belongs_to(one.cwd, one.recency, project):
                 kept.append(one)
         paths = {one.path for one in kept}
         return kept + [one for one in subagents if one.parent in paths]
@@ -267,22 +266,22 @@ class Library:
             stat = os.stat(path)
         except OSError as error:
             raise NotFoundError(f"{text}: {error.strerror or error}") from None
-        return self._outside(path, stat)
+        return self._read_outside(path, stat)
 
-    def _outside(self, path: str, stat: os.stat_result) -> Summary:
-        """A session that lies in none of the folders that are looked into."""
-        from sessiontree.library.summary_reader import look
+    def _read_outside(self, path: str, stat: os.stat_result) -> Summary:
+        """Read a session that is outside of all roots."""
+        from sessiontree.library.summary_reader import read_ends
         from sessiontree.session.open import detect
 
-        agent = detect(_read_small(path, _DETECTED) or b"", path).name
-        return look(path, agent, stat.st_size, modified=stat.st_mtime_ns).summary
+        agent = detect(_read_small(path, _DETECT_BYTES) or b"", path).name
+        return read_ends(path, agent, stat.st_size, modified=stat.st_mtime_ns).summary
 
 
 def _agent_of(file: Found) -> str:
-    """The agent that wrote a file: where several may have, the one that is surest about its first bytes."""
+    """The agent that wrote a file. In a shared root, the dialect that is most certain about the first bytes."""
     if len(file.root.agents) == 1:
         return file.root.agents[0]
-    head = _read_small(file.path, _DETECTED) or b""
+    head = _read_small(file.path, _DETECT_BYTES) or b""
     return max(file.root.agents, key=lambda name: dialect_named(name).recognize(head))
 
 
@@ -294,8 +293,8 @@ def _read_small(path: str, size: int = 1 << 22) -> bytes | None:
         return None
 
 
-def _with_known_parents(found: list[Summary]) -> list[Summary]:
-    """A parent that is guessed from an id counts only when it is there."""
+def _drop_missing_parents(found: list[Summary]) -> list[Summary]:
+    """Drop parents that do not exist: some are only derived from an id."""
     paths = {one.path for one in found}
     return [
         one if one.parent is None or one.parent in paths else msgspec.structs.replace(one, parent=None) for one in found
@@ -306,6 +305,6 @@ def _ambiguous(text: str, candidates: Sequence[Summary]) -> AmbiguousError:
     shown = "\n".join(f"  {one.id}  {one.agent:8}{one.title[:60]}  {one.path}" for one in candidates[:20])
     more = f"\n  and {len(candidates) - 20} more" if len(candidates) > 20 else ""
     return AmbiguousError(
-        f"{text!r} fits {len(candidates)} sessions; give more of the id, or a path:\n{shown}{more}",
+        f"{text!r} matches {len(candidates)} sessions; use a longer id prefix or a path:\n{shown}{more}",
         tuple(one.path for one in candidates),
     )

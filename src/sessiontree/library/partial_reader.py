@@ -1,4 +1,4 @@
-"""The lines that were read of a file, in memory: what people said in them, and which to keep for a later look."""
+"""A session read from some of its lines: prompts in them, and the lines to keep for a later update."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from sessiontree.core.jsonio import parse_json
 from sessiontree.core.messages import User, message_text
 from sessiontree.dialects.contract import AS_CLIENT, Dialect
 from sessiontree.library.roots import dialect_named
-from sessiontree.library.summary import LONGEST_PROMPT, LONGEST_TITLE, Summary, cut_at_word, is_meaningful
+from sessiontree.library.summary import MAX_PROMPT, MAX_TITLE, Summary, cut_at_word, is_meaningful
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
+from sessiontree.session.session import Session
 from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.memory import MemoryStore
 
@@ -24,16 +25,16 @@ _MOST_PROMPTS, _STEP = 64, 16
 _cut_prompt = re.compile(rb'"(?:text|content)"\s*:\s*"((?:[^"\\]|\\["\\/bfnrt]){1,2000})')
 
 
-class Window(Journal):
-    """The lines that were read of a file, all in memory: rules that ask for one line at a time cost nothing here."""
+class PartialJournal(Journal):
+    """A journal of lines in memory, where random access to lines is free."""
 
     def __init__(self, store: MemoryStore, dialect: Dialect) -> None:
         super().__init__(store, dialect)
         self._raws: list[bytes] = []
-        self._decoded: dict[int, dict[str, Any]] = {}
+        self._decode_or_none: dict[int, dict[str, Any]] = {}
 
     def fields(self, nodes: Sequence[int]) -> list[dict[str, Any]]:
-        decoded = self._decoded
+        decoded = self._decode_or_none
         for node in nodes:
             if node not in decoded:
                 decoded[node] = self.fields_of(next(self.iter_raw([node])))
@@ -45,7 +46,7 @@ class Window(Journal):
         return iter([self._raws[node] for node in nodes])
 
     def _split(self) -> list[bytes]:
-        """The lines of all entries, where nothing is odd and each line but the header is one; else none."""
+        """The lines of all entries, if the file is sound and has one entry per line; else empty."""
         lines = [] if self._problems else read_bytes(self.store, 0, self.size).removesuffix(b"\n").split(b"\n")
         if lines and self.header_span is not None:
             del lines[self.header_span.line - 1]
@@ -53,24 +54,24 @@ class Window(Journal):
 
 
 def read_lines(lines: bytes, path: str, agent: str) -> Reader:
-    """Some lines of a session as a session to look at."""
+    """Open some lines of a session as a reader."""
     dialect: Dialect = dialect_named(agent)
     start = lines.find(b"\n", lines.find(b"\n") + 1) + 1 if dialect.has_header else 0
     store = MemoryStore(lines[:start] if start else lines, path)
-    reader = Reader(Window(store, dialect), AS_CLIENT)
-    if start:  # the header stands in the first two lines: without it, the others are decoded all at once
+    reader = Reader(PartialJournal(store, dialect), AS_CLIENT)
+    if start:  # a header is in the first two lines; without one, the lines are decoded in one block
         store.append(lines[start:])
         reader.journal.refresh()
     return reader
 
 
 def first_prompt(journal: Journal, messages: Sequence[int]) -> str:
-    """The first thing a person said among some messages; empty when they said nothing."""
+    """The first prompt of a user; empty if there is none."""
     return next(_prompts(journal, messages[:_MOST_PROMPTS]), "")
 
 
 def last_prompt(journal: Journal, messages: Sequence[int]) -> str | None:
-    """The last thing a person said among some messages."""
+    """The last prompt of a user."""
     for start in range(len(messages), 0, -_STEP):
         step = list(_prompts(journal, messages[max(start - _STEP, 0) : start]))
         if step:
@@ -81,7 +82,7 @@ def last_prompt(journal: Journal, messages: Sequence[int]) -> str | None:
 def _prompts(journal: Journal, nodes: Sequence[int]) -> Iterator[str]:
     for raw in journal.iter_raw(nodes):
         if b'"user"' not in raw or b'"tool_result"' in raw:
-            continue  # not decoded: another role, or results that came back in the user's name
+            continue  # not decoded: another role, or tool results, which have the user's role
         entry = journal.dialect.parse(raw)
         message = entry.message if isinstance(entry, MessageEntry) else None
         if isinstance(message, User):
@@ -123,7 +124,7 @@ def kept_lines(reader: Reader) -> bytes:
 
 
 def with_cut_prompt(summary: Summary, line: bytes) -> Summary:
-    """With the beginning of a prompt so long that its line does not end in what was read."""
+    """Add the beginning of a first prompt whose line is longer than the part that was read."""
     found = _cut_prompt.search(line) if b'"user"' in line else None
     try:
         text = parse_json(b'"' + found[1] + b'"') if found else ""
@@ -133,7 +134,20 @@ def with_cut_prompt(summary: Summary, line: bytes) -> Summary:
         return summary
     return msgspec.structs.replace(
         summary,
-        title=summary.title or cut_at_word(text, LONGEST_TITLE),
-        first_prompt=cut_at_word(text, LONGEST_PROMPT),
-        last_prompt=summary.last_prompt or cut_at_word(text, LONGEST_PROMPT),
+        title=summary.title or cut_at_word(text, MAX_TITLE),
+        first_prompt=cut_at_word(text, MAX_PROMPT),
+        last_prompt=summary.last_prompt or cut_at_word(text, MAX_PROMPT),
     )
+
+
+def session_title(session: Session) -> str:
+    """The title of an open session as in listings: its name, else its first meaningful prompt.
+
+    Empty before the first prompt. Untrusted text, on one line.
+    """
+    given = session.given_name
+    if given:
+        return cut_at_word(given, MAX_TITLE)
+    journal = session.journal
+    messages = [node for node, kind in enumerate(journal.types) if kind == "message"]
+    return cut_at_word(first_prompt(journal, messages), MAX_TITLE)

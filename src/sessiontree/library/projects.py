@@ -1,16 +1,16 @@
-"""Whether two folders are the same project.
+"""Projects: whether two folders belong together.
 
-A project is known by its real path and by its repository. Two folders are the same project when
+A project is identified by its real path and its repository. Two folders are the same project if
 
-* they have the same real path, or lie in working trees of one repository on this machine (worktrees, subfolders); or
-* their repositories have a network remote in common; or, where at least one of them has none, the same first commit.
+* they have the same real path, or are in working trees of one repository on this machine (worktrees, subfolders); or
+* their repositories share a network remote or, if at least one of them has none, the first commit.
 
-Two repositories that have network remotes, but none in common, are different projects, also with the same first
-commit: forks, and what was made from one template.
+Two repositories with network remotes, but none in common, are different projects even with the same first commit: they
+are forks, or made from one template.
 
-A session only records the folder it worked in. Which repository a folder belongs to is remembered as soon as it is
-seen, in `projects.jsonl` in the home folder: not in the cache, because it cannot be found out any more once the folder
-is gone. Names of the agents' own folders never decide anything: `/a-b` and `/a/b` share one there.
+A session records only its working folder. The repository of a folder is recorded when it is first seen, in
+`projects.jsonl` in the home folder. It is not in the cache because it cannot be derived once the folder is gone. Names
+of the agents' own folders are never used: there `/a-b` and `/a/b` share one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FILE = "projects.jsonl"
 
 
 class Project(Value, frozen=True):
-    """A folder someone works in, and the repository it belongs to, as it was seen."""
+    """A working folder and its repository, as they were seen at some time."""
 
     cwd: str
     real: str
@@ -36,13 +36,13 @@ class Project(Value, frozen=True):
     git_identity: str = ""
     remotes: tuple[str, ...] = ()
     first_commit: str | None = None
-    """Empty when git was asked and did not tell: it is asked once, however often someone works there."""
+    """Empty if git was asked and had no answer, so that it is asked only once."""
     seen: int = 0
-    """When, in milliseconds since 1970."""
+    """Milliseconds since 1970."""
 
     @property
     def has_repository(self) -> bool:
-        """Whether anything is known of its repository that is worth remembering."""
+        """Whether anything is known of a repository."""
         return bool(self.remotes) or self.first_commit is not None
 
     def is_same(self, other: Project) -> bool:
@@ -60,7 +60,7 @@ _decode = msgspec.json.Decoder(Project).decode
 
 
 class Projects:
-    """The projects of folders, today and as they are remembered."""
+    """Current and recorded projects of folders."""
 
     def __init__(self, home: str) -> None:
         self._path = os.path.join(home, _FILE)
@@ -68,28 +68,27 @@ class Projects:
         self._today: dict[str, Project | None] = {}
 
     def of(self, folder: str) -> Project:
-        """The project of a folder as it is today; what is learned of its repository is remembered."""
+        """The current project of a folder; records what is new about its repository."""
         found = self._find_today(folder)
         return found if found is not None else Project(folder, os.path.realpath(folder))
 
-    def notice(self, folders: Iterable[str]) -> None:
-        """Look at some folders, so that they are known again when they are gone."""
+    def record(self, folders: Iterable[str]) -> None:
+        """Record the projects of folders, so that they are known after the folders are gone."""
         for folder in folders:
             if folder:
                 self._find_today(folder)
 
-    def is_of(self, cwd: str, at: int, project: Project) -> bool:
+    def belongs_to(self, cwd: str, at: int, project: Project) -> bool:
         """Whether work in a folder at some time belongs to a project.
 
-        The path decides first. Where a folder has been that of several repositories, the one that was seen there last
-        before that time counts.
+        The path decides first. If a folder has held several repositories, the last one seen before that time counts.
         """
         if not cwd:
             return False
         today = self._find_today(cwd)
         if cwd in (project.cwd, project.real) or (today is not None and today.real == project.real):
             return True
-        known = self._memories().get(cwd, [])
+        known = self._load_records().get(cwd, [])
         if known:
             then = next((record for record in reversed(known) if record.seen <= at), known[0])
             if then is known[-1] and today is not None:
@@ -99,17 +98,17 @@ class Projects:
 
     def _find_today(self, folder: str) -> Project | None:
         if folder not in self._today:
-            self._today[folder] = self._look(folder)
+            self._today[folder] = self._read_file(folder)
         return self._today[folder]
 
-    def _look(self, folder: str) -> Project | None:
+    def _read_file(self, folder: str) -> Project | None:
         if not os.path.isabs(folder) or "\x00" in folder or not os.path.isdir(folder):
             return None
         real = os.path.realpath(folder)
         repository = find_repository(real)
         if repository is None:
             return Project(folder, real)
-        known = self._memories().get(folder, [])
+        known = self._load_records().get(folder, [])
         identity = repository.identity
         same = next((record for record in reversed(known) if _is_unchanged(record, repository, identity)), None)
         first_commit = same.first_commit if same is not None else None
@@ -125,27 +124,27 @@ class Projects:
         return found
 
     def _first_commit_elsewhere(self, repository: Repository, identity: str) -> str | None:
-        """What another folder of the same repository has told already, today or before."""
-        remembered = (records[-1] for records in self._memories().values())
+        """The first commit, if another folder of the same repository already has it on record."""
+        remembered = (records[-1] for records in self._load_records().values())
         known = (project for project in (*self._today.values(), *remembered) if project is not None)
         for project in known:
             if project.git_folder == repository.git_folder and _is_unchanged(project, repository, identity):
                 return project.first_commit
         return None
 
-    def _memories(self) -> dict[str, list[Project]]:
+    def _load_records(self) -> dict[str, list[Project]]:
         if self._memory is None:
             self._memory = {}
             for line in _read_lines(self._path):
                 try:
                     record = _decode(line)
                 except (msgspec.MsgspecError, UnicodeDecodeError):
-                    continue  # torn by a crash, or of a newer version: it is learned again
+                    continue  # torn by a crash, or of a newer version: it is recorded again
                 self._memory.setdefault(record.cwd, []).append(record)
         return self._memory
 
     def _remember(self, project: Project) -> None:
-        self._memories().setdefault(project.cwd, []).append(project)
+        self._load_records().setdefault(project.cwd, []).append(project)
         try:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -154,7 +153,7 @@ class Projects:
             finally:
                 os.close(descriptor)
         except OSError:
-            return  # a home that cannot be written remembers nothing; listing goes on
+            return  # without a writable home nothing is recorded; listings still work
 
 
 def _is_unchanged(record: Project, repository: Repository, identity: str) -> bool:

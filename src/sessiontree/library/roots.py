@@ -1,7 +1,7 @@
-"""The folders where each agent keeps its sessions. What they are is for the dialects to say; what was chosen wins.
+"""The folders where each agent keeps its sessions, from the dialects or as configured.
 
-Asking the dialects means to import them all, which takes longer than a listing in which nothing changed. So their
-answers are remembered together with the variables they asked for, and hold as long as those are what they were.
+Asking the dialects means importing all of them, which takes longer than a listing in which nothing changed. So the
+result is cached together with the environment variables it depends on, and valid while those have the same values.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class Root(Struct, frozen=True):
-    """A folder of sessions, by its real path, and the agents that may have written there."""
+    """A folder of sessions (real path) and the agents that may have written there."""
 
     folder: str
     agents: tuple[str, ...]
     barren: frozenset[str] = frozenset()
-    """Names of folders below it that never hold a session."""
+    """Names of subfolders that never contain a session."""
 
 
-class _Answers(Struct, frozen=True):
-    """What the dialects said, and which variables they asked for, with their values then."""
+class _DialectRoots(Struct, frozen=True):
+    """Roots of all dialects, and the values of the variables they depend on."""
 
     asked: dict[str, str | None]
     folders: dict[str, tuple[str, ...]]
@@ -44,7 +44,7 @@ def dialect_named(name: str) -> Dialect:
 
 
 def parse_roots(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """`DIALECT=DIR`, several times -> the folders chosen for each dialect."""
+    """Parse `DIALECT=DIR` options into the folders configured for each dialect."""
     chosen: dict[str, tuple[str, ...]] = {}
     for text in texts:
         name, equals, folder = text.partition("=")
@@ -61,9 +61,9 @@ def find_roots(
     home: str | None = None,
     cache: Cache | None = None,
 ) -> list[Root]:
-    """The roots of all dialects that exist; folders chosen for a dialect stand in place of its own.
+    """The existing roots of all dialects; folders configured for a dialect replace its own.
 
-    Two dialects may look into one folder (Pi and oh-my-pi share a variable): it is one root then.
+    Two dialects may use the same folder (Pi and oh-my-pi share a variable): then it is one root.
     """
     if home is not None:
         environment = {**environment, "SESSIONTREE_HOME": home}
@@ -81,10 +81,10 @@ def find_roots(
     ]
 
 
-def _remembered(environment: Mapping[str, str], cache: Cache | None) -> _Answers | None:
+def _remembered(environment: Mapping[str, str], cache: Cache | None) -> _DialectRoots | None:
     raw = cache.find_note(_note_name()) if cache is not None else None
     try:
-        answers = None if raw is None else msgspec.msgpack.decode(raw, type=_Answers)
+        answers = None if raw is None else msgspec.msgpack.decode(raw, type=_DialectRoots)
     except msgspec.MsgspecError:
         return None
     if answers is None or any(environment.get(name) != value for name, value in answers.asked.items()):
@@ -92,27 +92,27 @@ def _remembered(environment: Mapping[str, str], cache: Cache | None) -> _Answers
     return answers
 
 
-def _asked(environment: Mapping[str, str], cache: Cache | None) -> _Answers:
-    watched = _Watched(environment)
+def _asked(environment: Mapping[str, str], cache: Cache | None) -> _DialectRoots:
+    recording = _RecordingEnvironment(environment)
     dialects = {name: dialect_named(name) for name in plugins.names("dialects")}
-    folders = {name: tuple(dialect.session_roots(watched)) for name, dialect in dialects.items()}
+    folders = {name: tuple(dialect.session_roots(recording)) for name, dialect in dialects.items()}
     barren = {name: dialect.skipped_folders for name, dialect in dialects.items()}
-    answers = _Answers(watched.asked, folders, barren)
+    answers = _DialectRoots(recording.asked, folders, barren)
     if cache is not None:
         try:
             cache.store_note(_note_name(), msgspec.msgpack.encode(answers))
         except UnicodeEncodeError:
-            return answers  # a variable that is no text: they are asked each time
+            return answers  # a variable with invalid Unicode: computed each time
     return answers
 
 
 def _note_name() -> str:
-    """Other dialects, or another installation of ours, have other answers."""
+    """Depends on the installed dialects and on this version of the package."""
     return f"roots {os.stat(__file__).st_mtime_ns} {' '.join(plugins.names('dialects'))}"
 
 
-class _Watched(Mapping[str, str]):
-    """An environment that notes what it is asked for."""
+class _RecordingEnvironment(Mapping[str, str]):
+    """An environment that records which variables are read."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment

@@ -1,6 +1,6 @@
-"""The files below the roots that may be sessions, with what tells whether they changed. Nothing is opened.
+"""Scan the roots for files that may be sessions. Nothing is opened.
 
-Below a root no link is followed: what is listed lies in the folders of the agents, and nowhere else.
+Links below a root are not followed: only files inside the agents' folders are listed.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from msgspec import Struct
 
 from sessiontree.library.roots import Root
 
-_DEEPEST = 12
+_MAX_DEPTH = 12
 
 
 class Found(Struct, frozen=True, gc=False):
-    """A file as it lies there. Whether it is a session is for the dialect of its root to say."""
+    """A file below a root. Its dialect decides whether it is a session."""
 
     path: str
     root: Root
     size: int
     modified: int
-    """When its bytes last changed, in nanoseconds since 1970."""
+    """Modification time in nanoseconds since 1970."""
     inode: int
 
     @property
@@ -31,7 +31,7 @@ class Found(Struct, frozen=True, gc=False):
 
 
 def find_files(roots: Sequence[Root]) -> list[Found]:
-    """Every file with lines, each once, also where one root lies inside another."""
+    """Every JSONL file, each once, even if one root is inside another."""
     found: dict[str, Found] = {}
     for root in roots:
         for entry in _walk(root.folder, root.barren):
@@ -41,13 +41,13 @@ def find_files(roots: Sequence[Root]) -> list[Found]:
             try:
                 stat = entry.stat(follow_symlinks=False)
             except OSError:
-                continue  # it was deleted while we looked
+                continue  # deleted meanwhile
             found[path] = Found(path, root, stat.st_size, stat.st_mtime_ns, stat.st_ino)
     return list(found.values())
 
 
 def _walk(folder: str, barren: frozenset[str]) -> Iterator[os.DirEntry[str]]:
-    """The files with lines below a folder; folders that cannot be read are passed over."""
+    """The JSONL files below a folder; unreadable folders are skipped."""
     waiting = [(folder, 0)]
     while waiting:
         here, depth = waiting.pop()
@@ -57,7 +57,7 @@ def _walk(folder: str, barren: frozenset[str]) -> Iterator[os.DirEntry[str]]:
                     if entry.name.endswith(".jsonl"):
                         if entry.is_file(follow_symlinks=False):
                             yield entry
-                    elif depth < _DEEPEST and entry.is_dir(follow_symlinks=False) and entry.name not in barren:
+                    elif depth < _MAX_DEPTH and entry.is_dir(follow_symlinks=False) and entry.name not in barren:
                         waiting.append((entry.path, depth + 1))
         except OSError:
             continue

@@ -1,22 +1,20 @@
-"""One whole session file -> what it used and did: responses, calls of tools, results, and which files they were about.
+"""Statistics of one whole session file: responses, tool calls, results and the files they used.
 
-Only lines that can hold one of these are decoded, one after the other, and none of their texts is kept.
+Only lines that may have one of these are decoded, one by one, and no texts are kept.
 
-Sessions share lines: a fork begins with those of its origin, and a session that was converted tells them in another
-format. So that each counts once, whatever is counted has *keys*, of which its copies have at least one too:
+Sessions share lines: a fork begins with those of its origin, and a converted session has them in another format. So
+that each item counts once, it has *keys*, and copies have at least one key in common:
 
-* an entry is known by its id: that of the entry it was converted from, if it was;
-* a response that names itself and its request (Claude Code: `message.id` and `requestId`) is known by both, in all of
-  its lines and in every copy, also where a program gave the copied lines new ids;
-* a call and its result are known by the id of the call.
+* an entry has its id, or that of the entry it was converted from;
+* a response with its own and its request's id (Claude Code: `message.id` and `requestId`) has both as one key, in all
+  of its lines and copies, even if a program gave the copied lines new ids;
+* a call and its result have the id of the call.
 
-Ids that are no longer than a counter or a few random digits are made for one session and come again in others: they
-tell something only together with the time of their line, which copies keep. A line that has no id or no time is known
-by all of its bytes.
+Short ids, such as counters or a few random digits, repeat in other sessions. They are combined with the time of their
+line, which copies keep. The key of a line without an id or a time is a hash of its bytes.
 
-A file is told in three parts, which are kept in the cache side by side. `keys` are for finding files that share lines.
-`Facts` are sums, which is all that is needed of a file that shares none. `Details` tell each thing by itself, for files
-that do share lines, or of which only a part is asked for: they are looked at only then.
+The statistics of a file are cached in three parts. `keys` find files that share lines. `Totals` are enough for a file
+that shares none. `Details` list each item, for files that do share lines or of which only a period is wanted.
 """
 
 from __future__ import annotations
@@ -38,13 +36,13 @@ from sessiontree.core.usage import larger_usage, response_key, usage_of, valid_c
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 from sessiontree.library import counts
 from sessiontree.library.counts import Counted
-from sessiontree.library.summary import whole_text
+from sessiontree.library.summary import replace_surrogates
 from sessiontree.library.summary_reader import DAMAGE
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
 
 KEY = 8
-"""The bytes of a key: among a billion things, two that are not the same share one with a chance of 1 in 40."""
+"""Bytes of a key: among a billion items, the chance of a collision is 1 in 40."""
 
 FILE_USES: tuple[FileUse, ...] = ("read", "write", "edit")
 NO_FILE = -1
@@ -52,7 +50,7 @@ NO_FILE = -1
 _QUARTER = 15 * 60 * 1000
 _LARGEST = 2**53
 _LONG = 20
-"""An id with so many characters is nowhere else, unless it was copied."""
+"""An id of this length is unique unless it was copied."""
 _RIDER = f'"{PASSTHROUGH}"'.encode()
 _CALLS_OR_RESULTS = (b'"tool_use"', b'"toolCall"', b'"toolResult"', b'"tool_result"', b'"tool-result"')
 _request = re.compile(rb'"requestId"\s*:\s*"([^"\\]{1,200})"')
@@ -60,7 +58,7 @@ _uuid = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 
 
 class Numbers(Struct, array_like=True):
-    """What is counted. `input` was read fresh or written to the provider's cache; `cached` came out of it."""
+    """Counters. `input` was read fresh or written to the provider's cache; `cached` came out of it."""
 
     requests: int = 0
     input: float = 0
@@ -68,7 +66,7 @@ class Numbers(Struct, array_like=True):
     cached: float = 0
     cost: float = 0.0
     priced: int = 0
-    """Requests whose cost is recorded."""
+    """Requests with a recorded cost."""
     calls: int = 0
     results: int = 0
     errors: int = 0
@@ -80,7 +78,7 @@ class Numbers(Struct, array_like=True):
 
     @property
     def error_rate(self) -> float | None:
-        """The part of the results that are errors; None where there are no results."""
+        """Share of results that are errors; None without results."""
         return self.errors / self.results if self.results else None
 
     def add(self, other: Numbers) -> None:
@@ -96,10 +94,10 @@ class Numbers(Struct, array_like=True):
 
 
 class Response(Struct, frozen=True, array_like=True, gc=False):
-    """One answer of a model. Times are milliseconds since 1970; a model is a number in `Details.models`."""
+    """A response of a model. Times are milliseconds since 1970; `model` is an index into `Details.models`."""
 
     keys: bytes
-    """One or several: copies have at least one in common."""
+    """One or more keys; copies have at least one in common."""
     at: int
     model: int
     input: float
@@ -117,9 +115,9 @@ class Call(Struct, frozen=True, array_like=True, gc=False):
     at: int
     model: int
     file: int = NO_FILE
-    """A number in `Details.files`."""
+    """Index into `Details.files`."""
     use: int = 0
-    """A number in `FILE_USES`."""
+    """Index into `FILE_USES`."""
 
 
 class Result(Struct, frozen=True, array_like=True, gc=False):
@@ -138,9 +136,9 @@ class Details(Struct, frozen=True, array_like=True):
 
 
 class Bucket(Struct, frozen=True, array_like=True):
-    """The sums of one day and one model, and the first and last time of what is in them.
+    """Totals of one day and one model, with the first and last time in them.
 
-    What a day is depends on where one is: as long as these two times lie on the day, all between them does.
+    Days depend on the time zone: if these two times are still on the day, all between them are.
     """
 
     day: str
@@ -150,12 +148,12 @@ class Bucket(Struct, frozen=True, array_like=True):
     numbers: Numbers
 
     @property
-    def is_still_of_its_day(self) -> bool:
+    def is_current_day(self) -> bool:
         return day_of(self.first) == self.day == day_of(self.last)
 
 
 class Damage(Struct, frozen=True, array_like=True):
-    """Pieces of a file that could not be read, and where the first of them is."""
+    """Damage in a file: number of pieces, and the position of the first."""
 
     pieces: int
     line: int
@@ -163,46 +161,46 @@ class Damage(Struct, frozen=True, array_like=True):
     kind: str
 
 
-class Facts(Struct, frozen=True, array_like=True):
+class Totals(Struct, frozen=True, array_like=True):
     buckets: list[Bucket]
     files: dict[str, tuple[int, int, int]]
-    """As calls name them: how often each was read, written and edited."""
+    """Paths as in the calls: how often each was read, written and edited."""
     damage: Damage | None = None
 
 
-class Told(Struct, frozen=True):
-    """All that one file tells."""
+class FileStats(Struct, frozen=True):
+    """The statistics of one file."""
 
     keys: bytes
-    facts: Facts
+    totals: Totals
     details: Details
     counted: Counted
 
 
-def tell(reader: Reader, otherwise: int) -> Told:
-    """What a session used and did. Entries without a time of their own get the time `otherwise`."""
+def read_stats(reader: Reader, default_time: int) -> FileStats:
+    """Collect the statistics of a session. Entries without a time get `default_time`."""
     journal = reader.journal
-    telling = _Telling(reader.dialect.name, otherwise)
+    collector = _StatsCollector(reader.dialect.name, default_time)
     used: list[Entry] = []
     shadowed = reader.shadowed
-    for node, raw in _iter_counting(journal):
+    for node, raw in _iter_counted(journal):
         entry = journal.dialect.parse(raw)
         keys = _keys_of(entry, raw)
         if not entry.id:
             entry = msgspec.structs.replace(entry, id=journal.tree.ids[node])
-        telling.take_usage(entry, keys)
-        if node not in shadowed:  # a later line has the same id, and counts in place of this one
-            telling.take_tools(entry, keys)
-        if counts.says_usage(raw):
+        collector.add_usage(entry, keys)
+        if node not in shadowed:  # a later line with the same id replaces this one
+            collector.add_tools(entry, keys)
+        if counts.has_usage(raw):
             used.append(_without_texts(entry))
-    details = telling.details()
+    details = collector.details()
     buckets, files = sum_up(details)
-    facts = Facts(buckets, files, _damage(reader))
-    return Told(b"".join(telling.keys), facts, details, counts.count_used(reader, used))
+    totals = Totals(buckets, files, _damage(reader))
+    return FileStats(b"".join(collector.keys), totals, details, counts.count_entries(reader, used))
 
 
 def sum_up(details: Details) -> tuple[list[Bucket], dict[str, tuple[int, int, int]]]:
-    """The sums of what is told one by one: of each day and model, and of each file."""
+    """Sum up details: per day and model, and per file."""
     buckets: dict[tuple[str, int], Bucket] = {}
 
     def bucket(thing: Response | Call | Result) -> Numbers:
@@ -241,8 +239,8 @@ _days: dict[int, str] = {}
 
 
 def day_of(at: int) -> str:
-    """The local day of a time, as `2026-11-01`; empty for a time that no calendar has."""
-    quarter = at // _QUARTER  # midnight is at the beginning of a quarter of an hour everywhere
+    """The local day of a time, as `2026-11-01`; empty if it is out of range."""
+    quarter = at // _QUARTER  # in every time zone, midnight is at a multiple of 15 minutes
     day = _days.get(quarter)
     if day is None:
         try:
@@ -253,16 +251,16 @@ def day_of(at: int) -> str:
     return day
 
 
-class _Telling:
-    """The things of one session as its lines come by."""
+class _StatsCollector:
+    """Collects the items of one session line by line."""
 
-    def __init__(self, agent: str, otherwise: int) -> None:
+    def __init__(self, agent: str, default_time: int) -> None:
         self._agent = agent
-        self._otherwise = otherwise
+        self._default_time = default_time
         self.keys: dict[bytes, None] = {}
-        self._models = _Numbered()
-        self._files = _Numbered()
-        self._model = self._models.number_of("")
+        self._models = _StringTable()
+        self._files = _StringTable()
+        self._model = self._models.index_of("")
         self._model_of_call: dict[str, int] = {}
         self._responses: dict[str, tuple[dict[bytes, None], int, int, Usage]] = {}
         self._calls: dict[bytes, Call] = {}
@@ -274,8 +272,8 @@ class _Telling:
             self._models.texts, self._files.texts, responses, list(self._calls.values()), list(self._results.values())
         )
 
-    def take_usage(self, entry: Entry, keys: Sequence[bytes]) -> None:
-        """By the same rule as `total_usage`, so that the two never tell different sums."""
+    def add_usage(self, entry: Entry, keys: Sequence[bytes]) -> None:
+        """Add usage, by the same rule as `total_usage`, so that the two sums always agree."""
         model = self._model_in(entry)
         usage = usage_of(entry)
         if usage is None:
@@ -286,12 +284,12 @@ class _Telling:
         if known is None:
             self._responses[response] = (dict.fromkeys(keys), self._time(entry), model, usage)
             return
-        all_keys, first, _, told = known
+        all_keys, first, _, usage_before = known
         all_keys.update(dict.fromkeys(keys))
-        telling = larger_usage(told if response != entry.id else None, usage)
-        self._responses[response] = (all_keys, first, model, telling)
+        usage = larger_usage(usage_before if response != entry.id else None, usage)
+        self._responses[response] = (all_keys, first, model, usage)
 
-    def take_tools(self, entry: Entry, keys: Sequence[bytes]) -> None:
+    def add_tools(self, entry: Entry, keys: Sequence[bytes]) -> None:
         if not isinstance(entry, MessageEntry):
             return
         at: int | None = None
@@ -299,7 +297,7 @@ class _Telling:
             if isinstance(message, Assistant):
                 for place, call in enumerate(tool_calls(message)):
                     at = self._time(entry) if at is None else at
-                    self._take_call(call, _call_key(b"call", call.id, keys[0], place), at)
+                    self._add_call(call, _call_key(b"call", call.id, keys[0], place), at)
             elif isinstance(message, ToolResult):
                 at = self._time(entry) if at is None else at
                 one = _call_key(b"result", message.tool_call_id, keys[0], number)
@@ -308,7 +306,7 @@ class _Telling:
         if at is not None:
             self.keys.update(dict.fromkeys(keys))
 
-    def _take_call(self, call: ToolCall, key: bytes, at: int) -> None:
+    def _add_call(self, call: ToolCall, key: bytes, at: int) -> None:
         model = self._model
         if call.id:
             self._model_of_call[call.id] = model
@@ -316,53 +314,53 @@ class _Telling:
         if found is None:
             self._calls[key] = Call(key, at, model)
         else:
-            self._calls[key] = Call(key, at, model, self._files.number_of(found[1]), FILE_USES.index(found[0]))
+            self._calls[key] = Call(key, at, model, self._files.index_of(found[1]), FILE_USES.index(found[0]))
 
     def _time(self, entry: Entry) -> int:
-        """The line's own time, else that of its message, else that of the session."""
+        """Time of the line, else of its message, else of the session."""
         at = milliseconds(entry.timestamp) if entry.timestamp else None
         if at is None and isinstance(entry, MessageEntry):
-            said = entry.message.timestamp
-            at = int(said) if said is not None and abs(said) < _LARGEST else None
-        return self._otherwise if at is None or not day_of(at) else at
+            sent = entry.message.timestamp
+            at = int(sent) if sent is not None and abs(sent) < _LARGEST else None
+        return self._default_time if at is None or not day_of(at) else at
 
     def _model_in(self, entry: Entry) -> int:
-        """The model that an entry names, else the one that answered last."""
+        """The model that an entry names, else that of the last response."""
         match entry:
             case MessageEntry(message=Assistant(model=str(model))) if model:
-                self._model = self._models.number_of(model)
+                self._model = self._models.index_of(model)
             case UsageRecord(model=str(model)) if model:
-                return self._models.number_of(model)  # beside the conversation: it answers nothing in it
+                return self._models.index_of(model)  # outside of the conversation: later calls do not belong to it
             case _:
                 pass
         return self._model
 
 
-class _Numbered:
-    """Texts that come again and again, each once, by number."""
+class _StringTable:
+    """Interned strings by index."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self._numbers: dict[str, int] = {}
 
-    def number_of(self, text: str) -> int:
+    def index_of(self, text: str) -> int:
         number = self._numbers.get(text)
         if number is None:
             number = self._numbers[text] = len(self.texts)
-            self.texts.append(whole_text(text))
+            self.texts.append(replace_surrogates(text))
         return number
 
 
-def _iter_counting(journal: Journal) -> Iterator[tuple[int, bytes]]:
-    """The entries that may hold something that is counted, with their lines, in file order."""
-    asked = [node for node, kind in enumerate(journal.types) if kind in counts.USING]
+def _iter_counted(journal: Journal) -> Iterator[tuple[int, bytes]]:
+    """Entries that may have something to count, with their lines, in file order."""
+    asked = [node for node, kind in enumerate(journal.types) if kind in counts.USAGE_TYPES]
     for node, raw in zip(asked, journal.iter_raw(asked), strict=True):
-        if counts.says_usage(raw) or any(mark in raw for mark in _CALLS_OR_RESULTS):
+        if counts.has_usage(raw) or any(mark in raw for mark in _CALLS_OR_RESULTS):
             yield node, raw
 
 
 def _keys_of(entry: Entry, raw: bytes) -> list[bytes]:
-    """What the copies of a line have in common (see above)."""
+    """Keys of an entry, shared by all copies of its line (see the module docstring)."""
     keys = [_entry_key(entry, raw)]
     message = entry.message if isinstance(entry, MessageEntry) else None
     if isinstance(message, Assistant) and message.response_id:
@@ -383,7 +381,7 @@ def _entry_key(entry: Entry, raw: bytes) -> bytes:
 
 
 def _id_before(raw: bytes) -> str:
-    """The id that an entry had in the session it was converted from; empty when it was not."""
+    """The id of the entry that this one was converted from; empty if it was not converted."""
     try:
         fields = parse_json(raw)
     except ValueError:
@@ -411,7 +409,7 @@ def _response(keys: dict[bytes, None], at: int, model: int, usage: Usage) -> Res
 
 
 def _without_texts(entry: Entry) -> Entry:
-    """An entry with what counting needs of it: it is kept until the whole file is read."""
+    """An entry without its texts: it is kept until the whole file is read."""
     if not isinstance(entry, MessageEntry) or not isinstance(entry.message, Assistant | ToolResult):
         return entry
     message = msgspec.structs.replace(entry.message, content=())
@@ -419,7 +417,7 @@ def _without_texts(entry: Entry) -> Entry:
 
 
 def _damage(reader: Reader) -> Damage | None:
-    """What was not read, and so not counted. Records that only stand on one line are read."""
+    """Parts of the file that were not read, and so not counted. Glued records are read."""
     broken = [one for one in reader.fragments if one.kind in DAMAGE]
     if not broken:
         return None

@@ -1,15 +1,14 @@
-"""The ends of a session file -> a summary; and of a file that grew, only what was added.
+"""Read the summary of a session from both ends of its file; of a file that grew, only what was added.
 
-At most the first and the last 64 KiB are read: of a file that is not larger than both together, all of it. What they
-say is for the dialect to tell, by the same rules as for a session that is opened; lines that are cut by the edge of a
-window are left out.
+At most the first and last 64 KiB are read; a file that is not larger than both is read completely. The dialect decodes
+them by the same rules as an opened session. Lines that are cut at the edge of a window are ignored.
 
-A later look goes on from a `State`. Growth is believed when the first bytes and those before the old end are what
-they were; anything else is read anew. The lines that facts about the session may come from (its header, its first
-prompt, the first and the last line of each other type) are kept in the state, so that the dialect's own rules can be
-asked again without reading them from the file.
+An update continues from a `State`. The file is considered grown if its first bytes and those before its old end are
+unchanged; default it is read from scratch. The state keeps the lines that facts about the session may come from
+(header, first prompt, first and last line of every other type), so that the dialect's rules can be applied again
+without reading them.
 
-Nothing raises for what a file holds.
+Invalid content never raises.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from sessiontree.library import counts
 from sessiontree.library.counts import Counted
 from sessiontree.library.partial_reader import first_prompt, kept_lines, last_prompt, read_lines, with_cut_prompt
 from sessiontree.library.summary import (
-    LONGEST_PROMPT,
-    LONGEST_TITLE,
+    MAX_PROMPT,
+    MAX_TITLE,
     WINDOW,
     Health,
     Summary,
     cut_at_word,
-    whole_text,
+    replace_surrogates,
 )
 from sessiontree.session.reader import Reader
 
@@ -47,19 +46,19 @@ _BROKEN_LINKS = frozenset({"missing-parent", "cycle", "self-parent"})
 
 
 class State(Struct, frozen=True, array_like=True):
-    """What a later look goes on from."""
+    """The state that an update continues from."""
 
     first: bytes
-    """A hash of the first bytes of the file."""
+    """Hash of the first bytes of the file."""
     edge: bytes
     """The last bytes that were read."""
     lines: bytes
-    """Whole lines that facts about the session may come from."""
+    """Complete lines that facts about the session may come from."""
     counted: Counted
 
 
-class Look(Struct, frozen=True):
-    """A summary, what to go on from (None: nothing can), and how many bytes it took."""
+class SummaryRead(Struct, frozen=True):
+    """A summary, the state to continue from (None: it has to be read from scratch), and the number of bytes read."""
 
     summary: Summary
     state: State | None
@@ -67,12 +66,12 @@ class Look(Struct, frozen=True):
 
 
 def read_summary(path: str, agent: str, size: int, *, modified: int = 0, file: SessionFile = _PLAIN) -> Summary:
-    """What a listing tells of a session file, from its ends."""
-    return look(path, agent, size, modified=modified, file=file).summary
+    """Read the summary of a session file from its ends."""
+    return read_ends(path, agent, size, modified=modified, file=file).summary
 
 
-def look(path: str, agent: str, size: int, *, modified: int = 0, file: SessionFile = _PLAIN) -> Look:
-    """Read the ends of a file. One that cannot be read has nothing in it."""
+def read_ends(path: str, agent: str, size: int, *, modified: int = 0, file: SessionFile = _PLAIN) -> SummaryRead:
+    """Read both ends of a file. An unreadable file gives a summary marked as damaged."""
     is_whole = size <= 2 * WINDOW
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -82,7 +81,7 @@ def look(path: str, agent: str, size: int, *, modified: int = 0, file: SessionFi
         finally:
             os.close(descriptor)
     except OSError:
-        return Look(_unreadable(path, agent, size, modified, file), None, 0)
+        return SummaryRead(_unreadable(path, agent, size, modified, file), None, 0)
     lines = head if is_whole else head[: head.rfind(b"\n") + 1] + tail[tail.find(b"\n") + 1 :]
     reader = read_lines(lines, path, agent)
     counted = counts.count(reader) if is_whole else counts.estimate(reader, 2 * WINDOW, size)
@@ -99,11 +98,11 @@ def look(path: str, agent: str, size: int, *, modified: int = 0, file: SessionFi
     if (tail or head).endswith(b"\n"):
         edge = (tail or head)[-_EDGE:]
         state = State(_digest(head), edge, kept_lines(reader), counted)
-    return Look(summary, state, len(head) + len(tail))
+    return SummaryRead(summary, state, len(head) + len(tail))
 
 
-def look_further(before: Summary, state: State, size: int, modified: int, file: SessionFile) -> Look | None:
-    """Read what was added to a file that grew; None when that does not tell enough, and it has to be read anew."""
+def read_growth(before: Summary, state: State, size: int, modified: int, file: SessionFile) -> SummaryRead | None:
+    """Read what was added to a file that grew; None if it has to be read from scratch."""
     added = size - before.size
     known = before.size - len(state.edge)
     try:
@@ -122,7 +121,7 @@ def look_further(before: Summary, state: State, size: int, modified: int, file: 
     store = reader.journal.store
     store.append(tail[len(state.edge) :])
     reader.journal.refresh()
-    counted = counts.go_on(state.counted, reader.journal, known_nodes)
+    counted = counts.extend_counts(state.counted, reader.journal, known_nodes)
     if state.counted.exact and not counted.exact and size <= 2 * WINDOW:
         return None
     added_lines = tail.count(b"\n", len(state.edge))
@@ -140,20 +139,20 @@ def look_further(before: Summary, state: State, size: int, modified: int, file: 
         dated=bool(last) or before.dated,
     )
     new = [node for node in range(known_nodes, len(reader)) if reader.journal.types[node] == "message"]
-    summary = _with_old_facts(fresh, before, has_new_messages=bool(new), last_prompt=last_prompt(reader.journal, new))
+    summary = _keep_head_facts(fresh, before, has_new_messages=bool(new), last_prompt=last_prompt(reader.journal, new))
     edge = tail[-_EDGE:]
-    return Look(summary, State(state.first, edge, kept_lines(reader), counted), len(first) + len(tail))
+    return SummaryRead(summary, State(state.first, edge, kept_lines(reader), counted), len(first) + len(tail))
 
 
 def with_exact(summary: Summary, state: State | None, counted: Counted) -> tuple[Summary, State | None]:
-    """The same with numbers that were counted by someone who read the whole file."""
+    """Replace estimated counts by exact ones."""
     exact = msgspec.structs.replace(summary, exact=True, **_numbers(counted))
     kept = None if state is None else msgspec.structs.replace(state, counted=counted)
     return exact, kept
 
 
-def _with_old_facts(fresh: Summary, before: Summary, *, has_new_messages: bool, last_prompt: str | None) -> Summary:
-    """What stands at the beginning of a file does not change when something is added to it."""
+def _keep_head_facts(fresh: Summary, before: Summary, *, has_new_messages: bool, last_prompt: str | None) -> Summary:
+    """Keep the facts that come from the beginning of a file, which an append does not change."""
     later = fresh if has_new_messages else before
     return msgspec.structs.replace(
         fresh,
@@ -164,14 +163,14 @@ def _with_old_facts(fresh: Summary, before: Summary, *, has_new_messages: bool, 
         forked_from=before.forked_from or fresh.forked_from,
         parent=before.parent or fresh.parent,
         first_prompt=before.first_prompt or fresh.first_prompt,
-        last_prompt=cut_at_word(last_prompt or "", LONGEST_PROMPT) or before.last_prompt,
+        last_prompt=cut_at_word(last_prompt or "", MAX_PROMPT) or before.last_prompt,
         git_branch=later.git_branch or before.git_branch,
         model=fresh.model or before.model,
     )
 
 
 def _is_damaged(reader: Reader, lines: int, entries: int, *, is_whole: bool) -> bool:
-    """Whether bytes are lost or broken; of a whole file, also links. What is only unusual is no damage."""
+    """Whether bytes are lost or broken or, in a fully read file, links. What is only unusual is not damage."""
     journal = reader.journal
     if is_whole:
         if journal.header is None and journal.dialect.has_header and entries:
@@ -179,7 +178,7 @@ def _is_damaged(reader: Reader, lines: int, entries: int, *, is_whole: bool) -> 
         if any(problem.kind in _BROKEN_LINKS for problem in journal.tree.problems()):
             return True
     if not journal.fragments and lines in (entries, entries + 1):
-        return False  # each line is an entry, but for a header: asking for all problems means to check every byte again
+        return False  # one entry per line and an optional header; `reader.problems` would check every byte again
     return not DAMAGE.isdisjoint({problem.kind for problem in reader.problems})
 
 
@@ -196,9 +195,9 @@ def _summary(
     dated: bool,
 ) -> Summary:
     header = reader.header
-    said = [node for node, kind in enumerate(reader.journal.types) if kind == "message"]
-    first = first_prompt(reader.journal, said)
-    last = last_prompt(reader.journal, said) or first
+    messages = [node for node, kind in enumerate(reader.journal.types) if kind == "message"]
+    first = first_prompt(reader.journal, messages)
+    last = last_prompt(reader.journal, messages) or first
     given = reader.given_name
     title = given or (reader.name if counted.messages or counted.branches else None) or first
     health: Health = "damaged" if is_damaged else "ok" if counted.messages else "empty"
@@ -207,10 +206,10 @@ def _summary(
     return Summary(
         path=path,
         agent=reader.dialect.name,
-        id=whole_text(file.id or header.id) or os.path.basename(path).removesuffix(".jsonl"),
-        title=cut_at_word(title, LONGEST_TITLE),
+        id=replace_surrogates(file.id or header.id) or os.path.basename(path).removesuffix(".jsonl"),
+        title=cut_at_word(title, MAX_TITLE),
         named=bool(given),
-        cwd=whole_text(header.cwd),
+        cwd=replace_surrogates(header.cwd),
         created=_time(header.timestamp),
         active=active,
         exact=counted.exact,
@@ -220,9 +219,9 @@ def _summary(
         kind=file.kind,
         parent=_parent(path, header, file),
         forked_from=_origin(header, file),
-        first_prompt=cut_at_word(first, LONGEST_PROMPT),
-        last_prompt=cut_at_word(last, LONGEST_PROMPT),
-        git_branch=whole_text(reader.git_branch or "") or None,
+        first_prompt=cut_at_word(first, MAX_PROMPT),
+        last_prompt=cut_at_word(last, MAX_PROMPT),
+        git_branch=replace_surrogates(reader.git_branch or "") or None,
         dated=dated,
         **_numbers(counted),
     )
@@ -233,7 +232,7 @@ def _numbers(counted: Counted) -> dict[str, Any]:
     return {
         "messages": counted.messages,
         "branches": counted.branches,
-        "model": whole_text(counted.model or "") or None,
+        "model": replace_surrogates(counted.model or "") or None,
         "tokens_in": round(usage.input + usage.cache_written),
         "tokens_out": round(usage.output),
         "tokens_cached": round(usage.cached),
@@ -242,11 +241,11 @@ def _numbers(counted: Counted) -> dict[str, Any]:
 
 
 def _parent(path: str, header: Header, file: SessionFile) -> str | None:
-    """The file of the session that started a sub-agent: by its name, else by the session that its lines name."""
+    """The file of a sub-agent's parent: by its path, else by the session id in its lines."""
     if file.kind != "subagent":
         return None
     if file.parent is not None:
-        return file.parent  # from the root; made whole by whoever knows the root
+        return file.parent  # relative to the root; the library makes it absolute
     if header.id and header.id != file.id:
         return os.path.join(os.path.dirname(path), f"{os.path.basename(header.id)}.jsonl")
     return None
@@ -254,13 +253,13 @@ def _parent(path: str, header: Header, file: SessionFile) -> str | None:
 
 def _origin(header: Header, file: SessionFile) -> str | None:
     if file.kind == "subagent":
-        return None  # what its header names is its parent
+        return None  # its header names its parent
     named = (header.forked_from.session if header.forked_from else None) or header.parent_session
-    return whole_text(named or "") or None
+    return replace_surrogates(named or "") or None
 
 
 def _is_draft(path: str, file: SessionFile) -> bool:
-    """The marker is named from the root, as the file is; both end alike below the folder they share."""
+    """Whether the marker file of a draft exists. It is named relative to the root, as the session is."""
     if file.draft_marker is None:
         return False
     inside = os.path.basename(path).removesuffix(".jsonl")
@@ -289,7 +288,7 @@ def _unreadable(path: str, agent: str, size: int, modified: int, file: SessionFi
 
 
 def _last_time(reader: Reader, first: int) -> str:
-    """The time of the last message from a node on; empty when there is none that has one."""
+    """Time of the last message from a node on; empty if there is none."""
     journal = reader.journal
     for node in range(len(journal.types) - 1, first - 1, -1):
         if journal.types[node] == "message":
@@ -304,7 +303,7 @@ def _time(text: str) -> int | None:
 
 
 def _read(descriptor: int, offset: int, size: int) -> bytes:
-    """Some bytes, fewer only when the file ends before."""
+    """Read exactly `size` bytes, or fewer at the end of the file."""
     parts: list[bytes] = []
     while size > 0:
         part = os.pread(descriptor, size, offset)

@@ -1,4 +1,4 @@
-"""Forks under the session they came from, whatever the dialect, and sub-agents under the session that started them."""
+"""Threads: forks below the session they came from, in any dialect, and sub-agents below their parent."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from msgspec import Struct
 from sessiontree.library.summary import Summary
 
 
-class Threaded(Struct, frozen=True):
-    """A session in its place: how deep, and what it is there for."""
+class ThreadMember(Struct, frozen=True):
+    """A session with its depth and role in a thread."""
 
     summary: Summary
     depth: int = 0
     relation: str = ""
-    """`fork`, `subagent`, or empty for one that stands by itself."""
+    """`fork`, `subagent`, or empty for a root."""
 
 
-def with_subagents(sessions: Sequence[Summary], subagents: Sequence[Summary]) -> list[Threaded]:
-    """Sessions in their order, each followed by its sub-agents; those of no session that is listed come last."""
-    return _arranged([*sessions, *subagents], _parent_of)
+def with_subagents(sessions: Sequence[Summary], subagents: Sequence[Summary]) -> list[ThreadMember]:
+    """Sessions in order, each followed by its sub-agents; sub-agents without a listed parent come last."""
+    return _arrange([*sessions, *subagents], _parent_of)
 
 
-def threaded(sessions: Sequence[Summary]) -> list[Threaded]:
-    """All of them, forks and sub-agents under their origin; a thread stands where its newest member would."""
-    return _arranged(sessions, lambda one, index: _parent_of(one, index) or _origin_of(one, index), by_thread=True)
+def build_threads(sessions: Sequence[Summary]) -> list[ThreadMember]:
+    """All sessions as threads; a thread is sorted by its newest member."""
+    return _arrange(sessions, lambda one, index: _parent_of(one, index) or _origin_of(one, index), by_thread=True)
 
 
 class _Index:
-    """Sessions by path, by id and by the id in the name of the file."""
+    """Sessions by path, by id and by the id in the file name."""
 
     def __init__(self, sessions: Sequence[Summary]) -> None:
         self._sessions = sessions
@@ -46,11 +46,11 @@ class _Index:
         return found
 
     def find(self, named: str, asking: Summary) -> Summary | None:
-        """The session that is named by a path or an id; of several with one id, that of the same agent."""
+        """Find a session by path or id; of several with one id, that of the same agent."""
         if named in self.by_path:
             return self.by_path[named]
         id = named
-        if "/" in named or named.endswith(".jsonl"):  # the file has moved: its name still holds the id
+        if "/" in named or named.endswith(".jsonl"):  # the file was moved, but its name still has the id
             stem = os.path.basename(named).removesuffix(".jsonl")
             id = stem if stem in self.by_id else stem.rpartition("_")[2]
         found = [one for one in self.by_id.get(id, ()) if one.path != asking.path]
@@ -63,7 +63,7 @@ def _parent_of(one: Summary, index: _Index) -> Summary | None:
 
 
 def _origin_of(one: Summary, index: _Index) -> Summary | None:
-    """Where a fork came from; of copies of one session in several dialects, the oldest is the origin of the others."""
+    """The origin of a fork. Of copies of one session in several dialects, the oldest is the origin."""
     if one.forked_from:
         return index.find(one.forked_from, one)
     copies = index.by_id.get(one.id, ()) if one.kind == "session" else ()
@@ -71,43 +71,43 @@ def _origin_of(one: Summary, index: _Index) -> Summary | None:
     return first if first is not None and first.path != one.path and first.agent != one.agent else None
 
 
-def _arranged(
+def _arrange(
     sessions: Sequence[Summary], above: Callable[[Summary, _Index], Summary | None], *, by_thread: bool = False
-) -> list[Threaded]:
+) -> list[ThreadMember]:
     index = _Index(sessions)
     children: dict[str, list[Summary]] = {}
     parents: dict[str, str] = {}
     for one in sessions:
         parent = above(one, index)
-        if parent is not None and not _leads_to(parents, parent.path, one.path):
+        if parent is not None and not _descends_from(parents, parent.path, one.path):
             parents[one.path] = parent.path
             children.setdefault(parent.path, []).append(one)
     tops = [one for one in sessions if one.path not in parents]
     if by_thread:
         places = {one.path: at for at, one in enumerate(sessions)}
-        tops.sort(key=lambda one: min(places[member.summary.path] for member in _flat(one, children)))
-    arranged: list[Threaded] = []
+        tops.sort(key=lambda one: min(places[member.summary.path] for member in _flatten(one, children)))
+    arranged: list[ThreadMember] = []
     for one in tops:
         if one.path in children:
-            arranged += _flat(one, children)
+            arranged += _flatten(one, children)
         else:
-            arranged.append(Threaded(one))
+            arranged.append(ThreadMember(one))
     return arranged
 
 
-def _leads_to(parents: dict[str, str], start: str, wanted: str) -> bool:
-    """Whether one goes up to the other: forks that name each other must not make a ring."""
+def _descends_from(parents: dict[str, str], start: str, wanted: str) -> bool:
+    """Whether one session descends from the other: forks that name each other must not form a cycle."""
     here: str | None = start
     while here is not None and here != wanted:
         here = parents.get(here)
     return here == wanted
 
 
-def _flat(top: Summary, children: dict[str, list[Summary]]) -> Iterator[Threaded]:
-    waiting = [Threaded(top)]
+def _flatten(top: Summary, children: dict[str, list[Summary]]) -> Iterator[ThreadMember]:
+    waiting = [ThreadMember(top)]
     while waiting:
         member = waiting.pop()
         yield member
         for child in reversed(children.get(member.summary.path, [])):
             relation = "subagent" if child.kind == "subagent" else "fork"
-            waiting.append(Threaded(child, member.depth + 1, relation))
+            waiting.append(ThreadMember(child, member.depth + 1, relation))

@@ -1,7 +1,7 @@
-"""On which branch a line lies: on the active path, before a compaction on it, or on a branch that was left.
+"""Branch state of a line: on the active path, before a compaction on it, or on an abandoned branch.
 
-To tell, a session has to be opened, so it is told only of sessions that have hits, and remembered in the index. Of a
-file that grew by lines that go straight on from where the session stood, nothing has to be worked out again.
+This needs the opened session, so it is computed only for sessions with hits and cached in the index. If the file grew
+by lines that only extend the active path, the cached state is still valid.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from sessiontree.errors import SessionTreeError
 from sessiontree.library.roots import dialect_named
 from sessiontree.library.summary import Summary
 from sessiontree.search.file_chunks import open_file, read_at
-from sessiontree.search.index_db import Store
+from sessiontree.search.index_db import IndexStore
 
 BranchState: TypeAlias = Literal["active", "abandoned", "compacted"]
 
-_LONGEST_GROWTH = 4 << 20
+_MAX_GROWTH = 4 << 20
 
 
-class Branches(Struct, frozen=True, array_like=True):
-    """Where the lines of a file begin that are not on its active path, and the entry it stands at."""
+class BranchMap(Struct, frozen=True, array_like=True):
+    """The lines that are not on the active path, as packed offsets, and the current entry."""
 
     leaf: str
     abandoned: bytes
@@ -39,22 +39,22 @@ class Branches(Struct, frozen=True, array_like=True):
         return "compacted" if _has(self.compacted, offset) else "active"
 
 
-def branches_of(store: Store, file: int | None, one: Summary, size: int) -> Branches:
-    """The branches of a session file of some size: as remembered, continued, or read from the file."""
-    row = _remembered(store, file) if file is not None else None
+def load_branches(store: IndexStore, file: int | None, one: Summary, size: int) -> BranchMap:
+    """The branch map of a session file of a given size: cached, extended, or computed."""
+    row = _load(store, file) if file is not None else None
     if row is not None and row[0] == size:
         return row[1]
     found = None
-    if row is not None and 0 < size - row[0] <= _LONGEST_GROWTH:
-        found = _continued(one, row[0], size, row[1])
+    if row is not None and 0 < size - row[0] <= _MAX_GROWTH:
+        found = _extend(one, row[0], size, row[1])
     found = found or read_branches(one)
     if file is not None:
-        _remember(store, file, size, found)
+        _save(store, file, size, found)
     return found
 
 
-def read_branches(one: Summary) -> Branches:
-    """What the session itself says. One that cannot be opened has no branches."""
+def read_branches(one: Summary) -> BranchMap:
+    """Compute the branch map of a session; empty if it cannot be opened."""
     from sessiontree.dialects.contract import is_metadata_id
     from sessiontree.session.open import open
 
@@ -66,7 +66,7 @@ def read_branches(one: Summary) -> Branches:
         history = dialect.find_history(journal, leaf, read_options)
         context = dialect.build_context(journal, leaf, read_options)
     except (SessionTreeError, OSError):
-        return Branches("", b"", b"")
+        return BranchMap("", b"", b"")
     ids = journal.tree.ids
     places = {ids[node]: place for place, node in enumerate(path)}
     first = min((places[source] for source in context.sources if source in places), default=0)
@@ -78,11 +78,11 @@ def read_branches(one: Summary) -> Branches:
         if node in active or is_metadata_id(id) or (journal.types[node] in quiet and node not in before):
             continue
         (compacted if node in before else abandoned).append(journal.span(node).start)
-    return Branches(ids[leaf] if leaf is not None else "", _packed(abandoned), _packed(compacted))
+    return BranchMap(ids[leaf] if leaf is not None else "", _pack(abandoned), _pack(compacted))
 
 
-def _continued(one: Summary, old: int, size: int, before: Branches) -> Branches | None:
-    """The same for a file that grew, if each added line hangs on the one before it; else None: it has to be read."""
+def _extend(one: Summary, old: int, size: int, before: BranchMap) -> BranchMap | None:
+    """Extend a cached map if each added line is a child of the one before it; else None."""
     try:
         descriptor = open_file(one.path)
         try:
@@ -106,24 +106,24 @@ def _continued(one: Summary, old: int, size: int, before: Branches) -> Branches 
     return msgspec.structs.replace(before, leaf=leaf)
 
 
-def _remembered(store: Store, file: int) -> tuple[int, Branches] | None:
+def _load(store: IndexStore, file: int) -> tuple[int, BranchMap] | None:
     asked = "SELECT size, state FROM branches WHERE file = ?"
     row = store.attempt(lambda database: database.execute(asked, (file,)).fetchone())
     try:
-        return None if row is None else (row[0], msgspec.msgpack.decode(row[1], type=Branches))
+        return None if row is None else (row[0], msgspec.msgpack.decode(row[1], type=BranchMap))
     except msgspec.MsgspecError:
         return None
 
 
-def _remember(store: Store, file: int, size: int, found: Branches) -> None:
+def _save(store: IndexStore, file: int, size: int, found: BranchMap) -> None:
     row = (file, size, msgspec.msgpack.encode(found))
     try:
         store.database.execute("INSERT OR REPLACE INTO branches VALUES(?, ?, ?)", row)
     except sqlite3.Error:
-        return  # someone else writes for a long time, or nobody can: it is worked out again next time
+        return  # another process holds the write lock, or the disk is read-only: computed again next time
 
 
-def _packed(offsets: array[int]) -> bytes:
+def _pack(offsets: array[int]) -> bytes:
     import zstandard
 
     return zstandard.ZstdCompressor(level=3).compress(offsets.tobytes()) if offsets else b""

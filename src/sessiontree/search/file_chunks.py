@@ -1,8 +1,7 @@
-"""The lines of a session file by their places in it: what the index speaks of, and how a place is read again.
+"""Session files in chunks of 32 KiB, the unit that the index refers to.
 
-A file is thought of in stretches of 32 KiB; a line belongs to the stretch it begins in. So it follows from the file
-alone which lines belong together, however it grew and whoever read it, and nothing has to be remembered of single
-lines.
+A line belongs to the chunk in which it begins. So the chunk of a line depends only on the file's content, not on how it
+grew or in how many steps it was indexed, and the index needs no table of lines.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-STRETCH = 15
-"""A stretch has two to the power of this many bytes."""
+CHUNK_BITS = 15
+"""Binary logarithm of the chunk size."""
 
 _FIRST, EDGE = 1024, 64
 _BLOCK, _PAGE = 256 * 1024, 4096
@@ -22,7 +21,7 @@ def open_file(path: str) -> int:
 
 
 def read_at(descriptor: int, offset: int, size: int) -> bytes:
-    """Some bytes, fewer only when the file ends before."""
+    """Read exactly `size` bytes, or fewer at the end of the file."""
     parts: list[bytes] = []
     while size > 0:
         part = os.pread(descriptor, size, offset)
@@ -34,22 +33,22 @@ def read_at(descriptor: int, offset: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def head_of(descriptor: int, size: int) -> bytes:
-    """What tells a file from another: a hash of its first bytes, of which it had `size`."""
-    from hashlib import blake2b  # slow to load, and not needed where nothing changed
+def head_hash(descriptor: int, size: int) -> bytes:
+    """Hash of the first bytes of a file that had `size` bytes; identifies it."""
+    from hashlib import blake2b  # slow to import, and not needed if nothing changed
 
     return blake2b(read_at(descriptor, 0, min(_FIRST, size)), digest_size=8).digest()
 
 
-def edge_of(descriptor: int, size: int) -> bytes:
-    """The bytes before a place in a file."""
+def bytes_before(descriptor: int, size: int) -> bytes:
+    """The last bytes before a position; they change if the file was rewritten."""
     return read_at(descriptor, max(0, size - EDGE), min(EDGE, size))
 
 
 def iter_lines(descriptor: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Each line that begins between two places with its offset, its LF included. The last one may have none.
+    """Lines that begin in a range, with their offsets. Each includes its LF; the last one may have none.
 
-    The place of the descriptor is moved: take the lines of one range before those of another.
+    Moves the descriptor's file position: exhaust one iterator before you start another.
     """
     os.lseek(descriptor, start, os.SEEK_SET)
     offset = start
@@ -61,9 +60,9 @@ def iter_lines(descriptor: int, start: int, end: int) -> Iterator[tuple[int, byt
             offset += len(line)
 
 
-def stretch_block(descriptor: int, stretch: int) -> tuple[int, bytes]:
-    """The lines that begin in a stretch of a file, in one piece, and where they begin."""
-    start, end = stretch << STRETCH, (stretch + 1) << STRETCH
+def read_chunk(descriptor: int, chunk: int) -> tuple[int, bytes]:
+    """The lines that begin in a chunk, as one block, with the offset of the block."""
+    start, end = chunk << CHUNK_BITS, (chunk + 1) << CHUNK_BITS
     base = max(0, start - 1)
     block = read_at(descriptor, base, end - base + _PAGE)
     first = block.find(b"\n") + 1 if start else 0
@@ -77,5 +76,4 @@ def stretch_block(descriptor: int, stretch: int) -> tuple[int, bytes]:
 
 
 def line_at(descriptor: int, offset: int) -> bytes:
-    """The line that begins at an offset."""
     return next((line for _, line in iter_lines(descriptor, offset, offset + 1)), b"")

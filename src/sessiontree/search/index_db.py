@@ -1,20 +1,19 @@
-"""The search index as a file: one SQLite database beside the listing cache, of which everything can be derived again.
+"""The search index: an SQLite database next to the listing cache. All of it can be rebuilt from the session files.
 
-* `files` says how far each session file was read, and what it looked like then.
-* `terms` is a full-text table without contents: which stretch of which file has which term, and nothing else.
-* `branches` remembers which lines of a file lie on its active path.
+* `files`: how far each session file is indexed, and its fingerprint.
+* `terms`: a contentless FTS5 table that maps terms to chunks of files.
+* `branches`: cached branch states of lines.
 
-A row of `terms` is called by a number that says all there is to say: the file, the stretch, and whether the terms are
-of what tells most (titles, prompts, summaries) or of the rest. A file that was replaced gets another number, and rows
-of numbers that no file has are passed over. When they are many, the index is made anew.
+A row number of `terms` encodes the file, the chunk, and whether the terms come from descriptive text (titles, prompts,
+summaries). A file that was replaced gets a new number; rows of the old number match no file and are ignored, because
+deleting from a contentless table would need the original text. When they become the majority, the index is rebuilt.
 
-What is no database, or not ours, is moved away and made anew by one process while the others wait.
+A file that is damaged or not a database is moved away and rebuilt by one process while the others wait.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -23,16 +22,17 @@ from typing import TypeVar
 from msgspec import Struct
 
 from sessiontree.library.cache import cache_path, transaction
-from sessiontree.search.file_chunks import STRETCH
+from sessiontree.search.file_chunks import CHUNK_BITS
+from sessiontree.stores.file_lock import file_lock
 
 T = TypeVar("T")
 
 VERSION = 1
-"""Of the tables and of the rules for terms: an index of another version is made anew."""
+"""Version of the tables and of the tokenizer rules. An index of any other version is rebuilt."""
 
 _BUSY_SECONDS = 30.0
-SHIFT = 40 - STRETCH
-"""A row number without its last bits, as many, is the number of a file."""
+SHIFT = 40 - CHUNK_BITS
+"""Bits of a row number below the file number."""
 
 _SCHEMA = f"""
 CREATE TABLE files(
@@ -49,51 +49,50 @@ PRAGMA user_version = {VERSION};
 """
 
 
-class Known(Struct, frozen=True, gc=False):
-    """What the index knows of a file: its number, how far it was read, and what it looked like."""
+class IndexedFile(Struct, frozen=True, gc=False):
+    """A file in the index: number, indexed size and fingerprint."""
 
     file: int
     path: str
     agent: str
     size: int
-    """The bytes whose lines are in the index."""
+    """Bytes whose lines are in the index."""
     modified: int
     inode: int
     head: bytes
     edge: bytes
 
 
-class Spot(Struct, frozen=True, gc=False):
-    """A stretch of a file that has what was looked for."""
+class RowKey(Struct, frozen=True, gc=False):
+    """A decoded row number of `terms`."""
 
     file: int
-    stretch: int
-    is_telling: bool
+    chunk: int
+    is_descriptive: bool
 
 
-def row_number(file: int, stretch: int, *, is_telling: bool) -> int:
-    return file << SHIFT | stretch << 1 | (not is_telling)
+def row_number(file: int, chunk: int, *, is_descriptive: bool) -> int:
+    return file << SHIFT | chunk << 1 | (not is_descriptive)
 
 
-def spot_of(row: int) -> Spot:
-    return Spot(row >> SHIFT, stretch_of(row), is_telling(row))
+def decode_row(row: int) -> RowKey:
+    return RowKey(row >> SHIFT, chunk_of(row), is_descriptive(row))
 
 
-def stretch_of(row: int) -> int:
+def chunk_of(row: int) -> int:
     return (row & (1 << SHIFT) - 1) >> 1
 
 
-def is_telling(row: int) -> bool:
+def is_descriptive(row: int) -> bool:
     return not row & 1
 
 
 def index_path(environment: Mapping[str, str]) -> str:
-    """Beside the listing cache."""
     return f"{cache_path(environment).removesuffix('.sqlite').removesuffix('library')}search.sqlite"
 
 
-class Store:
-    """The tables. Use it from one thread."""
+class IndexStore:
+    """The database. Not thread-safe."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -102,7 +101,7 @@ class Store:
     @property
     def database(self) -> sqlite3.Connection:
         if self._database is None:
-            self._database = _opened(self.path)
+            self._database = _open(self.path)
         return self._database
 
     def close(self) -> None:
@@ -111,23 +110,23 @@ class Store:
             self._database = None
 
     def attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do some work; in an empty index, if this one turns out to be damaged."""
+        """Run some work; if the database turns out to be damaged, rebuild it empty and run the work again."""
         try:
             return work(self.database)
         except sqlite3.DatabaseError as error:
-            if not is_damage(error):
+            if not is_corruption(error):
                 raise
             self.close()
-            self._database = _rebuilt(self.path)
+            self._database = _rebuild(self.path)
             return work(self._database)
 
-    def known(self) -> dict[str, Known]:
-        """Every file in the index, by path."""
+    def indexed_files(self) -> dict[str, IndexedFile]:
+        """All indexed files by path."""
         asked = "SELECT file, path, agent, size, modified, inode, head, edge FROM files"
-        return self.attempt(lambda database: {row[1]: Known(*row) for row in database.execute(asked)})
+        return self.attempt(lambda database: {row[1]: IndexedFile(*row) for row in database.execute(asked)})
 
-    def empty(self) -> None:
-        """Drop everything; what reads the sessions next makes it anew."""
+    def clear(self) -> None:
+        """Drop all content; the next update rebuilds it."""
 
         def drop(database: sqlite3.Connection) -> None:
             with transaction(database):
@@ -136,55 +135,48 @@ class Store:
         self.attempt(drop)
 
     @contextlib.contextmanager
-    def only_writer(self, *, wait: bool = True) -> Iterator[bool]:
-        """Keep other processes from adding to the index. Without waiting, gives False when one of them does now.
-
-        The lock goes with the process that holds it, however that ends.
-        """
+    def writer_lock(self, *, wait: bool = True) -> Iterator[bool]:
+        """Exclude other writing processes. With `wait=False` the value is False if another process is writing."""
         _make_folder(self.path)
-        with open(f"{self.path}.lock", "a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                yield False
-                return
-            yield True
+        # Without a timeout: another process may take minutes to build the index.
+        with file_lock(f"{self.path}.lock", blocking=wait, timeout=None) as is_locked:
+            yield is_locked
 
 
-def next_number(database: sqlite3.Connection) -> int:
-    """A number that no file had before."""
+def next_file_number(database: sqlite3.Connection) -> int:
+    """A file number that was never used."""
     row = database.execute("SELECT value FROM numbers WHERE name = 'next'").fetchone()
     return int(row[0]) if row else 1
 
 
-def keep_next_number(database: sqlite3.Connection, number: int) -> None:
-    """Remember that the numbers below this one were given away."""
+def store_next_file_number(database: sqlite3.Connection, number: int) -> None:
+    """Store that the numbers below this one are used."""
     database.execute("INSERT OR REPLACE INTO numbers VALUES('next', ?)", (number,))
 
 
-def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file is at fault; else someone else is using it, or it cannot be written."""
+def is_corruption(error: sqlite3.Error) -> bool:
+    """Whether the file is damaged, rather than busy or not writable."""
     code = getattr(error, "sqlite_errorcode", None)
     damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH)
     return code is not None and code & 0xFF in damage
 
 
-def _opened(path: str) -> sqlite3.Connection:
+def _open(path: str) -> sqlite3.Connection:
     _make_folder(path)
     try:
-        return _connected(path)
+        return _connect(path)
     except sqlite3.DatabaseError as error:
-        if not is_damage(error):
+        if not is_corruption(error):
             raise
-        return _rebuilt(path)
+        return _rebuild(path)
 
 
 def _make_folder(path: str) -> None:
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
 
 
-def _connected(path: str) -> sqlite3.Connection:
-    """The database with our tables in it, readable by its owner alone."""
+def _connect(path: str) -> sqlite3.Connection:
+    """Open the database, readable by its user only, and create missing tables."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
@@ -193,7 +185,7 @@ def _connected(path: str) -> sqlite3.Connection:
         database.execute("PRAGMA synchronous = NORMAL")
         if _version(database) != VERSION:
             with transaction(database):
-                if _version(database) != VERSION:  # no other process was faster
+                if _version(database) != VERSION:  # checked again under the lock: another process may have been faster
                     _make_tables(database)
     except sqlite3.DatabaseError:
         database.close()
@@ -214,12 +206,11 @@ def _make_tables(database: sqlite3.Connection) -> None:
     database.execute("INSERT INTO terms(terms, rank) VALUES('hashsize', ?)", (8 << 20,))
 
 
-def _rebuilt(path: str) -> sqlite3.Connection:
-    """An empty index in place of a damaged one, which is moved away. One process does it, the others wait for it."""
-    with open(f"{path}.damage-lock", "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def _rebuild(path: str) -> sqlite3.Connection:
+    """Move a damaged index away and create an empty one. One process does it while the others wait."""
+    with file_lock(f"{path}.damage-lock", timeout=None):
         with contextlib.suppress(sqlite3.DatabaseError):
-            database = _connected(path)
+            database = _connect(path)
             if _is_sound(database):
                 return database  # another process was faster
             database.close()
@@ -227,7 +218,7 @@ def _rebuilt(path: str) -> sqlite3.Connection:
         for beside in (f"{path}-wal", f"{path}-shm"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(beside)
-        return _connected(path)
+        return _connect(path)
 
 
 def _is_sound(database: sqlite3.Connection) -> bool:

@@ -1,26 +1,25 @@
-"""The file of the prompt history: its tables, making it, and moving it aside when it is damaged.
+"""The SQLite file of the prompt history: tables, creation, and recovery from damage.
 
-FTS5 has the words of each prompt, cut by our own rules; triggers keep it in step with the table.
+FTS5 gets the terms of our own tokenizer; triggers keep it in sync with the table.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
 
 from sessiontree.errors import StoreError
 from sessiontree.library.cache import transaction
 from sessiontree.search.tokenizer import Terms
+from sessiontree.stores.file_lock import file_lock
 
 _VERSION = 1
 _BUSY_SECONDS = 2.0
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PROBE = "buildSessionContext snake_case-1 潮位 Été 🌊"
-"""Cut into words, it tells by which rules a file was indexed."""
+"""Its terms are stored in the file and tell by which tokenizer rules it was indexed."""
 _TABLES = (
     "CREATE TABLE prompts(id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, prompt TEXT NOT NULL, words TEXT NOT NULL, "
     "cwd TEXT NOT NULL, project TEXT NOT NULL, session TEXT NOT NULL, agent TEXT NOT NULL, time INTEGER, "
@@ -44,28 +43,29 @@ _terms = Terms()
 
 
 def index_words(text: str) -> str:
-    """What FTS5 is given for a text: each of its terms once, always in the same order."""
+    """The terms of a text for FTS5: each once, always in the same order."""
     return " ".join(sorted(set(_terms.of(text.encode()).decode().split(" "))))
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """The database with our tables in it."""
+    """Open the database and create missing tables."""
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with contextlib.suppress(
             FileExistsError
-        ):  # made here, so that its mode is ours; the files beside it take it over
+        ):  # created here with our mode, which SQLite copies to its -wal and -shm files
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror or error}; there is no history without it") from error
+        raise StoreError(f"{path}: {error.strerror or error}; the prompt history is not available") from error
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
     try:
-        database.execute("PRAGMA synchronous = FULL")  # what waits for it goes when it is in here
+        # a spool file is deleted once its prompts are committed here, so the commit has to be durable
+        database.execute("PRAGMA synchronous = FULL")
         if _version(database) != _VERSION:
-            with _locked(path):
+            with file_lock(f"{path}.lock", timeout=None):
                 _make_tables(database, path)
         if _note(database, "words") != index_words(_PROBE):
-            _index_anew(database)
+            _reindex(database)
     except BaseException:
         database.close()
         raise
@@ -85,8 +85,8 @@ def _make_tables(database: sqlite3.Connection, path: str) -> None:
         database.execute(f"PRAGMA user_version = {_VERSION}")
 
 
-def _index_anew(database: sqlite3.Connection) -> None:
-    """Cut all prompts into words again, after the rules for that have changed; and at the very beginning."""
+def _reindex(database: sqlite3.Connection) -> None:
+    """Index all prompts again: at the very beginning, and after the tokenizer rules have changed."""
     with transaction(database):
         for id, prompt in database.execute("SELECT id, prompt FROM prompts").fetchall():
             database.execute("UPDATE prompts SET words = ? WHERE id = ?", (index_words(prompt), id))
@@ -103,25 +103,14 @@ def _note(database: sqlite3.Connection, name: str) -> str | None:
     return row[0] if row else None
 
 
-@contextlib.contextmanager
-def _locked(path: str) -> Iterator[None]:
-    """One process at a time makes the file, or moves it aside."""
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file is at fault; else someone else is using it, or it cannot be written."""
+def is_corruption(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file is damaged, rather than busy or not writable."""
     return error.sqlite_errorcode & 0xFF in _DAMAGE
 
 
 def move_aside(path: str) -> str | None:
-    """Put a damaged file away under another name. One process does it; the others find a sound one and get None."""
-    with _locked(path):
+    """Rename a damaged file. One process does it; the others then find a sound file and get None."""
+    with file_lock(f"{path}.lock", timeout=None):
         with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(sqlite3.connect(path)) as database:
             if database.execute("PRAGMA quick_check").fetchone() == ("ok",):
                 return None

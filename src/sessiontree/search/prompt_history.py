@@ -1,13 +1,13 @@
-"""The prompt history: every prompt a person typed, with its folder, project, session and time, to be found again.
+"""The prompt history: every prompt a user typed, with its folder, project, session and time.
 
-`history.sqlite` in the home folder. It is no cache: what was typed elsewhere, or in sessions that are gone, is nowhere
-else. So it is readable by its owner alone, nothing in it is ever deleted, and a damaged file is moved aside, not
-overwritten.
+It is `history.sqlite` in the home folder. This is not a cache: prompts typed in other agents, or in deleted sessions,
+are stored nowhere else. So it is readable by its user only, nothing in it is ever deleted, and a damaged file is moved
+aside rather than overwritten.
 
-Rules. Adding never touches the database (see `spool`); whoever looks takes in what waits. Every prompt is a row, and
-the same prompt at the same moment is one, from whatever source and however often it is read. Repeats are folded when
-they are shown, so that the order in which sources are read does not matter. Words are looked up one by one and the
-rows put together here, so that no query can be an error of FTS5's own language.
+Adding a prompt never touches the database (see `prompt_spool`); the next search imports spooled prompts. Every prompt
+is a row. The same prompt at the same moment is one row, whatever the source and however often it is imported. Repeats
+are folded only when they are shown, so that the order of imports does not matter. Words are looked up one by one and
+the rows combined here, so that no query can be a syntax error of FTS5.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from sessiontree import paths
 from sessiontree.errors import StoreError
 from sessiontree.library.cache import transaction
 from sessiontree.search import prompt_spool
-from sessiontree.search.prompt_db import connect, index_words, is_damage, move_aside
+from sessiontree.search.prompt_db import connect, index_words, is_corruption, move_aside
 from sessiontree.search.prompt_import import Place, Read, history_files, read_history_file, read_session
-from sessiontree.search.prompt_spool import Typed, made_fit
-from sessiontree.search.query_parser import And, Choice, Expression, Not, Or, Phrase, Query, Regex, Word, parse
+from sessiontree.search.prompt_spool import SpooledPrompt, normalize_prompt
+from sessiontree.search.query import And, Choice, Expression, Not, Or, Phrase, Query, Regex, Word
+from sessiontree.search.query_parser import parse
 from sessiontree.search.tokenizer import Unit, units
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ T = TypeVar("T")
 
 FILE = "history.sqlite"
 _SAME_MOMENT = 60_000
-"""Milliseconds within which two sources mean the same prompt of one session."""
+"""Milliseconds within which two sources report the same prompt of one session."""
 _GRADES = 4
-"""Matches are as good as each other within a quarter of the best; within that, the newest comes first."""
+"""Scores are rounded to quarters of the best one; within a grade, the newest comes first."""
 _MATCHED = "SELECT id, time FROM prompts"
 _AMONG = "id IN (SELECT value FROM json_each(?))"
 _SHOWN = "SELECT prompt, cwd, project, session, agent, time FROM prompts"
@@ -53,35 +54,35 @@ class Prompt(Struct, frozen=True):
     prompt: str
     cwd: str
     project: str
-    """The top folder of the repository that the folder belongs to; else the folder itself."""
+    """Top folder of the repository that the folder belongs to; else the folder itself."""
     session: str
     agent: str
     time: int | None
-    """Milliseconds since 1970; None where the source does not tell."""
+    """Milliseconds since 1970; None if the source has no time."""
     times: int = 1
-    """How often it was typed, one right after the other."""
+    """How often it was typed in a row."""
 
 
 class Imported(Struct, frozen=True):
-    """What an import did."""
+    """Counts of an import."""
 
     added: int = 0
     sources: int = 0
     """Files that were new or had changed."""
     unreadable: int = 0
-    """Places in them that could not be understood."""
+    """Records in them that could not be decoded."""
 
 
 class PromptHistory:
-    """The history in a home folder. Use it from one thread; several processes may use it at once."""
+    """The history in a home folder. Not thread-safe; several processes may use it at once."""
 
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
         self.home = os.path.abspath(os.fspath(home)) if home is not None else paths.home()
         self.path = os.path.join(self.home, FILE)
         self.notes: list[str] = []
-        """Sentences for the person who looks: what was damaged, left out or taken otherwise."""
+        """Messages to the user: what was damaged or ignored."""
         self.was_damaged = False
-        """Whether a damaged file was moved aside: `import_from` brings back what the sessions tell."""
+        """Whether a damaged file was moved aside; `import_from` restores the prompts of all sessions."""
         self._database: sqlite3.Connection | None = None
         self._projects: dict[str, str] = {}
 
@@ -107,19 +108,19 @@ class PromptHistory:
         time: int | None = None,
         agent: str = "native",
     ) -> None:
-        """Remember a prompt. Never waits for another process; `WriteError` when it cannot be written at all."""
+        """Add a prompt. Never waits for another process; raises `WriteError` if it cannot be written."""
         where = os.fspath(cwd)
         prompt_spool.remember(self.home, prompt, cwd=where, session=session, time=time, agent=agent)
 
     def import_from(self, library: Library, progress: Progress | None = None) -> Imported:
-        """Take in what agents keep as histories of their own, and what was said in all sessions of a library.
+        """Import the history files of other agents and the prompts of all sessions of a library.
 
-        Only files that are new or have changed are read, of a session only what was added; a run that is stopped is
-        gone on with by the next. Sources are never written to.
+        Only files that are new or have changed are read, of a session only what was added. An interrupted import
+        continues with the next one. Sources are never written to.
         """
-        self._take_in()
+        self._drain_spool()
         done = Imported()
-        # Sessions come first: forks copy them to the millisecond, histories tell the time a little differently.
+        # Sessions first: forks copy times to the millisecond, while history files have slightly different times.
         sessions = sorted(library.sessions(), key=lambda one: (one.created or one.modified, one.recency))
         for number, one in enumerate(sessions, 1):
 
@@ -138,7 +139,7 @@ class PromptHistory:
         return done
 
     def _import(self, path: str, read: Callable[[Place], tuple[Read, Place]], done: Imported) -> Imported:
-        """Take in one file, if it changed, together with how far it was read."""
+        """Import one file if it changed; stores its prompts and the read position in one transaction."""
         try:
             stat = os.stat(path)
             known = self._attempt(lambda database: _known_source(database, path))
@@ -146,7 +147,7 @@ class PromptHistory:
                 return done
             found, place = read(Place(*known[2:]) if known is not None else Place())
         except OSError as error:
-            self.notes.append(f"{path}: {error.strerror or error}; it was left out")
+            self.notes.append(f"{path}: {error.strerror or error}; skipped")
             return Imported(done.added, done.sources, done.unreadable + 1)
         row = (path, stat.st_size, stat.st_mtime_ns, place.end, place.edge)
 
@@ -159,10 +160,10 @@ class PromptHistory:
         added = self._attempt(work)
         return Imported(done.added + added, done.sources + 1, done.unreadable + found.unreadable)
 
-    def _take_in(self) -> None:
-        """Bring into the database what was added since."""
+    def _drain_spool(self) -> None:
+        """Import spooled prompts."""
 
-        def keep(typed: Sequence[Typed]) -> None:
+        def keep(typed: Sequence[SpooledPrompt]) -> None:
             def work(database: sqlite3.Connection) -> None:
                 with transaction(database):
                     self._insert(database, typed)
@@ -171,13 +172,13 @@ class PromptHistory:
 
         try:
             torn = prompt_spool.take(self.home, keep)
-        except StoreError as error:  # kept where it is, for the next one who looks
+        except StoreError as error:  # they stay in the spool for the next search
             self.notes.append(f"{error}; the newest prompts are not shown")
             return
         if torn:
             self.notes.append(f"{self.home}: lines that their writer did not finish: {torn}, see history-torn-*.jsonl")
 
-    def _insert(self, database: sqlite3.Connection, prompts: Sequence[Typed]) -> int:
+    def _insert(self, database: sqlite3.Connection, prompts: Sequence[SpooledPrompt]) -> int:
         added = 0
         for one in prompts:
             if _is_known(database, one):
@@ -198,10 +199,10 @@ class PromptHistory:
             self._projects[cwd] = cwd
             if os.path.isabs(cwd) and os.path.isdir(cwd):
                 repository = find_repository(os.path.realpath(cwd))
-                self._projects[cwd] = made_fit(repository.top) if repository is not None else cwd
+                self._projects[cwd] = normalize_prompt(repository.root) if repository is not None else cwd
         return self._projects[cwd]
 
-    # Finding
+    # Searching
 
     def search(
         self,
@@ -211,23 +212,23 @@ class PromptHistory:
         session: str | None = None,
         limit: int = 50,
     ) -> list[Prompt]:
-        """Prompts that fit a query, the best match first, then the newest; without words, the newest first.
+        """Find prompts, the best match first, then the newest; without words, the newest first.
 
-        `here` is a folder: only prompts of its project. `session` is an id or the beginning of one. The filters
-        `agent:`, `project:`, `since:` and `before:` count, too.
+        `here` is a folder: only prompts of its project. `session` is an id or a prefix of one. The filters `agent:`,
+        `project:`, `since:` and `before:` apply.
         """
-        self._take_in()
+        self._drain_spool()
         asked = parse(query) if isinstance(query, str) else query
         self.notes += asked.notes
-        where = _without_patterns(asked.where)
+        where = _without_regexes(asked.where)
         if where != asked.where:
-            self.notes.append("the history is searched by words: re:/…/ was left out")
+            self.notes.append("the history is searched by words: re:/…/ was ignored")
 
         def work(database: sqlite3.Connection) -> list[Prompt]:
             condition, values = self._condition(database, asked, here, session)
             if where is None:
                 newest = database.execute(f"{_SHOWN} WHERE {condition} ORDER BY time DESC, id DESC", values)
-                return _folded(newest, limit)
+                return _fold_repeats(newest, limit)
             scores = self._scores(database, where)
             fitting = database.execute(
                 f"{_MATCHED} WHERE {condition} AND {_AMONG}",
@@ -236,13 +237,13 @@ class PromptHistory:
             best = max(scores.values(), default=0.0)
             fitting.sort(key=lambda row: (_grade(scores[row[0]], best), row[1] or 0, row[0]), reverse=True)
             rows = (database.execute(f"{_SHOWN} WHERE id = ?", (id,)).fetchone() for id, _ in fitting)
-            return _once_each(rows, limit)
+            return _deduplicated(rows, limit)
 
         return self._attempt(work)
 
     def __len__(self) -> int:
-        """How many prompts there are, repeats included."""
-        self._take_in()
+        """Number of prompts, including repeats."""
+        self._drain_spool()
         count: int = self._attempt(lambda database: database.execute("SELECT count(*) FROM prompts").fetchone()[0])
         return count
 
@@ -253,12 +254,12 @@ class PromptHistory:
         here: str | os.PathLike[str] | None,
         session: str | None,
     ) -> tuple[str, tuple[str | int, ...]]:
-        """What the filters ask for, in SQL whose text never depends on them."""
+        """SQL conditions of the filters. Values are always bound, never part of the SQL text."""
         filters = asked.filters
         parts = ["1"]
         values: list[str | int] = []
         if session:
-            begin = made_fit(session)
+            begin = normalize_prompt(session)
             parts.append("substr(session, 1, length(?)) = ?")
             values += [begin, begin]
         if filters.since is not None:
@@ -287,22 +288,22 @@ class PromptHistory:
         }
         ignored = [f"{name}:" for name, value in others.items() if value]
         if ignored:
-            self.notes.append(f"the history holds prompts alone: {', '.join(ignored)} left out")
+            self.notes.append(f"the history holds only prompts: {', '.join(ignored)} ignored")
         return " AND ".join(parts), tuple(values)
 
     def _folders(self, database: sqlite3.Connection, choice: Choice, here: str | os.PathLike[str] | None) -> list[str]:
-        """The folders that are of a project: of that of `here`, and called as the filter says."""
+        """Folders of a project: that of `here`, narrowed by the filter."""
         from sessiontree.library.projects import Projects
 
         rows = database.execute("SELECT cwd, project, max(time) FROM prompts GROUP BY cwd, project").fetchall()
         if here is not None:
             projects = Projects(self.home)
             project = projects.of(os.path.abspath(os.fspath(here)))
-            rows = [row for row in rows if projects.is_of(row[0], row[2] or 0, project)]
+            rows = [row for row in rows if projects.belongs_to(row[0], row[2] or 0, project)]
         return [cwd for cwd, name, _ in rows if _is_chosen(choice, f"{cwd}\n{name}".casefold())]
 
     def _scores(self, database: sqlite3.Connection, where: Expression) -> dict[int, float]:
-        """The rows that fit an expression, and how well."""
+        """Ids of the rows that match an expression, with their scores."""
         match where:
             case And(parts):
                 wanted = [self._scores(database, part) for part in parts if not isinstance(part, Not)]
@@ -321,19 +322,19 @@ class PromptHistory:
                 return {id: 0.0 for id in _everything(database) if id not in gone}
             case Word(text, prefix):
                 return _matches(database, text, prefix=prefix)
-            case Phrase(text) | Regex(text):  # patterns have been taken out before
+            case Phrase(text) | Regex(text):  # regular expressions have been removed before
                 return _matches(database, text)
 
-    # The file
+    # Database
 
     def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do some work in the database; in a new one, if this one turns out to be damaged."""
+        """Run some work; if the database turns out to be damaged, move it aside and run the work in a new one."""
         for _ in range(2):
             try:
-                return work(self._opened())
+                return work(self._open())
             except sqlite3.DatabaseError as error:
                 self.close()
-                if not is_damage(error):
+                if not is_corruption(error):
                     raise StoreError(f"{self.path}: {error}; try again when nothing else uses it") from error
                 aside = move_aside(self.path)
                 if aside is not None:
@@ -341,7 +342,7 @@ class PromptHistory:
                     self.notes.append(f"{self.path}: {error}; it is kept as {aside}, and the history begins anew")
         raise StoreError(f"{self.path}: it is damaged again as soon as it is made anew; is the disk sound?")
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         if self._database is None:
             self._database = connect(self.path)
         return self._database
@@ -354,10 +355,10 @@ def _known_source(database: sqlite3.Connection, path: str) -> tuple[int, int, in
     return row
 
 
-def _is_known(database: sqlite3.Connection, one: Typed) -> bool:
-    """Whether another source has told of this prompt: of the same folder or session, at about the same time.
+def _is_known(database: sqlite3.Connection, one: SpooledPrompt) -> bool:
+    """Whether another source has this prompt: the same folder or session, at about the same time.
 
-    Where a source tells no time, any time will do.
+    A source without times matches any time.
     """
     if one.time is None:
         asked = "SELECT 1 FROM prompts WHERE cwd = ? AND prompt = ? AND source != ? LIMIT 1"
@@ -375,9 +376,9 @@ def _everything(database: sqlite3.Connection) -> Iterator[int]:
 
 
 def _matches(database: sqlite3.Connection, text: str, *, prefix: bool = False) -> dict[int, float]:
-    """The rows with a word or phrase, and how well each fits."""
+    """Rows with a word or phrase, with their scores."""
     wanted = units(text)
-    if not wanted:  # only signs, which are not in the index
+    if not wanted:  # only punctuation, which is not indexed
         like = "".join(f"\\{sign}" if sign in "%_\\" else sign for sign in text)
         rows = database.execute("SELECT id FROM prompts WHERE prompt LIKE ? ESCAPE '\\'", (f"%{like}%",))
         return {row[0]: 1.0 for row in rows}
@@ -389,7 +390,7 @@ def _matches(database: sqlite3.Connection, text: str, *, prefix: bool = False) -
     if len(wanted) == 1 and wanted[0].is_exact:
         found = database.execute("SELECT rowid, rank FROM found WHERE found MATCH ?", (asked,))
         return {id: -rank for id, rank in found}
-    # The index knows which terms a prompt has, not where: what stands together is looked for in the text itself.
+    # The index has no positions: adjacency is checked in the text itself.
     close = database.execute(
         "SELECT found.rowid, found.rank, prompts.prompt FROM found JOIN prompts ON prompts.id = found.rowid "
         "WHERE found MATCH ?",
@@ -399,7 +400,7 @@ def _matches(database: sqlite3.Connection, text: str, *, prefix: bool = False) -
 
 
 def _stand_together(wanted: Sequence[Unit], there: Sequence[Unit], *, prefix: bool) -> bool:
-    """Whether some words stand in a text one right after the other. Runs without spaces may go on at either end."""
+    """Whether words are adjacent in a text. Runs without spaces (CJK) may continue at either end."""
     last = len(wanted) - 1
 
     def fits(at: int, number: int) -> bool:
@@ -422,16 +423,16 @@ def _grade(score: float, best: float) -> int:
     return int(_GRADES * score / best) if best > 0 else 0
 
 
-def _without_patterns(where: Expression | None) -> Expression | None:
-    """An expression without its regular expressions; None when nothing is left."""
+def _without_regexes(where: Expression | None) -> Expression | None:
+    """An expression without its regular expressions; None if nothing is left."""
     match where:
         case None | Regex():
             return None
         case Not(of):
-            inner = _without_patterns(of)
+            inner = _without_regexes(of)
             return None if inner is None else Not(inner)
         case And(parts) | Or(parts):
-            kept = [one for one in map(_without_patterns, parts) if one is not None]
+            kept = [one for one in map(_without_regexes, parts) if one is not None]
             return type(where)(tuple(kept)) if kept else None
         case _:
             return where
@@ -443,8 +444,8 @@ def _is_chosen(choice: Choice, text: str) -> bool:
     return not choice.wanted or any(value.casefold() in text for value in choice.wanted)
 
 
-def _folded(rows: Iterator[tuple[str, str, str, str, str, int | None]], limit: int) -> list[Prompt]:
-    """Rows, the newest first, with those left out that say the same as the next newer one of the same folder."""
+def _fold_repeats(rows: Iterator[tuple[str, str, str, str, str, int | None]], limit: int) -> list[Prompt]:
+    """Fold rows, newest first: a row that repeats the next newer one of the same folder only counts."""
     shown: list[Prompt] = []
     newest: dict[str, int] = {}
     for row in rows:
@@ -460,8 +461,8 @@ def _folded(rows: Iterator[tuple[str, str, str, str, str, int | None]], limit: i
     return shown
 
 
-def _once_each(rows: Iterator[tuple[str, str, str, str, str, int | None]], limit: int) -> list[Prompt]:
-    """Rows in their order, each prompt of a folder only where it stands first."""
+def _deduplicated(rows: Iterator[tuple[str, str, str, str, str, int | None]], limit: int) -> list[Prompt]:
+    """Keep the first row of each prompt in a folder."""
     shown: dict[tuple[str, str], Prompt] = {}
     for row in rows:
         known = shown.get(row[:2])

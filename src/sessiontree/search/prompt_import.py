@@ -1,6 +1,6 @@
-"""Where prompts are read from: other agents' own history files, and sessions.
+"""Import of prompts: from other agents' history files and from sessions.
 
-Each source is only read. What in it cannot be understood is counted, never raised.
+Sources are read only. Records that cannot be decoded are counted, never raised.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sessiontree.core.context import milliseconds
 from sessiontree.core.jsonio import parse_json
 from sessiontree.library.roots import Root, dialect_named
 from sessiontree.library.summary import is_meaningful
-from sessiontree.search.prompt_spool import Typed, made_fit
+from sessiontree.search.prompt_spool import SpooledPrompt, normalize_prompt
 from sessiontree.search.text_extractor import read_line
 
 _LARGEST_NOTES = 64 << 20
@@ -28,25 +28,25 @@ _LAST_MILLISECOND = 253_402_300_799_999
 
 
 class Read(Struct, frozen=True):
-    """What one source held: its prompts, oldest first, and how many places in it could not be understood."""
+    """The prompts of one source, oldest first, and the number of records that could not be decoded."""
 
-    prompts: tuple[Typed, ...] = ()
+    prompts: tuple[SpooledPrompt, ...] = ()
     unreadable: int = 0
 
 
 class Place(Struct, frozen=True):
-    """How far a session file has been read: up to which byte, and a hash of the bytes before it."""
+    """How far a session file was read: an offset, and a hash of the bytes before it."""
 
     end: int = 0
     edge: str = ""
 
 
 def history_files(roots: Sequence[Root]) -> list[tuple[str, str]]:
-    """(agent, path) of the prompt histories that agents keep of their own, beside their folder of sessions."""
+    """Agent and path of each history file, which agents keep next to their folder of sessions."""
     found: dict[str, str] = {}
     for root in roots:
         for agent in root.agents:
-            name = _READERS[agent][0] if agent in _READERS else ""
+            name = _HISTORY_FILES[agent][0] if agent in _HISTORY_FILES else ""
             path = os.path.join(os.path.dirname(root.folder), name)
             if name and os.path.isfile(path):
                 found.setdefault(path, agent)
@@ -54,17 +54,16 @@ def history_files(roots: Sequence[Root]) -> list[tuple[str, str]]:
 
 
 def read_history_file(agent: str, path: str) -> Read:
-    """The prompts in an agent's own history file."""
-    return _READERS[agent][1](path)
+    return _HISTORY_FILES[agent][1](path)
 
 
 def read_session(path: str, agent: str, id: str, cwd: str, known: Place) -> tuple[Read, Place]:
-    """What people said in a session file, on every branch, behind the place that is known; and the place to go on from.
+    """Read the prompts of a session file, on every branch, from a known position on. Returns the new position.
 
-    Only whole lines are read: one that is still being written is read the next time.
+    Only complete lines are read; one that is still being written is left for the next import.
     """
     dialect = dialect_named(agent)
-    prompts: list[Typed] = []
+    prompts: list[SpooledPrompt] = []
     with open(path, "rb") as file:
         start = known.end if _edge(file.fileno(), known.end) == known.edge else 0
         file.seek(start)
@@ -74,11 +73,11 @@ def read_session(path: str, agent: str, id: str, cwd: str, known: Place) -> tupl
                 break
             end += len(raw)
             if (b'"user"' not in raw and b'"queued_command"' not in raw) or b'"tool_result"' in raw:
-                continue  # not decoded: another role, or results that came back in the user's name
+                continue  # skipped without decoding: another role, or tool results, which have the user's role
             for line in read_line(raw.rstrip(b"\r\n"), dialect):
-                text = made_fit("\n".join(text.text for text in line.texts if text.kind == "prompt"))
+                text = normalize_prompt("\n".join(text.text for text in line.texts if text.kind == "prompt"))
                 if is_meaningful(text):
-                    prompts.append(Typed(text, cwd, id, agent, milliseconds(line.time), "session"))
+                    prompts.append(SpooledPrompt(text, cwd, id, agent, milliseconds(line.time), "session"))
         return Read(tuple(prompts)), Place(end, _edge(file.fileno(), end))
 
 
@@ -86,33 +85,33 @@ def _edge(descriptor: int, end: int) -> str:
     return hashlib.sha256(os.pread(descriptor, min(_EDGE, end), max(end - _EDGE, 0))).hexdigest()[:16] if end else ""
 
 
-# Claude Code: `history.jsonl`, one object on each line
+# Claude Code: `history.jsonl`, one object per line
 
 
 def _read_claude(path: str) -> Read:
-    prompts: list[Typed] = []
+    prompts: list[SpooledPrompt] = []
     unreadable = 0
     with open(path, "rb") as file:
         for raw in file:
             if not raw.strip():
                 continue
             fields = _object(raw)
-            prompt, time = made_fit(fields.get("display")), _time(fields.get("timestamp"))
+            prompt, time = normalize_prompt(fields.get("display")), _time(fields.get("timestamp"))
             if not prompt or time is None:
                 unreadable += 1
                 continue
-            where, session = made_fit(fields.get("project")), made_fit(fields.get("sessionId"))
-            prompts.append(Typed(prompt, where, session, "claude", time, "claude history"))
+            where, session = normalize_prompt(fields.get("project")), normalize_prompt(fields.get("sessionId"))
+            prompts.append(SpooledPrompt(prompt, where, session, "claude", time, "claude history"))
     return Read(tuple(prompts), unreadable)
 
 
-# oh-my-pi and xcsh: `history.db`, a SQLite table `history`; xcsh has no column for the session
+# oh-my-pi and xcsh: `history.db`, an SQLite table `history`; xcsh has no session column
 
 
 def _read_omp(path: str) -> Read:
     with tempfile.TemporaryDirectory() as folder:
         copy = os.path.join(folder, "history.db")
-        # A copy, because opening a database with a write-ahead log writes beside it.
+        # A copy: opening a database with a write-ahead log would write next to it.
         for suffix in ("", "-wal"):
             with contextlib.suppress(FileNotFoundError):
                 shutil.copyfile(path + suffix, copy + suffix)
@@ -124,15 +123,17 @@ def _read_omp(path: str) -> Read:
             return Read(unreadable=1)
         finally:
             database.close()
-    prompts: list[Typed] = []
+    prompts: list[SpooledPrompt] = []
     unreadable = 0
     for prompt, seconds, cwd, session in rows:
-        text = made_fit(prompt)
+        text = normalize_prompt(prompt)
         time = _time(seconds * 1000) if isinstance(seconds, int | float) else None
         if not text or time is None:
             unreadable += 1
         else:
-            prompts.append(Typed(text, made_fit(cwd), made_fit(session), "omp", time, "omp history"))
+            prompts.append(
+                SpooledPrompt(text, normalize_prompt(cwd), normalize_prompt(session), "omp", time, "omp history")
+            )
     return Read(tuple(prompts), unreadable)
 
 
@@ -143,7 +144,7 @@ def _omp_rows(database: sqlite3.Connection) -> Iterator[tuple[object, object, ob
     return database.execute("SELECT prompt, created_at, cwd, NULL FROM history ORDER BY created_at, id")
 
 
-# Neovate: `data.json`, under `projects` for each folder its `history`, without times
+# Neovate: `data.json` has a `history` for each folder in `projects`, without times
 
 
 def _read_neovate(path: str) -> Read:
@@ -151,20 +152,20 @@ def _read_neovate(path: str) -> Read:
         projects = _object(file.read(_LARGEST_NOTES)).get("projects")
     if not isinstance(projects, dict):
         return Read(unreadable=1)
-    prompts: list[Typed] = []
+    prompts: list[SpooledPrompt] = []
     unreadable = 0
     for cwd, notes in projects.items():
         history = notes.get("history", []) if isinstance(notes, dict) else None
         for one in history if isinstance(history, list) else [None]:
-            text = made_fit(one)
+            text = normalize_prompt(one)
             if text:
-                prompts.append(Typed(text, made_fit(cwd), "", "neovate", None, "neovate history"))
+                prompts.append(SpooledPrompt(text, normalize_prompt(cwd), "", "neovate", None, "neovate history"))
             else:
                 unreadable += 1
     return Read(tuple(prompts), unreadable)
 
 
-_READERS: dict[str, tuple[str, Callable[[str], Read]]] = {
+_HISTORY_FILES: dict[str, tuple[str, Callable[[str], Read]]] = {
     "claude": ("history.jsonl", _read_claude),
     "omp": ("history.db", _read_omp),
     "neovate": ("data.json", _read_neovate),
@@ -180,7 +181,7 @@ def _object(raw: bytes) -> dict[str, object]:
 
 
 def _time(value: object) -> int | None:
-    """Milliseconds since 1970, if it is a number that can be that."""
+    """A number as milliseconds since 1970; None if it is out of range."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LAST_MILLISECOND:
         return None
     return int(value)

@@ -1,20 +1,19 @@
-"""Prompts on their way into the history: written without waiting for anyone, read by whoever looks next.
+"""Spool of the prompt history: prompts are appended without waiting, and imported by the next search.
 
-Writing a prompt is one line appended to a file, without the database, which another process may have locked:
+Adding a prompt appends one line to a file. It never touches the database, which another process may have locked:
 
-    <home>/history-new.jsonl            where prompts wait
-    <home>/history-new-<random>.jsonl   the same, made by a writer who found the other one taken
-    <home>/history-torn-<random>.jsonl  a file with a line that its writer did not finish; kept for a person to look at
+    <home>/history-new.jsonl            the spool
+    <home>/history-new-<random>.jsonl   created by a writer that found the spool locked
+    <home>/history-torn-<random>.jsonl  a spool file with an incomplete line, kept for inspection
 
-Whoever writes or takes a file in holds a lock on it. A writer never waits for it, but makes a file of its own; a reader
-waits a moment. A file goes only after the database has its prompts for good; a process that dies in between leaves it,
-and prompts that come twice have the same key and count once.
+Writers and readers hold a lock on the file. A writer never waits for it but creates a file of its own; a reader waits
+up to a second. A file is deleted only after the database has durably stored its prompts. A process that dies in between
+leaves the file; its prompts are then imported twice, but have the same key and count once.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import time
@@ -25,20 +24,21 @@ from msgspec import Struct
 
 from sessiontree.core.ids import now_ms
 from sessiontree.errors import WriteError
-from sessiontree.library.summary import whole_text
+from sessiontree.library.summary import replace_surrogates
 from sessiontree.stores.atomic_files import write_all
+from sessiontree.stores.file_lock import lock_descriptor
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 LONGEST = 100_000
-"""Characters of a prompt that the history keeps; its session has all of it."""
+"""Characters of a prompt that the history keeps; the session has all of them."""
 _BEGIN, _END = "history-new", ".jsonl"
 _TORN = "history-torn"
 _TRIES = 8
 _SECONDS = 1.0
 
 
-class Typed(Struct, frozen=True):
-    """One prompt: what, where, in which session, of which agent, when (milliseconds since 1970)."""
+class SpooledPrompt(Struct, frozen=True):
+    """A prompt with its folder, session, agent, time (milliseconds since 1970) and source."""
 
     prompt: str
     cwd: str = ""
@@ -46,39 +46,44 @@ class Typed(Struct, frozen=True):
     agent: str = ""
     time: int | None = None
     source: str = "typed"
-    """Where we have it from. Two sources may tell of the same moment; one source does not tell of it twice."""
+    """Two sources may report the same moment; one source never reports it twice."""
 
     @property
     def key(self) -> str:
-        """The same for the same prompt at the same moment, also when a fork has copied it into another session."""
+        """Equal for the same prompt at the same moment, also if a fork copied it to another session."""
         place = "" if self.time is not None else f"{self.source}\0{self.cwd}"
         return hashlib.sha256(f"{self.prompt}\0{self.time}\0{place}".encode()).hexdigest()[:32]
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Typed).decode
+_decode = msgspec.json.Decoder(SpooledPrompt).decode
 
 
-def made_fit(text: object) -> str:
-    """A prompt as it is kept: whole characters, LF alone, no blanks around it; empty for what is no text."""
+def normalize_prompt(text: object) -> str:
+    """Normalize a prompt: no lone surrogates, LF line ends, no surrounding white space; empty if it is not a string."""
     if not isinstance(text, str):
         return ""
-    lines = whole_text(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd").strip()
+    lines = replace_surrogates(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd").strip()
     return lines if len(lines) <= LONGEST else lines[: LONGEST - 1] + "…"
 
 
 def remember(
     home: str, prompt: str, *, cwd: str = "", session: str = "", time: int | None = None, agent: str = "native"
 ) -> None:
-    """Leave a prompt for the history, unless nothing was said; without `time`, of now."""
-    text = made_fit(prompt)
+    """Spool a prompt unless it is empty; `time` defaults to now."""
+    text = normalize_prompt(prompt)
     if text:
-        put(home, Typed(text, made_fit(cwd), made_fit(session), agent, now_ms() if time is None else time))
+        put(
+            home,
+            SpooledPrompt(
+                text, normalize_prompt(cwd), normalize_prompt(session), agent, now_ms() if time is None else time
+            ),
+        )
 
 
-def put(home: str, typed: Typed, os_calls: OsCalls = OS_CALLS) -> None:
-    """Leave a prompt for the history. Never waits for another process; `WriteError` when it cannot be written."""
-    # The line break in front keeps this line whole behind one that was torn.
+def put(home: str, typed: SpooledPrompt, os_calls: OsCalls = OS_CALLS) -> None:
+    """Append a prompt to the spool. Never waits for another process; raises `WriteError` if it cannot be written."""
+    # The leading line break keeps this line intact after an incomplete one.
     line = b"\n" + _encode(typed) + b"\n"
     name = _BEGIN + _END
     try:
@@ -88,7 +93,7 @@ def put(home: str, typed: Typed, os_calls: OsCalls = OS_CALLS) -> None:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
             descriptor = os_calls.open(path, flags, 0o600)
             try:
-                if _is_ours(descriptor, path):
+                if _try_lock(descriptor, path):
                     write_all(descriptor, line, os_calls)
                     return
             finally:
@@ -101,10 +106,10 @@ def put(home: str, typed: Typed, os_calls: OsCalls = OS_CALLS) -> None:
     raise WriteError(f"{home}: others took every file away; the prompt is not in the history")
 
 
-def take(home: str, keep: Callable[[Sequence[Typed]], None]) -> int:
-    """Hand everything that waits to `keep`, file by file; what it has kept goes. How many lines were torn.
+def take(home: str, keep: Callable[[Sequence[SpooledPrompt]], None]) -> int:
+    """Pass all spooled prompts to `keep`, file by file, and delete each file. Returns the number of incomplete lines.
 
-    A file that another process has for longer than a moment is left to it.
+    A file that another process has locked for more than a second is left to it.
     """
     torn = 0
     for name in _names(home):
@@ -112,9 +117,9 @@ def take(home: str, keep: Callable[[Sequence[Typed]], None]) -> int:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
-            continue  # someone else has taken it in, or it is no file
+            continue  # another process has imported it, or it is not a file
         try:
-            if not _becomes_ours(descriptor, path):
+            if not _lock(descriptor, path):
                 continue
             with open(descriptor, "rb", closefd=False) as file:
                 typed, bad = _parsed(file.read())
@@ -133,29 +138,31 @@ def _names(home: str) -> list[str]:
         return []
 
 
-def _is_ours(descriptor: int, path: str) -> bool:
-    """Take the lock, if nobody has it and the file is still the one of that name."""
+def _try_lock(descriptor: int, path: str) -> bool:
+    """Take the lock without waiting, if the file is still the one of that name."""
+    if not lock_descriptor(descriptor, path, blocking=False):
+        return False
+    # A reader may have removed the file between our open and our lock: a line written now would be lost.
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         named = os.stat(path, follow_symlinks=False)
-    except (BlockingIOError, FileNotFoundError):
+    except FileNotFoundError:
         return False
     opened = os.fstat(descriptor)
     return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
 
 
-def _becomes_ours(descriptor: int, path: str) -> bool:
-    """Take the lock, after a writer who has it for a moment."""
+def _lock(descriptor: int, path: str) -> bool:
+    """Take the lock, waiting for a writer to finish."""
     deadline = time.monotonic() + _SECONDS
-    while not _is_ours(descriptor, path):
+    while not _try_lock(descriptor, path):
         if time.monotonic() > deadline or not os.path.lexists(path):
             return False
         time.sleep(0.002)
     return True
 
 
-def _parsed(data: bytes) -> tuple[list[Typed], int]:
-    found: list[Typed] = []
+def _parsed(data: bytes) -> tuple[list[SpooledPrompt], int]:
+    found: list[SpooledPrompt] = []
     torn = 0
     for line in filter(None, data.split(b"\n")):
         try:

@@ -1,8 +1,9 @@
-"""Which sessions come first.
+"""Ranking of sessions.
 
-A session counts more the more of its stretches fit, measured against its length, as in BM25; what tells most of it
-(titles, labels, summaries, prompts) counts several times. Of those that come first by this the lines are read, and what
-was found there decides: the kind of text, whether the words stand together, how many lines fit. Recency breaks ties.
+The index gives a first order: the share of matching chunks, weighed against the length of the file as in BM25. Chunks
+that describe the session (titles, labels, summaries, prompts) count several times. The lines of the first candidates
+are then read, and their matches decide: kind of text, distance between the words, number of matching lines. Recency
+breaks ties.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from sessiontree.search.file_chunks import STRETCH
-from sessiontree.search.index_db import SHIFT, is_telling, stretch_of
-from sessiontree.search.matcher import Found
+from sessiontree.search.file_chunks import CHUNK_BITS
+from sessiontree.search.index_db import SHIFT, chunk_of, is_descriptive
+from sessiontree.search.matcher import Match
 
-_TELLING_WEIGHT = 3.0
+_DESCRIPTIVE_WEIGHT = 3.0
 _SATURATION, _LENGTH_SHARE = 1.2, 0.6
 _KIND_WEIGHTS = {
     "title": 1.0,
@@ -32,48 +33,50 @@ _NEAR = 60
 
 
 class Candidate(Struct):
-    """A session that has stretches that fit."""
+    """A session with matching chunks."""
 
     file: int
     rows: list[int]
-    """Of the index, the latest stretch first."""
+    """Row numbers in the index, the latest chunk first."""
     score: float
 
     def count(self, most: int) -> int:
-        """How many stretches; of many it says only that there are at least as many as are asked for."""
-        return len(set(map(stretch_of, self.rows[: 2 * most])))  # each has two rows at most
+        """Number of chunks, exact only up to `most`."""
+        return len(set(map(chunk_of, self.rows[: 2 * most])))  # a chunk has two rows at most
 
-    def stretches(self) -> list[int]:
-        """Those that tell most first, then the latest."""
-        ordered = [row for row in self.rows if is_telling(row)] + [row for row in self.rows if not is_telling(row)]
-        return list(dict.fromkeys(map(stretch_of, ordered)))
+    def chunks(self) -> list[int]:
+        """Chunk numbers: descriptive ones first, then the latest."""
+        ordered = [row for row in self.rows if is_descriptive(row)] + [
+            row for row in self.rows if not is_descriptive(row)
+        ]
+        return list(dict.fromkeys(map(chunk_of, ordered)))
 
 
 def candidates(rows: Iterable[int], sizes: Mapping[int, int], recency: Mapping[int, int]) -> list[Candidate]:
-    """The sessions of some rows of the index, the best first. Rows of files that are not in `sizes` do not count.
+    """Group rows of the index by session, the best first. Rows of files that are not in `sizes` are ignored.
 
-    The rows come from the largest number to the smallest.
+    Rows have to be sorted in descending order.
     """
     by_file: dict[int, list[int]] = {}
-    for file, together in groupby(rows, SHIFT.__rrshift__):  # without a step of Python for each of many rows
+    for file, together in groupby(rows, SHIFT.__rrshift__):  # a C method as key: there may be 200,000 rows
         if file in sizes:
             by_file[file] = list(together)
-    lengths = {file: 1 + (sizes[file] >> STRETCH) for file in by_file}
+    lengths = {file: 1 + (sizes[file] >> CHUNK_BITS) for file in by_file}
     mean = sum(lengths.values()) / max(1, len(lengths))
     found = [_candidate(file, rows, lengths[file] / mean) for file, rows in by_file.items()]
     return sorted(found, key=lambda one: (-round(one.score, 3), -recency.get(one.file, 0)))
 
 
 def _candidate(file: int, rows: list[int], length: float) -> Candidate:
-    telling = sum(map(is_telling, rows))
+    telling = sum(map(is_descriptive, rows))
     rest = len(rows) - telling
-    weight = _TELLING_WEIGHT * telling + rest
+    weight = _DESCRIPTIVE_WEIGHT * telling + rest
     score = weight / (weight + _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * length))
     return Candidate(file, rows, score + 0.5 * bool(telling))
 
 
-def worth(found: Found, wanted: int) -> float:
-    """How much a line that was read says for its session: its kind, how often and how near each other the words are."""
+def line_score(found: Match, wanted: int) -> float:
+    """Score of a matching line: its kind, and how often and how close together the words occur."""
     if not wanted:
         return _KIND_WEIGHTS.get(found.text.kind, 0.0)
     share = sum(map(bool, found.counts)) / wanted
@@ -83,6 +86,6 @@ def worth(found: Found, wanted: int) -> float:
 
 
 def _nearest(spans: Sequence[tuple[int, int]], wanted: int) -> int:
-    """The shortest part of a text in which as many words stand as are looked for."""
+    """Length of the shortest part of a text with as many matches as there are search terms."""
     lengths = (last[1] - first[0] for first, last in zip(spans, spans[wanted - 1 :], strict=False))
     return min(lengths, default=_NEAR)

@@ -1,4 +1,4 @@
-"""Which sessions a query is about, by its filters."""
+"""Select the sessions that a query applies to."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from operator import eq
 from typing import TYPE_CHECKING
 
 from sessiontree.library.summary import Summary
-from sessiontree.search.matcher import chosen
-from sessiontree.search.query_parser import Filters
+from sessiontree.search.matcher import matches_choice
+from sessiontree.search.query import Filters
 
 if TYPE_CHECKING:
     from sessiontree.library.library import Library
 
 
-def sessions_asked(library: Library, filters: Filters, project: str | os.PathLike[str] | None) -> list[Summary]:
-    """The sessions and sub-agents that may have what is asked for; `project` is a folder of the project they are of."""
+def select_sessions(library: Library, filters: Filters, project: str | os.PathLike[str] | None) -> list[Summary]:
+    """Sessions and sub-agents that pass the filters on sessions. `project` is a folder of a project."""
     found = library.sessions(project=project, include_subagents=True, since=filters.since)
     if not filters.agent and not filters.project and filters.before is None:
         return found
     return [
         one
         for one in found
-        if chosen(filters.agent, partial(eq, one.agent))
-        and chosen(filters.project, partial(is_of_folder, one.cwd))
+        if matches_choice(filters.agent, partial(eq, one.agent))
+        and matches_choice(filters.project, partial(is_in_project, one.cwd))
         and (filters.before is None or one.created is None or one.created < filters.before)
     ]
 
 
-def is_of_folder(cwd: str, wanted: str) -> bool:
-    """A whole path, a folder above it, or any part of its name."""
+def is_in_project(cwd: str, wanted: str) -> bool:
+    """Whether a folder is the given one, below it, or has it as part of its name."""
     asked = wanted.rstrip("/").lower()
     here = cwd.lower()
     return here == asked or here.startswith(f"{asked}/") or asked in os.path.basename(here)

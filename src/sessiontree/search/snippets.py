@@ -1,4 +1,4 @@
-"""The part of a text that shows a hit: the words around it on one line, and which of them were looked for."""
+"""Snippets: the matches of a hit with the text around them, on one line."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _control = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 
 
 class Part(Struct, frozen=True):
-    """A piece of a snippet, and whether it is what was looked for."""
+    """A part of a snippet; `is_hit` if it is a match."""
 
     text: str
     is_hit: bool = False
 
 
 def snippet(text: str, spans: Sequence[tuple[int, int]], longest: int = 160) -> tuple[Part, ...]:
-    """The surroundings of the first place where most of what was looked for stands together, on one line.
+    """Cut a snippet around the first place with the most matches.
 
-    Where something was left out before or after, there is an ellipsis. White space and control characters are spaces.
+    An ellipsis marks text that was cut off. White space and control characters become spaces.
     """
     start, end = _window(text, spans, longest)
     parts = [Part("…")] if start else []

@@ -1,15 +1,15 @@
-"""Text -> the terms it is found by. The same rules make the index and read the query.
+"""Tokenizer: text to terms. The same rules build the index and read queries.
 
-* A word is a run of letters, digits and underscores. Its one form has no case, no accents, no compatibility forms and
-  no underscores: `build_session_context` and `buildSessionContext` are both `buildsessioncontext`.
-* A word that is made of several, by case or underscores, is found by each of them too: `HTTPServer2` by `http`,
-  `server`, `server2` and `2`.
-* Chinese, Japanese and Korean have no spaces to go by: each pair of neighbours is a term, and the last character of a
-  run by itself. A single character is found as the beginning of a pair, so no word is too short.
-* A symbol (an emoji) is a term. All else separates.
+* A word is a run of letters, digits and underscores. It is folded: no case, accents, compatibility forms or
+  underscores, so `build_session_context` and `buildSessionContext` are both `buildsessioncontext`.
+* A compound word, by case or underscores, also has its parts as terms: `HTTPServer2` has `http`, `server`, `server2`
+  and `2`.
+* Chinese, Japanese and Korean have no spaces between words. Each pair of neighbors is a term, and the last character of
+  a run. A single character is searched as the prefix of a pair, so no word is too short.
+* A symbol (an emoji) is a term. Everything else separates.
 
-Every byte of every session comes by here, so no word is looked at twice: what the bytes of a distinct word are found by
-is worked out once and remembered (`Terms`). What is left to do for each text is a split and a look-up, both in C.
+Every byte of every session passes through here. So the terms of each distinct word are computed once and cached
+(`Terms`); what is left per text is a split and a dictionary lookup, both in C.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-LONGEST_WORD = 64
-"""Letters of a word that count. What is longer is data."""
+MAX_WORD = 64
+"""Significant length of a word. Longer ones are data, not words."""
 
-_MOST_KNOWN = 60_000
-_LONGEST_RUN = 1 << 20
+_MAX_KNOWN = 60_000
+_MAX_RUN = 1 << 20
 _WORD_BYTES = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_" + bytes(range(0x80, 0x100))
 _WORDS = bytes(byte if byte in _WORD_BYTES else 0x20 for byte in range(256))
 _WORDS_WITH_ESCAPES = bytes(byte if byte in b"\\" + _WORD_BYTES else 0x20 for byte in range(256))
@@ -36,12 +36,12 @@ CJK = (
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 _ascii_word = re.compile("[A-Za-z0-9_]+")
-_made = re.compile(r"_|[a-z0-9][A-Z]|[A-Z][A-Z][a-z]")
-_made_bytes = re.compile(rb"_|[a-z0-9][A-Z]|[A-Z][A-Z][a-z]")
+_compound = re.compile(r"_|[a-z0-9][A-Z]|[A-Z][A-Z][a-z]")
+_compound_bytes = re.compile(rb"_|[a-z0-9][A-Z]|[A-Z][A-Z][a-z]")
 _characters = re.compile(rb"(?:\\u[0-9a-fA-F]{4})+")
 _blank = re.compile(rb"\\[ntrbf]?")
 _part = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?(?:[a-z]|[^\W\d_A-Z])+|[0-9]+")
-# Marks that fold away: accents, points, joiners and selectors. Those of kana, which make another letter, do not.
+# Marks that fold away: accents, points, joiners and selectors. Those of kana make another letter and stay.
 _marks = re.compile(
     "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff"
     "\u200b-\u200f\u2060\u20d0-\u20ff\ufe00-\ufe0f\ufe20-\ufe2f\ufeff\u00ad]"
@@ -50,30 +50,30 @@ _marks = re.compile(
 
 @lru_cache(maxsize=1)
 def _any_run() -> re.Pattern[str]:
-    """What texts are made of that are more than ASCII. Made when needed: it takes milliseconds."""
+    """Pattern of the runs in a text that is not ASCII. Compiled on demand, since that takes milliseconds."""
     return re.compile(f"(?P<cjk>[{CJK}]+)|(?P<word>[^\\W{CJK}]+)|(?P<symbol>[^\\w\\s])")
 
 
 class Unit(Struct, frozen=True):
-    """One thing to look for: a word, a run of Chinese, Japanese or Korean, or a symbol, in its one form."""
+    """A folded search unit: a word, a run of Chinese, Japanese or Korean, or a symbol."""
 
     text: str
     is_cjk: bool = False
     written: str = ""
-    """How it was typed, in small letters, where that is another form."""
+    """The typed form in lowercase, if it differs from the folded one."""
     parts: tuple[str, ...] = ()
-    """What a word is made of, where it is made of several: it may be a part of a longer one."""
+    """The parts of a compound word: it may itself be part of a longer one."""
 
     def terms(self) -> list[str]:
-        """The terms that a text has which holds this; one that ends in `*` stands for all that begin so."""
+        """Terms that every text with this unit has; one that ends in `*` is a prefix."""
         if not self.is_cjk:
-            return [self.text] if len(self.text) < LONGEST_WORD else [f"{self.text[:LONGEST_WORD]}*"]
+            return [self.text] if len(self.text) < MAX_WORD else [f"{self.text[:MAX_WORD]}*"]
         return [f"{self.text}*"] if len(self.text) == 1 else _pairs(self.text)[:-1]
 
     @property
     def is_exact(self) -> bool:
-        """Whether every text with its terms holds it."""
-        return len(self.text) <= (2 if self.is_cjk else LONGEST_WORD - 1)
+        """Whether every text with these terms has the unit."""
+        return len(self.text) <= (2 if self.is_cjk else MAX_WORD - 1)
 
     @property
     def spellings(self) -> list[str]:
@@ -81,7 +81,7 @@ class Unit(Struct, frozen=True):
 
 
 def units(text: str) -> list[Unit]:
-    """What a typed text asks for, in order."""
+    """Split a typed text into search units, in order."""
     if text.isascii():
         return [unit for word in _ascii_word.findall(text) if (unit := _word_unit(word)).text]
     found: list[Unit] = []
@@ -107,18 +107,17 @@ def _unit(typed: str, form: str, *, is_cjk: bool = False) -> Unit:
 
 @lru_cache(maxsize=4096)
 def fold_character(character: str) -> str:
-    """A character without case, accents and compatibility forms; nothing at all for a mark."""
+    """Fold a character: no case, accents or compatibility forms; empty for a combining mark."""
     plain = unicodedata.normalize("NFKD", character).casefold()
     return unicodedata.normalize("NFC", _marks.sub("", unicodedata.normalize("NFKD", plain)))
 
 
 def folded(text: str) -> str:
-    """A text in its one form."""
     return text.lower() if text.isascii() else text.translate(_folding)
 
 
 class _Folding(dict[int, str]):
-    """For `str.translate`: what each character folds to, found out when it is first met."""
+    """Table for `str.translate` that is filled when a character is first seen."""
 
     def __missing__(self, code: int) -> str:
         form = self[code] = fold_character(chr(code))
@@ -129,7 +128,7 @@ _folding = _Folding()
 
 
 class Folded:
-    """A text in another form, and where in the text each part of that came from."""
+    """A transformed text that maps its offsets back to those of the original."""
 
     def __init__(self, text: str, form: str) -> None:
         self.text = form
@@ -138,11 +137,10 @@ class Folded:
 
     @classmethod
     def of(cls, text: str) -> Folded:
-        """A text in its one form."""
         return cls(text, text.lower() if text.isascii() else text.translate(_folding))
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """The part of the text that a part of the form came from."""
+        """Map a span of the transformed text to the original."""
         if self._of.isascii() or self.text == self._of:
             return start, end
         if self._places is None:
@@ -151,8 +149,8 @@ class Folded:
         return first, self._places[end - 1] + 1 if end > start else first
 
 
-def is_border(text: str, at: int) -> bool:
-    """Whether a word, or a part of one, may begin or end at a place of a text."""
+def is_word_boundary(text: str, at: int) -> bool:
+    """Whether a word, or a part of a compound word, may begin or end at a position."""
     if at <= 0 or at >= len(text):
         return True
     before, here = text[at - 1], text[at]
@@ -171,37 +169,35 @@ def _is_cjk(character: str) -> bool:
 
 
 class Terms:
-    """Words to terms, remembering what each distinct word is found by."""
+    """Caches the terms of each distinct word."""
 
     def __init__(self) -> None:
-        self._known = _KnownWords()
+        self._known = _TermsByWord()
 
     def of(self, text: bytes, *, is_escaped: bool = False) -> bytes:
-        """The terms of a text in UTF-8 with spaces between them, in no order, some perhaps more than once.
+        """Terms of a text in UTF-8, separated by spaces, in any order and possibly repeated.
 
-        In one that is escaped, backslashes begin escapes of JSON, which may stand for any character but a backslash.
+        With `is_escaped`, a backslash begins a JSON escape of any character other than a backslash.
         """
-        if len(self._known) > _MOST_KNOWN:
+        if len(self._known) > _MAX_KNOWN:
             self._known.clear()
         words = text.translate(_WORDS_WITH_ESCAPES if is_escaped else _WORDS).split()
         return b" ".join(map(self._known.__getitem__, set(words)))
 
 
-class _KnownWords(dict[bytes, bytes]):
-    """What each word is found by, worked out when it is first met."""
-
+class _TermsByWord(dict[bytes, bytes]):
     def __missing__(self, word: bytes) -> bytes:
         terms = self[word] = word_terms(word)
         return terms
 
 
 def word_terms(word: bytes) -> bytes:
-    """What the bytes between two separators are found by, with spaces between the terms."""
+    """Terms of the bytes between two separators, separated by spaces."""
     if b"\\" in word:
         return b" ".join(map(word_terms, _unescaped(word).translate(_WORDS).split()))
-    if word.isascii() and not _made_bytes.search(word):
-        return word[:LONGEST_WORD].lower()
-    text = unicodedata.normalize("NFC", word[:_LONGEST_RUN].decode("utf-8", "replace"))
+    if word.isascii() and not _compound_bytes.search(word):
+        return word[:MAX_WORD].lower()
+    text = unicodedata.normalize("NFC", word[:_MAX_RUN].decode("utf-8", "replace"))
     found: dict[str, None] = {}
     for run in _any_run().finditer(text):
         found.update(dict.fromkeys(_terms_of_word(run["word"]) if run["word"] else _run_terms(run)))
@@ -209,7 +205,7 @@ def word_terms(word: bytes) -> bytes:
 
 
 def _unescaped(word: bytes) -> bytes:
-    """What stands between two separators in a JSON string, as text; blanks for escapes of what separates."""
+    """Resolve JSON escapes; those of separators become spaces."""
     return _blank.sub(b" ", _characters.sub(_named_characters, word))
 
 
@@ -220,7 +216,7 @@ def _named_characters(found: re.Match[bytes]) -> bytes:
 
 
 def _run_terms(found: re.Match[str]) -> list[str]:
-    """The terms of a run that is no word of letters with case."""
+    """Terms of a CJK run or a symbol."""
     if found["cjk"]:
         return _pairs(folded(found["cjk"]))
     if _is_symbol(found["symbol"]):
@@ -229,8 +225,8 @@ def _run_terms(found: re.Match[str]) -> list[str]:
 
 
 def _terms_of_word(word: str) -> list[str]:
-    whole = folded(word).replace("_", "")[:LONGEST_WORD]
-    if len(word) > LONGEST_WORD:
+    whole = folded(word).replace("_", "")[:MAX_WORD]
+    if len(word) > MAX_WORD:
         return [whole]
     parts = _parts(word)
     counted = [one + two for one, two in pairwise(parts) if two.isdigit() and not one.isdigit()]
@@ -238,7 +234,7 @@ def _terms_of_word(word: str) -> list[str]:
 
 
 def _parts(word: str) -> list[str]:
-    return [part for one in word.split("_") for part in _part.findall(one)] if _made.search(word) else []
+    return [part for one in word.split("_") for part in _part.findall(one)] if _compound.search(word) else []
 
 
 def _pairs(run: str) -> list[str]:

@@ -1,10 +1,10 @@
-"""Searching files without an index: their bytes are looked through for one word, and only lines that have it are read.
+"""Search in files that are not indexed: scan their bytes for one word and read only the lines that contain it.
 
-The word is looked for in small letters, as it is written in UTF-8 and as JSON may escape it. What it cannot find this
-way (another accent, underscores within) is found once there is an index.
+The word is compared in lowercase, in UTF-8 and in its JSON-escaped form. Other spellings (accents, underscores inside)
+are found only once the file is indexed.
 
-All bytes are looked at by `ahocorasick_rs`, which compares many at once. It tells capitals from small letters, so it is
-given a few letters of each word in all ways to write them, and lines that have those are looked at again.
+`ahocorasick_rs` scans with SIMD instructions but is case-sensitive. So it searches for a few letters of each word in
+all combinations of case, and lines that have those are compared again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from sessiontree.search.file_chunks import open_file, read_at
-from sessiontree.search.query_parser import And, Expression, Or, Phrase, Word
+from sessiontree.search.query import And, Expression, Or, Phrase, Word
 from sessiontree.search.tokenizer import units
 
 if TYPE_CHECKING:
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 
 _BLOCK = 256 * 1024
 _COMMON = b"etaoinsrlcdumphgfybwvkxzjq"
-"""Letters, the most frequent first: of a word, those letters are looked for that are seldom side by side."""
+"""Letters by descending frequency: the rarest sequence of letters in a word is searched for."""
 _SIDE_BY_SIDE, _PATTERNS = 4, 48
-"""Four letters are rare enough, in sixteen ways to write them. Up to 64 patterns are compared at once."""
+"""Four letters are rare enough and have sixteen combinations of case. Up to 64 patterns are compared at once."""
 _NEVER = tuple(bytes([byte]) * _SIDE_BY_SIDE for byte in range(1, 5))
-"""Patterns with bytes that no JSON has. With three first bytes or fewer the library looks for those one by one, which
-takes three times as long for frequent letters."""
+"""Patterns of bytes that JSON never contains. With three or fewer distinct first bytes the library switches to
+searching for single bytes, which takes three times as long for frequent letters.
+"""
 
 
 def needles(expression: Expression | None) -> list[bytes] | None:
-    """Bytes in small letters of which every fitting line has one; None when nothing is known of fitting lines."""
+    """Lowercase byte strings of which every matching line has at least one; None if there are none."""
     match expression:
         case Word(text) | Phrase(text):
             found = max(units(text), key=lambda unit: len(unit.text.encode("utf-8", "replace")), default=None)
@@ -53,7 +54,7 @@ def needles(expression: Expression | None) -> list[bytes] | None:
 
 
 def _spellings(word: str) -> list[bytes]:
-    """A word as it may stand in a file: as it is, in capitals where those are not ASCII, and escaped."""
+    """Spellings of a word in a file: as it is, capitalized if it is not ASCII, and JSON-escaped."""
     written = dict.fromkeys((word, word.upper(), word.title()) if not word.isascii() else (word,))
     found = [_lowered(one.encode("utf-8", "replace")) for one in written]
     if not word.isascii():
@@ -66,7 +67,7 @@ def _lowered(raw: bytes) -> bytes:
 
 
 def _escaped(word: str) -> bytes:
-    """A word in which everything that is not ASCII is escaped, the way encoders for ASCII write it."""
+    """Escape everything that is not ASCII, as JSON encoders with ASCII output do."""
     units_of_16_bits = word.encode("utf-16-be", "surrogatepass")
     pairs = (units_of_16_bits[at : at + 2] for at in range(0, len(units_of_16_bits), 2))
     return b"".join(
@@ -75,7 +76,7 @@ def _escaped(word: str) -> bytes:
 
 
 class Finder:
-    """Finds the lines of a block that have one of some words in small letters, whichever way they are written."""
+    """Finds lines of a block that contain one of some lowercase words in any case."""
 
     __slots__ = ("_patterns", "_words")
 
@@ -84,7 +85,7 @@ class Finder:
         self._patterns = _patterns(words)
 
     def lines(self, block: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Where fitting lines begin and end in a part of a block, which itself begins and ends where lines do."""
+        """Start and end of each matching line in a range of a block. The range consists of whole lines."""
         seen = start
         for _, at, _ in self._patterns.find_matches_as_indexes(memoryview(block)[start:end]):
             at += start
@@ -108,18 +109,18 @@ def _patterns(words: list[bytes]) -> BytesAhoCorasick:
 
 
 def _rarest(word: bytes, length: int) -> bytes:
-    """The part of a word that is least likely to stand elsewhere."""
+    """The part of a word that is least likely to occur elsewhere."""
     parts = [word[at : at + length] for at in range(max(1, len(word) - length + 1))]
     return max(parts, key=lambda part: sum(_COMMON.find(letter) % len(_COMMON) for letter in part))
 
 
 def _written(part: bytes) -> Iterator[bytes]:
-    """A few letters, each small and as a capital."""
+    """All combinations of case of a few letters."""
     return map(bytes, product(*({letter, *bytes([letter]).upper()} for letter in part)))
 
 
 def scan_file(path: str, start: int, finder: Finder | None) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file from a place on that are found, with their offsets; all lines for None."""
+    """Scan a file from an offset on; returns lines with their offsets, all of them without a finder."""
     try:
         descriptor = open_file(path)
     except OSError:
@@ -150,7 +151,7 @@ def _scan(descriptor: int, start: int, finder: Finder | None) -> Iterator[tuple[
 
 
 def _fitting(block: bytes, start: int, end: int, offset: int, finder: Finder | None) -> Iterator[tuple[int, bytes]]:
-    """The lines in a part of a block that are found. The part begins and ends where lines do."""
+    """The matching lines in a range of whole lines."""
     for first, last in finder.lines(block, start, end) if finder else _every(block, start, end):
         yield offset + first, block[first:last]
 

@@ -1,8 +1,8 @@
-"""Vectors of passages in a file of their own beside the search index: 40 bytes for each, all of them derived.
+"""Embedding vectors in a database next to the search index, 40 bytes per passage. All of it can be rebuilt.
 
-A row belongs to one session file: how far it was read and what it looked like then, where the lines of its passages
-begin, and the signs of their vectors. Of a file that grew, only what was added is read. Vectors of another model, a
-damaged file, and one of another version are dropped and made anew.
+A row belongs to one session file: indexed size and fingerprint, offsets of the passages' lines, and the sign bits of
+their vectors. Of a file that grew, only new lines are read. Vectors of another model or version, and a damaged file,
+are dropped and rebuilt.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from msgspec import Struct
 from sessiontree.library.roots import dialect_named
 from sessiontree.library.summary import Summary
 from sessiontree.search.embedder import Embedder, signs
-from sessiontree.search.file_chunks import edge_of, head_of, iter_lines, open_file
-from sessiontree.search.index_db import index_path, is_damage
-from sessiontree.search.indexer import FileReading, Progress
-from sessiontree.search.text_extractor import Line
+from sessiontree.search.file_chunks import bytes_before, head_hash, iter_lines, open_file
+from sessiontree.search.index_db import index_path, is_corruption
+from sessiontree.search.indexer import FileTexts, Progress
+from sessiontree.search.texts import Line
 
 KINDS = frozenset({"title", "label", "summary", "prompt", "answer"})
-"""Texts that mean something to someone; what tools print is found by its words."""
+"""Kinds of text that get a vector; tool output is found by its words."""
 
 _VERSION = 1
 _PIECE, _MOST_PIECES, _SHORTEST = 800, 4, 8
@@ -38,8 +38,8 @@ PRAGMA user_version = {_VERSION};
 """
 
 
-class Place(Struct, frozen=True, order=True):
-    """A passage that may be near: how many signs differ, in which file, on which line."""
+class Passage(Struct, frozen=True, order=True):
+    """A passage of the shortlist: number of differing sign bits, file, offset of its line."""
 
     distance: int
     path: str
@@ -57,23 +57,23 @@ class _Row(Struct, frozen=True):
     signs: bytes
 
 
-def pieces_of(line: Line) -> Iterator[str]:
-    """The texts of a line that get a vector; a long one in pieces."""
+def iter_passages(line: Line) -> Iterator[str]:
+    """The texts of a line that get a vector; long ones in pieces."""
     for text in line.texts:
         if text.kind in KINDS:
-            said = " ".join(text.text[: _PIECE * _MOST_PIECES * 2].split())
-            for start in range(0, min(len(said), _PIECE * _MOST_PIECES), _PIECE):
-                if len(said) - start >= _SHORTEST or not start:
-                    yield said[start : start + _PIECE]
+            content = " ".join(text.text[: _PIECE * _MOST_PIECES * 2].split())
+            for start in range(0, min(len(content), _PIECE * _MOST_PIECES), _PIECE):
+                if len(content) - start >= _SHORTEST or not start:
+                    yield content[start : start + _PIECE]
 
 
 class Vectors:
-    """The vectors of one model. Use it from one thread."""
+    """The vectors of one model. Not thread-safe."""
 
     def __init__(self, environment: Mapping[str, str], embedder: Embedder) -> None:
         self.path = f"{index_path(environment).removesuffix('search.sqlite')}meaning.sqlite"
         self._embedder = embedder
-        self._database = self._opened()
+        self._database = self._open()
 
     def close(self) -> None:
         self._database.close()
@@ -85,7 +85,7 @@ class Vectors:
         self.close()
 
     def update(self, sessions: Sequence[Summary], progress: Progress | None = None) -> None:
-        """Read what is new, each file a step of its own, and forget files that are gone."""
+        """Embed new lines, one transaction per file, and forget deleted files."""
         known = {row.path: row for row in self._rows()}
         gone = known.keys() - {one.path for one in sessions}
         with self._database:
@@ -102,8 +102,8 @@ class Vectors:
             if progress is not None:
                 progress(done, total, one.path)
 
-    def nearest(self, vector: Sequence[float], paths: set[str], most: int) -> list[Place]:
-        """The passages of some files whose signs differ least, one for each line."""
+    def nearest(self, vector: Sequence[float], paths: set[str], most: int) -> list[Passage]:
+        """The passages with the smallest distance, one per line."""
         import heapq
 
         asked = signs(vector)
@@ -118,7 +118,7 @@ class Vectors:
                 distance = (found ^ asked).bit_count()
                 if distance < best.get((row.path, offset), 1 << 30):
                     best[row.path, offset] = distance
-        places = (Place(distance, path, offset) for (path, offset), distance in best.items())
+        places = (Passage(distance, path, offset) for (path, offset), distance in best.items())
         return heapq.nsmallest(most, places)
 
     def _rows(self) -> list[_Row]:
@@ -130,9 +130,9 @@ class Vectors:
         except OSError:
             return None
         try:
-            kept = before if before is not None and _goes_on(descriptor, one, before) else None
+            kept = before if before is not None and _is_same_file(descriptor, one, before) else None
             size = min(os.fstat(descriptor).st_size, one.size)
-            reading = FileReading(dialect_named(one.agent), one.path, descriptor)
+            texts = FileTexts(dialect_named(one.agent), one.path, descriptor)
             offsets, packed = array("Q"), bytearray(kept.signs if kept else b"")
             offsets.frombytes(kept.offsets if kept else b"")
             width = kept.width if kept else 0
@@ -140,16 +140,16 @@ class Vectors:
             together: list[tuple[int, str]] = []
             for offset, raw in iter_lines(descriptor, end, size):
                 if not raw.endswith(b"\n"):
-                    break  # it is still being written
+                    break  # still being written
                 end = offset + len(raw)
-                lines = reading.texts(raw, offset, tools=False)
-                together += [(offset, piece) for line in lines for piece in pieces_of(line)]
+                lines = texts.texts(raw, offset, tools=False)
+                together += [(offset, piece) for line in lines for piece in iter_passages(line)]
                 if len(together) >= _TOGETHER:
                     width = self._pack(together, offsets, packed)
                     together = []
             if together:
                 width = self._pack(together, offsets, packed)
-            head, edge = head_of(descriptor, end), edge_of(descriptor, end)
+            head, edge = head_hash(descriptor, end), bytes_before(descriptor, end)
             return _Row(one.path, end, one.modified, head, edge, width, offsets.tobytes(), bytes(packed))
         finally:
             os.close(descriptor)
@@ -162,19 +162,19 @@ class Vectors:
             packed += signs(vector).to_bytes(width)
         return width
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         try:
-            return self._connected()
+            return self._connect()
         except sqlite3.DatabaseError as error:
-            if not is_damage(error):
+            if not is_corruption(error):
                 raise
             for path in (self.path, f"{self.path}-wal", f"{self.path}-shm"):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
-            return self._connected()
+            return self._connect()
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         database = sqlite3.connect(self.path, timeout=30)
@@ -201,8 +201,10 @@ def _is_same(one: Summary, row: _Row | None) -> bool:
     return row is not None and row.size == one.size and row.modified == one.modified
 
 
-def _goes_on(descriptor: int, one: Summary, row: _Row) -> bool:
-    """Whether a file is the one that was read, and only grew."""
+def _is_same_file(descriptor: int, one: Summary, row: _Row) -> bool:
+    """Whether a file is the one that was indexed and only grew."""
     return (
-        one.size >= row.size and head_of(descriptor, row.size) == row.head and edge_of(descriptor, row.size) == row.edge
+        one.size >= row.size
+        and head_hash(descriptor, row.size) == row.head
+        and bytes_before(descriptor, row.size) == row.edge
     )

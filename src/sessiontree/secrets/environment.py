@@ -1,8 +1,8 @@
-"""Keeping the secrets of the environment out of sessions: which variables hold one, and masking them in what is told.
+"""Keep secrets of the environment out of sessions.
 
-Commands of a model do not get such variables at all, unless the user names them. And whatever a tool says goes through
-a `Mask` before it is kept, for a secret may stand in a file as well. Masked are the values themselves and the usual
-ways to spell them otherwise (base64, percent signs, JSON). What someone scrambles on purpose is not found.
+Commands of a model do not inherit variables that hold a secret, unless the user allows it. All tool output goes through
+a `Mask` before it is stored, because a secret may also be in a file. A mask replaces the values themselves and their
+common encodings (base64, percent-encoding, JSON). Output that is obfuscated on purpose is not recognized.
 """
 
 from __future__ import annotations
@@ -15,83 +15,52 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from sessiontree.core.jsonio import render_json
+from sessiontree.secrets.names import is_secret_variable
 from sessiontree.secrets.patterns import RULES
 
-_WORDS = frozenset(
-    {
-        "apikey",
-        "auth",
-        "cookie",
-        "credential",
-        "credentials",
-        "jwt",
-        "key",
-        "keys",
-        "pass",
-        "passphrase",
-        "passwd",
-        "password",
-        "pat",
-        "secret",
-        "secrets",
-        "token",
-        "tokens",
-    }
-)
-_ENDS = ("apikey", "password", "passwd", "passphrase", "secret", "token")
-_HARMLESS = frozenset({"SSH_AUTH_SOCK", "GPG_AGENT_INFO"})
-_SHORTEST = 6
-"""Shorter values are words like `true` and `1`, which stand everywhere."""
+_MIN_LENGTH = 6
+"""Shorter values are words like `true` and `1`, which occur everywhere."""
 _KINDS = frozenset({"key", "private key", "password"})
 
 
-@functools.lru_cache(maxsize=1_024)
-def names_secret(name: str) -> bool:
-    """Whether the name of a variable says that it holds a secret."""
-    if name in _HARMLESS:
-        return False
-    words = re.split(r"[^a-z0-9]+", name.lower())
-    return any(word in _WORDS or word.endswith(_ENDS) for word in words)
+def find_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The secrets in an environment: value -> name of the variable.
 
-
-def secrets_in(environment: Mapping[str, str]) -> dict[str, str]:
-    """The secrets in an environment: what is secret -> the name of the variable.
-
-    A variable with a harmless name may hold one among other things, as the password in the address of a database.
+    A variable with a harmless name may contain one, such as the password in a database URL.
     """
-    return dict(_secrets_in(tuple(environment.items())))
+    return dict(_find_secrets(tuple(environment.items())))
 
 
-@functools.lru_cache(maxsize=8)  # each command asks again, and there are few environments
-def _secrets_in(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
+@functools.lru_cache(maxsize=8)  # called for each command; there are few different environments
+def _find_secrets(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in environment:
-        if names_secret(name):
+        if is_secret_variable(name):
             found.setdefault(value.strip(), name)
             continue
         for rule in RULES:
             if rule.kind in _KINDS and any(needle in value for needle in rule.needles):
                 for start, end in rule.spans(value):
                     found.setdefault(value[start:end], name)
-    return {value: name for value, name in found.items() if len(value) >= _SHORTEST}
+    return {value: name for value, name in found.items() if len(value) >= _MIN_LENGTH}
 
 
-def handed_on(environment: Mapping[str, str], allowed: Collection[str] = ()) -> dict[str, str]:
-    """The environment for a command of a model: without secrets, but for the variables that the user allows."""
-    hidden = set(secrets_in(environment).values()) - set(allowed)
+def without_secrets(environment: Mapping[str, str], allowed: Collection[str] = ()) -> dict[str, str]:
+    """The environment for a command of a model: without secrets, except in variables that the user allows."""
+    hidden = set(find_secrets(environment).values()) - set(allowed)
     return {
         name: value
         for name, value in environment.items()
-        if name in allowed or (name not in hidden and not names_secret(name))
+        if name in allowed or (name not in hidden and not is_secret_variable(name))
     }
 
 
 class Mask:
-    """Puts `[secret NAME]` in the place of each secret."""
+    """Replaces each secret with `[secret NAME]`."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._names: dict[bytes, bytes] = {}
-        for value, name in secrets_in(environment).items():
+        for value, name in find_secrets(environment).items():
             for spelling in _spellings(value):
                 self._names.setdefault(spelling, f"[secret {name}]".encode())
         ordered = sorted(self._names, key=len, reverse=True)
@@ -104,7 +73,6 @@ class Mask:
         return self._pattern.sub(lambda found: self._names[found[0]], data)
 
     def spans(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Where secrets are."""
         return (found.span() for found in self._pattern.finditer(data)) if self._pattern is not None else iter(())
 
     def text(self, text: str) -> str:
@@ -113,7 +81,7 @@ class Mask:
         return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def value(self, value: Any) -> Any:
-        """Decoded JSON with every text in it masked."""
+        """Mask every text in decoded JSON."""
         match value:
             case str():
                 return self.text(value)
@@ -126,16 +94,16 @@ class Mask:
 
 
 class MaskedStream:
-    """Masks bytes that come in pieces: a secret may begin in one and end in the next."""
+    """Masks bytes that arrive in chunks: a secret may span several."""
 
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What can be told by now."""
+        """Add a chunk; returns the masked bytes that cannot be part of an incomplete secret."""
         data = self._held + data
-        # A secret that begins before the cut is here as a whole, for the rest is as long as the longest one.
+        # As many bytes are held back as the longest secret has, so one that begins before the cut is complete.
         cut = max(0, len(data) - max(0, self._mask.longest - 1))
         for start, end in self._mask.spans(data):
             if start < cut:
@@ -144,7 +112,7 @@ class MaskedStream:
         return self._mask.data(data[:cut])
 
     def end(self) -> bytes:
-        """The rest."""
+        """The remaining bytes."""
         rest, self._held = self._held, b""
         return self._mask.data(rest)
 
@@ -158,8 +126,8 @@ def _spellings(value: str) -> set[bytes]:
     }
     encoded = base64.b64encode(raw).rstrip(b"=")
     found |= {encoded, encoded.translate(bytes.maketrans(b"+/", b"-_"))}
-    if b"\n" in raw:  # a key of several lines may be told line by line
+    if b"\n" in raw:  # lines of a multi-line key may be printed one by one
         found |= {
             line.strip() for line in raw.splitlines() if len(line.strip()) >= 16 and not line.startswith(b"-----")
         }
-    return {spelling for spelling in found if len(spelling) >= _SHORTEST}
+    return {spelling for spelling in found if len(spelling) >= _MIN_LENGTH}

@@ -1,8 +1,8 @@
-"""What is masked: one rule per kind of secret, as a table. Pure.
+"""Patterns of secrets in text: one rule per kind, as a table. Pure.
 
-A rule has needles, of which one has to occur before its pattern is tried: nearly every text is passed over by plain
-substring search. Every pattern runs in linear time. That is why each starts at an edge (it cannot start anew within a
-run it has already tried), repeats possessively or with a bound, and never searches for an end that may not come.
+A rule has needles, one of which must occur before its pattern is tried: a plain substring search rules out nearly every
+text. Every pattern runs in linear time: each starts at a word boundary (so it cannot restart within a run it already
+tried), repeats possessively or with a bound, and never searches for an end that may be missing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from msgspec import Struct
 Kind = Literal["key", "private key", "password", "e-mail address", "home path"]
 Span = tuple[int, int]
 
-# A secret begins where a word does. In escaped text (`\nsk-...`, `%3Dsk-...`) a letter may stand before it.
+# A secret begins at a word boundary. In escaped text (`\nsk-...`, `%3Dsk-...`) a letter may precede it.
 _EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
 _QUOTES = r"""["'`\\]{0,4}"""
 _SEPARATOR = rf"{_QUOTES}\s{{0,3}}(?::=|=>|==?|:)\s{{0,3}}"
 
 
 class Rule(Struct, frozen=True):
-    """One kind of secret and how to find it. The secret is the pattern's last group, or all of what it matches."""
+    """One kind of secret and how to find it. The secret is the last group of the pattern, or the whole match."""
 
     name: str
     kind: Kind
@@ -33,10 +33,10 @@ class Rule(Struct, frozen=True):
     is_secret: Callable[[str], bool] | None = None
     ignore_case: bool = False
     find: Callable[[str], Iterator[Span]] | None = None
-    """For what no linear pattern can find."""
+    """For secrets that no linear-time pattern can find."""
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Where the secrets of this rule are in a text that has one of the needles."""
+        """Iterate over the secrets in a text that contains one of the needles."""
         if self.find is not None:
             yield from self.find(text)
             return
@@ -56,53 +56,53 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What a value has to look like
+# Conditions on the value
 
 
 def looks_random(text: str) -> bool:
-    """Whether nobody would write this as words: letters and digits mixed."""
+    """Whether a text mixes letters and digits in a way that prose does not."""
     letters = sum(map(str.isalpha, text))
     return letters > 0 and any(map(str.isdigit, text)) and len(set(text)) > 5
 
 
-_NO_SECRETS = """
+_PLACEHOLDER_WORDS = """
     string str text number integer int boolean bool null none nil true false undefined object any optional required
     hidden unset empty missing invalid expired value password passwd secret token key example redacted masked environ
     getenv process.env field input default
 """
-_STAND_INS = ("<", "$", "{", "%", "*", "[", "xxx", "XXX", "...", "your", "YOUR", "~")
+_PLACEHOLDERS = ("<", "$", "{", "%", "*", "[", "xxx", "XXX", "...", "your", "YOUR", "~")
 
 
-def is_stand_in(text: str) -> bool:
-    """Whether a value only says where a secret would stand."""
-    return text.startswith(_STAND_INS) or text.lower() in _words(_NO_SECRETS) or len(set(text)) < 3
+def is_placeholder(text: str) -> bool:
+    """Whether a value only marks where a secret would be, such as `<token>` or `xxx`."""
+    return text.startswith(_PLACEHOLDERS) or text.lower() in _words(_PLACEHOLDER_WORDS) or len(set(text)) < 3
 
 
 def is_quoted_secret(text: str) -> bool:
-    return not is_stand_in(text)
+    return not is_placeholder(text)
 
 
 def is_bare_secret(text: str) -> bool:
-    """Whether an unquoted value is a secret and not an expression, a type or a number of tokens."""
-    if is_stand_in(text) or text.replace(".", "").replace(",", "").isdecimal():
+    """Whether an unquoted value is a secret, rather than an expression, a type or a token count."""
+    if is_placeholder(text) or text.replace(".", "").replace(",", "").isdecimal():
         return False
     if any(map(str.isdigit, text)):
         return not re.match(r"[a-z_]+\.[a-z_]", text)
     return text.isalpha() and len(text) >= 8 and not re.search(r"pass|secret|token|key|auth", text, re.IGNORECASE)
 
 
-_NO_TLDS = """
+_FILE_ENDINGS = """
     png jpg jpeg gif webp svg js mjs cjs ts tsx jsx css scss json txt html htm xml tgz gz zip tar lock go toml yaml yml
     service socket timer target mount slice scope whl jar exe dll so lib
 """
 
 
 def is_mail_address(text: str) -> bool:
-    """Not `pkg@1.2.3.tgz`, `icon@2x.png`, `getty@tty1.service` or the user that everyone is for a git server."""
+    """Excludes `pkg@1.2.3.tgz`, `icon@2x.png`, `getty@tty1.service` and the shared user `git@` of git servers."""
     local, _, domain = text.rpartition("@")
     before, _, last = domain.rpartition(".")
     return (
-        last.lower() not in _words(_NO_TLDS)
+        last.lower() not in _words(_FILE_ENDINGS)
         and not re.fullmatch(r"v?\d+(?:\.\d+)+(?:-\w+)?", before)
         and local != "git"
     )
@@ -118,7 +118,7 @@ _PEM_BODY = r"(?:(?:[\s\"'+,]|\\[nrt])*+[A-Za-z0-9+/=]{16,}+)*+"
 
 
 def _find_private_keys(text: str) -> Iterator[Span]:
-    """From BEGIN to END; of a key that was cut off, as far as it goes. A mere mention of the first line is none."""
+    """Find keys from BEGIN to END; a truncated key as far as it goes. A BEGIN line without a body is not a key."""
     begins = list(_compiled(_PEM_BEGIN, False).finditer(text))
     ends = iter(_compiled(_PEM_END, False).finditer(text))
     end = next(ends, None)
@@ -148,9 +148,9 @@ _BARE = rf"""{_NAME}{_SEPARATOR}([^\s"'`,;&<>(){{}}\[\]\\|]{{5,256}}+)(?![(\[{{]
 
 
 def _find_assignments(text: str, stems: tuple[str, ...]) -> Iterator[Span]:
-    """Values behind names like `password=` and `"api_key": `. Words are found first, as patterns search slowly."""
+    """Find values after names like `password=` and `"api_key": `. Names are searched first: regexes are slow."""
     low = text.lower()
-    if len(low) != len(text):  # a few letters become two when they are lowered
+    if len(low) != len(text):  # `lower` turns a few letters into two, which would shift positions
         low = "".join(letter.lower() if letter.isascii() else letter for letter in text)
     quoted, bare = _compiled(_QUOTED, True), _compiled(_BARE, True)
     for stem in stems:
@@ -222,7 +222,7 @@ RULES: tuple[Rule, ...] = (
         "key",
         ("uthorization", "UTHORIZATION"),
         rf"authorization{_SEPARATOR}{_QUOTES}(?:(?:bearer|basic|token|apikey)\s{{1,3}})?([A-Za-z0-9._~+/=-]{{8,}}+)",
-        lambda text: not is_stand_in(text) and (len(text) > 15 or looks_random(text)),
+        lambda text: not is_placeholder(text) and (len(text) > 15 or looks_random(text)),
         ignore_case=True,
     ),
     Rule(
@@ -298,17 +298,4 @@ RULES: tuple[Rule, ...] = (
         r"(?<=/)-(?:home|Users)-[A-Za-z0-9_]{1,64}",
     ),
 )
-"""In order of precedence: where two rules find the same place, the first one names it."""
-
-_FIELD = (
-    r"(?:[a-z0-9]{0,24}[_-]){0,3}(?:pass(?:word|wd|phrase)|pwd|(?:client[_-]?)?secret|"
-    r"(?:auth|access|refresh|api|bearer|bot)?[_-]?token|"
-    r"(?:api|access|auth|signing|encryption|private|secret|master)[_-]?(?:access[_-]?)?key)|authorization"
-)
-
-
-def is_secret_field(name: str, value: str) -> bool:
-    """Whether a JSON field holds a secret by its name, whatever its text looks like."""
-    if len(value) < 4 or len(name) > 100 or is_stand_in(value):
-        return False
-    return _compiled(_FIELD, True).fullmatch(name) is not None
+"""In order of precedence: where two rules match the same span, the first one names it."""

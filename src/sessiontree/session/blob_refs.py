@@ -1,13 +1,10 @@
-"""Large content in and out of entries: what goes to a blob, and how a line refers to it. Pure; the blobs are passed in.
+"""Blob references in entries: move large content out of an entry and back in. Pure: blob access is passed in.
 
-* An image of 1,024 base64 characters and more: its bytes go to a blob, `data` becomes `blob:sha256:<hex>`. Base64 has
-  no colon, so such a value cannot be meant otherwise.
-* Any other string of more than 500,000 characters: its text goes to a blob and the string becomes such a reference,
-  too. So does a pasted image in the settings of a session, from 1,024 characters on. As a person may well write a text
-  that looks like a reference, the entry lists the places it means under `sessiontreeBlobs`, as JSON pointers.
-
-Entries are walked with a list of what is still to be looked at, not by recursion: they may be nested deeper than Python
-can call.
+* An image of 1,024 or more base64 characters: its bytes go to a blob, `data` becomes `blob:sha256:<hex>`. Base64 has
+  no colon, so that value is unambiguous.
+* Any other string of more than 500,000 characters, and a pasted image in a session's settings of 1,024 or more: the
+  text goes to a blob and the string becomes such a reference. A user's text may look like a reference as well, so the
+  entry lists the replaced strings under `sessiontreeBlobs`, as JSON pointers.
 """
 
 from __future__ import annotations
@@ -20,13 +17,13 @@ from typing import Any, Literal
 from sessiontree.core.jsonio import parse_json, render_json
 
 LargeContent = Literal["blobs", "truncate", "inline"]
-"""Where large content goes: to blobs, nowhere (it is cut), or on its line like everything else."""
+"""How large content is written: to blobs, truncated, or unchanged in its line."""
 
 IMAGE_CHARACTERS = 1_024
 STRING_CHARACTERS = 500_000
 PREFIX = "blob:sha256:"
 BLOB_POINTERS = "sessiontreeBlobs"
-"""The field of an entry that lists the strings which stand for blobs. Reserved: nobody else may write it."""
+"""Reserved field of an entry: JSON pointers of the strings that were replaced by references."""
 
 _PASTED = "/config/pastedImageMap/"
 _REFERENCE = r"blob:sha256:([0-9a-f]{64})\Z"
@@ -36,77 +33,78 @@ Get = Callable[[str], bytes | None]
 
 
 def may_hold_large_content(line: bytes) -> bool:
-    """A cheap look at a rendered entry that saves the walk through almost every one."""
+    """Cheap test on a rendered entry, which avoids walking through almost all of them."""
     return len(line) >= IMAGE_CHARACTERS and (
         len(line) > STRING_CHARACTERS or b'"image"' in line or b'"pastedImageMap":{"' in line
     )
 
 
 def externalize(fields: dict[str, Any], put: Put) -> dict[str, Any]:
-    """A copy of an entry with large content put into blobs."""
+    """Copy an entry with its large content moved to blobs."""
     copy: dict[str, Any] = parse_json(render_json(fields))
-    places: list[str] = []
-    for holder, key, text, place in _iter_strings(copy):
-        image = _base64_bytes(text) if _is_image_data(holder, key) and len(text) >= IMAGE_CHARACTERS else None
+    pointers: list[str] = []
+    for container, key, text, pointer in _iter_strings(copy):
+        image = _base64_bytes(text) if _is_image_data(container, key) and len(text) >= IMAGE_CHARACTERS else None
         if image is not None:
-            holder[key] = PREFIX + put(image)
-        elif len(text) > STRING_CHARACTERS or (len(text) >= IMAGE_CHARACTERS and place.startswith(_PASTED)):
-            holder[key] = PREFIX + put(text.encode("utf-8", "surrogatepass"))
-            places.append(place)
-    if places:
-        copy[BLOB_POINTERS] = places
+            container[key] = PREFIX + put(image)
+        elif len(text) > STRING_CHARACTERS or (len(text) >= IMAGE_CHARACTERS and pointer.startswith(_PASTED)):
+            container[key] = PREFIX + put(text.encode("utf-8", "surrogatepass"))
+            pointers.append(pointer)
+    if pointers:
+        copy[BLOB_POINTERS] = pointers
     return copy
 
 
 def truncate(fields: dict[str, Any]) -> dict[str, Any]:
-    """A copy of an entry with strings that are too long cut off, with a notice at the cut. What is cut is lost."""
+    """Copy an entry with long strings truncated, and a notice where that happened. The rest is lost."""
     copy: dict[str, Any] = parse_json(render_json(fields))
-    for holder, key, text, _ in _iter_strings(copy):
+    for container, key, text, _ in _iter_strings(copy):
         if len(text) > STRING_CHARACTERS:
             notice = f"\n\n[sessiontree left out {len(text) - STRING_CHARACTERS:,} or more characters here]"
-            holder[key] = text[: STRING_CHARACTERS - len(notice)] + notice
+            container[key] = text[: STRING_CHARACTERS - len(notice)] + notice
     return copy
 
 
 def restore(fields: dict[str, Any], get: Get) -> dict[str, Any]:
-    """The entry as it was before `externalize`, changed in place. Where `get` gives None, the reference stays."""
+    """Undo `externalize` in pointer. Where `get` returns None, the reference stays."""
     listed = fields.pop(BLOB_POINTERS, None)
-    places = {place for place in listed if isinstance(place, str)} if isinstance(listed, list) else set()
-    for holder, key, text, place in _iter_strings(fields):
-        is_text = place in places or key == "image_url"
-        found = re.match(_REFERENCE, text) if is_text or _is_image_data(holder, key) else None
+    pointers = {pointer for pointer in listed if isinstance(pointer, str)} if isinstance(listed, list) else set()
+    for container, key, text, pointer in _iter_strings(fields):
+        is_text = pointer in pointers or key == "image_url"
+        found = re.match(_REFERENCE, text) if is_text or _is_image_data(container, key) else None
         content = get(found[1]) if found else None
         if content is None:
             continue
-        holder[key] = _text(content) if is_text else _base64_of(content)
+        container[key] = _text(content) if is_text else _base64_of(content)
     return fields
 
 
 def _iter_strings(fields: dict[str, Any]) -> Iterator[tuple[Any, Any, str, str]]:
-    """Every string in decoded JSON: what holds it, under which key or number, the string, its JSON pointer."""
+    """Iterate over the strings in decoded JSON: (container, key or index, string, JSON pointer)."""
+    # An explicit stack instead of recursion: entries may be nested deeper than Python's recursion limit.
     pending: list[tuple[Any, str]] = [(fields, "")]
     while pending:
-        holder, place = pending.pop()
-        for key, value in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
+        container, pointer = pending.pop()
+        for key, value in list(container.items() if isinstance(container, dict) else enumerate(container)):
             if isinstance(value, str):
-                yield holder, key, value, f"{place}/{_escaped(key)}"
+                yield container, key, value, f"{pointer}/{_escaped(key)}"
             elif isinstance(value, dict | list):
-                pending.append((value, f"{place}/{_escaped(key)}"))
+                pending.append((value, f"{pointer}/{_escaped(key)}"))
 
 
 def _escaped(key: object) -> str:
     return str(key).replace("~", "~0").replace("/", "~1")
 
 
-def _is_image_data(holder: Any, key: object) -> bool:
-    kind = holder.get("type") if isinstance(holder, dict) else None
+def _is_image_data(container: Any, key: object) -> bool:
+    kind = container.get("type") if isinstance(container, dict) else None
     return (key == "data" and kind == "image") or (key == "result" and kind == "image_generation_call")
 
 
 def _text(content: bytes) -> str:
     try:
         return content.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:  # not of our making; what is text in it is shown
+    except UnicodeDecodeError:  # written by another program: show what can be decoded
         return content.decode("utf-8", "replace")
 
 
@@ -115,7 +113,7 @@ def _base64_of(content: bytes) -> str:
 
 
 def _base64_bytes(value: str) -> bytes | None:
-    """The bytes behind some base64, if encoding them again gives exactly the same characters."""
+    """Decode base64, but only if encoding the bytes again returns exactly the same characters."""
     try:
         content = binascii.a2b_base64(value, strict_mode=True)
     except (binascii.Error, ValueError):

@@ -1,7 +1,4 @@
-"""Lines for a copy of a session: the path of a fork, the whole of a migrated file. Reads a journal, writes nothing.
-
-A line that needs no change is copied byte for byte.
-"""
+"""Generate the lines of a fork or of a migrated file from a journal. Unchanged lines are copied byte for byte."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _ENVELOPE = {"type", "id", "parentId", "timestamp"}
 
 
 def forked_lines(journal: Journal, header: Header, leaf: int | None, title: str | None) -> Iterator[bytes]:
-    """The lines of a fork, each with its LF: what stands at the top of a session, then the history of `leaf`."""
+    """Lines of a fork, with LF: the header, then the history of `leaf`."""
     start = SessionMeta(
         header.id,
         header.timestamp,
@@ -37,25 +34,24 @@ def forked_lines(journal: Journal, header: Header, leaf: int | None, title: str 
 
 
 def _path_with_labels(journal: Journal, leaf: int | None) -> Iterator[bytes]:
-    """Each line of a path, followed by the labels that were set there.
-
-    In that order the last line is the leaf or hangs on it, so that a reader that takes the last line lands there too.
-    """
+    """Lines of a path, each followed by the labels that are its children."""
+    # In this order the last line is the leaf or a child of it, so that a reader which takes the last line as the leaf
+    # finds the right one.
     nodes = journal.tree.path(leaf)
-    passthroughs, strays = _labels_to_copy(journal, set(nodes))
-    yield from _current_lines(journal, [copied for node in nodes for copied in (node, *passthroughs.get(node, ()))])
+    path_labels, other_labels = _labels_to_copy(journal, set(nodes))
+    yield from _current_lines(journal, [copied for node in nodes for copied in (node, *path_labels.get(node, ()))])
     parent = None if leaf is None else journal.tree.ids[leaf]
-    for label in strays:
+    for label in other_labels:
         id = new_entry_id(journal.tree.node_of)
         fields = {"targetId": label.target_id, "label": label.label}
         yield journal.dialect.render_entry("label", id, parent, label.timestamp, fields) + b"\n"
-    if Sides(journal).start_of(leaf) is not None:  # what is written in a side branch moves nobody
+    if Sides(journal).start_of(leaf) is not None:  # entries of a side branch do not make it current, a move does
         id = new_entry_id(journal.tree.node_of)
         yield journal.dialect.render_entry("leaf", id, parent, timestamp(), {"targetId": parent}) + b"\n"
 
 
 def migrated_lines(journal: Journal) -> Iterator[bytes]:
-    """The whole file in the current version; what could not be read stays where it is, as it is."""
+    """All lines of the file in the current version; unreadable ones stay in place, unchanged."""
     entries = {journal.span(node).start: node for node in range(len(journal))}
     fragments = {fragment.start: fragment.raw for fragment in journal.fragments}
     yield render_json({**journal.header_fields, "version": journal.dialect.version}) + b"\n"
@@ -67,14 +63,14 @@ def migrated_lines(journal: Journal) -> Iterator[bytes]:
 
 
 def _current_lines(journal: Journal, nodes: Sequence[int]) -> Iterator[bytes]:
-    """Lines of entries with their LF: as they stand, or brought to the current version if theirs is older."""
+    """Lines of entries with LF, migrated if the file has an older version."""
     is_current = journal.version == journal.dialect.version
     for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True):
         yield (raw if is_current else _migrated(journal, node, raw)) + b"\n"
 
 
 def _migrated(journal: Journal, node: int, raw: bytes) -> bytes:
-    """An entry of version 1 or 2 as a line of version 3: its id and parent, the bound by id, the role's new name."""
+    """Migrate a line of version 1 or 2 to 3: id and parent, first kept entry by id, the new name of a role."""
     fields = journal.fields_of(raw)
     fields.pop("firstKeptEntryIndex", None)
     (entry,) = journal.entries([node])
@@ -94,20 +90,20 @@ def _migrated(journal: Journal, node: int, raw: bytes) -> bytes:
 
 
 def _labels_to_copy(journal: Journal, on_path: set[int]) -> tuple[dict[int, list[int]], list[Label]]:
-    """Labels of entries on the path: label entries by the path's node they hang on, and those that hang elsewhere."""
+    """Labels of entries on the path: nodes by their parent on the path, and labels whose parent is elsewhere."""
     nodes = [node for node, kind in enumerate(journal.types) if kind == "label"]
     last: dict[str, tuple[int, Label]] = {}
     for node, entry in zip(nodes, journal.entries(nodes), strict=True):
         if isinstance(entry, Label):
             last[entry.target_id] = (node, entry)
-    passthroughs: dict[int, list[int]] = {}
-    strays: list[Label] = []
+    path_labels: dict[int, list[int]] = {}
+    other_labels: list[Label] = []
     for target, (node, label) in last.items():
         if node in on_path or not label.label or journal.tree.node_of.get(target) not in on_path:
             continue
         parent = journal.tree.parent(node)
         if parent is not None and parent in on_path:
-            passthroughs.setdefault(parent, []).append(node)
+            path_labels.setdefault(parent, []).append(node)
         else:
-            strays.append(label)
-    return passthroughs, strays
+            other_labels.append(label)
+    return path_labels, other_labels

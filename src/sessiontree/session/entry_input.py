@@ -1,4 +1,4 @@
-"""What may be written, and when: the ways to say an entry, what ends a turn, what makes a new session's file appear."""
+"""Arguments of `append` and write options: parse an entry, decide when to sync and when to create the file."""
 
 from __future__ import annotations
 
@@ -13,61 +13,61 @@ from sessiontree.errors import InvalidEntryError
 from sessiontree.session.blob_refs import BLOB_POINTERS, LargeContent
 
 Durability = Literal["append", "turn", "system"]
-"""When appended lines are made to survive a power cut: at each append, at the end of each turn, or when the system
-gets to it. Whatever the choice, lines survive the death of the process from the moment `append` returns."""
+"""When appended lines are synced to disk: at each append, at the end of each turn, or when the operating system does.
+Whatever the choice, lines survive the death of the process as soon as `append` returns."""
 
 Appear = Literal["now", "user", "assistant"]
-"""When a new session's file appears: at once, with the first user message, or with the first assistant message."""
+"""When a new session's file is created: at once, with the first user message, or with the first assistant message."""
 
 
 class Options(Struct, frozen=True):
-    """How a session is written, and how it is read where there is a choice."""
+    """How a session is written and read."""
 
     durability: Durability = "turn"
     large_content: LargeContent | None = None
-    """None: as the file asks, and where it does not, in blobs."""
+    """None: as the header asks, else in blobs."""
     appear: Appear = "user"
     read_options: ReadOptions = AS_CLIENT
 
 
 def parse_entry_input(
-    what: Mapping[str, Any] | str | None, content: Any, fields: Mapping[str, Any]
+    entry: Mapping[str, Any] | str | None, content: Any, fields: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """The type and the fields of an entry, from any of the ways to say it."""
-    if type(what) is dict and not fields and "type" not in what and (role := what.get("role")) and type(role) is str:
-        # A whole message, as they mostly come. It is only read from here on, so no copy is made.
-        return "message", {"message": what if "timestamp" in what else {**what, "timestamp": now_ms()}}
-    if isinstance(what, str):
-        body = {"role": what, "content": content, **fields}
-    elif what is not None:
-        body = {**what, **fields}
+    """Type and fields of an entry, from the arguments of `append` (see `Branch.append`)."""
+    if type(entry) is dict and not fields and "type" not in entry and (role := entry.get("role")) and type(role) is str:
+        # The usual case, a message. Nothing changes it from here on, so it is not copied.
+        return "message", {"message": entry if "timestamp" in entry else {**entry, "timestamp": now_ms()}}
+    if isinstance(entry, str):
+        body = {"role": entry, "content": content, **fields}
+    elif entry is not None:
+        body = {**entry, **fields}
     else:
         body = dict(fields)
     if "type" in body:
-        return _checked(body)
+        return _check_entry(body)
     role = body.get("role")
     if not isinstance(role, str) or not role:
-        raise InvalidEntryError("an entry needs a `type`, or a `role` that makes it a message")
+        raise InvalidEntryError("an entry needs a `type`, or a `role` if it is a message")
     if "timestamp" not in body:
         body["timestamp"] = now_ms()
     return "message", {"message": body}
 
 
-def _checked(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _check_entry(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     kind = body.pop("type")
     if not isinstance(kind, str) or not kind or kind == "session":
-        raise InvalidEntryError(f"{kind!r} is not a type an entry can have")
+        raise InvalidEntryError(f"{kind!r} is not a valid entry type")
     if BLOB_POINTERS in body:
         raise InvalidEntryError(f"the field `{BLOB_POINTERS}` is reserved")
     for name in ("id", "parentId", "timestamp"):
-        body.pop(name, None)  # those are given by the session
+        body.pop(name, None)  # the session sets these
     if kind == "message" and not isinstance(body.get("message"), Mapping):
         raise InvalidEntryError("an entry of type `message` needs a `message`")
     return kind, body
 
 
 def ends_turn(kind: str, fields: Mapping[str, Any]) -> bool:
-    """Whether a turn is over with this entry: the user has spoken, or the assistant waits for no tool."""
+    """Whether an entry ends a turn: a user message, or an assistant message that calls no tool."""
     if kind != "message":
         return kind in ("leaf", "compaction")
     message: Mapping[str, Any] = fields["message"]

@@ -1,7 +1,6 @@
-"""Looking at a session: what it is, its tree, its paths and contexts, what is odd in it. Nothing here writes.
+"""Read access to a session: header, tree, paths, contexts, problems. Nothing here writes.
 
-`Reader` is the half of a session that only reads. It stands where the file says the session stands; `Session` adds a
-position of its own and writing.
+The current entry of a `Reader` is the one stored in the file; `Session` adds a current entry of its own, and writing.
 """
 
 from __future__ import annotations
@@ -17,18 +16,19 @@ from sessiontree.core.entries import Config, Entry, Fragment, Header, Label, Pro
 from sessiontree.core.lazy_messages import LazyMessages
 from sessiontree.core.messages import Message, ToolCall, ToolResult, tool_calls
 from sessiontree.core.usage import UsageTotals, total_usage
-from sessiontree.dialects.contract import AS_CLIENT, Dialect, ReadOptions, RelatedFile, is_metadata_id, path_of
+from sessiontree.dialects.contract import AS_CLIENT, Dialect, ReadOptions, RelatedFile, is_metadata_id
+from sessiontree.dialects.defaults import path_of_nodes
 from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.session.journal import Journal
 from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.slice import SliceStore
 
-_LARGE = 16 << 20
-"""Bytes from which on it pays to look first whether parts of a file will do."""
+_LARGE_FILE = 16 << 20
+"""Size in bytes from which it pays to try first whether parts of a file are enough for its context."""
 
 
-class _Told(Struct, frozen=True):
-    """What parts of a file tell of it."""
+class _PartialRead(Struct, frozen=True):
+    """What reading only some ranges of a file found."""
 
     id: str
     leaf: str
@@ -36,23 +36,23 @@ class _Told(Struct, frozen=True):
 
 
 class Current:
-    """Stands for "where the session stands" in arguments where None already means "before the first entry"."""
+    """Type of `CURRENT`: "the current entry" in arguments where None already means "before the first entry"."""
 
 
 CURRENT = Current()
 
 
 class Reader:
-    """One session to look at. Threads may share it."""
+    """Read access to one session. Threads may share it."""
 
     def __init__(self, journal: Journal, read_options: ReadOptions) -> None:
         self._read_options = read_options
         self._mutex = threading.RLock()
         self._indexed = journal
         self._is_read = False
-        self._has_tried_parts = False
-        self._told: _Told | None = None
-        if not self._may_wait(journal):
+        self._has_tried_partial = False
+        self._partial: _PartialRead | None = None
+        if not self._can_defer(journal):
             self._read()
 
     @property
@@ -71,12 +71,12 @@ class Reader:
                 self._indexed.refresh()
                 self._is_read = True
 
-    def _may_wait(self, journal: Journal) -> bool:
-        """Whether reading the lines can wait until something is asked for that needs all of them."""
-        is_told = journal.dialect.supports_partial_read and self._read_options == AS_CLIENT
-        return is_told and journal.store.exists() and journal.store.size() >= _LARGE
+    def _can_defer(self, journal: Journal) -> bool:
+        """Whether indexing the file can wait until a caller needs all of it."""
+        may_be_partial = journal.dialect.supports_partial_read and self._read_options == AS_CLIENT
+        return may_be_partial and journal.store.exists() and journal.store.size() >= _LARGE_FILE
 
-    # What it is
+    # Facts about the session
 
     @property
     def header(self) -> Header:
@@ -84,8 +84,8 @@ class Reader:
 
     @property
     def id(self) -> str:
-        told = self._told_by_parts()
-        return self.header.id if told is None else told.id
+        partial = self._partial_read()
+        return self.header.id if partial is None else partial.id
 
     @property
     def cwd(self) -> str:
@@ -97,64 +97,62 @@ class Reader:
 
     @property
     def journal(self) -> Journal:
-        """The lines behind the session, for those who look at the file itself."""
+        """The session's indexed lines, for callers that work on the file itself."""
         return self._journal
 
     @property
     def read_options(self) -> ReadOptions:
-        """How the session is read, where there is a choice."""
+        """How the session is read, where there is more than one way."""
         return self._read_options
 
     @property
     def problems(self) -> list[Problem]:
-        """Everything odd met so far, in file order."""
+        """Problems found so far, in file order."""
         with self._mutex:
             return self._journal.problems()
 
     @property
     def known_problems(self) -> list[Problem]:
-        """What was odd in what had to be read so far; unlike `problems`, this never reads more."""
+        """Problems in what was read so far; unlike `problems`, this never reads more."""
         return self.problems if self._is_read else []
 
     @property
     def fragments(self) -> list[Fragment]:
-        """Bytes that belong to no entry, kept."""
+        """Damaged bytes that belong to no entry."""
         return list(self._journal.fragments)
 
     @property
     def shadowed(self) -> frozenset[int]:
-        """The numbers (in file order) of entries whose id a later entry has too."""
+        """Numbers (in file order) of entries whose id a later entry has as well."""
         tree = self._journal.tree
         return frozenset(problem.node for problem in tree.problems() if problem.kind == "duplicate-id")
 
-    def start_of(self, number: int) -> int:
-        """Where the line of an entry begins, by the entry's number in file order."""
+    def line_start(self, number: int) -> int:
+        """Byte offset of an entry's line, by the entry's number in file order."""
         return self._journal.span(number).start
 
     @property
     def read_only(self) -> str | None:
-        """Why this session cannot be written, or None when it can."""
+        """Why this session cannot be written; None if it can."""
         if not self.dialect.is_writable:
-            return f"sessions of {self.dialect.name} are only read"
+            return f"sessions of {self.dialect.name} are read-only"
         if self._journal.header is None:
             return "it has no header"
         newest, version = self.dialect.version, self.header.version
         if version > newest:
-            return (
-                f"it has version {version}, and this program writes version {newest}; a newer sessiontree may write it"
-            )
+            return f"it has version {version}, this sessiontree writes version {newest}; try a newer sessiontree"
         if version < newest:
-            return f"it has version {version}; `sessiontree migrate` brings it to version {newest} and keeps a backup"
+            return f"it has version {version}; `sessiontree migrate` rewrites it as version {newest} and keeps a backup"
         return None
 
     @property
     def location(self) -> str:
-        """Where the session is."""
+        """Path of the session's file, or another description of its store."""
         return self._indexed.location
 
     @property
     def leaf(self) -> str | None:
-        """Where the session stands: the id of an entry, or None before the first one."""
+        """Id of the current entry, like git's HEAD; None before the first entry."""
         return self._stored_leaf()
 
     # The tree
@@ -176,7 +174,7 @@ class Reader:
 
     @property
     def ids(self) -> list[str]:
-        """The ids of all entries in file order."""
+        """Ids of all entries in file order."""
         return list(self._journal.tree.ids)
 
     def type_of(self, id: str) -> str:
@@ -188,33 +186,35 @@ class Reader:
             return self._journal.entries([self._node(id)])[0]
 
     def entries(self, ids: list[str]) -> list[Entry]:
-        """Several entries at once, in the order asked for."""
+        """Several entries, in the given order."""
         with self._mutex:
             return self._journal.entries(self._nodes(ids))
 
     def count(self, kind: str) -> int:
-        """How many entries of a type there are, over all branches."""
+        """Number of entries of a type, on all branches."""
         return self._journal.types.count(kind)
 
     def find_entry(self, wanted: str) -> str:
-        """The id of the entry meant by an id, a label, or an unambiguous beginning of an id."""
+        """Find an entry by its id, its label, or an unambiguous prefix of its id."""
         if wanted in self:
             return wanted
         labelled = [id for id, label in self.labels.items() if label == wanted]
         found = labelled or [id for id in self._journal.tree.ids if len(wanted) >= 2 and id.startswith(wanted)]
         if not found:
-            raise NotFoundError(f"{self.location}: there is no entry {wanted!r}")
+            raise NotFoundError(f"{self.location}: no entry {wanted!r}")
         if len(found) > 1:
             shown = "\n".join(f"  {id}" for id in found[:20])
-            raise AmbiguousError(f"{wanted!r} fits {len(found)} entries; give more of the id:\n{shown}", tuple(found))
+            raise AmbiguousError(
+                f"{wanted!r} matches {len(found)} entries; use a longer prefix:\n{shown}", tuple(found)
+            )
         return found[0]
 
     def fields(self, id: str) -> dict[str, Any]:
-        """An entry's line as decoded JSON, with every field it has. Large content stays a reference."""
+        """An entry's decoded line with all of its fields. Large content stays a blob reference."""
         return self._journal.fields_of(self.raw(id))
 
     def raw(self, id: str) -> bytes:
-        """The bytes of an entry as they stand in the file, without the LF."""
+        """The raw line of an entry, without LF."""
         with self._mutex:
             return next(self._journal.iter_raw([self._node(id)]))
 
@@ -222,7 +222,7 @@ class Reader:
         return self._id(self._journal.tree.parent(self._node(id)))
 
     def children(self, id: str | None) -> list[str]:
-        """The children of an entry in file order; of None, the roots."""
+        """Children of an entry in file order; for None, the roots."""
         tree = self._journal.tree
         found = [tree.ids[child] for child in tree.children(self.node_of(id))]
         return found if id is not None else [root for root in found if not is_metadata_id(root)]
@@ -231,7 +231,7 @@ class Reader:
         return self.children(None)
 
     def leaves(self) -> list[str]:
-        """The ends of all branches, in file order. Bookkeeping ends no branch."""
+        """Last entries of all branches, in file order. Labels and the like do not start a branch."""
         tree, types = self._journal.tree, self._journal.types
         quiet = self.dialect.bookkeeping | {"leaf"}
         inner = {parent for node, parent in enumerate(tree.parents()) if types[node] not in quiet}
@@ -242,39 +242,39 @@ class Reader:
         ]
 
     def common_ancestor(self, one: str | None, other: str | None) -> str | None:
-        """The deepest entry on both paths, or None when they share none."""
+        """Deepest entry on both paths; None if they share no entry."""
         tree = self._journal.tree
         return self._id(tree.common_ancestor(self.node_of(one), self.node_of(other)))
 
     def path_ids(self, leaf: str | None = None) -> list[str]:
-        """The ids from root to an entry, without reading any body; by default, to where the session stands."""
+        """Ids from the root to an entry (default: the current one), without reading bodies."""
         nodes = self.dialect.find_path(self._journal, self.node_of(leaf or self.leaf), self._read_options)
         return [self._journal.tree.ids[node] for node in nodes]
 
     def path(self, leaf: str | None = None) -> list[Entry]:
-        """The entries from root to an entry; by default, to where the session stands."""
+        """Entries from the root to an entry (default: the current one)."""
         return self._path(leaf or self.leaf)
 
     def context(self, leaf: str | None = None) -> Context:
-        """What a model is sent for the path to an entry; by default, to where the session stands."""
-        told = self._told_by_parts() if leaf is None else None
-        if told is not None:
-            return told.context
+        """The messages a model receives for an entry (default: the current one)."""
+        partial = self._partial_read() if leaf is None else None
+        if partial is not None:
+            return partial.context
         return self._context(leaf or self.leaf)
 
     def messages_to(self, id: str) -> list[Message]:
-        """Every message on the path to an entry, as it was said: no compaction, reset or edit applied."""
+        """Every message on the path to an entry, with no compaction, reset or edit applied."""
         with self._mutex:
             nodes = self.dialect.find_path(self._journal, self._node(id), self._read_options)
-            return path_messages(path_of(self._journal, nodes))
+            return path_messages(path_of_nodes(self._journal, nodes))
 
-    # What is said about entries and about the session: last word in file order
+    # Labels, names and settings: the last line in file order counts, on any branch
 
     @property
     def labels(self) -> dict[str, str]:
-        """Entry id -> label, over all branches."""
+        """Labels by entry id, on all branches."""
         labels: dict[str, str] = {}
-        for entry in self._all("label"):
+        for entry in self._entries_of_type("label"):
             assert isinstance(entry, Label)
             labels.pop(entry.target_id, None)
             if entry.label:
@@ -288,7 +288,7 @@ class Reader:
 
     @property
     def given_name(self) -> str | None:
-        """The name that someone gave the session; unlike `name`, nothing that the owner shows in place of one."""
+        """The name that the user or the agent gave the session; unlike `name`, without the client's substitutes."""
         with self._mutex:
             return self.dialect.find_given_title(self._journal)
 
@@ -299,13 +299,13 @@ class Reader:
 
     @property
     def git_branch(self) -> str | None:
-        """The git branch the session last worked on, if the file tells."""
+        """The git branch that the session last used, if the file records it."""
         with self._mutex:
             return self.dialect.find_git_branch(self._journal)
 
     @property
     def last_activity(self) -> str | None:
-        """The time of the last message in file order, whatever its branch."""
+        """Time of the last message in file order, on any branch."""
         with self._mutex:
             types = self._journal.types
             for node in range(len(types) - 1, -1, -1):
@@ -316,18 +316,18 @@ class Reader:
         return self.header.timestamp or None
 
     def orphans(self) -> list[str]:
-        """The entries whose parent is not there, in file order."""
+        """Entries whose parent is missing, in file order."""
         tree = self._journal.tree
         return [tree.ids[problem.node] for problem in tree.problems() if problem.kind == "missing-parent"]
 
     def pending_calls(self) -> list[ToolCall]:
-        """The tool calls of the context that have no result."""
+        """Tool calls of the context without a result."""
         messages = self.context().messages
         answered = {message.tool_call_id for message in messages if isinstance(message, ToolResult)}
         return [call for message in messages for call in tool_calls(message) if call.id not in answered]
 
-    def beside(self) -> list[RelatedFile]:
-        """Files that belong to the session: transcripts of sub-agents, spilled tool output, and where they may lie."""
+    def related_files(self) -> list[RelatedFile]:
+        """Files that belong to the session, with their possible paths: sub-agent transcripts, spilled tool output."""
         with self._mutex:
             return self.dialect.find_related_files(self._journal)
 
@@ -336,38 +336,38 @@ class Reader:
         with self._mutex:
             return total_usage(self)
 
-    # Inside
+    # Internals
 
-    def _told_by_parts(self) -> _Told | None:
-        """What the parts of a large file tell that its context is made of; None when it takes all of the file."""
+    def _partial_read(self) -> _PartialRead | None:
+        """Context read from some ranges of a large file; None when that needs the complete file."""
         if self._is_read:
             return None
-        if not self._has_tried_parts:
-            self._has_tried_parts = True
-            self._told = self._read_parts()
-        return self._told
+        if not self._has_tried_partial:
+            self._has_tried_partial = True
+            self._partial = self._read_context_ranges()
+        return self._partial
 
-    def _read_parts(self) -> _Told | None:
+    def _read_context_ranges(self) -> _PartialRead | None:
         store, dialect = self._indexed.store, self._indexed.dialect
-        parts = dialect.find_context_ranges(store.size(), lambda start, size: read_bytes(store, start, size))
-        if parts is None:
+        ranges = dialect.find_context_ranges(store.size(), lambda start, size: read_bytes(store, start, size))
+        if ranges is None:
             return None
-        journal = Journal(SliceStore(store, parts), dialect, self._indexed.blobs)
+        journal = Journal(SliceStore(store, ranges), dialect, self._indexed.blobs)
         journal.refresh()
         leaf = dialect.find_leaf(journal, self._read_options)
-        if leaf is None or journal.header is None or journal.has_odd_lines:
+        if leaf is None or journal.header is None or journal.has_line_problems:
             return None
         context = dialect.build_context(journal, leaf, self._read_options)
         if not dialect.is_partial_context_exact(journal, context):
             return None
-        return _Told(journal.header.id, journal.tree.ids[leaf], self._guarded(context))
+        return _PartialRead(journal.header.id, journal.tree.ids[leaf], self._guard(context))
 
     def _context(self, leaf: str | None) -> Context:
         with self._mutex:
-            return self._guarded(self.dialect.build_context(self._journal, self.node_of(leaf), self._read_options))
+            return self._guard(self.dialect.build_context(self._journal, self.node_of(leaf), self._read_options))
 
-    def _guarded(self, context: Context) -> Context:
-        """The context, whose messages are loaded only while nobody writes."""
+    def _guard(self, context: Context) -> Context:
+        """Make lazy messages take the mutex when they load: another thread may be writing."""
         if isinstance(context.messages, LazyMessages):
             context.messages.guard(self._mutex)
         return context
@@ -378,19 +378,19 @@ class Reader:
             return self._journal.entries(nodes)
 
     def _stored_leaf(self) -> str | None:
-        told = self._told_by_parts()
-        if told is not None:
-            return told.leaf
+        partial = self._partial_read()
+        if partial is not None:
+            return partial.leaf
         return self._id(self.dialect.find_leaf(self._journal, self._read_options))
 
     def node_of(self, id: str | None) -> int | None:
-        """The number of an entry in file order, by its id; of None, None."""
+        """An entry's number in file order, by its id; None for None."""
         return None if id is None else self._node(id)
 
     def _node(self, id: str) -> int:
         node = self._journal.tree.node_of.get(id)
         if node is None:
-            raise NotFoundError(f"{self.location}: there is no entry {id!r}")
+            raise NotFoundError(f"{self.location}: no entry {id!r}")
         return node
 
     def _nodes(self, ids: list[str]) -> list[int]:
@@ -398,11 +398,11 @@ class Reader:
         try:
             return [node_of[id] for id in ids]
         except KeyError:
-            return list(map(self._node, ids))  # says which one is not there
+            return list(map(self._node, ids))  # raises an error that names the missing one
 
     def _id(self, node: int | None) -> str | None:
         return None if node is None else self._journal.tree.ids[node]
 
-    def _all(self, kind: str) -> list[Entry]:
+    def _entries_of_type(self, kind: str) -> list[Entry]:
         with self._mutex:
             return self._journal.entries([node for node, type in enumerate(self._journal.types) if type == kind])

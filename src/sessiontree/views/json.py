@@ -136,7 +136,7 @@ def describe_session(session: Session) -> dict[str, Any]:
         "pendingToolCalls": [{"id": call.id, "name": call.name} for call in session.pending_calls()],
         "beside": [
             {"kind": item.kind, "name": item.name, "call": item.call, "places": list(item.places)}
-            for item in session.beside()
+            for item in session.related_files()
         ],
         "readOnly": session.read_only,
         "problems": [describe_problem(problem) for problem in session.problems],

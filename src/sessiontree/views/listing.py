@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sessiontree.core.ids import SHORTEST_PREFIX
 from sessiontree.library.summary import Summary
-from sessiontree.library.threads import Threaded
+from sessiontree.library.threads import ThreadMember
 from sessiontree.views.text import columns, cut, fitted, one_line, pad
 
 MARKS = {"ok": " ", "damaged": "!", "empty": "-", "draft": "?"}
@@ -81,7 +81,7 @@ def listing_columns(now: float, ids: dict[str, str], *, with_project: bool) -> l
 
 
 def draw_listing(
-    threads: Sequence[Threaded], width: int, now: float, ids: dict[str, str], *, with_project: bool
+    threads: Sequence[ThreadMember], width: int, now: float, ids: dict[str, str], *, with_project: bool
 ) -> Iterator[str]:
     """The table, its headings first."""
     titles = [_title(member) for member in threads]
@@ -116,7 +116,7 @@ class _Cells(Struct, frozen=True):
     goes: int
 
 
-def _fitting(threads: Sequence[Threaded], wanted: int, width: int, asked: Sequence[Column]) -> list[_Cells]:
+def _fitting(threads: Sequence[ThreadMember], wanted: int, width: int, asked: Sequence[Column]) -> list[_Cells]:
     """The columns that leave the title the room it wants; one that is empty throughout is left out."""
     places = sorted(range(len(asked)), key=lambda at: (asked[at].goes, -at))  # those that stay longest first
     kept: dict[int, _Cells] = {}
@@ -131,7 +131,7 @@ def _fitting(threads: Sequence[Threaded], wanted: int, width: int, asked: Sequen
     return [kept[at] for at in sorted(kept)]
 
 
-def _cells(column: Column, threads: Sequence[Threaded]) -> _Cells | None:
+def _cells(column: Column, threads: Sequence[ThreadMember]) -> _Cells | None:
     texts = [column.heading, *map(column.show, [member.summary for member in threads])]
     if not any(texts[1:]):
         return None
@@ -149,7 +149,7 @@ def _filled(text: str, width: int, *, right: bool) -> str:
     return " " * (width - columns(text)) + text if right else pad(text, width)
 
 
-def _title(member: Threaded) -> str:
+def _title(member: ThreadMember) -> str:
     one = member.summary
     said = _clean(one.title) or {"empty": "(nothing said)", "draft": "(draft)"}.get(one.health, "(no title)")
     branch = "  " * (member.depth - 1) + ("└ " if member.depth else "")
@@ -238,6 +238,6 @@ def totals(sessions: Sequence[Summary]) -> dict[str, Any]:
     }
 
 
-def describe_thread(member: Threaded) -> dict[str, Any]:
+def describe_thread(member: ThreadMember) -> dict[str, Any]:
     """A session in its place: how deep, and as what (`fork`, `subagent`, or None)."""
     return {**describe_summary(member.summary), "depth": member.depth, "relation": member.relation or None}

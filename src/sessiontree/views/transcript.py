@@ -61,7 +61,7 @@ def full_transcript(session: Session) -> Iterator[str]:
     fragments = sorted(session.fragments, key=lambda fragment: fragment.start)
     shadowed = session.shadowed
     for number, entry in enumerate(session):
-        start = session.start_of(number)
+        start = session.line_start(number)
         while fragments and fragments[0].start < start:
             yield from show_fragment(fragments.pop(0))
         if number in shadowed:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.workspace import Place, Workspace
+from sessiontree.agent.workspace import ResolvedPath, Workspace
 from sessiontree.core.jsonio import JsonObject, render_json
 from sessiontree.core.messages import Image
 from sessiontree.errors import PathError, UsageError
@@ -46,7 +46,7 @@ class ToolOutput(Struct, frozen=True):
 class FileWrite(Struct, frozen=True):
     """What a tool will put at a path, and what stands there now."""
 
-    place: Place
+    place: ResolvedPath
     data: bytes
     old: bytes | None = None
     """None when there is no file yet."""
@@ -61,19 +61,19 @@ class Plan(Struct, frozen=True):
     """One line: the command, or what is done to which file."""
     changes: Changes = "nothing"
     """What this very call may change; a command that only reads changes nothing."""
-    reads: tuple[Place, ...] = ()
+    reads: tuple[ResolvedPath, ...] = ()
     writes: tuple[FileWrite, ...] = ()
     command: str | None = None
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[ResolvedPath, ...]:
         return (*self.reads, *(write.place for write in self.writes))
 
 
 class ToolContext(Struct, frozen=True):
     """What a tool is given to work with."""
 
-    room: Workspace
+    workspace: Workspace
     environment: Mapping[str, str] = os.environ
     """What is masked comes from here; commands of a model get it without its secrets."""
     allowed_secrets: tuple[str, ...] = ()

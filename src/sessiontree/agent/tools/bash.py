@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from sessiontree.agent.process import HEAD, TAIL, Ran, run_command
-from sessiontree.agent.read_only_commands import find_reading
+from sessiontree.agent.process import HEAD, TAIL, CommandResult, run_command
+from sessiontree.agent.read_only_commands import find_read_paths
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput
-from sessiontree.secrets.environment import handed_on
+from sessiontree.secrets.environment import without_secrets
 
 SECONDS = 120.0
 MOST_SECONDS = 3_600.0
@@ -34,15 +34,15 @@ class Bash(StructTool[BashArguments]):
 
     def prepare(self, arguments: BashArguments, context: ToolContext) -> Plan:
         command = _checked(arguments.command)
-        reads = find_reading(command, context.room)
+        reads = find_read_paths(command, context.workspace)
         changes = self.changes if reads is None else "nothing"
         return Plan(command, changes, reads=reads or (), command=command)
 
     async def carry_out(self, arguments: BashArguments, context: ToolContext) -> ToolOutput:
         ran = await run_command(
             _checked(arguments.command),
-            cwd=context.room.root,
-            environment=handed_on(context.environment, context.allowed_secrets),
+            cwd=context.workspace.root,
+            environment=without_secrets(context.environment, context.allowed_secrets),
             mask=context.masked(),
             seconds=arguments.timeout,
             outputs=context.outputs,
@@ -62,7 +62,7 @@ def _checked(command: str) -> str:
     return command
 
 
-def as_output(ran: Ran, seconds: float) -> ToolOutput:
+def as_output(ran: CommandResult, seconds: float) -> ToolOutput:
     """What a model is told of a command that has ended."""
     notes = []
     if ran.timed_out:
@@ -86,7 +86,7 @@ def as_output(ran: Ran, seconds: float) -> ToolOutput:
     return ToolOutput(text, is_error=ran.timed_out or bool(ran.exit_code), details=details)
 
 
-def describe_spill(ran: Ran) -> str:
+def describe_spill(ran: CommandResult) -> str:
     if ran.spill is None:
         return f"the output has {ran.size:,} bytes; the rest was not kept"
     whole = "all" if ran.spill_is_whole else "the beginning"

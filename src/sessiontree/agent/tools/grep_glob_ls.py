@@ -16,9 +16,9 @@ from msgspec import Meta, Struct
 from sessiontree.agent.process import run_program
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, in_thread, short
 from sessiontree.agent.tools.grep_worker import LINE_CHARACTERS, Answer, Match, Request
-from sessiontree.agent.workspace import Place
+from sessiontree.agent.workspace import ResolvedPath
 from sessiontree.errors import PathError
-from sessiontree.git.snapshot import is_secret
+from sessiontree.secrets.names import has_secret_name
 from sessiontree.stores.safe_files import open_folder
 
 SECONDS = 30.0
@@ -57,11 +57,11 @@ class Grep(StructTool[GrepArguments]):
     Arguments = GrepArguments
 
     def prepare(self, arguments: GrepArguments, context: ToolContext) -> Plan:
-        place = context.room.place(arguments.path)
+        place = context.workspace.place(arguments.path)
         return Plan(f"grep {short(arguments.pattern)} in {place.shown}", reads=(place,))
 
     async def carry_out(self, arguments: GrepArguments, context: ToolContext) -> ToolOutput:
-        place = _there(context.room.place(arguments.path), folder=False)
+        place = _there(context.workspace.place(arguments.path), folder=False)
         request = Request(
             place.path,
             arguments.pattern,
@@ -84,11 +84,11 @@ class Glob(StructTool[GlobArguments]):
     Arguments = GlobArguments
 
     def prepare(self, arguments: GlobArguments, context: ToolContext) -> Plan:
-        place = context.room.place(arguments.path)
+        place = context.workspace.place(arguments.path)
         return Plan(f"glob {short(arguments.pattern)} in {place.shown}", reads=(place,))
 
     async def carry_out(self, arguments: GlobArguments, context: ToolContext) -> ToolOutput:
-        place = _there(context.room.place(arguments.path), folder=True)
+        place = _there(context.workspace.place(arguments.path), folder=True)
         answer = await _search(Request(place.path, files=arguments.pattern, limit=arguments.limit))
         if answer.error:
             raise ArgumentsError(f"glob: the pattern cannot be used: {answer.error}")
@@ -105,18 +105,18 @@ class List(StructTool[ListArguments]):
     Arguments = ListArguments
 
     def prepare(self, arguments: ListArguments, context: ToolContext) -> Plan:
-        place = context.room.place(arguments.path)
+        place = context.workspace.place(arguments.path)
         return Plan(f"ls {place.shown}", reads=(place,))
 
     async def carry_out(self, arguments: ListArguments, context: ToolContext) -> ToolOutput:
-        place = _there(context.room.place(arguments.path), folder=True)
+        place = _there(context.workspace.place(arguments.path), folder=True)
         names: list[str] = await in_thread(_listed, place.path)
         more = f"\n\n[{len(names) - arguments.limit:,} more]" if len(names) > arguments.limit else ""
         told = "\n".join(names[: arguments.limit]) or f"[{place.shown} is empty]"
         return ToolOutput(printable(told) + more, details={"names": len(names)})
 
 
-def _there(place: Place, *, folder: bool) -> Place:
+def _there(place: ResolvedPath, *, folder: bool) -> ResolvedPath:
     mode = os.stat(place.path, follow_symlinks=False).st_mode
     if not stat.S_ISDIR(mode) and (folder or not stat.S_ISREG(mode)):
         raise PathError(f"{place.shown}: is no {'folder' if folder else 'file or folder'}")
@@ -149,7 +149,7 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _lines_output(answer: Answer, place: Place, limit: int) -> ToolOutput:
+def _lines_output(answer: Answer, place: ResolvedPath, limit: int) -> ToolOutput:
     if answer.error:
         raise ArgumentsError(f"grep: the pattern cannot be used: {answer.error}. `literal` takes it for plain text")
     notes = []
@@ -208,8 +208,8 @@ def _ripgrep_answer(out: bytes, request: Request, is_file: bool) -> Answer:
         if not nul or not number.isdigit():
             continue
         file = "" if is_file else os.path.normpath(os.fsdecode(name))
-        if file and is_secret(file):
-            left_out[f"{file}: its name says that it holds secrets"] = None
+        if file and has_secret_name(file):
+            left_out[f"{file}: its name indicates secrets"] = None
             continue
         if len(matches) == request.limit:
             return Answer(tuple(matches), more=True, left_out=tuple(left_out))

@@ -1,7 +1,6 @@
-"""The search behind `grep` and `glob`, as a process of its own: a pattern that never ends can be ended.
+"""The search of `grep` and `glob`, in a process of its own, so that a pattern that never ends can be stopped.
 
-`python -m sessiontree.agent.tools.grep_worker` reads one request from its input and prints one answer. It is started by
-`grep` and `glob`, and by nobody else.
+`python -m sessiontree.agent.tools.grep_worker` reads one request from stdin and prints one answer.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.agent.text_files import decode, is_binary
-from sessiontree.agent.tools.gitignore import compile_glob, iter_files
-from sessiontree.git.snapshot import is_secret
+from sessiontree.agent.tools.gitignore import iter_files
+from sessiontree.secrets.names import has_secret_name
 
-_LARGEST = 20_000_000
+_MAX_FILE = 20_000_000
 LINE_CHARACTERS = 300
 
 
 class Request(Struct, frozen=True):
-    """What is looked for, below which folder or in which file."""
+    """A search in one file, or below one folder."""
 
     path: str
     pattern: str = ""
-    """A regular expression for lines; empty to look for files only."""
+    """A regular expression for lines; empty to list files."""
     files: str = ""
     """A glob for the paths of files."""
     ignore_case: bool = False
@@ -43,14 +42,14 @@ class Match(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What was found."""
+    """The result of a search."""
 
     matches: tuple[Match, ...] = ()
     files: tuple[str, ...] = ()
     more: bool = False
-    """Whether there is more than the limit."""
+    """Whether there are more than the limit."""
     left_out: tuple[str, ...] = ()
-    """Files that were not looked into, each with the reason."""
+    """Files that were not searched, each with the reason."""
     error: str = ""
 
 
@@ -65,17 +64,17 @@ def search(request: Request) -> Answer:
         return Answer(error=str(error))
     is_file = not os.path.isdir(request.path)
     names = iter([""]) if is_file else iter_files(request.path, ignored=request.ignored)
-    chosen = (name for name in names if files is None or _fits(files, request.files, name))
+    chosen = (name for name in names if files is None or _matches(files, request.files, name))
     if not request.pattern:
-        return _files(request, list(chosen))
+        return _newest_files(request, list(chosen))
     matches: list[Match] = []
     left_out: list[str] = []
     for name in chosen:
         path = os.path.join(request.path, name) if name else request.path
-        if not is_file and is_secret(name):
-            left_out.append(f"{name}: its name says that it holds secrets")
+        if not is_file and has_secret_name(name):
+            left_out.append(f"{name}: its name indicates secrets")
             continue
-        text = _text(path, name or os.path.basename(path), left_out)
+        text = _read_text(path, name or os.path.basename(path), left_out)
         if text is None:
             continue
         for number, line in enumerate(text.split("\n"), 1):
@@ -86,24 +85,24 @@ def search(request: Request) -> Answer:
     return Answer(tuple(matches), left_out=tuple(left_out))
 
 
-def _fits(files: re.Pattern[str], source: str, name: str) -> bool:
-    """A pattern without a slash is for the name, one with a slash for the whole path."""
-    return files.match(name if "/" in source else os.path.basename(name)) is not None
+def _matches(files: re.Pattern[str], glob: str, name: str) -> bool:
+    """Match a glob without a slash with the file name, one with a slash with the whole path."""
+    return files.match(name if "/" in glob else os.path.basename(name)) is not None
 
 
-def _files(request: Request, names: list[str]) -> Answer:
-    def changed(name: str) -> float:
+def _newest_files(request: Request, names: list[str]) -> Answer:
+    def modified(name: str) -> float:
         try:
             return os.lstat(os.path.join(request.path, name)).st_mtime
         except OSError:
             return 0.0
 
-    names.sort(key=lambda name: (-changed(name), name))
+    names.sort(key=lambda name: (-modified(name), name))
     return Answer(files=tuple(names[: request.limit]), more=len(names) > request.limit)
 
 
-def _text(path: str, shown: str, left_out: list[str]) -> str | None:
-    """A file's text; links are passed over, as they may lead anywhere."""
+def _read_text(path: str, shown: str, left_out: list[str]) -> str | None:
+    """The text of a file; None for anything else. Links are skipped, as they may lead out of the workspace."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -114,12 +113,71 @@ def _text(path: str, shown: str, left_out: list[str]) -> str | None:
         about = os.fstat(fd)
         if not stat.S_ISREG(about.st_mode):
             return None
-        if about.st_size > _LARGEST:
+        if about.st_size > _MAX_FILE:
             left_out.append(f"{shown}: {about.st_size:,} bytes, too large")
             return None
         data = file.read()
     found = None if is_binary(data) else decode(data)
     return None if found is None else found.text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def compile_glob(pattern: str) -> re.Pattern[str]:
+    """Compile a glob for relative paths: `*` and `?` within a name, `**` across folders, `[a-z]`, `{a,b}`.
+
+    The pattern must not be an error whatever it is: a model wrote it.
+    """
+    return re.compile(_translate(pattern) + r"\Z", re.DOTALL)
+
+
+def _translate(pattern: str) -> str:
+    parts: list[str] = []
+    at, depth = 0, 0
+    while at < len(pattern):
+        letter = pattern[at]
+        rest = pattern[at:]
+        at += 1
+        if rest.startswith("**/") and (at == 1 or pattern[at - 2] == "/"):
+            parts.append("(?:[^/]+/)*")
+            at += 2
+        elif rest == "**":
+            parts.append(".*")
+            at += 1
+        elif letter == "*":
+            parts.append("[^/]*")
+            while pattern[at : at + 1] == "*":
+                at += 1
+        elif letter == "?":
+            parts.append("[^/]")
+        elif letter == "[" and (found := re.match(r"\[([!^]?)(\]?[^\]/]*)\]", rest)):
+            parts.append(_translate_set(found[2], negated=bool(found[1])))
+            at += len(found[0]) - 1
+        elif letter == "{" and "}" in rest:
+            parts.append("(?:")
+            depth += 1
+        elif letter == "," and depth:
+            parts.append("|")
+        elif letter == "}" and depth:
+            parts.append(")")
+            depth -= 1
+        elif letter == "\\" and at < len(pattern):
+            parts.append(re.escape(pattern[at]))
+            at += 1
+        else:
+            parts.append(re.escape(letter))
+    return "".join(parts) + ")" * depth
+
+
+def _translate_set(inner: str, *, negated: bool) -> str:
+    """Translate the letters and ranges between brackets. A reversed range matches nothing."""
+    parts: list[str] = []
+    for first, last, single in re.findall(r"(.)-(.)|(.)", inner, re.DOTALL):
+        if single:
+            parts.append(re.escape(single))
+        elif first <= last:
+            parts.append(f"{re.escape(first)}-{re.escape(last)}")
+    if not parts:
+        return "[^/]" if negated else "(?!)"
+    return f"[{'^/' if negated else ''}{''.join(parts)}]"
 
 
 def main() -> None:

@@ -36,11 +36,11 @@ class Read(StructTool[ReadArguments]):
     Arguments = ReadArguments
 
     def prepare(self, arguments: ReadArguments, context: ToolContext) -> Plan:
-        place = context.room.place(arguments.path)
+        place = context.workspace.place(arguments.path)
         return Plan(f"read {place.shown}", reads=(place,))
 
     async def carry_out(self, arguments: ReadArguments, context: ToolContext) -> ToolOutput:
-        place = context.room.place(arguments.path)
+        place = context.workspace.place(arguments.path)
         output: ToolOutput = await in_thread(read_part, place.path, place.shown, arguments.offset, arguments.limit)
         return output
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from sessiontree.agent.branch_writer import uncancelled
+from sessiontree.agent.async_bridge import uncancelled
 from sessiontree.agent.diff import render_diff
 from sessiontree.agent.text_files import FileText, decode, line_end_of, with_line_ends
 from sessiontree.agent.tools.base import (
@@ -21,7 +21,7 @@ from sessiontree.agent.tools.base import (
     in_thread,
     same_writes,
 )
-from sessiontree.agent.workspace import Place
+from sessiontree.agent.workspace import ResolvedPath
 from sessiontree.stores.safe_files import FileContent, find_file, read_file, write_file
 
 LARGEST = 50_000_000
@@ -54,7 +54,7 @@ class Write(StructTool[WriteArguments]):
     Arguments = WriteArguments
 
     def prepare(self, arguments: WriteArguments, context: ToolContext) -> Plan:
-        place = _writable(context.room.place(arguments.path))
+        place = _writable(context.workspace.place(arguments.path))
         found = _checked(find_file(place.path, LARGEST + 1), place)
         data = _encoded(FileText(""), arguments.content)
         old = None if found is None else found.data
@@ -76,7 +76,7 @@ class Edit(StructTool[EditArguments]):
     Arguments = EditArguments
 
     def prepare(self, arguments: EditArguments, context: ToolContext) -> Plan:
-        place = _writable(context.room.place(arguments.path))
+        place = _writable(context.workspace.place(arguments.path))
         found = _checked(read_file(place.path, LARGEST + 1), place)
         assert found is not None
         text = decode(found.data)
@@ -115,13 +115,13 @@ def _carry_out(plan: Plan, context: ToolContext) -> ToolOutput:
     return ToolOutput(f"{done} {write.place.shown} ({lines:,} lines, {len(write.data):,} bytes)", details=details)
 
 
-def _checked(found: FileContent | None, place: Place) -> FileContent | None:
+def _checked(found: FileContent | None, place: ResolvedPath) -> FileContent | None:
     if found is not None and len(found.data) > LARGEST:
         raise ArgumentsError(f"{place.shown}: has {found.stat.st_size:,} bytes; at most {LARGEST:,} can be changed")
     return found
 
 
-def _writable(place: Place) -> Place:
+def _writable(place: ResolvedPath) -> ResolvedPath:
     if place.path.endswith("/"):
         raise ArgumentsError(f"{place.shown}: is the root of the file system, no file")
     return place

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sessiontree import paths
-from sessiontree.agent.branch_writer import in_background, in_thread, uncancelled
-from sessiontree.app.models import find_lane_model, no_model
-from sessiontree.app.system_prompt import system_text
+from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
+from sessiontree.app.models import find_lane_model, no_model_error
+from sessiontree.app.system_prompt import build_system_prompt
 from sessiontree.branches.summarize import Ask
 from sessiontree.chat.lane_view import Choosing, is_left_open, show_results
 from sessiontree.chat.terminal import DIM, RED
@@ -79,7 +79,7 @@ def _prepare(
             f"the session was held in {session.cwd}, and lanes work there; start the chat in that folder, or /fork"
         )
     if controller.state.model is None:
-        raise no_model()
+        raise no_model_error()
 
     def find_model(name: str, number: int) -> Model:
         models.append(find_lane_model(name, number, settings.models))
@@ -94,7 +94,7 @@ def _prepare(
         tools=controller.tools,
         approver_for=watching.approver_for(mode, controller.tools),
         settings=settings,
-        system=lambda folder: system_text(folder, controller.room.added),
+        system=lambda folder: build_system_prompt(folder, controller.workspace.added),
         copies=copies,
         hooks=(Talking(),),
         summarizer=summarizer_for(settings),

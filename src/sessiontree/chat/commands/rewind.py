@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sessiontree.agent.checkpoints import Checkpoints, RewindPlan, Rewound, What
+from sessiontree.agent.checkpoints import Checkpoints, RewindPlan, RewindScope, Rewound
 from sessiontree.chat.commands.sessions import choose_prompt
 from sessiontree.chat.commands.tree import standing
 from sessiontree.chat.terminal import DIM, RED
@@ -40,7 +40,7 @@ async def _undo(talk: Conversation) -> None:
     blobs = controller.session.journal.blobs
     if blobs is None:
         raise UsageError("this session keeps no contents of files")
-    plan = await asyncio.to_thread(Checkpoints(controller.session, controller.room, blobs).plan_undo)
+    plan = await asyncio.to_thread(Checkpoints(controller.session, controller.workspace, blobs).plan_undo)
     _show_plan(talk, plan)
     if await confirm(talk.reader, "Undo the last rewind?"):
         _show_rewound(talk, await controller.undo_rewind(await _choose_overwrites(talk, plan)))
@@ -54,7 +54,7 @@ def _show_plan(talk: Conversation, plan: RewindPlan) -> None:
     screen.lines((f"· cannot be brought back: {one_line(lost)}" for lost in plan.lost), RED)
 
 
-async def _choose_what(talk: Conversation) -> What | None:
+async def _choose_what(talk: Conversation) -> RewindScope | None:
     while True:
         answer = await talk.reader.ask("Rewind [c]onversation, [f]iles, or [b]oth? Nothing leaves it:")
         match answer.strip().lower():

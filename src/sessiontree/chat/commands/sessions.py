@@ -7,12 +7,12 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sessiontree.app.start import sub_agents_left
+from sessiontree.app.start import find_unfinished_subagents
 from sessiontree.chat.terminal import DIM
 from sessiontree.chat.user_prompts import choose
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.library import Library
-from sessiontree.library.threads import Threaded
+from sessiontree.library.threads import ThreadMember
 from sessiontree.views.listing import draw_listing, short_ids
 from sessiontree.views.text import one_line
 
@@ -44,7 +44,7 @@ async def _choose_session(talk: Conversation) -> str | None:
             found = library.sessions(project=controller.cwd)[:_SHOWN]
             ids = short_ids(library.everything())
         rows = list(
-            draw_listing([Threaded(one) for one in found], screen.width - 4, time.time(), ids, with_project=False)
+            draw_listing([ThreadMember(one) for one in found], screen.width - 4, time.time(), ids, with_project=False)
         )
         return [one.path for one in found], rows
 
@@ -63,7 +63,7 @@ async def go_on(talk: Conversation, _: str) -> None:
 
 
 async def _show_resumed(talk: Conversation) -> None:
-    notes = await sub_agents_left(talk.controller)
+    notes = await find_unfinished_subagents(talk.controller)
     talk.show_session()
     for note in notes:
         talk.screen.line(f"· {note}", DIM)

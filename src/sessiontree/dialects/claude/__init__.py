@@ -1,36 +1,33 @@
-"""Claude Code's transcripts: chains of lines with many lines of metadata between them, no header.
+"""Claude Code transcripts: a chain of lines with many metadata lines between them, and no header.
 
-    wire, ordinary  a line -> its envelope and its entry
-    speech      what a line says without its texts: all that the rules below ask of most lines
-    columns     blocks of lines -> envelopes and speech, at open
-    chain       what the tree alone does not say of a line (time, sidechain, response), and walking up from a leaf
-    relinks     better links where the chain is broken
-    compaction  boundaries, and what they keep of the part before them
-    parallel    shards and results of one response that hang beside the path
-    path, leaf  the rules above put together: which lines belong to a leaf, and where the session stands
-    spoken      what an entry says to the model
-    plan        which messages a path gives, before any of them is decoded
-    context     a path -> what the model sees
-    gists, skimming  texts and calls of lines -> the gists of a path's messages
-    titles, about  the session's name; its id, folder and origin
-    tail        the parts of a large file that tell its context
-    beside, discovery, places  the files around a transcript, where the client keeps them, what they are called
-    copying     a new session that begins with the lines of another
+Reading:
 
-Telling a session in canonical form, and writing one:
+    records         line types, and a line's envelope
+    content         content blocks, both ways
+    messages        a line -> its messages and its entry
+    index           blocks of lines -> envelopes and line summaries, at open
+    chain           facts about each line, and the walk from a leaf to its root
+    boundaries      compaction boundaries, and the lines they preserve
+    reparent        parents for lines whose parent is missing, and for false roots
+    parallel_calls  shards and results of parallel tool calls, which a plain walk misses
+    path            the current leaf, and the path to a leaf: the four above combined
+    context         a path -> the messages a model receives
+    tail_scan       the byte ranges of a large file that its context is made of
+    header          the session's id, folder, origin, title; format detection
+    locations, related_files   where the client keeps transcripts and the files that belong to them
 
-    history     the whole conversation of a leaf, also what stood before its compactions
-    telling     lines that belong together -> items; `told` makes each of its lines
-    blocks      the parts of a message, both ways
-    differences what lines do not say of an item: into passthrough data, and back out of it
-    encoder      the contract of writing; `speaking`, `answering`, `compacting` and `aside` write each kind of entry
-    transcript  what they share: lines at their place, results held back, boundaries between branches
-    sheets, standing  the fields and ids of lines; what stands where
-    composing   messages -> content as the client writes it
-    plain       the short way for ordinary messages, of which it is known what their lines do not say
-    restoring   what rode along of the client's own lines, back where it still holds
+Canonical entries in and out:
 
-The rules are those of client 2.1.325 as measured; `Reading` asks for the others.
+    history         the whole conversation of a leaf, including what compactions replaced
+    decode          groups the lines of each entry; `decode_lines` decodes each group
+    encoder         the encoder; `encode_user` and `encode_assistant` encode messages
+    transcript      a transcript under construction, used by all of them
+    line_builder    builds lines: common fields, ids, times
+    write_state     maps encoded entries to lines, parents and open calls
+    differences     what lines do not preserve of an entry, as passthrough data
+    fork            a new session that starts with the lines of another
+
+The rules are those of client 2.1.325 as measured; `ReadOptions` selects others.
 """
 
 from sessiontree.dialects.claude.dialect import CLAUDE

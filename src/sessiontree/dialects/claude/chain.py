@@ -1,7 +1,8 @@
-"""The chain of a transcript: what the tree alone does not say of a line, and the walk from a leaf to its root.
+"""The chain of a transcript: what its rules need to know of each line, and the walk from a leaf to its root.
 
-A link is a line that can stand on a path: of a chain type, not progress, and not replaced by a later line with the same
-id. Bodies are decoded only for the lines that are asked about, and only a few facts of each are kept.
+A link is a line that can be on a path: of a chain type, not progress, and not replaced by a later line with the same
+uuid (the client indexes lines by uuid, so a later one wins). Bodies are decoded only for lines that the rules ask
+about, and only a few facts of each are kept.
 """
 
 from __future__ import annotations
@@ -9,22 +10,25 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import cast
+from typing import TypeAlias, cast
 
 from msgspec import Struct
 
-from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Entry, type_of
-from sessiontree.dialects.claude.line_summary import LineSummary, speech_of
-from sessiontree.dialects.claude.records import Fields, parse_fields, string_in
+from sessiontree.dialects.claude.index import LineSummary, summarize_entry
+from sessiontree.dialects.claude.messages import line_time, parse_fields
+from sessiontree.dialects.claude.records import string_in
 from sessiontree.dialects.contract import IndexedLines
 
 LINK_TYPES = frozenset({"message", "compaction", "attachment", "system"})
-_STEP = 64
+_BATCH = 64
+
+Bridge: TypeAlias = Callable[[int, int, set[int]], int | None]
+"""Returns a parent where the walk ends: (last link on the path, line where it ended, lines walked) -> line."""
 
 
 class Facts(Struct, frozen=True):
-    """What the rules ask about a line."""
+    """The fields of a line that the rules ask about."""
 
     time: int | None
     session: str
@@ -33,65 +37,73 @@ class Facts(Struct, frozen=True):
 
 
 class Chain:
-    """The lines of one session, asked by the rules. Made for one question and then forgotten."""
+    """The lines of one session and what was read of them. Made for one question and then dropped."""
 
     def __init__(self, lines: IndexedLines) -> None:
         self.lines = lines
         self.types = lines.types
         self.tree = lines.tree
         self.parents: Sequence[int | None] = lines.tree.parents()
+        self.summaries = cast("Mapping[int, LineSummary | None]", lines.notes)
+        """The summaries made at open. Lines of an unusual shape have none."""
         self._facts: dict[int, Facts] = {}
         self._entries: dict[int, Entry] = {}
-        self._speech: dict[int, LineSummary] = {}
-        self.noted = cast("Mapping[int, LineSummary | None]", lines.notes)
-        self._rings: dict[int, int] | None = None
-        self._all_sidechain: bool | None = None
+        self._computed_summaries: dict[int, LineSummary] = {}
+        self._cycles: dict[int, int] | None = None
+        self._is_subagent: bool | None = None
         self._times: list[tuple[int, int]] | None = None
 
     def __len__(self) -> int:
         return len(self.types)
 
     def is_link(self, node: int) -> bool:
-        return self.types[node] in LINK_TYPES and self.is_placed(node)
+        return self.types[node] in LINK_TYPES and self.is_in_tree(node)
 
-    def is_placed(self, node: int) -> bool:
-        """Whether the line is part of the tree under its id: no aside, and not replaced by a later line."""
+    def is_in_tree(self, node: int) -> bool:
+        """Whether a line is in the tree: not a metadata line, and not replaced by a later line with its uuid."""
         id = self.tree.ids[node]
         return id != f"@{node}" and self.tree.node_of.get(id) == node
 
-    def node(self, id: object) -> int | None:
-        """The link with an id, if there is one."""
+    def find_link(self, id: object) -> int | None:
+        """Return the link with a uuid, if there is one."""
         found = self.tree.node_of.get(id) if isinstance(id, str) else None
         if found is None or self.types[found] not in LINK_TYPES or id == f"@{found}":
             return None
         return found
 
     def iter_links_before(self, end: int) -> Iterator[int]:
+        """Iterate over the links before a line in the file, the nearest first."""
         return (node for node in range(end - 1, -1, -1) if self.is_link(node))
 
-    def boundaries_before(self, end: int) -> Iterator[int]:
-        """Compaction boundaries up to a node, the last one first."""
+    def iter_boundaries(self, end: int) -> Iterator[int]:
+        """Iterate over compaction boundaries up to a line, the last one first."""
         if "compaction" not in self.types:
             return iter(())
-        return (node for node in range(end, -1, -1) if self.types[node] == "compaction" and self.is_placed(node))
+        return (node for node in range(end, -1, -1) if self.types[node] == "compaction" and self.is_in_tree(node))
 
-    def named_parent(self, node: int) -> int | None:
-        """The parent a line names, also where the tree had to open a ring there."""
+    def iter_ancestors(self, node: int | None) -> Iterator[int]:
+        """Iterate over a line and its ancestors. The tree has cut all cycles, so this ends."""
+        while node is not None:
+            yield node
+            node = self.parents[node]
+
+    def recorded_parent(self, node: int) -> int | None:
+        """Return the parent that a line names, also where the tree cut a cycle there."""
         parent = self.parents[node]
-        return parent if parent is not None else self._ring_parents().get(node)
+        return parent if parent is not None else self._cut_parents().get(node)
 
-    def _ring_parents(self) -> dict[int, int]:
-        if self._rings is None:
+    def _cut_parents(self) -> dict[int, int]:
+        if self._cycles is None:
             kinds = ("cycle", "self-parent")
             found = (problem for problem in self.tree.problems() if problem.kind in kinds)
-            self._rings = {problem.node: self.tree.node_of[problem.id] for problem in found}
-        return self._rings
+            self._cycles = {problem.node: self.tree.node_of[problem.id] for problem in found}
+        return self._cycles
 
-    def is_in_ring(self, node: int) -> bool:
-        return node in self._ring_parents()
+    def is_in_cycle(self, node: int) -> bool:
+        return node in self._cut_parents()
 
     def children(self, node: int) -> list[int]:
-        """Searching is the list's own, as there can be very many lines."""
+        # `list.count` and `list.index` run in C: much faster than a loop over the many lines of a large file.
         found: list[int] = []
         at = -1
         for _ in range(self.parents.count(node)):
@@ -101,79 +113,84 @@ class Chain:
 
     def facts(self, node: int) -> Facts:
         if node not in self._facts:
-            self.load([node])
+            self.load_facts([node])
         return self._facts[node]
 
-    def load(self, nodes: Sequence[int]) -> None:
-        """Read the facts of some lines in one go."""
+    def load_facts(self, nodes: Sequence[int]) -> None:
+        """Read the facts of some lines in batches."""
         missing = [node for node in nodes if node not in self._facts]
-        for start in range(0, len(missing), _STEP):
-            step = missing[start : start + _STEP]
-            for node, fields in zip(step, self.lines.fields(step), strict=True):
-                self._facts[node] = _facts_of(fields)
+        for start in range(0, len(missing), _BATCH):
+            batch = missing[start : start + _BATCH]
+            for node, line in zip(batch, self.lines.fields(batch), strict=True):
+                self._facts[node] = Facts(
+                    line_time(line),
+                    string_in(line, "sessionId") or "",
+                    line.get("isSidechain") is True,
+                    line.get("isCompactSummary") is True,
+                )
 
     def entries(self, nodes: Sequence[int]) -> list[Entry]:
-        """The entries of some lines. They are kept, as the same lines are often asked about twice."""
+        """Return the entries of some lines. They are cached: rules often ask twice about the same lines."""
         missing = [node for node in nodes if node not in self._entries]
-        for start in range(0, len(missing), _STEP):
-            step = missing[start : start + _STEP]
-            self._entries.update(zip(step, read_entries(self.lines, step), strict=True))
+        for start in range(0, len(missing), _BATCH):
+            batch = missing[start : start + _BATCH]
+            self._entries.update(zip(batch, read_entries(self.lines, batch), strict=True))
         return [self._entries[node] for node in nodes]
 
-    def speech(self, node: int) -> LineSummary:
-        """What a line says: as it was noted, else as its entry tells."""
-        speech = self.noted.get(node) or self._speech.get(node)
-        if speech is None:
+    def summary(self, node: int) -> LineSummary:
+        """Return the summary of a line: the one made at open, else one computed from its entry."""
+        summary = self.summaries.get(node) or self._computed_summaries.get(node)
+        if summary is None:
             (entry,) = self.entries([node])
-            speech = self._speech[node] = speech_of(entry)
-        return speech
+            summary = self._computed_summaries[node] = summarize_entry(entry)
+        return summary
 
-    def prepare_speech(self, nodes: Iterable[int]) -> None:
-        """Read in one go the entries that `speech` will have to ask."""
-        self.entries([node for node in nodes if self.noted.get(node) is None])
+    def load_summaries(self, nodes: Iterable[int]) -> None:
+        """Read in batches the entries whose summaries were not made at open."""
+        self.entries([node for node in nodes if self.summaries.get(node) is None])
 
     @property
-    def is_all_sidechain(self) -> bool:
-        """Whether this is the transcript of a sub-agent: then its lines count, which elsewhere they do not."""
-        if self._all_sidechain is None:
+    def is_subagent(self) -> bool:
+        """Whether this is the transcript of a sub-agent, in which every line is a sidechain line."""
+        if self._is_subagent is None:
             links = (node for node in range(len(self)) if self.is_link(node))
-            self._all_sidechain = all(self.facts(node).is_sidechain for node in links)
-        return self._all_sidechain
+            self._is_subagent = all(self.facts(node).is_sidechain for node in links)
+        return self._is_subagent
 
-    def counts(self, node: int) -> bool:
-        """Whether a line can be where the session stands."""
-        return self.is_link(node) and (not self.facts(node).is_sidechain or self.is_all_sidechain)
+    def can_be_leaf(self, node: int) -> bool:
+        """Whether a line can be the current one: the client ignores sidechain lines in a main transcript."""
+        return self.is_link(node) and (not self.facts(node).is_sidechain or self.is_subagent)
 
-    def iter_by_time(self, node: int, within: float) -> Iterator[int]:
-        """Links that are not younger than a line and at most so many milliseconds older, the youngest first.
+    def iter_older_links(self, node: int, max_gap: float) -> Iterator[int]:
+        """Iterate over the links that are at most `max_gap` milliseconds older than a line, the newest first.
 
-        Among lines of the same time, those that stand before it in the file come first, the nearest first.
+        Lines with the same time are included: those before the line in the file first, the nearest first.
         """
-        own = self.facts(node)
-        if own.time is None:
+        facts = self.facts(node)
+        if facts.time is None:
             return
-        times = self._by_time()
-        upto = bisect_right(times, (own.time, len(self)))
-        younger_first = (times[at] for at in range(upto - 1, -1, -1))
-        for time, same in groupby(younger_first, key=lambda pair: pair[0]):
-            if own.time - time > within:
+        times = self._links_by_time()
+        end = bisect_right(times, (facts.time, len(self)))
+        newest_first = (times[at] for at in range(end - 1, -1, -1))
+        for time, group in groupby(newest_first, key=lambda pair: pair[0]):
+            if facts.time - time > max_gap:
                 return
-            others = [other for _, other in same if other != node]
+            others = [other for _, other in group if other != node]
             for other in sorted(others, key=lambda other: (other > node, -other)):
-                if self.facts(other).is_sidechain == own.is_sidechain:
+                if self.facts(other).is_sidechain == facts.is_sidechain:
                     yield other
 
-    def _by_time(self) -> list[tuple[int, int]]:
+    def _links_by_time(self) -> list[tuple[int, int]]:
         if self._times is None:
             links = [node for node in range(len(self)) if self.is_link(node)]
-            self.load(links)
+            self.load_facts(links)
             timed = ((self.facts(node).time, node) for node in links)
             self._times = sorted((time, node) for time, node in timed if time is not None)
         return self._times
 
 
 def read_entries(lines: IndexedLines, nodes: Sequence[int]) -> list[Entry]:
-    """Entries as this dialect means them: a text that looks like a reference of ours is only a text here."""
+    """Read entries without resolving blob references: a string that looks like one is only text in this dialect."""
     types = lines.types
     return [
         entry if type_of(entry) == types[node] else parse_fields(lines.fields([node])[0])
@@ -181,38 +198,28 @@ def read_entries(lines: IndexedLines, nodes: Sequence[int]) -> list[Entry]:
     ]
 
 
-def _facts_of(fields: Fields) -> Facts:
-    return Facts(
-        milliseconds(string_in(fields, "timestamp") or ""),
-        string_in(fields, "sessionId") or "",
-        fields.get("isSidechain") is True,
-        fields.get("isCompactSummary") is True,
-    )
+def walk(chain: Chain, leaf: int, links: Mapping[int, int | None], bridge: Bridge) -> list[int]:
+    """Return the lines from root to leaf over recorded parents, or over `links` where those have another parent.
 
-
-def walk(
-    chain: Chain,
-    leaf: int,
-    links: Mapping[int, int | None],
-    mend: Callable[[int, int, set[int]], int | None],
-) -> list[int]:
-    """Root to leaf over named parents, or over `links` where they say otherwise. Progress is passed through.
-
-    Where the walk comes to an end, `mend` is asked for a way on with the last line on the path, the line the walk
-    stands at (progress may lie between them) and everything walked so far. A boundary is a proper end.
+    Where the walk ends early, `bridge` is asked for a parent.
     """
     path: list[int] = []
     seen: set[int] = set()
     node: int | None = leaf
     types, parents = chain.types, chain.parents
+    # A line that was seen before ends the walk. The client stops there too, with a partial chain; versions up to 2.0.77
+    # hung on such cycles.
     while node is not None and node not in seen:
         seen.add(node)
         kind = types[node]
+        # Clients up to about 2.1.8x put progress lines into the chain. Current ones bridge them: their children count
+        # as children of the nearest ancestor that is not progress.
         if kind != "progress":
             path.append(node)
-        parent = links[node] if node in links else parents[node] or chain.named_parent(node)
+        parent = links[node] if node in links else parents[node] or chain.recorded_parent(node)
+        # A boundary has no parent on purpose: the context begins there.
         if (parent is None or parent in seen) and kind != "compaction":
-            parent = mend(path[-1] if path else node, node, seen)
+            parent = bridge(path[-1] if path else node, node, seen)
         node = parent
     path.reverse()
     return path

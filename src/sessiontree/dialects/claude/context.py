@@ -1,64 +1,256 @@
-"""A path -> what the model sees: its messages, decoded when they are looked at, and the state at its end."""
+"""The context of a path: its messages, decoded on first access, and the state at its end.
+
+A plan lists which messages a path has, in which order, and from which lines each is made. Line summaries suffice for
+that, so most bodies are not read; lines without a summary are. The plan is also what makes the shards of a response one
+message. Calls without results stay as they are: `providers` completes them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+
+from msgspec import Struct
 
 from sessiontree.core.context import Context, ModelRef, State
 from sessiontree.core.lazy_messages import LazyMessages
-from sessiontree.core.messages import Assistant, Message
-from sessiontree.dialects.claude.chain import Chain
-from sessiontree.dialects.claude.message_plan import plan_messages, read_messages, sizes_of
-from sessiontree.dialects.claude.path import Trail
+from sessiontree.core.messages import Assistant, Message, ToolResult, User, tool_calls
+from sessiontree.dialects.claude.chain import Chain, read_entries
+from sessiontree.dialects.claude.messages import (
+    CONTEXT_TYPES,
+    NO_CONTENT,
+    context_messages,
+    is_blank,
+    join_shards,
+    prepare_message,
+    without_usage,
+)
+from sessiontree.dialects.claude.path import Path
 from sessiontree.dialects.claude.records import SYNTHETIC, object_in, string_in
+from sessiontree.dialects.contract import IndexedLines
+from sessiontree.errors import ReplacedError
 
-_STEP = 256
-_MODES = {"mode": "mode", "permission-mode": "permissionMode"}
+_MODEL_SEARCH = 256
+"""How many lines before a boundary to search for a model."""
+
+_MODE_FIELDS = {"mode": "mode", "permission-mode": "permissionMode"}
 
 
-def build_context(chain: Chain, trail: Trail) -> Context:
-    """What a model is sent for a path."""
+def build_context(chain: Chain, path: Path) -> Context:
+    """Return what a model receives for a path."""
     lines, ids = chain.lines, chain.tree.ids
-    plan = plan_messages(chain, trail)
-
+    plan = _plan_messages(chain, path)
     messages = LazyMessages(
         len(plan.nodes),
-        lambda positions: read_messages(lines, ids, plan, positions),
-        lambda positions: sizes_of(lines, plan, positions),
+        lambda positions: _read_messages(lines, ids, plan, positions),
+        lambda positions: _message_sizes(lines, plan, positions),
     )
-    return Context(_ids(ids, trail.nodes), messages, _ids(ids, plan.nodes), _state(chain, trail, messages))
+    return Context(_ids(ids, path.nodes), messages, _ids(ids, plan.nodes), _state(chain, path, messages))
 
 
 def _ids(ids: Sequence[str], nodes: Iterable[int]) -> tuple[str, ...]:
     return tuple(map(ids.__getitem__, nodes))
 
 
-def _state(chain: Chain, trail: Trail, messages: Sequence[Message]) -> State:
-    spoken = (message.model for message in reversed(messages) if isinstance(message, Assistant))
-    model = next((name for name in spoken if _is_model(name)), None) or _earlier_model(chain, trail)
+def _state(chain: Chain, path: Path, messages: Sequence[Message]) -> State:
+    models = (message.model for message in reversed(messages) if isinstance(message, Assistant))
+    model = next((name for name in models if _is_model(name)), None) or _find_earlier_model(chain, path)
     ref = ModelRef("anthropic", model) if model else None
-    return State(model=ref, models={"default": f"anthropic/{model}"} if model else {}, mode=_mode(chain))
+    return State(model=ref, models={"default": f"anthropic/{model}"} if model else {}, mode=_find_mode(chain))
 
 
 def _is_model(name: str | None) -> bool:
     return bool(name) and name != SYNTHETIC
 
 
-def _earlier_model(chain: Chain, trail: Trail) -> str | None:
-    """After a compaction that kept no answer: the model of the last one before it in the file."""
-    first = trail.nodes[0] if trail.nodes else 0
-    before = [node for node in range(max(0, first - _STEP), first) if chain.types[node] == "message"]
-    for fields in reversed(chain.lines.fields(before)):
-        model = string_in(object_in(fields, "message"), "model")
-        if _is_model(model) and fields.get("isSidechain") is not True:
+def _find_earlier_model(chain: Chain, path: Path) -> str | None:
+    """After a compaction that preserved no assistant message: the model of the last one before it in the file."""
+    first = path.nodes[0] if path.nodes else 0
+    before = [node for node in range(max(0, first - _MODEL_SEARCH), first) if chain.types[node] == "message"]
+    for line in reversed(chain.lines.fields(before)):
+        model = string_in(object_in(line, "message"), "model")
+        if _is_model(model) and line.get("isSidechain") is not True:
             return model
     return None
 
 
-def _mode(chain: Chain) -> str:
+def _find_mode(chain: Chain) -> str:
     for node in range(len(chain) - 1, -1, -1):
-        key = _MODES.get(chain.types[node])
+        key = _MODE_FIELDS.get(chain.types[node])
         if key is not None:
-            (fields,) = chain.lines.fields([node])
-            return string_in(fields, key) or "none"
+            (line,) = chain.lines.fields([node])
+            return string_in(line, key) or "none"
     return "none"
+
+
+# The plan
+
+
+class _Plan(Struct):
+    """The messages of a path, not decoded yet. Positions count messages."""
+
+    tools: dict[str, str]
+    """The tool name of each call id."""
+
+    preserved: frozenset[int]
+    """The nodes that a compaction preserved."""
+
+    nodes: list[int] = []
+    """The node of each message."""
+
+    shards: dict[int, list[int]] = {}
+    """The other shards of a response, by position."""
+
+    indexes: dict[int, int] = {}
+    """The index of a message within its entry, by position, where it is not the first."""
+
+    placeholders: set[int] = set()
+    """The positions of messages that the client replaces by `(no content)`."""
+
+    def copy_message(self, other: _Plan, at: int) -> None:
+        """Append a message of another plan."""
+        position = len(self.nodes)
+        self.nodes.append(other.nodes[at])
+        if at in other.shards:
+            self.shards[position] = other.shards[at]
+        if at in other.indexes:
+            self.indexes[position] = other.indexes[at]
+
+
+def _plan_messages(chain: Chain, path: Path) -> _Plan:
+    draft = _Draft(chain, path)
+    plan = draft.plan
+    blank = _find_blank(chain, plan, draft.maybe_blank)
+    # The client does not send a result without its call, and sends `(no content)` where its line held nothing else.
+    # The result itself stays in the context: `providers` leaves it out, and other callers can see it.
+    strays = {at for at, call in draft.results.items() if call not in plan.tools}
+    if not blank and not strays:
+        return plan
+    final = _Plan(plan.tools, plan.preserved)
+    sent = {node for at, node in enumerate(plan.nodes) if at not in strays}
+    for at, node in enumerate(plan.nodes):
+        if at not in blank:
+            final.copy_message(plan, at)
+        if node not in sent:
+            sent.add(node)
+            final.placeholders.add(len(final.nodes))
+            final.copy_message(plan, at)
+    return final
+
+
+def _find_blank(chain: Chain, plan: _Plan, maybe_blank: Collection[int]) -> set[int]:
+    """Return the positions of messages that are not sent because they are blank."""
+    positions = sorted(maybe_blank)
+    found = zip(positions, _read_joined(chain.lines, chain.tree.ids, plan, positions), strict=True)
+    return {at for at, message in found if prepare_message(message, plan.tools) is None}
+
+
+class _Draft:
+    """A plan under construction; some of its messages may turn out to be blank."""
+
+    def __init__(self, chain: Chain, path: Path) -> None:
+        self.plan = _Plan({}, path.preserved)
+        self.results: dict[int, str] = {}
+        """The positions of tool results, and the calls that they answer."""
+        self.maybe_blank: set[int] = set()
+        self._nodes = self.plan.nodes
+        self._response = ""
+        """The response that the next shard may belong to: only results came after it."""
+        self._response_at = -1
+        summaries, types, tools = chain.summaries, chain.types, self.plan.tools
+        unknown = [node for node in path.nodes if summaries.get(node) is None and types[node] in CONTEXT_TYPES]
+        entries = dict(zip(unknown, chain.entries(unknown), strict=True))
+        for node in path.nodes:  # runs many thousands of times for a long session: keep it lean
+            summary = summaries.get(node)
+            if summary is None:
+                if node in entries:
+                    self._add_messages(node, context_messages(entries[node]))
+            elif summary.is_assistant:
+                self._add_shard(node, summary.response, False)
+                for call, tool in zip(summary.calls, summary.tools, strict=True):
+                    tools[call] = tool
+            elif summary.results:
+                for index, call in enumerate(summary.results):
+                    self._add_result(node, index, call)
+            elif summary.is_message:
+                self._add_prompt(node, 0)
+
+    def _add_messages(self, node: int, messages: Sequence[Message]) -> None:
+        for index, message in enumerate(messages):
+            match message:
+                case ToolResult():
+                    self._add_result(node, index, message.tool_call_id)
+                case Assistant():
+                    self._add_shard(node, message.response_id or "", is_blank(message.content))
+                    self.plan.tools.update((call.id, call.name) for call in tool_calls(message))
+                case _:
+                    self._add_prompt(node, index)
+
+    def _add_result(self, node: int, index: int, call: str) -> None:
+        at = len(self._nodes)
+        self._nodes.append(node)
+        self.results[at] = call
+        if index:
+            self.plan.indexes[at] = index
+
+    def _add_shard(self, node: int, response: str, may_be_blank: bool) -> None:
+        if response and response == self._response:
+            self.plan.shards.setdefault(self._response_at, []).append(node)
+            if not may_be_blank:
+                self.maybe_blank.discard(self._response_at)
+            return
+        self._response, self._response_at = response, len(self._nodes)
+        if may_be_blank:
+            self.maybe_blank.add(self._response_at)
+        self._nodes.append(node)
+
+    def _add_prompt(self, node: int, index: int) -> None:
+        self._response = ""
+        if index:
+            self.plan.indexes[len(self._nodes)] = index
+        self._nodes.append(node)
+
+
+# Reading planned messages
+
+
+def _read_messages(lines: IndexedLines, ids: Sequence[str], plan: _Plan, positions: Sequence[int]) -> list[Message]:
+    """Decode some messages of a plan. `ids` are from when the plan was made: the file may have changed since."""
+    found: list[Message] = []
+    for at, message in zip(positions, _read_joined(lines, ids, plan, positions), strict=True):
+        is_placeholder = at in plan.placeholders
+        sent = User(message.timestamp, NO_CONTENT) if is_placeholder else prepare_message(message, plan.tools)
+        if sent is None:
+            raise _replaced(lines)
+        found.append(sent)
+    return found
+
+
+def _read_joined(lines: IndexedLines, ids: Sequence[str], plan: _Plan, positions: Sequence[int]) -> list[Message]:
+    shards = [(plan.nodes[at], *plan.shards.get(at, ())) for at in positions]
+    nodes = sorted({node for part in shards for node in part})
+    by_node: dict[int, Sequence[Message]] = {}
+    for node, entry in zip(nodes, read_entries(lines, nodes), strict=True):
+        if entry.id and entry.id != ids[node]:
+            raise _replaced(lines)
+        messages = context_messages(entry)
+        # Token counts from before a compaction would make the context look full again; the client clears them, too.
+        by_node[node] = [without_usage(message) for message in messages] if node in plan.preserved else messages
+    try:
+        return [
+            join_shards([by_node[node][plan.indexes.get(at, 0)] for node in part])
+            for at, part in zip(positions, shards, strict=True)
+        ]
+    except IndexError:
+        raise _replaced(lines) from None
+
+
+def _message_sizes(lines: IndexedLines, plan: _Plan, positions: range) -> list[int]:
+    sizes = lines.sizes()
+    found = [sizes[node] for node in plan.nodes]
+    for at, shards in plan.shards.items():
+        found[at] += sum([sizes[shard] for shard in shards])
+    return found[positions.start : positions.stop]
+
+
+def _replaced(lines: IndexedLines) -> ReplacedError:
+    return ReplacedError(f"{lines.location}: was rewritten while its messages were being read. Open it again.")

@@ -1,7 +1,7 @@
-"""A history in canonical form: lines that belong together made one item, and each item made of its lines by `told`.
+"""A history -> canonical entries: groups the lines of each entry, which `decode_lines` then decodes.
 
-The shards of a response are one message, and its results follow it; only what the model does not see may stand between
-them. A command and its output are one item, and so are a boundary and its summary.
+The shards of a response are one entry, followed by its results; only lines that the model does not receive may come
+between them. A shell command and its output are one entry, and so are a boundary and its summary.
 """
 
 from __future__ import annotations
@@ -15,271 +15,271 @@ from msgspec.structs import replace
 
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.claude import decode_lines
-from sessiontree.dialects.claude.boundaries import Kept, kept_by, stood_before
+from sessiontree.dialects.claude.boundaries import Preserved, find_leaf_before, find_preserved
 from sessiontree.dialects.claude.chain import Chain
-from sessiontree.dialects.claude.decode_lines import Base
+from sessiontree.dialects.claude.decode_lines import CommonFields
 from sessiontree.dialects.claude.differences import PART, PLAIN
-from sessiontree.dialects.claude.history import spoken_history
-from sessiontree.dialects.claude.line_summary import LineSummary
-from sessiontree.dialects.claude.path import find_trail
-from sessiontree.dialects.claude.records import Fields, is_result, object_in, string_in
+from sessiontree.dialects.claude.history import find_chain_history
+from sessiontree.dialects.claude.index import LineSummary
+from sessiontree.dialects.claude.path import find_path
+from sessiontree.dialects.claude.records import Fields, is_tool_result, object_in, string_in
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
+from sessiontree.dialects.defaults import iter_resolved
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 
-_STEP = 256
-_AHEAD = 2
-"""The most lines of one item, but for responses: a command and its output, a boundary and its summary."""
-_SPEAKING = frozenset({"message", "custom_message", "branch_summary"})
+_LOOKAHEAD = 2
+"""The most lines of one entry, except for responses: a command and its output, a boundary and its summary."""
+
+_CONTEXT_TYPES = frozenset({"message", "custom_message", "branch_summary"})
 _Line: TypeAlias = tuple[int, Fields]
 
 
-class _Unit(Struct, frozen=True):
-    """An item and the nodes of its lines."""
+class _Group(Struct, frozen=True):
+    """An entry and the nodes of its lines."""
 
-    item: CanonicalEntry
+    entry: CanonicalEntry
     nodes: tuple[int, ...]
 
     @property
-    def speaks(self) -> bool:
-        return self.item.kind in _SPEAKING
+    def is_in_context(self) -> bool:
+        return self.entry.kind in _CONTEXT_TYPES
 
     @property
     def role(self) -> object:
-        return object_in(self.item.fields, "message").get("role")
+        return object_in(self.entry.fields, "message").get("role")
 
 
 def decode_entries(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
-    """Nodes of a history in canonical form."""
-    for unit in _Teller(lines).units(nodes):
-        yield unit.item
+    """Decode the nodes of a history."""
+    for group in _Decoder(lines).groups(nodes):
+        yield group.entry
 
 
-def find_base(lines: IndexedLines) -> Base:
-    """What the first line of the chain says of all of them."""
+def find_common_fields(lines: IndexedLines) -> CommonFields:
+    """Return the common fields of a session: those of its first chain line."""
     first = next((node for node, id in enumerate(lines.tree.ids) if not is_metadata_id(id)), None)
-    return Base() if first is None else decode_lines.base_of(lines.fields([first])[0])
+    return CommonFields() if first is None else CommonFields.of(lines.fields([first])[0])
 
 
 def must_decode_together(lines: IndexedLines, node: int, child: int) -> bool:
-    """Whether one line that follows another in a history may be part of the same item, or a result of it."""
+    """Whether a line that follows another in a history may be part of the same entry, or a result of it."""
     if is_metadata_id(lines.tree.ids[child]) or lines.types[child] != "message":
         return True
-    noted = _noted_together(lines, node, child)
-    if noted is not None:
-        return noted
-    one, other = lines.fields([node, child])
-    if other.get("type") == "assistant":
-        if one.get("type") == "assistant":
-            return _response(one) == _response(other) != ""
-        return not _is_prompt(lines.types[node], one)  # a shard may follow results, and what the model does not see
-    if _is_prompt("message", other):
-        return lines.types[node] == "compaction" or decode_lines.is_command(one) or PART in passthrough_of(other)
+    by_summary = _compare_summaries(lines, node, child)
+    if by_summary is not None:
+        return by_summary
+    line, next_line = lines.fields([node, child])
+    if next_line.get("type") == "assistant":
+        if line.get("type") == "assistant":
+            return _response_id(line) == _response_id(next_line) != ""
+        return not _is_prompt(lines.types[node], line)  # a shard may follow results, and lines outside the context
+    if _is_prompt("message", next_line):
+        is_part = PART in passthrough_of(next_line)
+        return lines.types[node] == "compaction" or decode_lines.is_command_input(line) or is_part
     return True
 
 
-def _noted_together(lines: IndexedLines, node: int, child: int) -> bool | None:
-    """The same by what was noted of the lines at open; None when that does not tell."""
-    one, other = lines.notes.get(node), lines.notes.get(child)
-    if not isinstance(other, LineSummary) or not isinstance(one, LineSummary) or not one.is_message or other.is_prompt:
+def _compare_summaries(lines: IndexedLines, node: int, child: int) -> bool | None:
+    """Answer by the summaries made at open, which spares reading the lines; None when those do not suffice."""
+    first, second = lines.notes.get(node), lines.notes.get(child)
+    if not isinstance(second, LineSummary) or not isinstance(first, LineSummary):
         return None
-    if not other.is_assistant:
+    if not first.is_message or second.is_prompt:
+        return None
+    if not second.is_assistant:
         return True
-    return one.response == other.response != "" if one.is_assistant else not one.is_prompt
+    return first.response == second.response != "" if first.is_assistant else not first.is_prompt
 
 
 def _is_prompt(kind: str, line: Fields) -> bool:
-    """Whether someone speaks on a line, and not a tool."""
     return kind == "message" and line.get("type") not in ("assistant", PASSTHROUGH) and not _has_results(line)
 
 
-def _response(line: Fields) -> str:
+def _response_id(line: Fields) -> str:
     return string_in(object_in(line, "message"), "id") or ""
 
 
 def _has_results(line: Fields) -> bool:
     content = object_in(line, "message").get("content")
-    return line.get("type") == "user" and isinstance(content, list) and any(map(is_result, content))
+    return line.get("type") == "user" and isinstance(content, list) and any(map(is_tool_result, content))
 
 
-class _Teller:
-    """Tells lines one after the other. Holds back a response until it is sure that no shard of it follows."""
+class _Decoder:
+    """Decodes lines in order. Holds back a response until no more shards of it can follow."""
 
-    def __init__(self, lines: IndexedLines, *, looks_back: bool = True) -> None:
+    def __init__(self, lines: IndexedLines, *, finds_kept: bool = True) -> None:
         self._lines = lines
-        self._looks_back = looks_back
-        """Whether to say what a compaction kept, which takes a look at what stands before it."""
-        self._base = find_base(lines)
-        self._names: dict[str, str] = {}
+        self._finds_kept = finds_kept
+        """Whether to find out what a compaction kept, which takes decoding the lines before it."""
+        self._common = find_common_fields(lines)
+        self._tool_names: dict[str, str] = {}
         self._shards: list[_Line] = []
-        self._behind: list[_Unit] = []
+        self._after_shards: list[_Group] = []
 
-    def units(self, nodes: Sequence[int]) -> Iterator[_Unit]:
-        last: _Unit | None = None
-        for found in self._iter_units(nodes):
-            if isinstance(found, _Unit):
+    def groups(self, nodes: Sequence[int]) -> Iterator[_Group]:
+        last: _Group | None = None
+        for found in self._iter_groups(nodes):
+            if isinstance(found, _Group):
                 if last is not None:
                     yield last
                 last = found
-            elif last is not None:  # a line that only belongs to the item before it
-                entry = replace(last.item, aliases=(*last.item.aliases, self._lines.tree.ids[found]))
-                last = _Unit(entry, (*last.nodes, found))
+            elif last is not None:  # a line without content of its own that belongs to the entry before it
+                entry = replace(last.entry, aliases=(*last.entry.aliases, self._lines.tree.ids[found]))
+                last = _Group(entry, (*last.nodes, found))
         if last is not None:
             yield last
 
-    def _iter_units(self, nodes: Sequence[int]) -> Iterator[_Unit | int]:
+    def _iter_groups(self, nodes: Sequence[int]) -> Iterator[_Group | int]:
         pending: list[_Line] = []
-        for line in self._iter_lines(nodes):
+        for line in iter_resolved(self._lines, nodes):
             pending.append(line)
-            if len(pending) == _AHEAD:
-                yield from self._line(pending)
+            if len(pending) == _LOOKAHEAD:
+                yield from self._decode_next(pending)
         while pending:
-            yield from self._line(pending)
-        yield from self._settle()
+            yield from self._decode_next(pending)
+        yield from self._release()
 
-    def _iter_lines(self, nodes: Sequence[int]) -> Iterator[_Line]:
-        for start in range(0, len(nodes), _STEP):
-            step = nodes[start : start + _STEP]
-            yield from zip(step, self._lines.resolved_fields(step), strict=True)
-
-    def _line(self, pending: list[_Line]) -> Iterator[_Unit | int]:
-        """Tell the first of some lines, and those behind it that belong to it."""
-        node, fields = pending.pop(0)
-        kind, found = fields.get("type"), passthrough_of(fields)
-        if PART in found:
-            yield from self._settle()
+    def _decode_next(self, pending: list[_Line]) -> Iterator[_Group | int]:
+        """Decode the first pending line, and those after it that belong to it."""
+        node, line = pending.pop(0)
+        kind, passthrough = line.get("type"), passthrough_of(line)
+        if PART in passthrough:
+            yield from self._release()
             yield node
         elif kind == "assistant":
-            yield from self._shard(node, fields)
+            yield from self._add_shard(node, line)
         elif self._lines.types[node] == "compaction" and kind != PASSTHROUGH:
-            yield from self._settle()
-            yield from self._boundary((node, fields), pending)
+            yield from self._release()
+            yield from self._decode_boundary((node, line), pending)
         elif (
             pending
-            and decode_lines.is_command(fields)
-            and PLAIN not in found
-            and self._is_output(fields, pending[0][1])
+            and decode_lines.is_command_input(line)
+            and PLAIN not in passthrough
+            and self._is_command_output(line, pending[0][1])
         ):
-            yield from self._settle()
-            yield self._command((node, fields), pending.pop(0))
+            yield from self._release()
+            yield self._decode_command((node, line), pending.pop(0))
         else:
-            for entry in self._items(node, fields):
-                yield from self._placed(_Unit(entry, (node,)))
+            for entry in self._decode_line(node, line):
+                yield from self._place(_Group(entry, (node,)))
 
-    def _shard(self, node: int, fields: Fields) -> Iterator[_Unit]:
-        response = _response(fields)
-        if not (self._shards and response and _response(self._shards[-1][1]) == response):
-            yield from self._settle()
-        self._shards.append((node, fields))
-        content = object_in(fields, "message").get("content")
+    def _add_shard(self, node: int, line: Fields) -> Iterator[_Group]:
+        response = _response_id(line)
+        if not (self._shards and response and _response_id(self._shards[-1][1]) == response):
+            yield from self._release()
+        self._shards.append((node, line))
+        content = object_in(line, "message").get("content")
         for block in content if isinstance(content, list) else ():
             if isinstance(block, dict) and block.get("type") == "tool_use":
-                self._names[string_in(block, "id") or ""] = string_in(block, "name") or ""
+                self._tool_names[string_in(block, "id") or ""] = string_in(block, "name") or ""
 
-    def _settle(self) -> Iterator[_Unit]:
-        """Tell the response that was held back and all that came behind it."""
+    def _release(self) -> Iterator[_Group]:
+        """Decode the response that was held back, and yield it and everything that came after it."""
         if self._shards:
-            entry = decode_lines.told_response([fields for _, fields in self._shards], self._base)
-            yield _Unit(entry, tuple(node for node, _ in self._shards))
-        yield from self._behind
-        self._shards, self._behind = [], []
+            entry = decode_lines.decode_response([line for _, line in self._shards], self._common)
+            yield _Group(entry, tuple(node for node, _ in self._shards))
+        yield from self._after_shards
+        self._shards, self._after_shards = [], []
 
-    def _placed(self, unit: _Unit) -> Iterator[_Unit]:
-        """A unit at its place: behind the response that is held back, or right away."""
-        if unit.speaks and unit.role != "toolResult":
-            yield from self._settle()
+    def _place(self, group: _Group) -> Iterator[_Group]:
+        # Results can come between two shards of a response; canonical form has them after the whole response.
+        if group.is_in_context and group.role != "toolResult":
+            yield from self._release()
         if self._shards:
-            self._behind.append(unit)
+            self._after_shards.append(group)
         else:
-            yield unit
+            yield group
 
-    def _items(self, node: int, fields: Fields) -> Sequence[CanonicalEntry]:
-        kind, base = fields.get("type"), self._base
-        if kind == PASSTHROUGH:
-            return [decode_lines.told_aside(fields, self._lines.tree.ids[node])]
-        if _has_results(fields):
-            return decode_lines.told_results(fields, base, self._names)
-        return [decode_lines.told_spoken(fields, base)]
+    def _decode_line(self, node: int, line: Fields) -> Sequence[CanonicalEntry]:
+        if line.get("type") == PASSTHROUGH:
+            return [decode_lines.decode_metadata_entry(line, self._lines.tree.ids[node])]
+        if _has_results(line):
+            return decode_lines.decode_results(line, self._common, self._tool_names)
+        return [decode_lines.decode_user_line(line, self._common)]
 
     # Commands
 
-    def _is_output(self, entered: Fields, printed: Fields) -> bool:
-        if PART in passthrough_of(printed):
+    def _is_command_output(self, input_line: Fields, output_line: Fields) -> bool:
+        passthrough = passthrough_of(output_line)
+        if PART in passthrough:
             return True
-        return (
-            PLAIN not in passthrough_of(printed) and decode_lines.told_command(entered, printed, self._base) is not None
-        )
+        if PLAIN in passthrough:
+            return False
+        return decode_lines.decode_command(input_line, output_line, self._common) is not None
 
-    def _command(self, entered: _Line, printed: _Line) -> _Unit:
-        entry = decode_lines.told_command(entered[1], printed[1], self._base)
-        if entry is None:  # a part of something else that begins like a command
-            return _Unit(decode_lines.told_user(entered[1], self._base), (entered[0], printed[0]))
-        return _Unit(entry, (entered[0], printed[0]))
+    def _decode_command(self, input_line: _Line, output_line: _Line) -> _Group:
+        nodes = input_line[0], output_line[0]
+        entry = decode_lines.decode_command(input_line[1], output_line[1], self._common)
+        if entry is None:  # part of another entry that begins like a command
+            entry = decode_lines.decode_prompt(input_line[1], self._common)
+        return _Group(entry, nodes)
 
     # Compactions
 
-    def _boundary(self, boundary: _Line, pending: list[_Line]) -> Iterator[_Unit]:
-        node, fields = boundary
-        summary = pending.pop(0) if pending and pending[0][1].get("isCompactSummary") is True else None
-        if summary is None and not pending and not passthrough_of(fields):
-            # Nothing came after it, so nothing was compacted.
-            yield _Unit(decode_lines.told_silent(fields, self._base), (node,))
+    def _decode_boundary(self, boundary: _Line, pending: list[_Line]) -> Iterator[_Group]:
+        node, line = boundary
+        summary_line = pending.pop(0) if pending and pending[0][1].get("isCompactSummary") is True else None
+        if summary_line is None and not pending and not passthrough_of(line):
+            # Nothing follows it, so nothing was compacted.
+            yield _Group(decode_lines.decode_hidden(line, self._common), (node,))
             return
-        nodes = (node,) if summary is None else (node, summary[0])
-        said = summary[1] if summary else None
-        if not self._looks_back or passthrough_of(fields):  # passthrough data says what was kept
-            yield _Unit(decode_lines.told_compaction(fields, said, self._base), nodes)
+        nodes = (node,) if summary_line is None else (node, summary_line[0])
+        summary = summary_line[1] if summary_line else None
+        if not self._finds_kept or passthrough_of(line):  # our own boundaries record what was kept
+            yield _Group(decode_lines.decode_compaction(line, summary, self._common), nodes)
             return
         chain = Chain(self._lines)
-        kept = kept_by(chain, node)
-        if self._keeps_all(chain, node, fields, kept):
+        preserved = find_preserved(chain, node)
+        if self._keeps_whole_path(chain, node, line, preserved):
             left_at = next(islice(chain.iter_links_before(node), 1), None)
             left_id = None if left_at is None else self._lines.tree.ids[left_at]
-            yield _Unit(decode_lines.told_left_branch(fields, said, self._base, left_id), nodes)
+            yield _Group(decode_lines.decode_branch_summary(line, summary, self._common, left_id), nodes)
             return
-        behind = self._from_first_kept(chain, node, kept)
-        is_tail = all(unit_kept for unit, unit_kept in behind if unit.speaks)
-        first = next((unit.item.id for unit, _ in behind), None) if is_tail else None
-        yield _Unit(decode_lines.told_compaction(fields, said, self._base, first), nodes)
+        kept = self._groups_from_first_kept(chain, node, preserved)
+        is_tail = all(is_kept for group, is_kept in kept if group.is_in_context)
+        first = next((group.entry.id for group, _ in kept), None) if is_tail else None
+        yield _Group(decode_lines.decode_compaction(line, summary, self._common, first), nodes)
         if not is_tail:
-            # A compaction in canonical form keeps all that follows a certain entry. Here some of it was not kept, so
-            # what was is said once more behind the summary. The client may have sent it before the summary.
-            again = [unit for unit, unit_kept in behind if unit_kept and unit.speaks]
-            for number, unit in enumerate(again, 1):
-                # What follows the summary follows the last of them.
-                also = (string_in(said or {}, "uuid") or "",) if number == len(again) else ()
-                entry = replace(unit.item, id=f"{unit.item.id}+{string_in(fields, 'uuid')}", aliases=also)
-                yield _Unit(entry, unit.nodes)
+            # A canonical compaction keeps everything from a certain entry on. Here some of that was not kept, so the
+            # kept entries are repeated after the summary. The client may have sent them before the summary.
+            repeated = [group for group, is_kept in kept if is_kept and group.is_in_context]
+            for number, group in enumerate(repeated, 1):
+                # Children of the summary become children of the last repeated entry.
+                aliases = (string_in(summary or {}, "uuid") or "",) if number == len(repeated) else ()
+                id = f"{group.entry.id}+{string_in(line, 'uuid')}"
+                yield _Group(replace(group.entry, id=id, aliases=aliases), group.nodes)
 
-    def _keeps_all(self, chain: Chain, node: int, fields: Fields, kept: Kept) -> bool:
-        """Whether a path goes on after a boundary with all it had, and only then comes the summary.
+    def _keeps_whole_path(self, chain: Chain, node: int, line: Fields, preserved: Preserved) -> bool:
+        """Whether a boundary preserves its whole path, with the summary at the end.
 
-        So it is when the user summarises from a message on: the path is that of the message before, and what was
-        summarised has become a branch that was left.
+        "Summarize from here" writes this: the path is that of the message before, and the summarized part has become
+        a branch that was left.
         """
-        about = object_in(fields, "compactMetadata")
-        anchored = object_in(about, "preservedMessages") or object_in(about, "preservedSegment")
-        if not kept.nodes or anchored.get("anchorUuid") != fields.get("uuid"):
+        metadata = object_in(line, "compactMetadata")
+        anchored = object_in(metadata, "preservedMessages") or object_in(metadata, "preservedSegment")
+        if not preserved.nodes or anchored.get("anchorUuid") != line.get("uuid"):
             return False
-        trail = find_trail(chain, stood_before(chain, node), AS_CLIENT).nodes
-        return all(unit_kept for unit, unit_kept in self._kept_units(trail, kept) if unit.speaks)
+        path = find_path(chain, find_leaf_before(chain, node), AS_CLIENT).nodes
+        return all(is_kept for group, is_kept in self._groups_kept(path, preserved) if group.is_in_context)
 
-    def _from_first_kept(self, chain: Chain, node: int, kept: Kept) -> list[tuple[_Unit, bool]]:
-        """What stands before a boundary from the first line on that it kept, and whether each was kept."""
-        if not kept.nodes:
+    def _groups_from_first_kept(self, chain: Chain, node: int, preserved: Preserved) -> list[tuple[_Group, bool]]:
+        """Return the entries before a boundary from the first kept one on, and whether each was kept."""
+        if not preserved.nodes:
             return []
-        before = spoken_history(chain, stood_before(chain, node), AS_CLIENT)
-        first = next((at for at, other in enumerate(before) if other in kept.nodes), len(before))
-        return self._kept_units(before[first:], kept)
+        history = find_chain_history(chain, find_leaf_before(chain, node), AS_CLIENT)
+        first = next((at for at, other in enumerate(history) if other in preserved.nodes), len(history))
+        return self._groups_kept(history[first:], preserved)
 
-    def _kept_units(self, nodes: Sequence[int], kept: Kept) -> list[tuple[_Unit, bool]]:
-        members = kept.nodes | (kept.listed or frozenset())
-        found: list[tuple[_Unit, bool]] = []
-        with_results = False
-        for unit in _Teller(self._lines, looks_back=False).units(nodes):
-            is_kept = not members.isdisjoint(unit.nodes)
-            if unit.role == "assistant":
-                with_results = is_kept and kept.listed is None  # without a list, results come along with their response
-            elif unit.role == "toolResult":
-                is_kept = is_kept or with_results
-            found.append((unit, is_kept))
+    def _groups_kept(self, nodes: Sequence[int], preserved: Preserved) -> list[tuple[_Group, bool]]:
+        members = preserved.nodes | (preserved.listed or frozenset())
+        found: list[tuple[_Group, bool]] = []
+        keeps_results = False
+        for group in _Decoder(self._lines, finds_kept=False).groups(nodes):
+            is_kept = not members.isdisjoint(group.nodes)
+            if group.role == "assistant":
+                # With a segment, the client restores the results beside the path with their response. A list is exact.
+                keeps_results = is_kept and preserved.listed is None
+            elif group.role == "toolResult":
+                is_kept = is_kept or keeps_results
+            found.append((group, is_kept))
         return found

@@ -1,8 +1,8 @@
-"""Single lines of a transcript, or the few that belong together, as items in canonical form.
+"""One entry's lines -> a canonical entry.
 
-What canonical form have no place for rides along under the name of this dialect: the fields of the line that nobody
-could work out again, one set for each line of the item. Nothing here looks at more of a session than the lines it is
-given.
+Fields of a line that the canonical form has no place for become passthrough data under `claude`, one object for each
+line of the entry, so that an encoder can write them again. Fields that follow from the line's position or content are
+left out. Nothing here looks at other lines of the session.
 """
 
 from __future__ import annotations
@@ -13,44 +13,45 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.core.context import milliseconds
-from sessiontree.core.messages import Text, User
+from sessiontree.core.messages import Message, Text, User
 from sessiontree.dialects.canonical import CanonicalEntry
-from sessiontree.dialects.claude import context_messages
 from sessiontree.dialects.claude.content import (
-    TOLD_API,
-    TOLD_PROVIDER,
-    is_told_in_full,
-    is_usage_told_in_full,
+    decode_blocks,
+    decode_content,
+    is_decoded_in_full,
+    is_usage_decoded_in_full,
     text_of,
-    told_blocks,
-    told_content,
-    told_reason,
-    told_usage,
 )
-from sessiontree.dialects.claude.differences import put_back
+from sessiontree.dialects.claude.differences import restore_passthrough
+from sessiontree.dialects.claude.messages import (
+    context_messages,
+    decode_messages,
+    line_time,
+    parse_fields,
+    without_none,
+)
 from sessiontree.dialects.claude.records import (
     SYNTHETIC,
     Fields,
-    is_result,
+    entry_type,
+    number_in,
     object_in,
-    parse_fields,
     string_in,
-    type_of_line,
+    without,
 )
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 
 NAME = "claude"
-"""Under which the fields of a line ride along, and with which the types of our custom entries begin."""
+"""The key of client fields in passthrough data, and the prefix of custom types for the client's own lines."""
 
 VERSION = "2.1.325"
-"""The client whose lines we write like: those rules were measured."""
+"""The client version whose lines are written, as its rules were measured."""
 
-MADE_RESPONSE = "msg_sessiontree_"
-"""How ids of responses begin that a encoder made up."""
+GENERATED_RESPONSE = "msg_sessiontree_"
+"""The prefix of response ids that an encoder made up."""
 
-# Fields of a line that follow from where it stands, or from what is said on it, or that mean nothing elsewhere.
-DERIVED = frozenset(
+# Fields that follow from a line's position or content, or that have no meaning in another file.
+DERIVED_FIELDS = frozenset(
     {
         "apiBlockIndex",
         "entrypoint",
@@ -69,123 +70,117 @@ DERIVED = frozenset(
         PASSTHROUGH,
     }
 )
-_DERIVED_WITH_REQUEST = DERIVED | {"requestId"}
-_COMMON = frozenset({"cwd", "gitBranch", "version"})
-_SAID_OF_MESSAGE = frozenset({"role", "content", "id", "type", "model", "stop_reason", "stop_sequence", "usage"})
+_DERIVED_WITH_REQUEST = DERIVED_FIELDS | {"requestId"}
+_COMMON_NAMES = frozenset({"cwd", "gitBranch", "version"})
+_DECODED_OF_MESSAGE = frozenset({"role", "content", "id", "type", "model", "stop_reason", "stop_sequence", "usage"})
+_DECODED_OF_COMPACTION = (
+    "subtype",
+    "content",
+    "isMeta",
+    "level",
+    "compactMetadata",
+    "isCompactSummary",
+    "isVisibleInTranscriptOnly",
+)
 _bash_input = re.compile(r"<bash-input>(?P<command>.*)</bash-input>\s*\Z", re.DOTALL)
 _bash_output = re.compile(
     r"<bash-stdout>(?P<out>.*)</bash-stdout>\s*<bash-stderr>(?P<err>.*)</bash-stderr>\s*\Z", re.DOTALL
 )
 
 
-class Base(Struct, frozen=True):
-    """What the first line of a chain says of all of them."""
+class CommonFields(Struct, frozen=True):
+    """Fields of the first chain line that nearly all lines repeat. They become passthrough data only where they differ.
+
+    The first line itself, known by its uuid, carries the version for all of them.
+    """
 
     uuid: str = ""
     cwd: str = ""
     version: str = ""
     git_branch: str = ""
 
+    @classmethod
+    def of(cls, first: Fields) -> CommonFields:
+        return cls(*(string_in(first, name) or "" for name in ("uuid", "cwd", "version", "gitBranch")))
 
-def base_of(first: Fields) -> Base:
-    names = ("uuid", "cwd", "version", "gitBranch")
-    return Base(*(string_in(first, name) or "" for name in names))
 
-
-def request_of(response: str) -> str:
-    """The id of the request that we write for a response: nothing but its own id in other words."""
+def request_id(response: str) -> str:
+    """Return the request id that is written for a response, derived from the response's own id."""
     return "req_" + response.removeprefix("msg_")
 
 
-# Answers
+# Assistant messages
 
 
-def told_response(shards: Sequence[Fields], base: Base) -> CanonicalEntry:
-    """The shards of one response as one item, called what its last line is."""
-    first, messages = shards[0], [object_in(shard, "message") for shard in shards]
-    is_error = first.get("isApiErrorMessage") is True
-    content = [block for message in messages for block in told_blocks(message.get("content"))]
-    told: Fields = {"role": "assistant", "content": content, "api": TOLD_API, "provider": TOLD_PROVIDER}
-    model = _last([message.get("model") for message in messages])
-    usage = _largest([told_usage(message.get("usage")) for message in messages])
-    reason = told_reason(_last([message.get("stop_reason") for message in messages]))
-    response = _last([message.get("id") for message in messages])
-    if model is not None:
-        told["model"] = model
-    if usage is not None:
-        told["usage"] = usage
-    if is_error or reason is not None:
-        told["stopReason"] = "error" if is_error else reason
-    if response is not None and not response.startswith(MADE_RESPONSE):
-        told["responseId"] = response
-    if (time := _time(first)) is not None:
-        told["timestamp"] = time
-    if is_error:
-        error = string_in(first, "error")
-        if model == SYNTHETIC:
-            # The client shows such a line and does not send it. As content it would be sent by others.
-            told["content"] = []
-            error = text_of(content) or error
-        if error is not None:
-            told["errorMessage"] = error
-    *others, last = [string_in(shard, "uuid") or "" for shard in shards]
-    entry = CanonicalEntry("message", {"message": told}, last, _timestamp(first), tuple(others))
-    return _riding(entry, shards, [_response_rest(shard, base) for shard in shards])
+def decode_response(shards: Sequence[Fields], common: CommonFields) -> CanonicalEntry:
+    """Decode the shards of one response. The entry has the id of the last line."""
+    decoded = [decode_messages(shard, decode_blocks)[0] for shard in shards]
+    first = decoded[0]
+    content = [block for message in decoded for block in message["content"]]
+    model, response = _last_value(decoded, "model"), _last_value(decoded, "responseId")
+    is_error, error = shards[0].get("isApiErrorMessage") is True, first.get("errorMessage")
+    if is_error and model == SYNTHETIC:
+        # The client shows its line for a failed request and does not send it. As content, other clients would.
+        content, error = [], text_of(content) or error
+    message = {
+        "role": "assistant",
+        "content": content,
+        "api": first["api"],
+        "provider": first["provider"],
+        "model": model,
+        "usage": _largest_usage(decoded),
+        "stopReason": "error" if is_error else _last_value(decoded, "stopReason"),
+        "responseId": None if response is None or response.startswith(GENERATED_RESPONSE) else response,
+        "timestamp": first.get("timestamp"),
+        "errorMessage": error,
+    }
+    *aliases, last = [string_in(shard, "uuid") or "" for shard in shards]
+    fields = {"message": without_none(message)}
+    entry = CanonicalEntry("message", fields, last, _timestamp(shards[0]), tuple(aliases))
+    return _with_client_fields(entry, shards, [_response_fields(shard, common) for shard in shards])
 
 
-def _response_rest(shard: Fields, base: Base) -> Fields:
+def _last_value(messages: Sequence[Fields], name: str) -> str | None:
+    return next((value for message in reversed(messages) if (value := message.get(name))), None)
+
+
+def _largest_usage(messages: Sequence[Fields]) -> Fields | None:
+    # Older clients wrote partial counts on early shards. Of equal counts the last one is taken.
+    known = [message["usage"] for message in messages if "usage" in message]
+    return max(reversed(known), key=lambda usage: usage["totalTokens"], default=None)
+
+
+def _response_fields(shard: Fields, common: CommonFields) -> Fields:
     message = object_in(shard, "message")
-    is_made = shard.get("requestId") == request_of(string_in(message, "id") or "")
-    rest = _rest(shard, base, _DERIVED_WITH_REQUEST if is_made else DERIVED)
+    is_generated = shard.get("requestId") == request_id(string_in(message, "id") or "")
+    fields = _client_fields(shard, common, _DERIVED_WITH_REQUEST if is_generated else DERIVED_FIELDS)
     reason = string_in(message, "stop_reason")
-    is_said = message.keys() <= _SAID_OF_MESSAGE
-    more = {} if is_said else {name: value for name, value in message.items() if name not in _SAID_OF_MESSAGE}
-    if not is_usage_told_in_full(message.get("usage")):
+    more = {} if message.keys() <= _DECODED_OF_MESSAGE else without(message, *_DECODED_OF_MESSAGE)
+    if not is_usage_decoded_in_full(message.get("usage")):
         more["usage"] = message["usage"]
     if reason == "stop_sequence" or message.get("stop_sequence") is not None:
         more |= {"stop_reason": reason, "stop_sequence": message.get("stop_sequence")}
     if more:
-        rest["message"] = more
-    return rest | _content_rest(message)
+        fields["message"] = more
+    return fields | _content_field(message)
 
 
-def _content_rest(message: Fields) -> Fields:
+def _content_field(message: Fields) -> Fields:
     content = message.get("content")
-    return {} if is_told_in_full(content) else {"content": content}
+    return {} if is_decoded_in_full(content) else {"content": content}
 
 
-def _last(found: Sequence[object]) -> str | None:
-    for value in reversed(found):
-        if isinstance(value, str) and value:
-            return value
-    return None
+# User messages, and what the client puts in their place
 
 
-def _largest(counts: Sequence[Fields | None]) -> Fields | None:
-    """Early shards may count only a part of what the response used."""
-    known = [count for count in counts if count is not None]
-    if len(known) == 1:
-        return known[0]
-    return max(reversed(known), key=lambda count: count["totalTokens"], default=None)
-
-
-# What users say, and what is said in their place
-
-
-def told_results(line: Fields, base: Base, names: Mapping[str, str]) -> list[CanonicalEntry]:
-    """The results on a line, an item each, and what the user says beside them. The first is called what the line is."""
-    content = object_in(line, "message").get("content")
-    blocks: list[Any] = content if isinstance(content, list) else []
-    id, time = string_in(line, "uuid") or "", _time(line)
-    spoken_beside = [block for block in blocks if not is_result(block)]
-    messages = [_result(block, time, names) for block in blocks if is_result(block)]
-    if spoken_beside:
-        messages.append(_but_none({"role": "user", "content": told_blocks(spoken_beside), "timestamp": time}))
-    first, *more = messages
-    rest = _rest(line, base) | _content_rest(object_in(line, "message"))
-    if "toolUseResult" in rest and rest["toolUseResult"] == text_of(first.get("content")):
-        del rest["toolUseResult"]
-    entry = _riding(CanonicalEntry("message", {"message": first}, id, _timestamp(line)), [line], [rest])
+def decode_results(line: Fields, common: CommonFields, tool_names: Mapping[str, str]) -> list[CanonicalEntry]:
+    """Decode a line with tool results: an entry for each, and one for the user's own text. The first has its id."""
+    first, *more = decode_messages(line, decode_blocks, tool_names)
+    id = string_in(line, "uuid") or ""
+    fields = _client_fields(line, common) | _content_field(object_in(line, "message"))
+    if "toolUseResult" in fields and fields["toolUseResult"] == text_of(first["content"]):
+        del fields["toolUseResult"]  # the client's own copy of the result
+    entry = _with_client_fields(_entry("message", line, {"message": first}), [line], [fields])
     others = [
         CanonicalEntry("message", {"message": message}, f"{id}.{number}", _timestamp(line), (id,))
         for number, message in enumerate(more, 2)
@@ -193,113 +188,89 @@ def told_results(line: Fields, base: Base, names: Mapping[str, str]) -> list[Can
     return [entry, *others]
 
 
-def _result(block: Fields, time: int | None, names: Mapping[str, str]) -> Fields:
-    call = string_in(block, "tool_use_id") or ""
-    return _but_none(
-        {
-            "role": "toolResult",
-            "toolCallId": call,
-            "toolName": names.get(call, ""),
-            "content": told_blocks(block.get("content")),
-            "isError": block.get("is_error") is True,
-            "timestamp": time,
-        }
-    )
+def decode_user_line(line: Fields, common: CommonFields) -> CanonicalEntry:
+    """Decode a chain line that is neither an assistant line, nor results, nor a boundary."""
+    kind, is_message = line.get("type"), entry_type(line) == "message"
+    if not (visible_messages(line) if kind in ("user", "attachment") else is_message):
+        return decode_hidden(line, common)
+    is_injected = line.get("isMeta") is True if kind == "user" else not is_message
+    return _decode_injected(line, common) if is_injected else decode_prompt(line, common)
 
 
-def told_spoken(line: Fields, base: Base) -> CanonicalEntry:
-    """A line of the chain that is neither an answer, nor results, nor a boundary."""
-    kind = line.get("type")
-    is_heard = bool(said_by(line)) if kind in ("user", "attachment") else type_of_line(line) == "message"
-    if not is_heard:
-        return told_silent(line, base)
-    is_meta = line.get("isMeta") is True if kind == "user" else type_of_line(line) != "message"
-    return told_meta(line, base) if is_meta else told_user(line, base)
-
-
-def told_user(line: Fields, base: Base) -> CanonicalEntry:
-    """A line that speaks as the user: a prompt, or what the client put in the user's place."""
-    kind = line.get("type")
-    message = object_in(line, "message")
-    rest = _rest(line, base)
-    match kind:
-        case "system":
-            content: Any = string_in(line, "content") or ""
-            rest = {"type": kind, **rest}
-            rest.pop("content", None)
-        case "attachment":
-            content = told_content(object_in(line, "attachment").get("prompt"))
-            rest = {"type": kind, **rest}
+def decode_prompt(line: Fields, common: CommonFields) -> CanonicalEntry:
+    """Decode a line that is sent as a user message: a prompt, or a local command's output."""
+    message = decode_messages(line)[-1]
+    fields = _client_fields(line, common)
+    match line.get("type"):
+        case "system" as kind:
+            fields = {"type": kind, **without(fields, "content")}
+        case "attachment" as kind:
+            fields = {"type": kind, **fields}
         case _:
-            content = told_content(message.get("content"))
-            rest |= _content_rest(message)
-    told = _but_none({"role": "user", "content": content, "timestamp": _time(line)})
-    return _riding(_item("message", line, {"message": told}), [line], [rest])
+            fields |= _content_field(object_in(line, "message"))
+    return _with_client_fields(_entry("message", line, {"message": message}), [line], [fields])
 
 
-def told_meta(line: Fields, base: Base) -> CanonicalEntry:
-    """What the client tells the model by itself, as an attachment or in the user's place."""
-    rest = _rest(line, base)
+def _decode_injected(line: Fields, common: CommonFields) -> CanonicalEntry:
+    """Decode what the client tells the model by itself, as an attachment or as a user line with `isMeta`."""
+    fields = _client_fields(line, common)
     if line.get("type") == "attachment":
-        custom_type, content = "attachment", _attached(line)
-        rest = {"type": "attachment", **rest}
+        custom_type, content = "attachment", _attachment_content(line)
+        fields = {"type": "attachment", **fields}
     else:
-        custom_type, content = "meta", told_content(object_in(line, "message").get("content"))
-        rest |= _content_rest(object_in(line, "message"))
-        rest.pop("isMeta", None)
-    fields = {"customType": f"{NAME}.{custom_type}", "content": content, "display": False}
-    return _riding(_item("custom_message", line, fields), [line], [rest])
+        custom_type, content = "meta", decode_content(object_in(line, "message").get("content"))
+        fields |= _content_field(object_in(line, "message"))
+        fields.pop("isMeta", None)
+    custom = {"customType": f"{NAME}.{custom_type}", "content": content, "display": False}
+    return _with_client_fields(_entry("custom_message", line, custom), [line], [fields])
 
 
-def _attached(line: Fields) -> Any:
-    """What the model sees of an attachment."""
-    said = [message.content for message in said_by(line) if isinstance(message, User)]
-    if len(said) == 1 and isinstance(said[0], str):
-        return said[0]
-    blocks = (block for content in said if not isinstance(content, str) for block in content)
+def _attachment_content(line: Fields) -> Any:
+    contents = [message.content for message in visible_messages(line) if isinstance(message, User)]
+    if len(contents) == 1 and isinstance(contents[0], str):
+        return contents[0]
+    blocks = (block for content in contents if not isinstance(content, str) for block in content)
     return [{"type": "text", "text": block.text} for block in blocks if isinstance(block, Text)]
 
 
-def said_by(line: Fields) -> Sequence[object]:
-    """The messages by which a line reaches the model; none for what the client keeps to itself."""
-    return context_messages.messages_of(parse_fields(line))
+def visible_messages(line: Fields) -> Sequence[Message]:
+    """Return the messages of a line that the model receives."""
+    return context_messages(parse_fields(line))
 
 
-def told_silent(line: Fields, base: Base) -> CanonicalEntry:
-    """A line that the model does not see, whole."""
+def decode_hidden(line: Fields, common: CommonFields) -> CanonicalEntry:
+    """Decode a line that the model does not receive: a `custom` entry with all its fields."""
     kind = string_in(line, "type") or ""
     message = {"message": line["message"]} if "message" in line else {}
-    data = {"type": kind, **message, **_rest(line, base)}
-    entry = _item("custom", line, {"customType": f"{NAME}.{kind}", "data": data})
-    return put_back(entry, passthrough_of(line))
+    data = {"type": kind, **message, **_client_fields(line, common)}
+    entry = _entry("custom", line, {"customType": f"{NAME}.{kind}", "data": data})
+    return restore_passthrough(entry, passthrough_of(line))
 
 
-def told_command(entered: Fields, printed: Fields, base: Base) -> CanonicalEntry | None:
-    """A shell command the user ran and what it printed, of two lines; None when that is not what they say."""
-    command = _bash_input.match(_text_on(entered))
-    output = _bash_output.match(_text_on(printed))
+def decode_command(input_line: Fields, output_line: Fields, common: CommonFields) -> CanonicalEntry | None:
+    """Decode the two lines of a shell command that the user ran; None when that is not what they are."""
+    command = _bash_input.match(_text_on(input_line))
+    output = _bash_output.match(_text_on(output_line))
     if command is None or output is None:
         return None
-    texts = [text for text in (output["out"], output["err"]) if text]
     message = {
         "role": "bashExecution",
         "command": command["command"],
-        "output": "\n".join(texts),
+        "output": "\n".join(text for text in (output["out"], output["err"]) if text),
         "cancelled": False,
         "truncated": False,
-        "timestamp": _time(entered),
+        "timestamp": line_time(input_line),
     }
-    rests = [_rest(entered, base), _rest(printed, base)]
-    if output["err"]:
-        rests[1]["content"] = _text_on(printed)
-    also = (string_in(printed, "uuid") or "",)
-    fields = {"message": _but_none(message)}
-    entry = CanonicalEntry("message", fields, string_in(entered, "uuid") or "", _timestamp(entered), also)
-    return _riding(entry, [entered], rests)
+    fields = [_client_fields(input_line, common), _client_fields(output_line, common)]
+    if output["err"]:  # the native form has no separate error output
+        fields[1]["content"] = _text_on(output_line)
+    aliases = (string_in(output_line, "uuid") or "",)
+    entry = _entry("message", input_line, {"message": without_none(message)}, aliases)
+    return _with_client_fields(entry, [input_line], fields)
 
 
-def is_command(line: Fields) -> bool:
-    """Whether a line may be the first of the two that a shell command stands on."""
+def is_command_input(line: Fields) -> bool:
+    """Whether a line may be the first of the two lines of a shell command."""
     return line.get("type") == "user" and _text_on(line).startswith("<bash-input>")
 
 
@@ -308,117 +279,110 @@ def _text_on(line: Fields) -> str:
     return content if isinstance(content, str) else ""
 
 
-# Compactions, and asides of our own
+# Compactions, and entries on metadata lines
 
 
-def told_compaction(
-    boundary: Fields, summary: Fields | None, base: Base, first_kept: str | None = None
+def decode_compaction(
+    boundary: Fields, summary: Fields | None, common: CommonFields, first_kept: str | None = None
 ) -> CanonicalEntry:
-    """A boundary and the summary behind it. What is kept is for the caller to know."""
-    about = object_in(boundary, "compactMetadata")
-    before, after = about.get("preTokens"), about.get("postTokens")
+    """Decode a boundary and the summary after it. The caller finds out which entry is the first that was kept."""
+    metadata = object_in(boundary, "compactMetadata")
     fields: Fields = {
-        "summary": _summary(summary),
+        "summary": _summary_text(summary),
         "firstKeptEntryId": first_kept,
-        "tokensBefore": _number(before) or 0,
+        "tokensBefore": number_in(metadata, "preTokens") or 0,
+        "tokensAfter": number_in(metadata, "postTokens"),
+        "details": _compaction_details(metadata),
     }
-    fields |= {"tokensAfter": _number(after), "details": _details(about)}
-    also = ((string_in(summary, "uuid") or ""),) if summary else ()
-    entry = CanonicalEntry(
-        "compaction", _but_none(fields), string_in(boundary, "uuid") or "", _timestamp(boundary), also
-    )
+    entry = _entry("compaction", boundary, without_none(fields), _summary_alias(summary))
     lines = [boundary, summary] if summary else [boundary]
-    return _riding(entry, [boundary], [_compaction_rest(line, base) for line in lines])
+    return _with_client_fields(entry, [boundary], [_compaction_fields(line, common) for line in lines])
 
 
-def told_left_branch(boundary: Fields, summary: Fields | None, base: Base, left_at: str | None) -> CanonicalEntry:
-    """A boundary that kept all that its path has before it: the summary tells of what was taken off the path."""
-    fields = _but_none(
-        {"fromId": left_at, "summary": _summary(summary), "details": _details(object_in(boundary, "compactMetadata"))}
-    )
-    also = ((string_in(summary, "uuid") or ""),) if summary else ()
-    entry = CanonicalEntry("branch_summary", fields, string_in(boundary, "uuid") or "", _timestamp(boundary), also)
-    rests = [_compaction_rest(line, base) for line in (boundary, summary) if line]
+def decode_branch_summary(
+    boundary: Fields, summary: Fields | None, common: CommonFields, left_at: str | None
+) -> CanonicalEntry:
+    """Decode a boundary that keeps its whole path: the summary is about a branch that was left."""
+    details = _compaction_details(object_in(boundary, "compactMetadata"))
+    fields = without_none({"fromId": left_at, "summary": _summary_text(summary), "details": details})
+    entry = _entry("branch_summary", boundary, fields, _summary_alias(summary))
+    client_fields = [_compaction_fields(line, common) for line in (boundary, summary) if line]
     if summary:
-        rests[-1]["content"] = object_in(summary, "message").get("content")
-    return _riding(entry, [boundary], rests)
+        client_fields[-1]["content"] = object_in(summary, "message").get("content")
+    return _with_client_fields(entry, [boundary], client_fields)
 
 
-def _summary(line: Fields | None) -> str:
+def _summary_text(line: Fields | None) -> str:
     return text_of(object_in(line, "message").get("content")) if line else ""
 
 
-def _details(about: Fields) -> Fields | None:
-    kept = ("preTokens", "postTokens", "preservedSegment", "preservedMessages")
-    details = {name: value for name, value in about.items() if name not in kept}
+def _summary_alias(line: Fields | None) -> tuple[str, ...]:
+    return (string_in(line, "uuid") or "",) if line else ()
+
+
+def _compaction_details(metadata: Fields) -> Fields | None:
+    details = without(metadata, "preTokens", "postTokens", "preservedSegment", "preservedMessages")
     return None if details in ({}, {"trigger": "manual"}) else details
 
 
-def _compaction_rest(line: Fields, base: Base) -> Fields:
-    said = ("subtype", "content", "isMeta", "level", "compactMetadata", "isCompactSummary", "isVisibleInTranscriptOnly")
-    return {name: value for name, value in _rest(line, base).items() if name not in said}
+def _compaction_fields(line: Fields, common: CommonFields) -> Fields:
+    return without(_client_fields(line, common), *_DECODED_OF_COMPACTION)
 
 
-def told_aside(line: Fields, id: str) -> CanonicalEntry:
-    """An entry that stands beside the chain because the client has no line for it."""
-    entry = object_in(line, "entry")
-    fields = {name: value for name, value in entry.items() if name != "type"}
-    own = string_in(line, "id") or id
-    also = (id,) if own != id else ()
-    return put_back(
-        CanonicalEntry(string_in(entry, "type") or "", fields, own, _timestamp(line), also), passthrough_of(line)
-    )
+def decode_metadata_entry(line: Fields, id: str) -> CanonicalEntry:
+    """Decode an entry on a metadata line of ours, which the client has no line type for."""
+    stored = object_in(line, "entry")
+    own_id = string_in(line, "id") or id
+    aliases = (id,) if own_id != id else ()
+    kind = string_in(stored, "type") or ""
+    entry = CanonicalEntry(kind, without(stored, "type"), own_id, _timestamp(line), aliases)
+    return restore_passthrough(entry, passthrough_of(line))
 
 
-# Shared
+# Client fields
 
 
-def _item(kind: str, line: Fields, fields: Fields) -> CanonicalEntry:
-    return CanonicalEntry(kind, fields, string_in(line, "uuid") or "", _timestamp(line))
-
-
-def _riding(entry: CanonicalEntry, lines: Sequence[Fields], rests: Sequence[Fields]) -> CanonicalEntry:
-    """The item with the rest of its lines on it, and what rode along on them put back."""
-    if any(rests):
-        riding = rests[0] if len(rests) == 1 and entry.aliases == () else list(rests)
-        entry = CanonicalEntry(
-            entry.kind, {**entry.fields, PASSTHROUGH: {NAME: riding}}, entry.id, entry.timestamp, entry.aliases
-        )
-    found = next((found for line in reversed(lines) if (found := passthrough_of(line))), {})
-    return put_back(entry, found)
-
-
-def _rest(line: Fields, base: Base, derived: Set[str] = DERIVED) -> Fields:
-    """The fields of a line that cannot be worked out again."""
-    if (
-        line.keys() - derived == _COMMON
-        and line.get("cwd") == base.cwd
-        and line.get("version") == base.version
-        and line.get("gitBranch") == base.git_branch
-        and line.get("uuid") != base.uuid
-    ):
-        return {}
-    rest = {name: value for name, value in line.items() if name not in derived}
-    common = {"cwd": base.cwd, "gitBranch": base.git_branch, "version": base.version}
-    if line.get("uuid") == base.uuid:
-        common["version"] = VERSION  # said once for all lines
-    for name, value in common.items():
-        if rest.get(name) == value:
-            del rest[name]
-    return rest
-
-
-def _but_none(fields: Fields) -> Fields:
-    return {name: value for name, value in fields.items() if value is not None}
+def _entry(kind: str, line: Fields, fields: Fields, aliases: tuple[str, ...] = ()) -> CanonicalEntry:
+    return CanonicalEntry(kind, fields, string_in(line, "uuid") or "", _timestamp(line), aliases)
 
 
 def _timestamp(line: Fields) -> str:
     return string_in(line, "timestamp") or ""
 
 
-def _time(line: Fields) -> int | None:
-    return milliseconds(_timestamp(line))
+def _with_client_fields(
+    entry: CanonicalEntry, lines: Sequence[Fields], client_fields: Sequence[Fields]
+) -> CanonicalEntry:
+    """Return an entry with the client fields of its lines, and with the passthrough data on those lines restored."""
+    if any(client_fields):
+        stored = client_fields[0] if len(client_fields) == 1 and entry.aliases == () else list(client_fields)
+        fields = {**entry.fields, PASSTHROUGH: {NAME: stored}}
+        entry = CanonicalEntry(entry.kind, fields, entry.id, entry.timestamp, entry.aliases)
+    found = next((found for line in reversed(lines) if (found := passthrough_of(line))), {})
+    return restore_passthrough(entry, found)
 
 
-def _number(found: object) -> int | float | None:
-    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+def client_fields_of(entry: CanonicalEntry, count: int) -> Sequence[Fields]:
+    """Return the client fields for each line of an entry; empty ones when it now takes another number of lines."""
+    found = object_in(entry.fields, PASSTHROUGH).get(NAME)
+    if not found:
+        return [{}] * count
+    fields = [each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict)]
+    return fields if len(fields) == count else [{} for _ in range(count)]
+
+
+def _client_fields(line: Fields, common: CommonFields, derived: Set[str] = DERIVED_FIELDS) -> Fields:
+    """Return the fields of a line that cannot be derived again."""
+    is_first = line.get("uuid") == common.uuid
+    if (
+        not is_first
+        and line.keys() - derived == _COMMON_NAMES
+        and line.get("cwd") == common.cwd
+        and line.get("version") == common.version
+        and line.get("gitBranch") == common.git_branch
+    ):
+        return {}  # nearly all lines
+    fields = {name: value for name, value in line.items() if name not in derived}
+    version = VERSION if is_first else common.version  # the first line states the version for all of them
+    expected = {"cwd": common.cwd, "gitBranch": common.git_branch, "version": version}
+    return {name: value for name, value in fields.items() if name not in expected or value != expected[name]}

@@ -1,4 +1,4 @@
-"""Claude Code's transcripts as a dialect: the contract, answered by the modules beside this one."""
+"""The Claude Code dialect: delegates the dialect contract to the other modules of this package."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.core.context import Context
 from sessiontree.core.entries import ENTRY_TYPES, Entry, Header
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
-from sessiontree.dialects.claude import header, index, leaf, locations, path, places, records, reparent
+from sessiontree.dialects.claude import header, index, locations, messages, path, records, reparent
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.contract import (
     Columns,
-    DialectBase,
     Envelope,
     IndexedLines,
     ReadOptions,
@@ -20,26 +19,27 @@ from sessiontree.dialects.contract import (
     Reparenting,
     SessionFile,
 )
+from sessiontree.dialects.defaults import DialectBase
 
-if TYPE_CHECKING:  # what not everyone who reads needs is imported where it is used
+if TYPE_CHECKING:  # modules that not every reader needs are imported where they are used
     from sessiontree.dialects.claude import tail_scan
     from sessiontree.dialects.claude.encoder import ClaudeEncoder
 
 
 class ClaudeCode(DialectBase):
-    """The sessions of Claude Code; read as client 2.1.325 does, and written so that it resumes them."""
+    """Claude Code transcripts: read as client 2.1.325 reads them, written so that it resumes them."""
 
     name = "claude"
     version = 1
     is_writable = True
     may_refer_to_blobs = False
-    bookkeeping = records.METADATA_TYPES | (frozenset(ENTRY_TYPES) - records.SPEAKING_ENTRIES)
+    bookkeeping = records.METADATA_TYPES | (frozenset(ENTRY_TYPES) - records.CONVERSATION_TYPES)
     parent_key = "parentUuid"
     id_key = "uuid"
     title_types = frozenset({"custom-title", "ai-title"})
     title_window = 64 * 1024
-    folders = ("/.claude/projects/",)
-    skipped_folders = locations.BARREN
+    path_markers = ("/.claude/projects/",)
+    skipped_folders = locations.SKIPPED_FOLDERS
 
     def recognize(self, head: bytes) -> int:
         return header.recognize(head)
@@ -54,29 +54,29 @@ class ClaudeCode(DialectBase):
         return records.envelope_of(fields)
 
     def parse(self, raw: bytes) -> Entry:
-        return records.parse_line(raw)
+        return messages.parse_line(raw)
 
     def find_header(self, lines: IndexedLines) -> Header | None:
         return header.find_header(lines)
 
     def find_leaf(self, lines: IndexedLines, read_options: ReadOptions) -> int | None:
-        return leaf.find_leaf(Chain(lines), read_options)
+        return path.find_leaf(Chain(lines), read_options)
 
     def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
-        return path.find_trail(Chain(lines), leaf, read_options).nodes
+        return path.find_path(Chain(lines), leaf, read_options).nodes
 
     supports_partial_read = True
 
-    def find_context_ranges(self, size: int, read: tail_scan.Read) -> list[tail_scan.Part] | None:
+    def find_context_ranges(self, size: int, read: tail_scan.Read) -> list[tail_scan.Range] | None:
         from sessiontree.dialects.claude import tail_scan
 
         return tail_scan.find_context_ranges(size, read)
 
     def is_partial_context_exact(self, lines: IndexedLines, context: Context) -> bool:
-        """The model is looked for before the boundary, if no answer behind it names one."""
         from sessiontree.dialects.claude import tail_scan
 
-        return context.state.model is not None and tail_scan.is_partial_context_exact(lines, context.path)
+        # Without a model after the boundary, the one before it would be needed, which the ranges do not include.
+        return context.state.model is not None and tail_scan.is_path_exact(lines, context.path)
 
     def find_reparentings(self, lines: IndexedLines) -> list[Reparenting]:
         return reparent.find_reparentings(Chain(lines))
@@ -85,12 +85,10 @@ class ClaudeCode(DialectBase):
         from sessiontree.dialects.claude import context
 
         chain = Chain(lines)
-        return context.build_context(chain, path.find_trail(chain, leaf, read_options))
+        return context.build_context(chain, path.find_path(chain, leaf, read_options))
 
     def find_title(self, lines: IndexedLines) -> str | None:
-        from sessiontree.dialects.claude import titles
-
-        return titles.find_title(lines)
+        return header.find_title(lines)
 
     def find_given_title(self, lines: IndexedLines) -> str | None:
         return header.find_given_title(lines)
@@ -134,13 +132,13 @@ class ClaudeCode(DialectBase):
         return fork.encode_fork(lines, leaf, meta)
 
     def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        return places.destination(meta, environment)
+        return locations.destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        return locations.roots(environment)
+        return locations.session_roots(environment)
 
     def classify_file(self, root: str, relative: str) -> SessionFile | None:
-        return locations.kind_of(relative)
+        return locations.classify_file(relative)
 
 
 CLAUDE = ClaudeCode()

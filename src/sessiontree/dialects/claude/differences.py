@@ -47,7 +47,7 @@ def build_passthrough(entry: CanonicalEntry, told: CanonicalEntry, left_out: Col
     ride_on, stay = _changes(on, told_on)
     if entry.fields.get(PASSTHROUGH, on) != on or not PARTS.isdisjoint(on):  # nothing that any of us would write
         parts["fields"], ride_on, stay = {**changed, PASSTHROUGH: entry.fields[PASSTHROUGH]}, {}, []
-    without = {"item": missing, "passthrough data": stay}
+    without = {"item": missing, "rider": stay}
     if isinstance(message, dict) and isinstance(told_message, dict):
         parts["message"], without["message"] = _changes(message, told_message, "content")
         parts |= _content_changes(message, told_message, left_out, without["message"])
@@ -107,7 +107,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other) and (type(one) is bool) is (type(other) is bool)
 
 
-def put_back(entry: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
+def restore_passthrough(entry: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
     """The item as it was, out of what its lines tell and their passthrough data."""
     if not found:
         return entry
@@ -120,7 +120,7 @@ def put_back(entry: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
         return entry
     without = object_in(dict(found), "without")
     fields = _but(entry.fields, without.get("item"))
-    on = {**_but(told_on, without.get("passthrough data")), **object_in(fields, PASSTHROUGH)}
+    on = {**_but(told_on, without.get("rider")), **object_in(fields, PASSTHROUGH)}
     if on and isinstance(fields.get(PASSTHROUGH, {}), dict):
         fields[PASSTHROUGH] = on
     message = fields.get("message")

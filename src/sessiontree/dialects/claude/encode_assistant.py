@@ -1,92 +1,106 @@
-"""Answers and the results of their calls -> lines.
+"""Assistant messages and tool results -> lines: one line for each block, and a result as a child of its call's line.
 
-An answer is one line for each of its blocks, and a result hangs on the line of its call (see `transcript` for when it
-does not).
+`transcript` has the exceptions: where a result becomes a child of another line.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote
-from sessiontree.dialects.claude import content_builder, decode_lines
-from sessiontree.dialects.claude.aside import put_aside
-from sessiontree.dialects.claude.content import tool_word, written_reason, written_usage
-from sessiontree.dialects.claude.content_builder import Composed
-from sessiontree.dialects.claude.decode_lines import MADE_RESPONSE, NAME, request_of
-from sessiontree.dialects.claude.line_builder import Placed, calls_on
-from sessiontree.dialects.claude.records import SYNTHETIC, Fields, string_in
-from sessiontree.dialects.claude.restoring import but, is_same_result, rests_of, says_block, shard_message
-from sessiontree.dialects.claude.transcript import Held, Transcript
+from sessiontree.dialects.claude import decode_lines
+from sessiontree.dialects.claude.content import (
+    EncodedContent,
+    decode_blocks,
+    decode_stop_reason,
+    decode_usage,
+    encode_assistant_content,
+    encode_content,
+    encode_result_content,
+    encode_stop_reason,
+    encode_usage,
+    native_blocks,
+    tool_identifier,
+)
+from sessiontree.dialects.claude.decode_lines import GENERATED_RESPONSE, NAME, client_fields_of, request_id
+from sessiontree.dialects.claude.line_builder import PlacedEntry, find_calls
+from sessiontree.dialects.claude.records import SYNTHETIC, Fields, object_in, string_in, without
+from sessiontree.dialects.claude.transcript import HeldResults, Transcript
 from sessiontree.dialects.claude.write_state import FoundCall
 from sessiontree.dialects.passthrough import PASSTHROUGH, new_passthrough
 
 UNKNOWN_MODEL = "unknown"
+"""Client 2.1.150 hangs on an assistant line without a model, so one is always written."""
 
 
-class Answering:
-    """Writes the answers of one transcript, and their results."""
+class AssistantEncoder:
+    """Encodes the assistant messages of one transcript, and the results of their calls."""
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
-        self._sheet = transcript.sheet
+        self._builder = transcript.builder
         self._responses: set[str] = set()
-        self._calls: set[str] = set()
+        self._call_ids: set[str] = set()
 
-    # Answers
+    # Assistant messages
 
-    def answer(self, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
-        composed = content_builder.composed_answer(message, self._name_call)
+    def encode_message(self, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
+        content = encode_assistant_content(message, self._assign_call_id)
         is_failed = message.get("stopReason") in ("error", "aborted")
-        if not composed.blocks and composed.left_out and not is_failed:
-            # An answer of nothing would be sent as words that nobody said.
-            written = put_aside(self._transcript, entry, parent, "answers of nothing but unsigned thinking")
-            return Encoded(written.id, written.lines, [*composed.notes, *written.notes])
-        lines = self._shards(entry, parent, message, composed, is_note=not composed.blocks and is_failed)
-        calls = calls_on(lines, message, composed.places) if _has_calls(composed) else ()
-        written = self._transcript.placed(entry, parent, lines, composed.notes, calls=calls)
+        if not content.blocks and content.omitted and not is_failed:
+            # The client would send an assistant line without content as "(no content)".
+            encoded = self._transcript.encode_as_metadata(entry, parent, "answers of nothing but unsigned thinking")
+            return Encoded(encoded.id, encoded.lines, [*content.notes, *encoded.notes])
+        lines = self._build_shards(entry, parent, message, content, is_error=not content.blocks and is_failed)
+        calls = find_calls(lines, message, content.positions) if _has_calls(content) else ()
+        encoded = self._transcript.place(entry, parent, lines, content.notes, calls=calls)
         if calls and self._transcript.is_new:
-            self._transcript.held = Held(lines[-1]["uuid"], {call.line for call in calls}, [])
-        return written
+            self._transcript.held = HeldResults(lines[-1]["uuid"], {call.line for call in calls}, [])
+        return encoded
 
-    def _shards(
-        self, entry: CanonicalEntry, parent: str | None, message: Fields, composed: Composed, *, is_note: bool
+    def _build_shards(
+        self, entry: CanonicalEntry, parent: str | None, message: Fields, content: EncodedContent, *, is_error: bool
     ) -> list[Fields]:
-        """A line for each block; one for an answer without any.
+        """Build a line for each block; one for a message without blocks.
 
-        `is_note` makes it the client's own line for a request that failed before anything was said, which it shows and
-        never sends.
+        `is_error` makes it the client's line for a request that failed without content, which it shows and never sends.
         """
-        blocks: list[list[Fields]] = [[block] for block in composed.blocks] or [[]]
-        uuids = self._sheet.uuids(entry, len(blocks), last=True)
-        common = self._common(uuids[-1], message, composed)
-        if is_note:
+        blocks: list[list[Fields]] = [[block] for block in content.blocks] or [[]]
+        uuids = self._builder.assign_uuids(entry, len(blocks), last=True)
+        common = self._build_response(uuids[-1], message, content)
+        if is_error:
             text = string_in(message, "errorMessage") or f"The request ended: {message.get('stopReason')}"
             blocks = [[{"type": "text", "text": text}]]
             common["model"] = SYNTHETIC
-        time, before = self._sheet.time(entry), parent
+        time, before = self._builder.time(entry), parent
         lines: list[Fields] = []
-        for at, (id, shard, rest) in enumerate(zip(uuids, blocks, rests_of(entry, len(blocks)), strict=True)):
-            if "content" in rest and composed.places and says_block(rest["content"], message, composed.places[at]):
-                shard = rest["content"]
-            said = {"message": shard_message(common, shard, rest, message)}
-            rest = rest if message.get("stopReason") == "error" else but(rest, "isApiErrorMessage", "error")
-            line = self._sheet.line("assistant", id, before, time, said, rest)
-            line.setdefault("requestId", request_of(common["id"]))
+        stored = client_fields_of(entry, len(blocks))
+        for at, (id, shard, fields) in enumerate(zip(uuids, blocks, stored, strict=True)):
+            if "content" in fields and content.positions:
+                native = native_blocks(message.get("content"))[content.positions[at]]
+                # The client's own form of the block is written again if it still has the same meaning.
+                shard = fields["content"] if decode_blocks(fields["content"]) == [native] else shard
+            payload = {"message": _merge_message({**common, "content": shard}, fields, message)}
+            if message.get("stopReason") != "error":
+                fields = without(fields, "isApiErrorMessage", "error")
+            line = self._builder.chain_line("assistant", id, before, time, payload, fields)
+            line.setdefault("requestId", request_id(common["id"]))
             line["apiBlockIndex"] = at
-            if is_note:
+            if is_error:
                 line["isApiErrorMessage"] = True
             lines.append(line)
             before = id
-        self._transcript.ride(
-            entry, lines[-1], decode_lines.told_response(lines, self._transcript.base), composed.left_out
-        )
+        decoded = decode_lines.decode_response(lines, self._transcript.common)
+        self._transcript.add_passthrough(entry, lines[-1], decoded, content.omitted)
         return lines
 
-    def _common(self, id: str, message: Fields, composed: Composed) -> Fields:
-        """What all shards of a response say alike. One without an id of its own is called by that of its last line."""
+    def _build_response(self, id: str, message: Fields, content: EncodedContent) -> Fields:
+        """Build the message fields that all shards share. Without a usable response id, it derives from the line's."""
         response = string_in(message, "responseId") or ""
-        if not response.startswith("msg_") or tool_word(response) != response or response in self._responses:
-            response = MADE_RESPONSE + id.replace("-", "")
+        is_usable = response.startswith("msg_") and tool_identifier(response) == response
+        if not is_usable or response in self._responses:
+            response = GENERATED_RESPONSE + id.replace("-", "")
         self._responses.add(response)
         return {
             "id": response,
@@ -94,80 +108,106 @@ class Answering:
             "role": "assistant",
             "model": string_in(message, "model") or UNKNOWN_MODEL,
             "content": [],
-            "stop_reason": written_reason(message, _has_calls(composed)),
+            "stop_reason": encode_stop_reason(message, has_calls=_has_calls(content)),
             "stop_sequence": None,
-            "usage": written_usage(message.get("usage")),
+            "usage": encode_usage(message.get("usage")),
         }
 
-    def _name_call(self, block: Fields) -> str:
-        name = wanted = tool_word(string_in(block, "id") or "")
+    def _assign_call_id(self, block: Fields) -> str:
+        id = wanted = tool_identifier(string_in(block, "id") or "")
         number = 2
-        while name in self._calls:
-            name, number = f"{wanted}_{number}", number + 1
-        self._calls.add(name)
-        return name
+        while id in self._call_ids:
+            id, number = f"{wanted}_{number}", number + 1
+        self._call_ids.add(id)
+        return id
 
     # Results
 
-    def result(self, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
+    def encode_result(self, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
         transcript = self._transcript
-        found = transcript.standing.find_call(string_in(message, "toolCallId") or "", parent)
+        found = transcript.state.find_call(string_in(message, "toolCallId") or "", parent)
         if found is None:
-            return self._lost_result(entry, parent)
-        composed = content_builder.composed_spoken(message.get("content"))
-        is_apart = found.is_near and transcript.standing.needs_boundary(parent, is_result=True)
-        held = transcript.held if found.is_near and not is_apart else None
-        lines = [] if held is not None else transcript.released()
-        hangs_on = found.call.line if held is not None else found.hangs_on
-        (id,) = self._sheet.uuids(entry, 1)
-        if is_apart and parent is not None:
-            lines.append(transcript.own_boundary(entry, parent))
-            hangs_on = lines[-1]["uuid"]
-        line = self._result_line(entry, id, hangs_on, message, found, composed)
-        placed = Placed(parent, (id,), id, (), found.response, found.call.line, is_apart)
-        transcript.placed_result(entry, line, placed)
+            return self._encode_stray_result(entry, parent)
+        content = encode_content(message.get("content"))
+        is_separated = found.is_adjacent and transcript.state.needs_boundary(parent, is_result=True)
+        held = transcript.held if found.is_adjacent and not is_separated else None
+        lines = [] if held is not None else transcript.release_results()
+        line_parent = found.call.line if held is not None else found.parent
+        (id,) = self._builder.assign_uuids(entry, 1)
+        if is_separated and parent is not None:
+            lines.append(transcript.build_separator(entry, parent))
+            line_parent = lines[-1]["uuid"]
+        line = self._build_result(entry, id, line_parent, message, found, content)
+        placed = PlacedEntry(parent, (id,), id, (), found.response, found.call.line, is_separated)
+        transcript.place_result(entry, line, placed)
         if held is None:
-            return Encoded(id, [render_json(each) for each in (*lines, line)], composed.notes)
+            return Encoded(id, [render_json(each) for each in (*lines, line)], content.notes)
         held.lines.append(line)
-        held.open.discard(found.call.line)
-        done = [] if held.open else transcript.released()
-        return Encoded(id, [render_json(each) for each in done], composed.notes)
+        held.open_calls.discard(found.call.line)
+        released = [] if held.open_calls else transcript.release_results()
+        return Encoded(id, [render_json(each) for each in released], content.notes)
 
-    def _lost_result(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
-        """The client drops it and says that there was no content. It rides along on a line that says nothing."""
-        line = self._transcript.aside_line(entry, parent, {"type": "custom", "customType": f"{NAME}.result"})
+    def _encode_stray_result(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
+        # The client would replace a result without a call by "(no content)". So it becomes passthrough data.
+        stored = {"type": "custom", "customType": f"{NAME}.result"}
+        line = self._transcript.build_metadata_entry(entry, parent, stored)
         line[PASSTHROUGH] = new_passthrough(entry, string_in(line, "id") or "", whole=True)
         notes = [LossNote("aside", "results without a call", "Claude Code does not send them")]
-        return self._transcript.written_aside(line, parent, notes)
+        return self._transcript.place_metadata(line, parent, notes)
 
-    def _result_line(
+    def _build_result(
         self,
         entry: CanonicalEntry,
         id: str,
-        hangs_on: str | None,
+        line_parent: str | None,
         message: Fields,
         found: FoundCall,
-        composed: Composed,
+        content: EncodedContent,
     ) -> Fields:
-        """The line of a result. The client's own copy of it, `toolUseResult`, is written only if it rode along."""
-        call, time = found.call, self._sheet.time(entry)
-        is_error = message.get("isError") is True
+        """Build the line of a result. The client's own copy, `toolUseResult`, is written only if the entry has it."""
+        call = found.call
         block: Fields = {
             "tool_use_id": call.id,
             "type": "tool_result",
-            "content": content_builder.result_content(composed),
+            "content": encode_result_content(content),
         }
-        if is_error:
+        if message.get("isError") is True:
             block["is_error"] = True
-        (rest,) = rests_of(entry, 1)
-        content = rest["content"] if is_same_result(rest.get("content"), block) else [block]
-        said = {"message": {"role": "user", "content": content}}
-        line = self._sheet.line("user", id, hangs_on, time, said, rest)
+        (fields,) = client_fields_of(entry, 1)
+        blocks = fields["content"] if _is_same_result(fields.get("content"), block) else [block]
+        payload = {"message": {"role": "user", "content": blocks}}
+        line = self._builder.chain_line("user", id, line_parent, self._builder.time(entry), payload, fields)
         line["sourceToolAssistantUUID"] = call.line
-        told_result = decode_lines.told_results(line, self._transcript.base, {call.id: call.name})[0]
-        self._transcript.ride(entry, line, told_result, composed.left_out)
+        decoded = decode_lines.decode_results(line, self._transcript.common, {call.id: call.name})[0]
+        self._transcript.add_passthrough(entry, line, decoded, content.omitted)
         return line
 
 
-def _has_calls(composed: Composed) -> bool:
-    return "tool_use" in [block["type"] for block in composed.blocks]
+def _has_calls(content: EncodedContent) -> bool:
+    return "tool_use" in [block["type"] for block in content.blocks]
+
+
+# The entry may have changed since its client fields were recorded. Each is used only if it still agrees with the entry.
+
+
+def _merge_message(shard: Fields, client_fields: Fields, message: Fields) -> Fields:
+    if "message" not in client_fields:
+        return shard
+    more = object_in(client_fields, "message")
+    if decode_usage(more.get("usage")) != message.get("usage"):
+        more = without(more, "usage")
+    if decode_stop_reason(string_in(more, "stop_reason")) != message.get("stopReason"):
+        more = without(more, "stop_reason", "stop_sequence")
+    return shard | without(more, "content", "role", "id", "model", "type")
+
+
+def _is_same_result(content: Any, block: Fields) -> bool:
+    if not isinstance(content, list) or len(content) != 1 or not isinstance(content[0], dict):
+        return False
+    stored = content[0]
+    return (
+        stored.get("tool_use_id") == block["tool_use_id"]
+        and stored.get("type") == "tool_result"
+        and (stored.get("is_error") is True) == ("is_error" in block)
+        and decode_blocks(stored.get("content")) == decode_blocks(block["content"])
+    )

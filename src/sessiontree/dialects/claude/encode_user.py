@@ -1,7 +1,7 @@
-"""What users say, and what speaks in their place -> lines.
+"""User messages, shell commands, and messages that the client or an extension injects -> lines.
 
-An item that was told from a line of the client's own (an attachment, a command of the client) is written as that line
-again, if it still says the same.
+An entry that was decoded from one of the client's own lines (an attachment, a command's output) is encoded as that line
+again, if it still has the same content.
 """
 
 from __future__ import annotations
@@ -11,133 +11,140 @@ from typing import Any
 from msgspec.structs import replace
 
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded
-from sessiontree.dialects.claude import content_builder, decode_lines
-from sessiontree.dialects.claude.content import text_of, told_content
-from sessiontree.dialects.claude.content_builder import Composed
-from sessiontree.dialects.claude.decode_lines import NAME
+from sessiontree.dialects.claude import decode_lines
+from sessiontree.dialects.claude.content import (
+    EncodedContent,
+    decode_content,
+    encode_command,
+    encode_content,
+    text_of,
+)
+from sessiontree.dialects.claude.decode_lines import NAME, client_fields_of
 from sessiontree.dialects.claude.differences import PART, PLAIN
-from sessiontree.dialects.claude.records import Fields, object_in
-from sessiontree.dialects.claude.restoring import but, is_same_line, rests_of
+from sessiontree.dialects.claude.records import Fields, object_in, without
 from sessiontree.dialects.claude.transcript import Transcript
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
 
-def write_prompt(transcript: Transcript, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
-    """What the user said."""
-    content, composed = _spoken(message.get("content"))
-    (id,) = transcript.sheet.uuids(entry, 1)
-    (rest,) = rests_of(entry, 1)
-    again = _told_again(transcript, entry, id, parent, rest)
-    line = again or _user_line(transcript, entry, id, parent, content, rest)
-    if again is None and isinstance(content, str) and content.startswith(("<bash-input>", "<bash-stdout>")):
-        line[PASSTHROUGH] = {PLAIN: True}
-    transcript.ride(entry, line, decode_lines.told_spoken(line, transcript.base), composed.left_out)
-    return transcript.placed(entry, parent, [line], composed.notes, prompt=text_of(content))
+def encode_prompt(transcript: Transcript, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
+    content, encoded = _encode_content(message.get("content"))
+    (id,) = transcript.builder.assign_uuids(entry, 1)
+    (fields,) = client_fields_of(entry, 1)
+    client_line = _rebuild_client_line(transcript, entry, id, parent, fields)
+    line = client_line or _build_user_line(transcript, entry, id, parent, content, fields)
+    if client_line is None and isinstance(content, str) and content.startswith(("<bash-input>", "<bash-stdout>")):
+        line[PASSTHROUGH] = {PLAIN: True}  # the user typed what looks like a line of a command
+    decoded = decode_lines.decode_user_line(line, transcript.common)
+    transcript.add_passthrough(entry, line, decoded, encoded.omitted)
+    return transcript.place(entry, parent, [line], encoded.notes, prompt=text_of(content))
 
 
-def _spoken(content: Any) -> tuple[Any, Composed]:
+def _encode_content(content: Any) -> tuple[Any, EncodedContent]:
     if isinstance(content, str):
-        return content, Composed()
-    composed = content_builder.composed_spoken(content)
-    return composed.blocks, composed
+        return content, EncodedContent()
+    encoded = encode_content(content)
+    return encoded.blocks, encoded
 
 
-def _user_line(
-    transcript: Transcript, entry: CanonicalEntry, id: str, parent: str | None, content: Any, rest: Fields
+def _build_user_line(
+    transcript: Transcript, entry: CanonicalEntry, id: str, parent: str | None, content: Any, client_fields: Fields
 ) -> Fields:
-    if "content" in rest and told_content(rest["content"]) == told_content(content):
-        content = rest["content"]
-    said = {"message": {"role": "user", "content": content}}
-    return transcript.sheet.line("user", id, parent, transcript.sheet.time(entry), said, rest)
+    if "content" in client_fields and decode_content(client_fields["content"]) == decode_content(content):
+        content = client_fields["content"]
+    payload = {"message": {"role": "user", "content": content}}
+    return transcript.builder.chain_line("user", id, parent, transcript.builder.time(entry), payload, client_fields)
 
 
-def _told_again(
-    transcript: Transcript, entry: CanonicalEntry, id: str, parent: str | None, rest: Fields
+def _rebuild_client_line(
+    transcript: Transcript, entry: CanonicalEntry, id: str, parent: str | None, client_fields: Fields
 ) -> Fields | None:
-    """The line of the client's that an item was told from, if it still says the same."""
-    kind = rest.get("type")
-    said: Fields = {}
-    if kind == "system" and rest.get("subtype") == "local_command":
-        said = {"subtype": "local_command", "content": object_in(entry.fields, "message").get("content")}
-    elif kind == "attachment" and isinstance(rest.get("attachment"), dict):
-        said = {"attachment": rest["attachment"]}
-    if not said:
+    """Build the client's line that an entry was decoded from, if it still decodes to the same content."""
+    kind = client_fields.get("type")
+    payload: Fields = {}
+    if kind == "system" and client_fields.get("subtype") == "local_command":
+        payload = {"subtype": "local_command", "content": object_in(entry.fields, "message").get("content")}
+    elif kind == "attachment" and isinstance(client_fields.get("attachment"), dict):
+        payload = {"attachment": client_fields["attachment"]}
+    if not payload:
         return None
-    sheet = transcript.sheet
-    before = sheet.base
-    line = sheet.line(str(kind), id, parent, sheet.time(entry), said, rest)
-    again = decode_lines.told_spoken(line, transcript.base)
-    if again.kind == entry.kind and _content(again) == _content(entry):
+    builder = transcript.builder
+    common = builder.common
+    line = builder.chain_line(str(kind), id, parent, builder.time(entry), payload, client_fields)
+    decoded = decode_lines.decode_user_line(line, transcript.common)
+    if decoded.kind == entry.kind and _content_of(decoded) == _content_of(entry):
         return line
-    sheet.base = before
+    builder.common = common  # this line is not written, so it does not set the common fields
     return None
 
 
-def write_command(transcript: Transcript, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
-    """A shell command that the user ran, and what it printed."""
-    entered, printed = content_builder.command_texts(message)
-    uuids = transcript.sheet.uuids(entry, 2)
-    rests = rests_of(entry, 2)
-    first = _user_line(transcript, entry, uuids[0], parent, entered, but(rests[0], "content"))
-    second = _user_line(transcript, entry, uuids[1], uuids[0], printed, but(rests[1], "content"))
-    stored = rests[1].get("content")
-    if isinstance(stored, str):
-        again = {**second, "message": {"role": "user", "content": stored}}
-        one, other = (decode_lines.told_command(first, line, transcript.base) for line in (second, again))
-        if (
-            one is not None
-            and other is not None
-            and _message(other) | {"timestamp": 0} == _message(one) | {"timestamp": 0}
-        ):
-            second = again
+def encode_command_entry(transcript: Transcript, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
+    """Encode a shell command that the user ran: a line for the command, and one for its output."""
+    input_text, output_text = encode_command(message)
+    uuids = transcript.builder.assign_uuids(entry, 2)
+    fields = client_fields_of(entry, 2)
+    first = _build_user_line(transcript, entry, uuids[0], parent, input_text, without(fields[0], "content"))
+    second = _build_user_line(transcript, entry, uuids[1], uuids[0], output_text, without(fields[1], "content"))
+    stored = fields[1].get("content")
+    if isinstance(stored, str):  # the client's own text, with separate error output, if it still has the same meaning
+        client_line = {**second, "message": {"role": "user", "content": stored}}
+        ours, theirs = (decode_lines.decode_command(first, line, transcript.common) for line in (second, client_line))
+        if ours is not None and theirs is not None and _is_same_command(ours, theirs):
+            second = client_line
     second[PASSTHROUGH] = {PART: True}
-    said = decode_lines.told_command(first, second, transcript.base)
-    transcript.ride(entry, first, said or decode_lines.told_user(first, transcript.base))
-    return transcript.placed(entry, parent, [first, second])
+    decoded = decode_lines.decode_command(first, second, transcript.common)
+    transcript.add_passthrough(entry, first, decoded or decode_lines.decode_prompt(first, transcript.common))
+    return transcript.place(entry, parent, [first, second])
 
 
-def write_meta(
+def _is_same_command(entry: CanonicalEntry, other: CanonicalEntry) -> bool:
+    message, other_message = object_in(entry.fields, "message"), object_in(other.fields, "message")
+    return without(message, "timestamp") == without(other_message, "timestamp")
+
+
+def encode_injected(
     transcript: Transcript, entry: CanonicalEntry, parent: str | None, content: Any, stored: Any = None
 ) -> Encoded:
-    """What the model shall hear and nobody said. `stored` are the words it once had on a line."""
-    said, composed = (stored, Composed()) if stored is not None else _spoken(content)
-    rest = rests_of(entry, 1)[0]
-    (id,) = transcript.sheet.uuids(replace(entry, aliases=()), 1)
-    line = _told_again(transcript, entry, id, parent, rest) if entry.kind == "custom_message" else None
+    """Encode a message for the model that the user did not write. `stored` is its content on a line of the client."""
+    payload, encoded = (stored, EncodedContent()) if stored is not None else _encode_content(content)
+    fields = client_fields_of(entry, 1)[0]
+    (id,) = transcript.builder.assign_uuids(replace(entry, aliases=()), 1)
+    is_custom = entry.kind == "custom_message"
+    line = _rebuild_client_line(transcript, entry, id, parent, fields) if is_custom else None
     if line is None:
-        rest = but(rest, "type", "attachment", "rendered", "renderedRole")
-        line = _user_line(transcript, entry, id, parent, said, rest)
+        fields = without(fields, "type", "attachment", "rendered", "renderedRole")
+        line = _build_user_line(transcript, entry, id, parent, payload, fields)
         line["isMeta"] = True
-    transcript.ride(entry, line, decode_lines.told_spoken(line, transcript.base))
-    return transcript.placed(entry, parent, [line], composed.notes)
+    transcript.add_passthrough(entry, line, decode_lines.decode_user_line(line, transcript.common))
+    return transcript.place(entry, parent, [line], encoded.notes)
 
 
-def line_again(transcript: Transcript, entry: CanonicalEntry, parent: str | None) -> Encoded | None:
-    """A line that the model does not see, as the client wrote it; None for what was no such line."""
+def encode_hidden(transcript: Transcript, entry: CanonicalEntry, parent: str | None) -> Encoded | None:
+    """Encode a client's line that the model does not receive; None when the entry is not such a line."""
     data = object_in(entry.fields, "data")
     kind = data.get("type")
     is_boundary = data.get("subtype") == "compact_boundary"
     if entry.fields.get("customType") != f"{NAME}.{kind}" or kind not in ("attachment", "system", "user"):
         return None
-    said = {"message": data["message"]} if "message" in data else {}
-    said |= {name: data[name] for name in ("subtype", "content") if name in data}
-    sheet = transcript.sheet
-    before = sheet.base
-    line = sheet.line(str(kind), "", None, "", said, data)
-    again = decode_lines.told_spoken(line, transcript.base)
-    if is_boundary or again.kind != "custom" or not is_same_line(object_in(again.fields, "data"), data):
-        sheet.base = before
+    payload = {"message": data["message"]} if "message" in data else {}
+    payload |= {name: data[name] for name in ("subtype", "content") if name in data}
+    builder = transcript.builder
+    common = builder.common
+    line = builder.chain_line(str(kind), "", None, "", payload, data)
+    decoded = decode_lines.decode_user_line(line, transcript.common)
+    builder.common = common  # only a trial: the line gets its id below
+    if is_boundary or decoded.kind != "custom" or not _is_same_line(object_in(decoded.fields, "data"), data):
         return None
-    (id,) = sheet.uuids(entry, 1)
-    sheet.base = before
-    line = sheet.line(str(kind), id, parent, sheet.time(entry), said, data)
-    transcript.ride(entry, line, decode_lines.told_spoken(line, transcript.base))
-    return transcript.placed(entry, parent, [line])
+    (id,) = builder.assign_uuids(entry, 1)
+    line = builder.chain_line(str(kind), id, parent, builder.time(entry), payload, data)
+    transcript.add_passthrough(entry, line, decode_lines.decode_user_line(line, transcript.common))
+    return transcript.place(entry, parent, [line])
 
 
-def _message(entry: CanonicalEntry) -> Fields:
-    return object_in(entry.fields, "message")
+def _is_same_line(line: Fields, other: Fields) -> bool:
+    """Whether two lines are equal except for where they were written."""
+    return without(line, "cwd", "version", "gitBranch") == without(other, "cwd", "version", "gitBranch")
 
 
-def _content(entry: CanonicalEntry) -> Any:
-    return _message(entry).get("content") if entry.kind == "message" else entry.fields.get("content")
+def _content_of(entry: CanonicalEntry) -> Any:
+    fields = object_in(entry.fields, "message") if entry.kind == "message" else entry.fields
+    return fields.get("content")

@@ -1,138 +1,212 @@
-"""Writing a transcript that the client resumes in full: items in canonical form -> lines.
+"""Canonical entries -> a transcript that the client resumes in full.
 
-An answer is one line for each of its blocks, a result hangs on the line of its call, a compaction is a boundary and a
-summary. Entries that the client has no line for are asides: lines of our own type, which it passes over. What a line
-has no place for rides along on it. For ordinary messages that is known beforehand (`plain`); for all others it is
-worked out by telling the line and looking at what is missing (`differences`).
+An assistant message is one line for each of its blocks, a result is a child of its call's line, a compaction is a
+boundary and a summary. Entries that the client has no line for go on metadata lines of our own type, which it skips.
+What a line has no place for is passthrough data on it, found by decoding the line and comparing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from sessiontree.core.entries import Config
 from sessiontree.core.jsonio import render_json
-from sessiontree.dialects.canonical import CanonicalEntry, Encoded, SessionMeta
-from sessiontree.dialects.claude import content_builder
-from sessiontree.dialects.claude.aside import put_aside
+from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
+from sessiontree.dialects.claude import decode_lines
 from sessiontree.dialects.claude.chain import Chain
-from sessiontree.dialects.claude.encode_assistant import Answering
-from sessiontree.dialects.claude.encode_compaction import write_boundary
-from sessiontree.dialects.claude.encode_user import line_again, write_command, write_meta, write_prompt
+from sessiontree.dialects.claude.content import text_of
+from sessiontree.dialects.claude.decode_lines import NAME, client_fields_of
+from sessiontree.dialects.claude.encode_assistant import AssistantEncoder
+from sessiontree.dialects.claude.encode_user import (
+    encode_command_entry,
+    encode_hidden,
+    encode_injected,
+    encode_prompt,
+)
 from sessiontree.dialects.claude.history import START
-from sessiontree.dialects.claude.leaf import is_pinned_elsewhere
-from sessiontree.dialects.claude.records import Fields, object_in, string_in
-from sessiontree.dialects.claude.reparent import NIL
-from sessiontree.dialects.claude.restoring import summary_content
+from sessiontree.dialects.claude.line_builder import build_compact_metadata
+from sessiontree.dialects.claude.path import is_pinned_elsewhere
+from sessiontree.dialects.claude.records import NIL_UUID, Fields, object_in, string_in
 from sessiontree.dialects.claude.transcript import Transcript
 from sessiontree.dialects.contract import IndexedLines
+from sessiontree.dialects.passthrough import PASSTHROUGH
 
-_SPEAKING = ("message", "custom_message", "branch_summary")
+_CONTEXT_TYPES = ("message", "custom_message", "branch_summary")
+_CONTINUED = "This session is being continued"
+"""How the client begins its summaries."""
 
 
 class ClaudeEncoder:
-    """Writes one transcript."""
+    """Encodes one transcript."""
 
     def __init__(self, meta: SessionMeta, lines: IndexedLines | None = None) -> None:
         self._meta = meta
         self._lines = lines
         self._title = meta.title
         self._transcript = Transcript(meta, lines)
-        self._answering = Answering(self._transcript)
+        self._assistant = AssistantEncoder(self._transcript)
 
     def prologue(self) -> Sequence[bytes]:
         config = self._meta.config
         if config is None or config == Config():
             return ()
         entry = {"type": "config", "config": config}
-        return [render_json(self._transcript.sheet.aside(entry, self._meta.timestamp, **{START: True}))]
+        return [render_json(self._transcript.builder.entry_line(entry, self._meta.timestamp, **{START: True}))]
 
     def encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
-        written = self._add(entry, parent)
-        if self._lines is None or written.id is None or written.id == parent or not written.lines:
-            return written
-        if parent is not None and entry.kind in _SPEAKING:  # and not through what a later boundary keeps
-            freed = self._transcript.freed(CanonicalEntry("", {}, timestamp=entry.timestamp), str(parent))
-            written = replace(written, lines=[*map(render_json, freed), *written.lines])
-        # What begins anew does not hang on the line that an earlier pin names.
-        behind = None if entry.kind in ("compaction", "reset_boundary") else parent
-        if is_pinned_elsewhere(Chain(self._lines), behind):
-            pin = self._transcript.sheet.note("last-prompt", leafUuid=str(written.id))
-            return replace(written, lines=[*written.lines, render_json(pin)])
-        return written
+        encoded = self._encode(entry, parent)
+        if self._lines is None or encoded.id is None or encoded.id == parent or not encoded.lines:
+            return encoded
+        if parent is not None and entry.kind in _CONTEXT_TYPES:
+            # A boundary in the file that preserves lines of this path would otherwise change it.
+            placeholder = CanonicalEntry("", {}, timestamp=entry.timestamp)
+            before = self._transcript.build_unpreserving_lines(placeholder, str(parent))
+            encoded = replace(encoded, lines=[*map(render_json, before), *encoded.lines])
+        # A boundary is a root, so it never descends from the pinned line.
+        branch = None if entry.kind in ("compaction", "reset_boundary") else parent
+        if is_pinned_elsewhere(Chain(self._lines), branch):
+            pin = self._transcript.builder.metadata_line("last-prompt", leafUuid=str(encoded.id))
+            return replace(encoded, lines=[*encoded.lines, render_json(pin)])
+        return encoded
 
-    def _add(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
+    def _encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         transcript = self._transcript
-        transcript.after = transcript.standing.aside_before(parent)
+        transcript.metadata_before = transcript.state.metadata_before(parent)
         if parent is not None:
             parent = str(parent)
         match entry.kind:
             case "message":
-                return self._message(entry, parent, object_in(entry.fields, "message"))
+                return self._encode_message(entry, parent, object_in(entry.fields, "message"))
             case "custom_message":
-                return write_meta(transcript, entry, parent, entry.fields.get("content"))
+                return encode_injected(transcript, entry, parent, entry.fields.get("content"))
             case "branch_summary":
-                text = content_builder.branch_text(string_in(entry.fields, "summary") or "")
-                return write_meta(transcript, entry, parent, text, summary_content(entry))
+                text = _branch_summary_text(string_in(entry.fields, "summary") or "")
+                return encode_injected(transcript, entry, parent, text, _client_summary(entry))
             case "compaction" | "reset_boundary":
-                return write_boundary(transcript, entry, parent)
-            case "custom" if (again := line_again(transcript, entry, parent)) is not None:
-                return again
+                return _encode_compaction(transcript, entry, parent)
+            case "custom" if (encoded := encode_hidden(transcript, entry, parent)) is not None:
+                return encoded
             case "leaf" if not transcript.is_new:
                 target = string_in(entry.fields, "targetId")
-                lines = transcript.freed(entry, target) if target is not None else []
-                pin = transcript.sheet.note("last-prompt", leafUuid=target or NIL, explicit=True)
+                lines = transcript.build_unpreserving_lines(entry, target) if target is not None else []
+                pin = transcript.builder.metadata_line("last-prompt", leafUuid=target or NIL_UUID, explicit=True)
                 return Encoded(parent, [render_json(line) for line in (*lines, pin)])
             case "session_info":
-                return self._session_info(entry, parent)
+                return self._encode_title(entry, parent)
             case _:
-                return put_aside(transcript, entry, parent)
+                return transcript.encode_as_metadata(entry, parent)
 
-    def _message(self, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
+    def _encode_message(self, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
         match message.get("role"):
             case "user":
-                return write_prompt(self._transcript, entry, parent, message)
+                return encode_prompt(self._transcript, entry, parent, message)
             case "assistant":
-                return self._answering.answer(entry, parent, message)
+                return self._assistant.encode_message(entry, parent, message)
             case "toolResult":
-                return self._answering.result(entry, parent, message)
+                return self._assistant.encode_result(entry, parent, message)
             case "bashExecution" if message.get("excludeFromContext") is not True:
-                return write_command(self._transcript, entry, parent, message)
+                return encode_command_entry(self._transcript, entry, parent, message)
             case "custom":
-                return write_meta(self._transcript, entry, parent, message.get("content"))
+                return encode_injected(self._transcript, entry, parent, message.get("content"))
             case role:
-                what = f"{role} messages" if isinstance(role, str) else "messages of no role"
-                return put_aside(self._transcript, entry, parent, what)
+                plural = f"{role} messages" if isinstance(role, str) else "messages of no role"
+                return self._transcript.encode_as_metadata(entry, parent, plural)
 
-    def _session_info(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
+    def _encode_title(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         name = " ".join((string_in(entry.fields, "name") or "").split())
-        titles = [
-            self._transcript.sheet.note("custom-title", customTitle=name),
-            self._transcript.sheet.note("agent-name", agentName=name),
+        titles = [  # the client's own rename writes both
+            self._transcript.builder.metadata_line("custom-title", customTitle=name),
+            self._transcript.builder.metadata_line("agent-name", agentName=name),
         ]
         self._title = name or self._title
-        if not entry.id and name:  # nothing but a name: the client's own lines say it
+        if not entry.id and name:  # the client's own lines hold all of it
             return Encoded(parent, [render_json(line) for line in titles])
-        written = put_aside(self._transcript, entry, parent)
-        notes = [] if name else written.notes
-        return Encoded(written.id, [*written.lines, *(render_json(line) for line in titles if name)], notes)
+        encoded = self._transcript.encode_as_metadata(entry, parent)
+        notes = [] if name else encoded.notes
+        return Encoded(encoded.id, [*encoded.lines, *(render_json(line) for line in titles if name)], notes)
 
     def epilogue(self, leaf: str | None) -> Sequence[bytes]:
         transcript = self._transcript
-        lines = transcript.released()
-        transcript.after = transcript.standing.aside_before(leaf)
+        lines = transcript.release_results()
+        transcript.metadata_before = transcript.state.metadata_before(leaf)
         leaf = None if leaf is None else str(leaf)
-        prompt = transcript.standing.last_prompt(leaf)
-        if leaf is not None and transcript.standing.needs_boundary(leaf, is_result=False):
-            lines += transcript.parted(CanonicalEntry("", {}, "the end"), leaf)
-            leaf = transcript.last = lines[-1]["uuid"]
-            transcript.say_after(lines[-1])
+        prompt = transcript.state.last_prompt(leaf)
+        if leaf is not None and transcript.state.needs_boundary(leaf, is_result=False):
+            lines += transcript.build_separator_lines(CanonicalEntry("", {}, "the end"), leaf)
+            leaf = transcript.last_line = lines[-1]["uuid"]
+            transcript.mark_position(lines[-1])
         if self._title:
-            lines.append(transcript.sheet.note("custom-title", customTitle=self._title))
-        if transcript.last is not None:
-            said = {"lastPrompt": prompt} if prompt else {}
-            explicit = {"explicit": True} if leaf != transcript.last else {}
-            lines.append(transcript.sheet.note("last-prompt", **said, leafUuid=leaf or NIL, **explicit))
+            lines.append(transcript.builder.metadata_line("custom-title", customTitle=self._title))
+        if transcript.last_line is not None:
+            last_prompt = {"lastPrompt": prompt} if prompt else {}
+            # Only an explicit pin keeps the leaf at a line that is not the last one of the file.
+            explicit = {"explicit": True} if leaf != transcript.last_line else {}
+            pin = transcript.builder.metadata_line("last-prompt", **last_prompt, leafUuid=leaf or NIL_UUID, **explicit)
+            lines.append(pin)
         return [render_json(line) for line in lines]
+
+
+def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: str | None) -> Encoded:
+    """Encode a compaction or a reset: a boundary, its summary, and a line that the kept lines can precede."""
+    builder, state = transcript.builder, transcript.state
+    summary = string_in(entry.fields, "summary") or ""
+    first_kept = string_in(entry.fields, "firstKeptEntryId")
+    before = transcript.release_results()
+    kept = state.find_kept(first_kept, parent) if first_kept else []
+    client_fields = client_fields_of(entry, 2 if summary else 1)
+    is_own = NAME in object_in(entry.fields, PASSTHROUGH)
+    count = 1 + bool(summary) + (bool(kept) or not summary)
+    uuids = builder.assign_uuids(entry, count)
+    time = builder.time(entry)
+    anchor = uuids[1] if summary else uuids[0]
+    metadata = build_compact_metadata(entry.fields, is_own, kept, anchor)
+    logical_parent = parent
+    if parent is not None and state.needs_boundary(parent, is_result=False):
+        before += transcript.build_separator_lines(entry, parent)
+        logical_parent = before[-1]["uuid"]
+        transcript.mark_position(before[-1])
+    boundary = transcript.build_boundary(uuids[0], logical_parent, time, metadata, client_fields[0])
+    lines = [boundary]
+    summary_line: Fields | None = None
+    if summary:
+        is_client_text = is_own or summary.startswith(_CONTINUED)
+        payload = {
+            "message": {"role": "user", "content": summary if is_client_text else _summary_text(summary)},
+            "isVisibleInTranscriptOnly": True,
+            "isCompactSummary": True,
+        }
+        summary_line = builder.chain_line("user", uuids[1], uuids[0], time, payload, client_fields[-1])
+        lines.append(summary_line)
+    if count > len(lines):
+        # Kept lines go between the summary and its children, so the summary needs a child. And a boundary without
+        # anything after it has no effect.
+        lines.append(transcript.build_hidden_line(uuids[-1], anchor, time))
+    decoded = decode_lines.decode_compaction(boundary, summary_line, transcript.common)
+    transcript.add_passthrough(entry, boundary, decoded)
+    notes = []
+    if entry.kind == "reset_boundary":
+        notes.append(LossNote("mapped", "resets of the context", "written as compactions without a summary"))
+    encoded = transcript.place(entry, parent, lines, notes, kept=tuple(kept))
+    state.mark_preserved(kept)
+    return Encoded(encoded.id, [*map(render_json, before), *encoded.lines], notes)
+
+
+def _summary_text(summary: str) -> str:
+    return f"The earlier part of this conversation was compacted. This summary stands for it:\n\n{summary}"
+
+
+def _branch_summary_text(summary: str) -> str:
+    return (
+        f"Another branch of this conversation was followed for a while and then left. This happened on it:\n\n{summary}"
+    )
+
+
+def _client_summary(entry: CanonicalEntry) -> Any:
+    """Return the content in which the client wrote a summary, if the summary is still the same."""
+    found = object_in(entry.fields, PASSTHROUGH).get(NAME)
+    last = found[-1] if isinstance(found, list) and found else None
+    content = last.get("content") if isinstance(last, dict) else None
+    return content if content is not None and text_of(content) == entry.fields.get("summary") else None

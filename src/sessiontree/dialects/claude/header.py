@@ -1,71 +1,101 @@
-"""What the lines of a transcript tell of their session, and whether some bytes are a transcript at all."""
+"""Facts about a session, collected from its lines: id, folder, origin, git branch, title. And format detection."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from sessiontree.core.entries import ForkOrigin, Header
 from sessiontree.core.jsonio import parse_json
-from sessiontree.dialects.claude.records import CHAIN_TYPES, METADATA_TYPES, Fields, object_in, string_in
+from sessiontree.dialects.claude.records import (
+    CHAIN_TYPES,
+    METADATA_TYPES,
+    Fields,
+    is_tool_result,
+    object_in,
+    string_in,
+)
 from sessiontree.dialects.contract import CERTAIN, IndexedLines
 from sessiontree.dialects.detect import head_records
 
 SURE, LIKELY, UNSURE = 60, 40, 20
 _FIRST_LINES, _FEW_LINES = 64, 4
-_MANY_LINES = 256
+_BATCH = 32
+_MAX_BATCH = 256
+
+_TITLE_FIELDS = (
+    ("custom-title", "customTitle"),
+    ("ai-title", "aiTitle"),
+    ("last-prompt", "lastPrompt"),
+    ("summary", "summary"),
+)
+_MAX_TITLE = 200
+_COMMAND = r"<command-name>(.*?)</command-name>"
+# What the client does not take for a first prompt: command output, hooks, timers, interruptions, editor context.
+_NOT_A_PROMPT = (
+    r"<local-command-stdout>|<session-start-hook>|<tick>|<goal>|\[Request interrupted by user[^\]]*\]"
+    r"|\s*<ide_opened_file>[\s\S]*</ide_opened_file>\s*$|\s*<ide_selection>[\s\S]*</ide_selection>\s*$"
+)
+
+
+# Detection
 
 
 def recognize(head: bytes) -> int:
-    """How sure we are that a file begins like a transcript."""
+    """Return how likely it is that a file with these first bytes is a transcript, up to `CERTAIN`."""
     records = head_records(head)
-    if any(map(_is_of_another_agent, records)):
+    if any(map(_is_of_another_client, records)):
         return 0
     likelihoods = [*map(_likelihood, records)]
     best = max(likelihoods, default=0)
     if best == SURE and likelihoods[0]:
         return CERTAIN
     if best == 0 and b'"parentUuid":' in head and b'"isSidechain":' in head:
-        return UNSURE  # the first line is longer than what we are shown
+        return UNSURE  # the first line is longer than the head
     return best
 
 
-def _is_of_another_agent(fields: Fields) -> bool:
-    kind = fields.get("type")
-    return (kind == "session" and "id" in fields) or (kind == "message" and "role" in fields)
+def _is_of_another_client(line: Fields) -> bool:
+    kind = line.get("type")
+    return (kind == "session" and "id" in line) or (kind == "message" and "role" in line)
 
 
-def _likelihood(fields: Fields) -> int:
-    kind = string_in(fields, "type")
-    if kind in CHAIN_TYPES and isinstance(fields.get("uuid"), str):
-        return SURE if "parentUuid" in fields or isinstance(fields.get("sessionId"), str) else UNSURE
-    if kind in METADATA_TYPES and is_record(fields):
-        return LIKELY if any(key in fields for key in ("sessionId", "leafUuid", "messageId")) else 0
-    return UNSURE if kind in ("user", "assistant") and isinstance(fields.get("message"), dict) else 0
+def _likelihood(line: Fields) -> int:
+    kind = string_in(line, "type")
+    if kind in CHAIN_TYPES and isinstance(line.get("uuid"), str):
+        return SURE if "parentUuid" in line or isinstance(line.get("sessionId"), str) else UNSURE
+    if kind in METADATA_TYPES and is_record(line):
+        return LIKELY if any(key in line for key in ("sessionId", "leafUuid", "messageId")) else 0
+    return UNSURE if kind in ("user", "assistant") and isinstance(line.get("message"), dict) else 0
 
 
-def is_record(fields: dict[str, Any]) -> bool:
-    """Whether an object is a whole line, and not one of the typed objects inside one."""
-    kind = fields.get("type")
+def is_record(line: dict[str, Any]) -> bool:
+    """Whether an object is a complete line, and not one of the typed objects inside a line."""
+    kind = line.get("type")
     if not isinstance(kind, str):
         return False
-    return kind in METADATA_TYPES or isinstance(fields.get("uuid"), str) or isinstance(fields.get("sessionId"), str)
+    return kind in METADATA_TYPES or isinstance(line.get("uuid"), str) or isinstance(line.get("sessionId"), str)
+
+
+# Header
 
 
 def find_header(lines: IndexedLines) -> Header | None:
-    """The session's id, folder, beginning and origin."""
+    """Return the session's id, folder, start and origin."""
     if not lines.types:
         return None
     size = len(lines.types)
-    placed = list(islice((node for node in range(size) if _is_placed(lines, node)), _FIRST_LINES))
-    first = _first_fields(lines, placed or range(size)[:_FIRST_LINES])
-    end = next((node for node in range(size - 1, -1, -1) if _is_placed(lines, node)), size - 1)
+    chain = list(islice((node for node in range(size) if _is_chain_line(lines, node)), _FIRST_LINES))
+    first = _first_fields(lines, chain or range(size)[:_FIRST_LINES])
+    end = next((node for node in range(size - 1, -1, -1) if _is_chain_line(lines, node)), size - 1)
     (last,) = lines.fields([end])
     stem = os.path.splitext(os.path.basename(lines.location))[0]
-    origin = _fork_origin(lines)
+    origin = _find_fork_origin(lines)
     return Header(
+        # The first lines of a fork can carry the id of the session they were copied from: the last line is right.
         id=string_in(last, "sessionId") or _first_string(first, "sessionId") or stem,
         timestamp=_first_string(first, "timestamp"),
         cwd=_first_string(first, "cwd"),
@@ -75,31 +105,31 @@ def find_header(lines: IndexedLines) -> Header | None:
 
 
 def _first_fields(lines: IndexedLines, nodes: Sequence[int]) -> Sequence[Fields]:
-    """The first lines, decoded; of an ordinary file the first few say all there is to know."""
-    few = lines.fields(nodes[:_FEW_LINES])
+    few = lines.fields(nodes[:_FEW_LINES])  # nearly always these have everything
     return few if all(_first_string(few, key) for key in ("sessionId", "timestamp", "cwd")) else lines.fields(nodes)
 
 
-def _is_placed(lines: IndexedLines, node: int) -> bool:
+def _is_chain_line(lines: IndexedLines, node: int) -> bool:
     return lines.tree.ids[node] != f"@{node}"
 
 
 def _first_string(lines: Sequence[Fields], key: str) -> str:
-    return next((found for fields in lines if (found := string_in(fields, key))), "")
+    return next((found for line in lines if (found := string_in(line, key))), "")
 
 
-def _fork_origin(lines: IndexedLines) -> ForkOrigin | None:
-    """Copied lines say where they are from. They come first, so the last of them is where the fork was taken."""
-    in_tree = (node for node in range(len(lines.types)) if _is_placed(lines, node))
+def _find_fork_origin(lines: IndexedLines) -> ForkOrigin | None:
+    # Copied lines name their origin (`forkedFrom`) and come first, so a binary search finds the last of them: the
+    # entry that the session was forked at.
+    in_tree = (node for node in range(len(lines.types)) if _is_chain_line(lines, node))
     first = next(in_tree, None)
     origin = _copied_from(lines, first) if first is not None else None
     if first is None or origin is None:
         return None
-    placed = [first, *in_tree]
-    low, high = 0, len(placed) - 1
+    chain = [first, *in_tree]
+    low, high = 0, len(chain) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        found = _copied_from(lines, placed[middle])
+        found = _copied_from(lines, chain[middle])
         if found is None:
             high = middle - 1
         else:
@@ -108,44 +138,107 @@ def _fork_origin(lines: IndexedLines) -> ForkOrigin | None:
 
 
 def _copied_from(lines: IndexedLines, node: int) -> ForkOrigin | None:
-    (fields,) = lines.fields([node])
-    origin = object_in(fields, "forkedFrom")
+    (line,) = lines.fields([node])
+    origin = object_in(line, "forkedFrom")
     session = string_in(origin, "sessionId")
     return ForkOrigin(session, string_in(origin, "messageUuid")) if session else None
 
 
 def find_git_branch(lines: IndexedLines) -> str | None:
-    """The branch that the last line which names one was written on; "HEAD" names none."""
+    """Return the last git branch that a line names. The client writes "" or "HEAD" where there is none."""
     messages = [node for node, kind in enumerate(lines.types) if kind == "message"]
-    size = 1  # most often the last line says it; where none does, all are looked through in ever larger steps
+    size = 1  # most often the last line has it; otherwise search in ever larger batches
     while messages:
-        step = messages[-size:]
+        batch = messages[-size:]
         del messages[-size:]
-        for raw in reversed(list(lines.iter_raw(step))):
+        for raw in reversed(list(lines.iter_raw(batch))):
             if raw.count(b"gitBranch") <= (b'"gitBranch":""' in raw):
                 continue
-            branch = _git_branch(raw)
+            branch = _parse_git_branch(raw)
             if branch and branch != "HEAD":
                 return branch
-        size = min(4 * size, _MANY_LINES)
+        size = min(4 * size, _MAX_BATCH)
     return None
 
 
-def _git_branch(raw: bytes) -> str | None:
+def _parse_git_branch(raw: bytes) -> str | None:
     try:
-        fields = parse_json(raw)
+        line = parse_json(raw)
     except ValueError:
         return None
-    return string_in(fields, "gitBranch") if isinstance(fields, dict) else None
+    return string_in(line, "gitBranch") if isinstance(line, dict) else None
+
+
+# Titles
+
+
+def find_title(lines: IndexedLines) -> str | None:
+    """Return the title that the client shows.
+
+    That is the user's title, else the client's own, else the last recorded prompt, else a summary, else the first
+    prompt. The client searches only the first and last 64 KB of the file; we search all of it.
+    """
+    for kind, key in _TITLE_FIELDS:
+        title = _last_value(lines, kind, key)
+        if title:
+            return _shorten(title)
+    return _first_prompt(lines)
 
 
 def find_given_title(lines: IndexedLines) -> str | None:
-    """The last name that the user gave the session, else the last that the client made for it."""
-    for kind, key in (("custom-title", "customTitle"), ("ai-title", "aiTitle")):
-        for node in range(len(lines.types) - 1, -1, -1) if kind in lines.types else ():
-            if lines.types[node] == kind:
-                (fields,) = lines.fields([node])
-                title = " ".join((string_in(fields, key) or "").split())
-                if title:
-                    return title
+    """Return the last title from the user, else the last one that the client generated."""
+    return next((title for kind, key in _TITLE_FIELDS[:2] if (title := _last_value(lines, kind, key))), None)
+
+
+def _last_value(lines: IndexedLines, kind: str, key: str) -> str | None:
+    if kind not in lines.types:
+        return None
+    for node in range(len(lines.types) - 1, -1, -1):
+        if lines.types[node] == kind:
+            (line,) = lines.fields([node])
+            found = " ".join((string_in(line, key) or "").split())
+            if found:
+                return found
     return None
+
+
+def _first_prompt(lines: IndexedLines) -> str | None:
+    command: str | None = None
+    in_sidechain: bool | None = None
+    for line in _iter_user_lines(lines):
+        is_sidechain = line.get("isSidechain") is True
+        if in_sidechain is None:  # the first line of a sub-agent's transcript is a sidechain line already
+            in_sidechain = is_sidechain
+        if is_sidechain != in_sidechain or line.get("isMeta") or line.get("isCompactSummary"):
+            continue
+        for text in _prompt_texts(line):
+            named = re.search(_COMMAND, text)
+            if named:
+                command = command or named[1]
+            elif not re.match(_NOT_A_PROMPT, text):
+                return _shorten(text)
+    return command
+
+
+def _iter_user_lines(lines: IndexedLines) -> Iterator[Fields]:
+    nodes = [node for node, kind in enumerate(lines.types) if kind == "message"]
+    for start in range(0, len(nodes), _BATCH):
+        for line in lines.fields(nodes[start : start + _BATCH]):
+            if line.get("type") == "user":
+                yield line
+
+
+def _prompt_texts(line: Fields) -> Iterator[str]:
+    content = object_in(line, "message").get("content")
+    blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    if any(map(is_tool_result, blocks)):
+        return
+    for block in blocks:
+        text = string_in(block, "text") if isinstance(block, dict) and block.get("type") == "text" else None
+        one_line = (text or "").replace("\n", " ").strip()
+        if one_line:
+            yield one_line
+
+
+def _shorten(title: str) -> str:
+    return title if len(title) <= _MAX_TITLE else title[:_MAX_TITLE].rstrip() + "…"

@@ -1,7 +1,8 @@
-"""Blocks of lines -> columns: their envelopes, and what the ordinary ones say (`speech`), in one decoding.
+"""Blocks of lines -> columns: envelopes and line summaries, in one decoding.
 
-This runs for every line of a file at open, so it avoids what can be avoided per line. It is silent about the speech of
-every line that is not ordinary; those are parsed when they are asked about, and `speech_of` tells the same of them.
+This runs for every line of a file at open, so it does as little per line as possible. A summary is exact or absent:
+lines of an unusual shape have none, and `summarize_entry` computes the same from their entries when it is needed. With
+summaries, the rules for paths and contexts need no second pass over the file.
 """
 
 from __future__ import annotations
@@ -12,110 +13,151 @@ from sys import intern
 import msgspec
 from msgspec import Struct
 
-from sessiontree.dialects.claude.line_summary import PROMPT, SILENT, LineSummary, is_blank_text, is_reminder_text
-from sessiontree.dialects.claude.records import CHAIN_TYPES, METADATA_TYPES, SYNTHETIC, shared_type
-from sessiontree.dialects.contract import Columns, decode_wires
+from sessiontree.core.entries import Entry, MessageEntry
+from sessiontree.core.messages import Assistant, ToolResult, tool_calls
+from sessiontree.dialects.claude.messages import is_blank_text, is_reminder_text
+from sessiontree.dialects.claude.records import CHAIN_TYPES, METADATA_TYPES, SYNTHETIC, canonical_type
+from sessiontree.dialects.contract import Columns
+from sessiontree.dialects.defaults import decode_records
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
-# The types that follow from the line's own type alone.
-_PLAIN_TYPES = (METADATA_TYPES | {"user", "assistant", "progress"}) - {PASSTHROUGH}
-_SHARED_TYPES = {kind: shared_type(kind, None, None) for kind in _PLAIN_TYPES}
+# The types whose canonical type follows from the line's own type alone.
+_CANONICAL_TYPES = {
+    kind: canonical_type(kind, None, None)
+    for kind in (METADATA_TYPES | {"user", "assistant", "progress"}) - {PASSTHROUGH}
+}
 
 
-class _Attachment(Struct, gc=False):
+class LineSummary(Struct, frozen=True, gc=False):
+    """Per-line index summary: role, response id, ids of tool calls and results.
+
+    A summary made at open also tells how many messages a model receives from the line: one for each result, or else
+    one if it is a message, or none.
+    """
+
+    is_message: bool = False
+    is_assistant: bool = False
+    response: str = ""
+    """The id of the response that the line is a shard of."""
+    calls: tuple[str, ...] = ()
+    """The ids of its tool calls."""
+    tools: tuple[str, ...] = ()
+    """The tool name of each call."""
+    results: tuple[str, ...] = ()
+    """The ids of the calls whose results it holds."""
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether it is a user message that is not a tool result."""
+        return self.is_message and not self.is_assistant and not self.results
+
+
+_PROMPT = LineSummary(is_message=True)
+_NO_MESSAGE = LineSummary()
+
+
+def summarize_entry(entry: Entry) -> LineSummary:
+    """Return the summary of an entry, whatever the shape of its line."""
+    if not isinstance(entry, MessageEntry):
+        return _NO_MESSAGE
+    first, calls = entry.message, tool_calls(entry.message)
+    return LineSummary(
+        True,
+        isinstance(first, Assistant),
+        (first.response_id or "") if isinstance(first, Assistant) else "",
+        tuple(call.id for call in calls),
+        tuple(call.name for call in calls),
+        tuple(message.tool_call_id for message in entry.messages if isinstance(message, ToolResult)),
+    )
+
+
+class _Typed(Struct, gc=False):
     type: str | None = None
 
 
-class _Outside(Struct, gc=False, rename={"parent": "parentUuid"}):
+class _EnvelopeLine(Struct, gc=False, rename={"parent": "parentUuid"}):
     type: str = ""
     uuid: str | None = None
     parent: str | None = None
     subtype: str | None = None
-    attachment: _Attachment | None = None
-    entry: _Attachment | None = None
+    attachment: _Typed | None = None
+    entry: _Typed | None = None
 
     @property
-    def shared_type(self) -> str:
+    def canonical_type(self) -> str:
         inner = self.entry if self.type == PASSTHROUGH else self.attachment
-        return shared_type(self.type, self.subtype, inner.type if inner else None)
+        return canonical_type(self.type, self.subtype, inner.type if inner else None)
 
 
-class WireBlock(Struct, gc=False):
-    """A block of content without what is large in it."""
+class _Block(Struct, gc=False):
+    """A content block without its large fields."""
 
     type: str = ""
     id: str | None = None
     name: str | None = None
     tool_use_id: str | None = None
-    is_error: bool | None = None
     text: str | None = None
 
 
-class WireMessage(Struct, gc=False):
+class _Message(Struct, gc=False):
     id: str | None = None
     model: str | None = None
-    content: str | list[WireBlock] | None = None
+    content: str | list[_Block] | None = None
 
 
-class WireLine(_Outside, gc=False):
-    message: WireMessage | None = None
+class _Line(_EnvelopeLine, gc=False):
+    message: _Message | None = None
     isApiErrorMessage: bool | None = None  # noqa: N815 - the file's spelling
-    rendered: list[_Attachment] | None = None
+    rendered: list[_Typed] | None = None
     renderedRole: str | None = None  # noqa: N815 - the file's spelling
 
 
-_decode_lines = msgspec.json.Decoder(WireLine).decode_lines
-_decode_outsides = msgspec.json.Decoder(_Outside).decode_lines
+_decode_lines = msgspec.json.Decoder(_Line).decode_lines
+_decode_envelopes = msgspec.json.Decoder(_EnvelopeLine).decode_lines
 
 
 def decode_columns(data: memoryview) -> Columns | None:
-    """The columns of a block of ordinary lines; None when the outside of one of them needs a closer look."""
-    lines = decode_wires(_decode_lines, data)
+    """Return the columns of a block of lines; None when the envelope of one of them is unusual."""
+    lines = decode_records(_decode_lines, data)
     if lines is not None:
-        return _columns_of(lines, list(map(_speech_on, lines)))
-    outsides = decode_wires(_decode_outsides, data)  # what is odd inside a line changes nothing in the tree
-    return None if outsides is None else _columns_of(outsides, [])
+        return _columns_of(lines, list(map(_summarize, lines)))
+    # Something unusual inside a line does not change the tree: the envelopes alone may still decode.
+    envelopes = decode_records(_decode_envelopes, data)
+    return None if envelopes is None else _columns_of(envelopes, [])
 
 
-def _columns_of(lines: Sequence[_Outside], notes: Sequence[LineSummary | None]) -> Columns | None:
-    """The columns of lines that were decoded."""
-    types = [_SHARED_TYPES.get(line.type) or intern(line.shared_type) for line in lines]
+def _columns_of(lines: Sequence[_EnvelopeLine], summaries: Sequence[LineSummary | None]) -> Columns | None:
+    types = [_CANONICAL_TYPES.get(line.type) or intern(line.canonical_type) for line in lines]
     ids = [(line.uuid or "") if line.type in CHAIN_TYPES else "" for line in lines]
     parents = [line.parent if id else None for line, id in zip(lines, ids, strict=True)]
-    return None if "" in types or "" in parents else Columns(types, ids, parents, notes)
+    return None if "" in types or "" in parents else Columns(types, ids, parents, summaries)
 
 
-def _speech_on(line: WireLine) -> LineSummary | None:
-    """What an ordinary line says; None when its entry has to be asked."""
+def _summarize(line: _Line) -> LineSummary | None:
     kind, message = line.type, line.message
     if message is None:
-        is_history = kind != "system" and not (kind == "attachment" and _is_of_the_system(line))
-        return None if is_history or line.shared_type != kind else SILENT
+        # System lines never hold a message, and attachments with rendered system text do not either.
+        is_hidden = kind == "system" or (
+            kind == "attachment" and line.rendered is not None and line.renderedRole == "system"
+        )
+        return _NO_MESSAGE if is_hidden and line.canonical_type == kind else None
     content = message.content
     if kind == "user":
         if isinstance(content, list):
-            return _user_speech(content)
-        return None if content is None or is_reminder_text(content) else PROMPT
+            return _summarize_user(content)
+        return None if content is None or is_reminder_text(content) else _PROMPT
     if kind != "assistant" or not isinstance(content, list) or line.isApiErrorMessage or message.model == SYNTHETIC:
         return None
-    return _answer(message, content)
+    return _summarize_assistant(message, content)
 
 
-def _is_of_the_system(attachment: WireLine) -> bool:
-    return attachment.rendered is not None and attachment.renderedRole == "system"
-
-
-def _answer(message: WireMessage, content: Sequence[WireBlock]) -> LineSummary | None:
-    if (
-        len(content) == 1
-        and (block := content[0]).type == "tool_use"
-        and block.id is not None
-        and block.name is not None
-    ):
-        return LineSummary(
-            True, True, intern(message.id or ""), (block.id,), (intern(block.name),)
-        )  # what most lines are
-    says_something = False
+def _summarize_assistant(message: _Message, content: Sequence[_Block]) -> LineSummary | None:
+    response = intern(message.id or "")  # the shards of a response share its id: one string is enough
+    if len(content) == 1:  # nearly every line is a single block, most often a call
+        block = content[0]
+        if block.type == "tool_use" and block.id is not None and block.name is not None:
+            return LineSummary(True, True, response, (block.id,), (intern(block.name),))
+    has_content = False
     calls: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     for block in content:
@@ -126,24 +168,21 @@ def _answer(message: WireMessage, content: Sequence[WireBlock]) -> LineSummary |
             tools += (intern(block.name),)
         elif block.type == "text" and block.text is not None and is_blank_text(block.text):
             continue
-        says_something = True
-    # The shards of a response share its id: one string is enough.
-    return LineSummary(True, True, intern(message.id or ""), calls, tools) if says_something else None
+        has_content = True
+    # Whether a blank shard is sent depends on the other shards of its response.
+    return LineSummary(True, True, response, calls, tools) if has_content else None
 
 
-def _user_speech(content: Sequence[WireBlock]) -> LineSummary | None:
-    says_something = False
-    answers: tuple[str, ...] = ()
-    failures: tuple[str, ...] = ()
+def _summarize_user(content: Sequence[_Block]) -> LineSummary | None:
+    has_content = False
+    results: tuple[str, ...] = ()
     for block in content:
         if block.type == "tool_result":
             if block.tool_use_id is None:
                 return None
-            answers += (block.tool_use_id,)
-            if block.is_error:
-                failures += (block.tool_use_id,)
+            results += (block.tool_use_id,)
         elif block.type != "text" or block.text is None or not is_reminder_text(block.text):
-            says_something = True
-    if not answers:
-        return PROMPT if says_something else None
-    return LineSummary(True, answers=answers, failures=failures) if len(answers) == len(content) else None
+            has_content = True
+    if not results:
+        return _PROMPT if has_content else None
+    return LineSummary(True, results=results) if len(results) == len(content) else None

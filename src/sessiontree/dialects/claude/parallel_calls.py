@@ -1,10 +1,13 @@
-"""Shards and results of one response that hang beside the path.
+"""Shards and results of parallel tool calls that a plain walk misses.
 
 The client writes each block of a response as a line of its own (a shard), and each result as a child of the shard with
-its call. The next turn hangs on the result written last, so going up from a leaf passes by the other results, and by
-shards behind the one it comes to. They are put back behind the last shard on the path: shards, then results, each in
-file order. Shards know each other by the id of their response; without one, the client finds nothing, and only a
-recovered reading does.
+its call. The next turn is a child of the result written last. So a walk up from a leaf misses the other results, and
+the shards after the one it arrives at.
+
+The client (about 2.1.8x and newer) restores them by `message.id`: the response's shards off the path, and the results
+whose parent is one of its shards, go after the last shard on the path; shards in their order, then results in file
+order (measured; its SDK sorts by time). Of two results for one call the first is kept. A shard off the path whose call
+has no result is dropped. Without a `message.id` the client finds none of them; only a recovered reading does.
 """
 
 from __future__ import annotations
@@ -16,224 +19,223 @@ from msgspec import Struct
 
 from sessiontree.dialects.claude.chain import Chain
 
-# A shard that lost its parent is looked for among so many lines of the path on either side of it in the file.
-_NEIGHBOURS = 16
+_NEIGHBORS = 16
+"""How many lines of the path on either side, in file order, to search for the response of an orphaned shard."""
 
 _LEVELS_AHEAD = 3
 
 
 class _Response(Struct):
-    """The lines of one response: where its shards stand on the path, and what was found beside it."""
+    """The lines of one response."""
 
     shards: list[int]
-    """Positions on the path, ascending."""
+    """The positions of its shards on the path, ascending."""
 
-    off_shards: list[int]
-    off_results: list[int]
+    off_path_shards: list[int]
+    off_path_results: list[int]
 
 
-class Beside:
-    """The search for what hangs beside one path."""
+class _ParallelLines:
+    """Finds the lines off one path that belong to a response on it."""
 
     def __init__(self, chain: Chain, path: Sequence[int], eligible: set[int] | None, recovered: bool) -> None:
-        self.chain = chain
-        self.path = path
-        self.position = dict(zip(path, range(len(path)), strict=True))
-        self.recovered = recovered
         self.responses: dict[object, _Response] = {}
+        self._chain = chain
+        self._path = path
+        self._positions = dict(zip(path, range(len(path)), strict=True))
+        self._recovered = recovered
         self._eligible = eligible
-        self._branches = self._find_branches()
-        """The lines beside the path that hang on each line, in file order: nearly all lines have none."""
+        self._off_path_children = self._find_off_path_children()
+        """The children off the path of each line, in file order. Nearly all lines have none."""
 
-    def _find_branches(self) -> dict[int, list[int]]:
-        parents = self.chain.parents
-        off_path = set(range(min(self.path, default=0), len(parents))).difference(self.position)
+    def _find_off_path_children(self) -> dict[int, list[int]]:
+        parents = self._chain.parents
+        off_path = set(range(min(self._path, default=0), len(parents))).difference(self._positions)
         found: dict[int, list[int]] = {}
         for node in sorted(off_path):
             parent = parents[node]
-            if parent is not None and self._may_use(node):
+            if parent is not None and self._is_eligible(node):
                 found.setdefault(parent, []).append(node)
         return found
 
-    def _may_use(self, node: int) -> bool:
+    def _is_eligible(self, node: int) -> bool:
         return self._eligible is None or node in self._eligible
 
     def collect(self) -> None:
-        """Find everything that belongs to a response on the path."""
-        starts = sorted(self.position[node] for node in self._branches.keys() & self.position.keys())
+        """Find all lines off the path that belong to a response on it."""
+        starts = sorted(self._positions[node] for node in self._off_path_children.keys() & self._positions.keys())
         self._load_ahead(starts)
         for at in starts:
-            self._follow(at, self.path[at])
-        for node in self._lost_shards():
-            client = self._position_of_response(node)
-            if client is not None:
-                self._take_shard(client, node)
+            self._follow(at, self._path[at])
+        for node in self._orphaned_lines():
+            shard = self._find_response_near(node)
+            if shard is not None:
+                self._add_shard(shard, node)
 
     def _load_ahead(self, starts: Sequence[int]) -> None:
-        """Read in one go what will be asked about: what hangs on the path, and the lines around those places."""
+        # One batched read of what will be asked about: the children off the path, and the path around them.
         wanted: set[int] = set()
-        level = [self.path[at] for at in starts]
+        level = [self._path[at] for at in starts]
         for at in starts:
-            wanted.update(self.path[max(0, at - 1) : at + 4])
+            wanted.update(self._path[max(0, at - 1) : at + 4])
         for _ in range(_LEVELS_AHEAD):
-            level = [child for node in level for child in self._branches.get(node, ())]
+            level = [child for node in level for child in self._off_path_children.get(node, ())]
             wanted.update(level)
-        self.chain.prepare_speech(sorted(wanted))
+        self._chain.load_summaries(sorted(wanted))
 
     def _follow(self, at: int, node: int) -> None:
-        """Look at what hangs on a line of the path."""
+        """Collect the children of a line; `at` is the position on the path that they branch off."""
         for child in self._iter_children(node):
-            speech = self.chain.speech(child)
-            if speech.is_assistant:
-                client = self._shard_near(at, speech.response)
-                if client is not None:
-                    self._take_shard(client, child)
-            elif speech.answers and self._is_group(node):
-                self._take_result(at, child)
-            elif self.chain.types[child] != "message":
-                self._follow(at, child)
+            summary = self._chain.summary(child)
+            if summary.is_assistant:
+                shard = self._find_shard_near(at, summary.response)
+                if shard is not None:
+                    self._add_shard(shard, child)
+            elif summary.results and self._can_have_results(node):
+                self._add_result(at, child)
+            elif self._chain.types[child] != "message":
+                self._follow(at, child)  # an attachment or a system line between a shard and the next one
 
     def _iter_children(self, node: int) -> Iterator[int]:
-        """Lines beside the path that hang on a line; progress between is passed through."""
-        pending = self._branches.get(node, [])[::-1]
+        """Iterate over the children of a line off the path, passing through progress lines."""
+        pending = self._off_path_children.get(node, [])[::-1]
         while pending:
             child = pending.pop()
-            if self.chain.types[child] == "progress":
-                pending.extend(reversed(self._branches.get(child, [])))
-            elif self.chain.is_link(child):
+            if self._chain.types[child] == "progress":
+                pending.extend(reversed(self._off_path_children.get(child, [])))
+            elif self._chain.is_link(child):
                 yield child
 
-    def _is_group(self, node: int) -> bool:
-        speech = self.chain.speech(node)
-        return speech.is_assistant and bool(speech.response or self.recovered)
+    def _can_have_results(self, node: int) -> bool:
+        summary = self._chain.summary(node)
+        return summary.is_assistant and bool(summary.response or self._recovered)
 
-    def _shard_near(self, at: int, response: str) -> int | None:
-        """The position of a shard of a response at a line of the path or next to it.
-
-        Without an id, an answer that follows an answer directly is a shard of it, if we may guess.
-        """
+    def _find_shard_near(self, at: int, response: str) -> int | None:
+        """Return the position of a shard of a response at a position of the path or around it."""
         if not response:
-            here = self.chain.speech(self.path[at])
-            return at if self.recovered and here.is_assistant and not here.response else None
-        for near in (at, at + 1, at - 1):
-            if 0 <= near < len(self.path) and self.chain.speech(self.path[near]).response == response:
+            # Without an id, an assistant line that is a child of another one can only be guessed to be its shard.
+            here = self._chain.summary(self._path[at])
+            return at if self._recovered and here.is_assistant and not here.response else None
+        for near in (at, at + 1, at - 1):  # nearly always the case
+            if 0 <= near < len(self._path) and self._response_at(near) == response:
                 return near
-        return next((near for near in reversed(self._run(at)) if self._response_at(near) == response), None)
+        return next((near for near in reversed(self._turn_around(at)) if self._response_at(near) == response), None)
 
     def _response_at(self, at: int) -> str:
-        return self.chain.speech(self.path[at]).response
+        return self._chain.summary(self._path[at]).response
 
-    def _run(self, at: int) -> list[int]:
-        """Positions around one up to where someone else speaks."""
+    def _turn_around(self, at: int) -> list[int]:
+        """Return the positions around one up to a prompt, or to a shard of another response, on either side."""
         positions = [at]
         for step in (-1, 1):
             near = at + step
-            while 0 <= near < len(self.path):
-                speech = self.chain.speech(self.path[near])
-                if speech.is_prompt:
+            while 0 <= near < len(self._path):
+                summary = self._chain.summary(self._path[near])
+                if summary.is_prompt:
                     break
                 positions.append(near)
-                if speech.is_assistant and speech.response != self._response_at(at):
+                if summary.is_assistant and summary.response != self._response_at(at):
                     break
                 near += step
         return sorted(positions)
 
     def _response(self, at: int) -> _Response:
-        """The response that a shard on the path is part of."""
-        name = self._response_at(at)
-        key: object = name or self.path[at]
+        id = self._response_at(at)
+        key: object = id or self._path[at]
         if key not in self.responses:
-            shards = [near for near in self._run(at) if self._response_at(near) == name] if name else [at]
+            shards = [near for near in self._turn_around(at) if self._response_at(near) == id] if id else [at]
             self.responses[key] = _Response(shards, [], [])
         return self.responses[key]
 
-    def _take_shard(self, at: int, node: int) -> None:
+    def _add_shard(self, at: int, node: int) -> None:
+        """Add a shard off the path, and the shards and results below it."""
         response = self._response(at)
-        if node in response.off_shards:
+        if node in response.off_path_shards:
             return
-        response.off_shards.append(node)
+        response.off_path_shards.append(node)
         pending = [node]
         while pending:
             shard = pending.pop()
             for child in self._iter_children(shard):
-                speech = self.chain.speech(child)
-                if speech.answers:
-                    self._take_result(at, child)
+                summary = self._chain.summary(child)
+                if summary.results:
+                    self._add_result(at, child)
                     if self._response_at(at):  # without an id, what follows a result may be the next turn
                         pending.append(child)
-                elif speech.is_assistant:
-                    if speech.response == self._response_at(at) and child not in response.off_shards:
-                        response.off_shards.append(child)
+                elif summary.is_assistant:
+                    if summary.response == self._response_at(at) and child not in response.off_path_shards:
+                        response.off_path_shards.append(child)
                         pending.append(child)
-                elif self.chain.types[child] != "message":
+                elif self._chain.types[child] != "message":
                     pending.append(child)
 
-    def _take_result(self, at: int, node: int) -> None:
-        results = self._response(at).off_results
+    def _add_result(self, at: int, node: int) -> None:
+        results = self._response(at).off_path_results
         if node not in results:
             results.append(node)
 
-    def _lost_shards(self) -> list[int]:
-        """Lines beside the path whose parents are missing."""
-        orphans = [problem.node for problem in self.chain.tree.problems() if problem.kind == "missing-parent"]
+    def _orphaned_lines(self) -> list[int]:
+        """Return the links off the path whose parents are missing: one may be a shard that lost the one before it."""
+        orphans = [problem.node for problem in self._chain.tree.problems() if problem.kind == "missing-parent"]
         return [
-            node for node in orphans if node not in self.position and self.chain.is_link(node) and self._may_use(node)
+            node
+            for node in orphans
+            if node not in self._positions and self._chain.is_link(node) and self._is_eligible(node)
         ]
 
-    def _position_of_response(self, node: int) -> int | None:
-        response = self.chain.speech(node).response
+    def _find_response_near(self, node: int) -> int | None:
+        """Return the position of a line of the path near in the file that is a shard of the same response."""
+        response = self._chain.summary(node).response
         if not response:
             return None
-        in_file_order = sorted(self.path)
+        in_file_order = sorted(self._path)
         middle = bisect_left(in_file_order, node)
-        near = in_file_order[max(0, middle - _NEIGHBOURS) : middle + _NEIGHBOURS]
-        return next((self.position[other] for other in near if self.chain.speech(other).response == response), None)
+        near = in_file_order[max(0, middle - _NEIGHBORS) : middle + _NEIGHBORS]
+        return next((self._positions[other] for other in near if self._chain.summary(other).response == response), None)
 
 
-def with_siblings(chain: Chain, path: Sequence[int], eligible: set[int] | None, recovered: bool) -> list[int]:
-    """A path with the shards and results that belong to it put in their places.
+def insert_parallel_lines(chain: Chain, path: Sequence[int], eligible: set[int] | None, recovered: bool) -> list[int]:
+    """Return a path with the missed shards and results of its responses inserted.
 
-    `eligible` are the only lines that may be used, where not all may.
+    `eligible` are the only lines that may be used, where not all may (see `boundaries`).
     """
-    beside = Beside(chain, path, eligible, recovered)
-    beside.collect()
+    search = _ParallelLines(chain, path, eligible, recovered)
+    search.collect()
     before = list(path)
-    behind: list[int] = []  # from the end, so that each line is moved once
-    for response in sorted(beside.responses.values(), key=lambda response: -response.shards[-1]):
-        first = _place(chain, before, response)
-        behind += reversed(before[first:])
+    after: list[int] = []  # filled from the end, so that each line is moved only once
+    for response in sorted(search.responses.values(), key=lambda response: -response.shards[-1]):
+        first = _insert(chain, before, response)
+        after += reversed(before[first:])
         del before[first:]
-    return before + behind[::-1]
+    return before + after[::-1]
 
 
-def _place(chain: Chain, path: list[int], response: _Response) -> int:
-    """Put what was found behind the last shard on the path, in order with the shards and results that stand there.
-
-    Gives the position from which the path has changed.
-    """
+def _insert(chain: Chain, path: list[int], response: _Response) -> int:
+    """Insert the lines of a response after its last shard on the path; return the first position that changed."""
     last = response.shards[-1]
     first = last
     while first - 1 in response.shards:
         first -= 1
     shard_nodes = {path[at] for at in response.shards}
-    calls = {call for node in [*shard_nodes, *response.off_shards] for call in chain.speech(node).calls}
+    calls = {call for node in [*shard_nodes, *response.off_path_shards] for call in chain.summary(node).calls}
     end = last + 1
-    while end < len(path) and calls.intersection(chain.speech(path[end]).answers):
+    while end < len(path) and calls.intersection(chain.summary(path[end]).results):
         end += 1
-    standing = path[last + 1 : end]
-    answered = {answer for node in path[response.shards[0] : end] for answer in chain.speech(node).answers}
-    earlier = {answer: node for node in reversed(standing) for answer in chain.speech(node).answers}
-    results = list(standing)
-    taken: set[str] = set()
-    for node in sorted(response.off_results):
-        answers = set(chain.speech(node).answers)
-        is_second = any(
-            answer in taken or (answer in answered and earlier.get(answer, -1) < node) for answer in answers
+    on_path = path[last + 1 : end]
+    answered = {call for node in path[response.shards[0] : end] for call in chain.summary(node).results}
+    first_result = {call: node for node in reversed(on_path) for call in chain.summary(node).results}
+    results = list(on_path)
+    added: set[str] = set()
+    for node in sorted(response.off_path_results):
+        node_calls = set(chain.summary(node).results)
+        is_duplicate = any(
+            call in added or (call in answered and first_result.get(call, -1) < node) for call in node_calls
         )
-        if not is_second:
-            taken |= answers
+        if not is_duplicate:
+            added |= node_calls
             results.append(node)
-    answered |= taken
-    shards = [node for node in response.off_shards if answered.issuperset(chain.speech(node).calls)]
+    answered |= added
+    # The client drops a shard off the path whose call was never answered.
+    shards = [node for node in response.off_path_shards if answered.issuperset(chain.summary(node).calls)]
     path[first:end] = [*sorted([*path[first : last + 1], *shards]), *sorted(results)]
     return first

@@ -1,78 +1,56 @@
-"""The files around a transcript: the folder of a project, sub-agents' transcripts, spilled tool output.
+"""Files that belong to a transcript: sub-agents' transcripts, and tool output that was spilled to files.
 
-Everything here works on names and decoded values; whether a file is there is for the caller to see.
+Everything here works on names and decoded lines; the caller checks whether a file exists.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from sessiontree.dialects.claude.records import Fields, is_result, object_in, string_in
+from sessiontree.dialects.claude.records import Fields, is_tool_result, object_in, string_in
 from sessiontree.dialects.contract import IndexedLines, RelatedFile
 
-_LONGEST_KEY = 200
-_STEP = 256
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_BATCH = 256
 _AGENT_FILE = r"agent-(?P<id>.+)\.(?:jsonl|meta\.json)"
 _SPILLED = r"Full output saved to: (?P<path>[^\n]*[/\\]tool-results[/\\][^\n/\\]+)"
 
 
-def project_key(cwd: str) -> str:
-    """The name of the folder for a working folder, given as a real path.
-
-    Counting is in UTF-16 units, as the client does it: a character beyond the basic plane makes two dashes. Several
-    paths can have the same key. A long one is cut and told apart by a hash.
-    """
-    path = unicodedata.normalize("NFC", cwd)
-    units = _utf16_units(path)
-    key = "".join(chr(unit) if unit < 128 and chr(unit).isalnum() else "-" for unit in units)
-    return key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}-{_hash(units)}"
-
-
-def is_project_folder(name: str, cwd: str) -> bool:
-    """Whether a folder of that name can be the one for a working folder; other builds hash long paths otherwise."""
-    key = project_key(cwd)
-    return name == key or (len(key) > _LONGEST_KEY and name.startswith(key[: _LONGEST_KEY + 1]))
-
-
 def find_related_files(lines: IndexedLines) -> list[RelatedFile]:
-    """Every sub-agent and every spilled output that the results in a transcript name."""
+    """Return every sub-agent and every spilled output that the tool results of a transcript name."""
     found: list[RelatedFile] = []
-    for node, fields in _iter_results(lines, _may_name):
-        agent = string_in(object_in(fields, "toolUseResult"), "agentId")
-        content = object_in(fields, "message").get("content")
+    for node, line in _iter_message_lines(lines, _may_name_file):
+        agent = string_in(object_in(line, "toolUseResult"), "agentId")
+        content = object_in(line, "message").get("content")
         for block in content if isinstance(content, list) else ():
-            if not is_result(block):
+            if not is_tool_result(block):
                 continue
             call = string_in(block, "tool_use_id")
             if agent:
                 found.append(RelatedFile("subagent", agent, node, call, agent_transcripts(lines.location, agent)))
             for text in _texts(block.get("content")):
-                places = spilled_outputs(lines.location, text)
-                if places:
-                    found.append(RelatedFile("output", os.path.basename(places[-1]), node, call, places))
+                paths = spilled_outputs(lines.location, text)
+                if paths:
+                    found.append(RelatedFile("output", os.path.basename(paths[-1]), node, call, paths))
     return found
 
 
-def _may_name(raw: bytes) -> bool:
-    """Whether a line may name a file: the words for that stand in it, or letters in disguise."""
+def _may_name_file(raw: bytes) -> bool:
+    # Searching bytes spares decoding most lines. The words could also be written with \u escapes.
     return b"agentId" in raw or b"tool-results" in raw or b"\\u00" in raw
 
 
-def _iter_results(
+def _iter_message_lines(
     lines: IndexedLines, is_wanted: Callable[[bytes], bool] | None = None
 ) -> Iterator[tuple[int, Fields]]:
-    """The lines of messages, a few at a time: all, or those whose bytes look like they are wanted."""
     nodes = [node for node, kind in enumerate(lines.types) if kind == "message"]
-    for start in range(0, len(nodes), _STEP):
-        step = nodes[start : start + _STEP]
+    for start in range(0, len(nodes), _BATCH):
+        batch = nodes[start : start + _BATCH]
         if is_wanted is not None:
-            step = [node for node, raw in zip(step, lines.iter_raw(step), strict=True) if is_wanted(raw)]
-        yield from zip(step, lines.fields(step), strict=True)
+            batch = [node for node, raw in zip(batch, lines.iter_raw(batch), strict=True) if is_wanted(raw)]
+        yield from zip(batch, lines.fields(batch), strict=True)
 
 
 def _texts(content: object) -> list[str]:
@@ -83,69 +61,49 @@ def _texts(content: object) -> list[str]:
 
 
 def find_session_ids(lines: IndexedLines) -> list[str]:
-    """The ids that the lines of the main conversation name, in file order."""
+    """Return the session ids that the lines of the main conversation name, in file order."""
     ids: dict[str, None] = {}
-    for _, fields in _iter_results(lines):
-        id = string_in(fields, "sessionId")
-        if id and fields.get("isSidechain") is not True:
+    for _, line in _iter_message_lines(lines):
+        id = string_in(line, "sessionId")
+        if id and line.get("isSidechain") is not True:
             ids[id] = None
     return list(ids)
 
 
-def _utf16_units(text: str) -> list[int]:
-    encoded = text.encode("utf-16-le", "surrogatepass")
-    return [int.from_bytes(encoded[at : at + 2], "little") for at in range(0, len(encoded), 2)]
-
-
-def _hash(units: Iterable[int]) -> str:
-    value = 0
-    for unit in units:
-        value = (value * 31 + unit) & 0xFFFFFFFF
-    return _base36(abs(value - (1 << 32) if value >= 1 << 31 else value))
-
-
-def _base36(value: int) -> str:
-    digits = ""
-    while value:
-        value, digit = divmod(value, 36)
-        digits = _DIGITS[digit] + digits
-    return digits or "0"
-
-
 def session_folder(transcript: str) -> str:
-    """The folder that belongs to a transcript and has its name."""
+    """Return the folder for a session's other files, which has the name of the transcript."""
     return os.path.splitext(transcript)[0]
 
 
 def agent_transcripts(transcript: str, agent: str) -> tuple[str, str]:
-    """Where the transcript of a sub-agent may lie: in the session's folder, or beside the session (up to 2.0)."""
+    """Return the possible paths of a sub-agent's transcript: in the session's folder, or next to it (up to 2.0)."""
     name = f"agent-{agent}.jsonl"
     return os.path.join(session_folder(transcript), "subagents", name), os.path.join(os.path.dirname(transcript), name)
 
 
 def agent_meta(agent_transcript: str) -> str:
-    """Where the facts about a sub-agent lie, given its transcript."""
+    """Return the path of a sub-agent's `meta.json`, given its transcript."""
     return f"{session_folder(agent_transcript)}.meta.json"
 
 
 def agent_of(path: str) -> str | None:
-    """The id of the sub-agent that a file belongs to, by the file's name."""
+    """Return the id of the sub-agent that a file belongs to, by its name."""
     found = re.fullmatch(_AGENT_FILE, os.path.basename(path))
     return found["id"] if found else None
 
 
 def agents_by_call(metas: Mapping[str, Any], lines: Iterable[Fields] = ()) -> dict[str, str]:
-    """Which call started which sub-agent: ids of calls to ids of sub-agents.
+    """Map the ids of tool calls to the sub-agents they started.
 
-    `metas` are the decoded `meta.json` files by sub-agent. Older clients wrote none; there the line with the result of
-    the call names the sub-agent, so user lines may be given too.
+    `metas` are the decoded `meta.json` files by sub-agent. Older clients wrote none; there the line with the call's
+    result names the sub-agent, so user lines may be passed too.
     """
     agents: dict[str, str] = {}
-    for fields in lines:
-        agent = string_in(object_in(fields, "toolUseResult"), "agentId")
-        content = object_in(fields, "message").get("content")
+    for line in lines:
+        agent = string_in(object_in(line, "toolUseResult"), "agentId")
+        content = object_in(line, "message").get("content")
         if agent and isinstance(content, list):
-            calls = (string_in(block, "tool_use_id") for block in content if is_result(block))
+            calls = (string_in(block, "tool_use_id") for block in content if is_tool_result(block))
             agents.update((call, agent) for call in calls if call)
     for agent, meta in metas.items():
         call = string_in(meta, "toolUseId") if isinstance(meta, dict) else None
@@ -155,9 +113,9 @@ def agents_by_call(metas: Mapping[str, Any], lines: Iterable[Fields] = ()) -> di
 
 
 def spilled_outputs(transcript: str, text: str) -> tuple[str, ...]:
-    """Where the whole of a spilled tool output may lie: at the recorded place, and beside the session.
+    """Return the possible paths of a spilled tool output: the recorded one, then the session's own folder.
 
-    The record is an absolute path, which is wrong as soon as the folder has moved. Empty when the text names none.
+    The recorded path is absolute, so it breaks when the folder moves. Empty when the text names no file.
     """
     found = re.search(_SPILLED, text)
     if found is None:
@@ -166,5 +124,5 @@ def spilled_outputs(transcript: str, text: str) -> tuple[str, ...]:
     name = re.split(r"[/\\]", recorded)[-1]
     if name in ("", ".", ".."):
         return ()
-    beside = os.path.join(session_folder(transcript), "tool-results", name)
-    return (recorded,) if recorded == beside else (recorded, beside)
+    current = os.path.join(session_folder(transcript), "tool-results", name)
+    return (recorded,) if recorded == current else (recorded, current)

@@ -1,138 +1,148 @@
-"""Better links where the chain is broken.
+"""Parents for lines whose recorded parent is missing, and for roots in the middle of a conversation.
 
-The client itself links a line whose parent is missing to the line next in time before it, if that is at most five
-seconds older; beyond that it forgets everything before. We can do more: link to what stood before in the file, and
-undo roots in the middle of a conversation that no compaction and no rewind made.
+The client (2.1.150 and newer) bridges a missing parent by time: to the line with the greatest timestamp not after its
+own, if it is at most 5000 ms older (5000 yes, 5001 no; the order in the file does not matter). Otherwise its chain ends
+there and all earlier history is silently lost. We can do more when asked (`ReadOptions.recovered`, and repair): link to
+the preceding line of the file, and undo roots that neither a compaction nor a rewind made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from math import inf
 
-from sessiontree.dialects.claude.chain import Chain
+from sessiontree.dialects.claude.chain import Bridge, Chain
+from sessiontree.dialects.claude.records import NIL_UUID
 from sessiontree.dialects.contract import Reparenting
 
-CLIENT_PATIENCE = 5000
-"""Milliseconds between a line and the one it is linked to by time."""
+MAX_GAP_MS = 5000
+"""How much older a line may be to become the parent of one whose own is missing; measured."""
 
-_FARTHEST = 10_000
-"""Lines of a file that are looked back over for one of the same session."""
-
-NIL = "00000000-0000-0000-0000-000000000000"
-"""What a pin names when the user went back to before the pinned line."""
+_MAX_LINES_BACK = 10_000
+"""How many links of the file to search for one of the same session."""
 
 
-def as_the_client(chain: Chain) -> Callable[[int, int, set[int]], int | None]:
-    """How the client goes on where a parent is missing."""
+def client_bridge(chain: Chain) -> Bridge:
+    """Bridge a missing parent as the client does."""
 
-    def mend(last: int, stopped: int, seen: set[int]) -> int | None:
+    def bridge(last: int, stopped: int, seen: set[int]) -> int | None:
+        # `parentUuid: null` is a new root for the client: it bridges only parents that are named and missing.
         if not chain.tree.is_orphan(stopped):
             return None
-        return _first_apart(chain, chain.iter_by_time(last, CLIENT_PATIENCE), seen, {})
+        return _first_unconnected(chain, chain.iter_older_links(last, MAX_GAP_MS), seen, {})
 
-    return mend
+    return bridge
 
 
-def as_recovered(chain: Chain) -> Callable[[int, int, set[int]], int | None]:
-    """How we go on where even better links end: only a ring can have led there."""
+def recovery_bridge(chain: Chain) -> Bridge:
+    """Bridge what reparenting leaves: with all missing parents replaced, only a cycle can end a walk early."""
 
-    def mend(last: int, stopped: int, seen: set[int]) -> int | None:
-        named = chain.named_parent(stopped)
-        return _stood_before(chain, last, seen, {}) if named in seen else None
+    def bridge(last: int, stopped: int, seen: set[int]) -> int | None:
+        is_cycle = chain.recorded_parent(stopped) in seen
+        return _find_preceding(chain, last, seen, {}) if is_cycle else None
 
-    return mend
+    return bridge
 
 
 def find_reparentings(chain: Chain) -> list[Reparenting]:
-    """A better parent for every line whose parent is lost, and for every false root, in file order."""
+    """Return a parent for every line whose parent is missing, and for every false root, in file order."""
     links: dict[int, int | None] = {}
-    relinks: list[Reparenting] = []
-    inner = set(chain.parents)
-    lost = {problem.node: problem.id for problem in chain.tree.problems() if problem.kind == "missing-parent"}
-    adopted: dict[str, int] = {}
+    found: list[Reparenting] = []
+    parents = set(chain.parents)
+    missing = {problem.node: problem.id for problem in chain.tree.problems() if problem.kind == "missing-parent"}
+    new_parents: dict[str, int] = {}
     for node, parent in enumerate(chain.parents):
-        if parent is not None or not chain.is_placed(node):
+        if parent is not None or not chain.is_in_tree(node):
             continue
-        relink: Reparenting | None
-        if node in lost:
-            if not chain.is_link(node) and node not in inner:
-                continue  # progress that nothing hangs on
-            relink = _adopted(chain, node, links, adopted.get(lost[node]))
-            if relink is not None:
-                adopted.setdefault(lost[node], relink.parent)
+        reparenting: Reparenting | None
+        if node in missing:
+            if not chain.is_link(node) and node not in parents:
+                continue  # a progress line without children
+            # All children of one missing parent get the same new parent, so that branches stay branches.
+            reparenting = _reparent_orphan(chain, node, links, new_parents.get(missing[node]))
+            if reparenting is not None:
+                new_parents.setdefault(missing[node], reparenting.parent)
         else:
-            relink = _rooted(chain, node, links) if _is_false_root(chain, node) else None
-        if relink is not None:
-            links[node] = relink.parent
-            relinks.append(relink)
-    return relinks
+            reparenting = _reparent_root(chain, node, links) if _is_false_root(chain, node) else None
+        if reparenting is not None:
+            links[node] = reparenting.parent
+            found.append(reparenting)
+    return found
 
 
-def _adopted(chain: Chain, node: int, links: Mapping[int, int | None], shared: int | None) -> Reparenting | None:
-    """A parent for a line that lost its own; `shared` is that of another line that lost the same one."""
-    if shared is not None and _first_apart(chain, [shared], {node}, links) is not None:
-        return Reparenting(node, shared, "another line with the same lost parent is linked to it")
-    near = _first_apart(chain, chain.iter_by_time(node, CLIENT_PATIENCE), {node}, links)
+def _reparent_orphan(
+    chain: Chain, node: int, links: Mapping[int, int | None], sibling_parent: int | None
+) -> Reparenting | None:
+    # The client's own rule comes before ours, so that a recovered path differs only where the client loses history.
+    if sibling_parent is not None and _first_unconnected(chain, [sibling_parent], {node}, links) is not None:
+        return Reparenting(node, sibling_parent, "another line with the same lost parent is linked to it")
+    near = _first_unconnected(chain, chain.iter_older_links(node, MAX_GAP_MS), {node}, links)
     if near is not None:
         return Reparenting(node, near, "it is the line before it in time, at most five seconds older")
-    before = _stood_before(chain, node, {node}, links)
-    if before is not None:
-        return Reparenting(node, before, "it is the line of the same session that stands before it in the file")
-    earlier = _first_apart(chain, chain.iter_by_time(node, inf), {node}, links)
-    return None if earlier is None else Reparenting(node, earlier, "it is the line before it in time")
+    preceding = _find_preceding(chain, node, {node}, links)
+    if preceding is not None:
+        return Reparenting(node, preceding, "it is the preceding line of the same session in the file")
+    older = _first_unconnected(chain, chain.iter_older_links(node, inf), {node}, links)
+    return None if older is None else Reparenting(node, older, "it is the line before it in time")
 
 
-def _rooted(chain: Chain, node: int, links: Mapping[int, int | None]) -> Reparenting | None:
-    before = _stood_before(chain, node, {node}, links)
-    if before is None:
+def _reparent_root(chain: Chain, node: int, links: Mapping[int, int | None]) -> Reparenting | None:
+    preceding = _find_preceding(chain, node, {node}, links)
+    if preceding is None:
         return None
-    return Reparenting(node, before, "a conversation does not begin anew in the middle of a file", rule="false-root")
+    why = "a conversation does not begin anew in the middle of a file"
+    return Reparenting(node, preceding, why, rule="false-root")
 
 
 def _is_false_root(chain: Chain, node: int) -> bool:
-    """A root that neither a compaction nor a rewind to the first prompt made. Sub-agents have roots of their own."""
-    if not chain.is_link(node) or chain.types[node] == "compaction" or chain.is_in_ring(node):
+    """Whether a root was made by neither a compaction nor a rewind to the first prompt.
+
+    To the client, `parentUuid: null` in the middle of a file is a new root, and everything before it is invisible.
+    Sub-agents have roots of their own.
+    """
+    if not chain.is_link(node) or chain.types[node] == "compaction" or chain.is_in_cycle(node):
         return False
     facts = chain.facts(node)
     return not facts.is_summary and not facts.is_sidechain and not _is_rewind(chain, node)
 
 
 def _is_rewind(chain: Chain, node: int) -> bool:
-    """Whether the client says beside a line that the user went back: a pin that names nothing."""
-    beside: list[int] = []
+    # After a rewind to before the first prompt the client writes a pin with the nil UUID. The order of metadata lines
+    # is not causal, so the pin may be before or after the prompt: both gaps between links are searched.
+    pins: list[int] = []
     for nodes in (range(node - 1, -1, -1), range(node + 1, len(chain))):
         for other in nodes:
             if chain.is_link(other):
                 break
             if chain.types[other] == "last-prompt":
-                beside.append(other)
-    return any(fields.get("leafUuid") == NIL for fields in chain.lines.fields(beside))
+                pins.append(other)
+    return any(pin.get("leafUuid") == NIL_UUID for pin in chain.lines.fields(pins))
 
 
-def _stood_before(chain: Chain, node: int, seen: Collection[int], links: Mapping[int, int | None]) -> int | None:
-    own = chain.facts(node)
-    kin = (
+def _find_preceding(chain: Chain, node: int, seen: Collection[int], links: Mapping[int, int | None]) -> int | None:
+    # One file can hold lines of several sessions, and of sub-agents (older clients): only the line's own counts.
+    facts = chain.facts(node)
+    candidates = (
         other
-        for other in islice(chain.iter_links_before(node), _FARTHEST)
-        if chain.facts(other).session == own.session and chain.facts(other).is_sidechain == own.is_sidechain
+        for other in islice(chain.iter_links_before(node), _MAX_LINES_BACK)
+        if chain.facts(other).session == facts.session and chain.facts(other).is_sidechain == facts.is_sidechain
     )
-    return _first_apart(chain, kin, seen, links)
+    return _first_unconnected(chain, candidates, seen, links)
 
 
-def _first_apart(
+def _first_unconnected(
     chain: Chain, candidates: Iterable[int], seen: Collection[int], links: Mapping[int, int | None]
 ) -> int | None:
-    """The first candidate that does not itself hang on what was walked."""
-    hanging: set[int] = set()
+    """Return the first candidate that is not itself a descendant of the lines in `seen`: that would make a cycle."""
+    connected: set[int] = set()
     for candidate in candidates:
         walked: set[int] = set()
         node: int | None = candidate
-        while node is not None and node not in walked and node not in hanging and node not in seen:
+        while node is not None and node not in walked and node not in connected and node not in seen:
             walked.add(node)
             node = links[node] if node in links else chain.parents[node]
         if node is None or node in walked:
             return candidate
-        hanging |= walked
+        connected |= walked
     return None

@@ -1,9 +1,9 @@
-"""A transcript that is being written: its sheet, what stands where, what is held back, and what all entries need.
+"""A transcript under construction: places lines in the tree, holds back results, separates branches.
 
-The results of one response are held back until all are there or something else comes: where some are missing, they
-hang on the last line of the response and not each on its own, since the client forgets calls beside the path that
-have no result. In a file that is continued nothing can be held back, so there a result hangs on its own call only if
-no call behind that one is still open.
+The results of one response are held back until all have come, or until something else is encoded. Where some are
+missing, all become children of the response's last line instead of their own call's: the client drops calls off the
+path that have no result. In a file that is continued nothing can be held back, so there a result is a child of its own
+call only if no later call of the response is open.
 """
 
 from __future__ import annotations
@@ -15,60 +15,62 @@ from msgspec.structs import replace
 
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
-from sessiontree.dialects.claude.decode_lines import Base
+from sessiontree.dialects.claude.decode_lines import CommonFields
 from sessiontree.dialects.claude.differences import AFTER, PART, build_passthrough
-from sessiontree.dialects.claude.line_builder import Call, LineBuilder, Placed, boundary_facts
-from sessiontree.dialects.claude.records import Fields
-from sessiontree.dialects.claude.reparent import NIL
-from sessiontree.dialects.claude.restoring import but
-from sessiontree.dialects.claude.write_state import Behind, WriteState
+from sessiontree.dialects.claude.line_builder import Call, LineBuilder, PlacedEntry, build_compact_metadata
+from sessiontree.dialects.claude.records import NIL_UUID, Fields, string_in, without
+from sessiontree.dialects.claude.write_state import AfterMetadata, WriteState
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
-LONGEST_PROMPT = 200
+_MAX_PROMPT = 200
+_NO_LINE_TYPE = "Claude Code has no line for them"
 
 
-class Held(Struct):
-    """The response whose results may still come, and the lines that wait for them."""
+class HeldResults(Struct):
+    """The response whose results are held back."""
 
-    response: str
-    open: set[str]
+    last_line: str
+    open_calls: set[str]
     """The lines of the calls that have no result yet."""
     lines: list[Fields]
 
 
 class Transcript:
-    """One transcript under way."""
+    """Shared state of the encoders for each kind of entry."""
 
     def __init__(self, meta: SessionMeta, lines: IndexedLines | None) -> None:
         self.is_new = lines is None
-        self.sheet = LineBuilder(meta, lines)
-        self.standing = WriteState(lines)
-        self.held: Held | None = None
-        self.last: str | None = None
-        """The line of the chain written last."""
-        self.after: str | None = None
-        """The aside before what is being written, see `Standing.aside_before`."""
+        self.builder = LineBuilder(meta, lines)
+        self.state = WriteState(lines)
+        self.held: HeldResults | None = None
+        self.last_line: str | None = None
+        """The chain line that was written last."""
+        self.metadata_before: str | None = None
+        """The metadata entry before the one being encoded, see `WriteState.metadata_before`."""
 
     @property
-    def base(self) -> Base:
-        return self.sheet.base or Base()
+    def common(self) -> CommonFields:
+        return self.builder.common or CommonFields()
 
-    # Lines of the chain
+    # Chain lines
 
-    def ride(self, entry: CanonicalEntry, line: Fields, said: CanonicalEntry, left_out: Sequence[int] = ()) -> None:
-        """Put what the lines of an item do not say of it on one of them."""
-        if not entry.id:  # it has never been elsewhere: what its lines say of the client is right
-            said = replace(said, fields=but(said.fields, PASSTHROUGH), id="")
-        found = {**line.get(PASSTHROUGH, {}), **build_passthrough(entry, said, left_out)}
+    def add_passthrough(
+        self, entry: CanonicalEntry, line: Fields, decoded: CanonicalEntry, omitted: Sequence[int] = ()
+    ) -> None:
+        """Add to a line what its entry has beyond `decoded`, the entry that the lines alone decode to."""
+        if not entry.id:  # a new entry has no client fields yet: those on its lines are right
+            decoded = replace(decoded, fields=without(decoded.fields, PASSTHROUGH), id="")
+        found = {**line.get(PASSTHROUGH, {}), **build_passthrough(entry, decoded, omitted)}
         if found:
             line[PASSTHROUGH] = found
 
-    def say_after(self, line: Fields) -> None:
-        if self.after is not None:
-            line[PASSTHROUGH] = {**line.get(PASSTHROUGH, {}), AFTER: self.after}
+    def mark_position(self, line: Fields) -> None:
+        """Record on a line which metadata entry precedes it."""
+        if self.metadata_before is not None:
+            line[PASSTHROUGH] = {**line.get(PASSTHROUGH, {}), AFTER: self.metadata_before}
 
-    def placed(
+    def place(
         self,
         entry: CanonicalEntry,
         parent: str | None,
@@ -79,102 +81,115 @@ class Transcript:
         prompt: str = "",
         kept: tuple[str, ...] | None = None,
     ) -> Encoded:
-        """The lines of an item at their place in the tree, behind those that were held back."""
+        """Place the lines of an entry in the tree, after the results that were held back."""
         uuids = tuple([line["uuid"] for line in lines])
         last = uuids[-1]
         main = last if calls is not None else uuids[0]
-        before = self.released()
+        before = self.release_results()
         if parent is None and kept is None and self._has_chain():
-            # So says the client that the user went back to before the first prompt. Otherwise it is a torn history.
-            before.append(self.sheet.note("last-prompt", leafUuid=NIL, explicit=True))
-        is_apart = self.standing.needs_boundary(parent, is_result=False) and kept is None
-        if is_apart and parent is not None:
-            before.append(self.own_boundary(entry, parent))
+            # The client writes this pin when the user rewinds to before the first prompt. Without it, a second root
+            # looks like a broken history.
+            before.append(self.builder.metadata_line("last-prompt", leafUuid=NIL_UUID, explicit=True))
+        is_separated = self.state.needs_boundary(parent, is_result=False) and kept is None
+        if is_separated and parent is not None:
+            before.append(self.build_separator(entry, parent))
             lines[0]["parentUuid"] = before[-1]["uuid"]
-        self.say_after(lines[0])
-        self.last = last
-        prompt = prompt[:LONGEST_PROMPT]
-        self.standing.add(entry, last, Placed(parent, uuids, main, calls or (), None, "", is_apart, prompt, kept))
+        self.mark_position(lines[0])
+        self.last_line = last
+        placed = PlacedEntry(parent, uuids, main, calls or (), None, "", is_separated, prompt[:_MAX_PROMPT], kept)
+        self.state.add(entry, last, placed)
         return Encoded(last, [render_json(line) for line in (*before, *lines)], notes)
 
-    def placed_result(self, entry: CanonicalEntry, line: Fields, placed: Placed) -> None:
-        """A result at its place; when its line comes is for the caller to know."""
-        self.say_after(line)
-        self.last = placed.main
-        self.standing.add(entry, placed.main, placed)
+    def place_result(self, entry: CanonicalEntry, line: Fields, placed: PlacedEntry) -> None:
+        """Place a result in the tree; its line may be written later."""
+        self.mark_position(line)
+        self.last_line = placed.main
+        self.state.add(entry, placed.main, placed)
 
-    def released(self) -> list[Fields]:
-        """The results that were held back. If some are still missing, all hang on the last line of the response."""
+    def release_results(self) -> list[Fields]:
+        """Return the lines of the results that were held back."""
         held, self.held = self.held, None
         if held is None:
             return []
-        for line in held.lines if held.open else ():
+        for line in held.lines if held.open_calls else ():
             if line["type"] != PASSTHROUGH:
-                line["parentUuid"] = held.response
+                line["parentUuid"] = held.last_line
         return held.lines
 
     def _has_chain(self) -> bool:
-        return self.last is not None or self.standing.has_chain
+        return self.last_line is not None or self.state.has_chain
 
     # Boundaries
 
-    def boundary_line(self, id: str, before: str | None, time: str, about: Fields, rest: Fields) -> Fields:
-        said = {
+    def build_boundary(self, id: str, before: str | None, time: str, metadata: Fields, client_fields: Fields) -> Fields:
+        payload = {
             "logicalParentUuid": before,
             "subtype": "compact_boundary",
             "content": "Conversation compacted",
             "isMeta": False,
             "level": "info",
-            "compactMetadata": about,
+            "compactMetadata": metadata,
         }
-        return self.sheet.line("system", id, None, time, said, rest)
+        return self.builder.chain_line("system", id, None, time, payload, client_fields)
 
-    def silent_line(self, id: str, parent: str, time: str) -> Fields:
-        """A line of the chain that is not sent, for others to hang on."""
-        said = {"subtype": "informational", "content": "Conversation compacted", "isMeta": False, "level": "info"}
-        return {**self.sheet.line("system", id, parent, time, said, {}), PASSTHROUGH: {PART: True}}
+    def build_hidden_line(self, id: str, parent: str, time: str) -> Fields:
+        """Build a chain line that the client does not send, as a parent for others."""
+        payload = {"subtype": "informational", "content": "Conversation compacted", "isMeta": False, "level": "info"}
+        return {**self.builder.chain_line("system", id, parent, time, payload, {}), PASSTHROUGH: {PART: True}}
 
-    def parted(self, entry: CanonicalEntry, parent: str) -> list[Fields]:
-        """A boundary for what follows a line that others follow too, and a line to hang on."""
-        boundary = self.own_boundary(entry, parent)
-        (end,) = self.sheet.uuids(CanonicalEntry("", {}, f"behind {boundary['uuid']}"), 1)
-        return [boundary, self.silent_line(end, boundary["uuid"], boundary["timestamp"])]
+    def build_separator(self, entry: CanonicalEntry, parent: str) -> Fields:
+        """Build a boundary that preserves exactly the path to an entry's parent.
 
-    def freed(self, entry: CanonicalEntry, leaf: str) -> list[Fields]:
-        """A boundary for a line of the file that a later compaction keeps, so that it stands without that one again."""
-        kept = self.standing.lines_without_later_boundary(leaf)
+        What a compaction on another branch preserves follows its summary on every path, and all results of a response
+        belong to every path through it. A later boundary that lists its lines undoes both.
+        """
+        kept = self.state.context_lines(parent)
+        self.state.mark_preserved(kept)
+        (id,) = self.builder.assign_uuids(CanonicalEntry("", {}, f"before {entry.id}" if entry.id else ""), 1)
+        metadata = build_compact_metadata({}, False, kept, id)
+        boundary = self.build_boundary(id, parent, self.builder.time(entry), metadata, {})
+        return {**boundary, PASSTHROUGH: {PART: True}}
+
+    def build_separator_lines(self, entry: CanonicalEntry, parent: str) -> list[Fields]:
+        """Build a separator, and a line after it: a boundary with nothing after it has no effect."""
+        boundary = self.build_separator(entry, parent)
+        (end,) = self.builder.assign_uuids(CanonicalEntry("", {}, f"behind {boundary['uuid']}"), 1)
+        return [boundary, self.build_hidden_line(end, boundary["uuid"], boundary["timestamp"])]
+
+    def build_unpreserving_lines(self, entry: CanonicalEntry, leaf: str) -> list[Fields]:
+        """Build a boundary that restores the path to a line of the file, if a later one preserves parts of it."""
+        kept = self.state.context_taken_by_boundary(leaf)
         if not kept:
             return []
-        id, end = self.sheet.uuids(entry, 2)
-        time = self.sheet.time(entry)
-        about = boundary_facts({}, False, kept, id)
-        boundary = {**self.boundary_line(id, leaf, time, about, {}), PASSTHROUGH: {PART: True}}
-        return [boundary, self.silent_line(end, id, time)]
+        id, end = self.builder.assign_uuids(entry, 2)
+        time = self.builder.time(entry)
+        metadata = build_compact_metadata({}, False, kept, id)
+        boundary = {**self.build_boundary(id, leaf, time, metadata, {}), PASSTHROUGH: {PART: True}}
+        return [boundary, self.build_hidden_line(end, id, time)]
 
-    def own_boundary(self, entry: CanonicalEntry, parent: str) -> Fields:
-        """A boundary that keeps exactly what leads to an item, for one that would be read with lines of others.
+    # Metadata lines
 
-        What a compaction on another branch kept follows its summary, also for those who come to it from elsewhere; and
-        all results of a response belong to each way on from it. A later boundary that lists its lines undoes both.
-        """
-        kept = self.standing.context_lines(parent)
-        self.standing.capture(kept)
-        (id,) = self.sheet.uuids(CanonicalEntry("", {}, f"before {entry.id}" if entry.id else ""), 1)
-        about = boundary_facts({}, False, kept, id)
-        return {**self.boundary_line(id, parent, self.sheet.time(entry), about, {}), PASSTHROUGH: {PART: True}}
+    def encode_as_metadata(self, entry: CanonicalEntry, parent: str | None, plural: str = "") -> Encoded:
+        """Encode an entry that the client has no line type for. `plural` names its kind, where its type does not."""
+        stored = {"type": entry.kind, **without(entry.fields, "type")}
+        target = string_in(entry.fields, "targetId")
+        line = self.build_metadata_entry(entry, parent, stored)
+        if target is not None and (known := self.state.main_line(target)) != target:
+            stored["targetId"] = known
+            line[PASSTHROUGH] = {"fields": {"targetId": target}}
+        return self.place_metadata(line, parent, [LossNote("aside", plural or f"{entry.kind} entries", _NO_LINE_TYPE)])
 
-    # Beside the chain
-
-    def aside_line(self, item: CanonicalEntry, parent: str | None, entry: Fields) -> Fields:
-        line = self.sheet.aside(entry, self.sheet.time(item), id=self.sheet.metadata_id(item), parent=parent)
-        if self.after:
-            line[AFTER] = self.after
-        self.standing.add_aside(item, line["id"], parent)
+    def build_metadata_entry(self, entry: CanonicalEntry, parent: str | None, stored: Fields) -> Fields:
+        id = self.builder.metadata_entry_id(entry)
+        line = self.builder.entry_line(stored, self.builder.time(entry), id=id, parent=parent)
+        if self.metadata_before:
+            line[AFTER] = self.metadata_before
+        self.state.add_metadata(entry, id, parent)
         return line
 
-    def written_aside(self, line: Fields, parent: str | None, notes: Sequence[LossNote]) -> Encoded:
-        id = None if parent is None else Behind(parent, line["id"])
-        if self.held is not None and self.held.lines:
+    def place_metadata(self, line: Fields, parent: str | None, notes: Sequence[LossNote]) -> Encoded:
+        id = None if parent is None else AfterMetadata(parent, line["id"])
+        if self.held is not None and self.held.lines:  # it keeps its position among the results that are held back
             self.held.lines.append(line)
             return Encoded(id, (), notes)
         return Encoded(id, [render_json(line)], notes)

@@ -1,11 +1,11 @@
-"""What stands where in a transcript that is being written: by what was written so far, and by the file behind it.
+"""Maps each encoded entry to its line uuids, parent and open tool calls; falls back to the file that is continued.
 
-A parent is always the line that children hang on; an item may have more lines than that one.
+A parent is always the last line of an entry, the one that children name as their parent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import takewhile
 
 from msgspec import Struct
@@ -13,96 +13,91 @@ from msgspec import Struct
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import tool_calls
 from sessiontree.dialects.canonical import CanonicalEntry
-from sessiontree.dialects.claude.boundaries import kept_by
+from sessiontree.dialects.claude.boundaries import find_preserved
 from sessiontree.dialects.claude.chain import Chain
-from sessiontree.dialects.claude.line_builder import Call, Placed
-from sessiontree.dialects.claude.path import find_trail
+from sessiontree.dialects.claude.line_builder import Call, PlacedEntry
+from sessiontree.dialects.claude.path import find_path
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
 
 
-class Behind(str):
-    """The id of a line as the place behind one of its asides.
+class AfterMetadata(str):
+    """The uuid of a chain line, as the position after one of the metadata entries that follow it.
 
-    An aside is said to have the id of its parent, and what follows it is given that id as its own parent. So the id
-    itself remembers which of the two was meant.
+    A metadata entry is encoded with the id of its parent, and its child gets that id as its own parent. So the string
+    itself has to remember which of the two was meant.
     """
 
-    __slots__ = ("aside",)
-    aside: str
+    __slots__ = ("metadata_id",)
+    metadata_id: str
 
-    def __new__(cls, line: str, aside: str) -> Behind:
+    def __new__(cls, line: str, metadata_id: str) -> AfterMetadata:
         made = super().__new__(cls, line)
-        made.aside = aside
+        made.metadata_id = metadata_id
         return made
 
 
 class FoundCall(Struct, frozen=True):
-    """A call that a result answers: the response it is part of, and the line that the result shall hang on."""
+    """The call that a result answers, its response, and the line that becomes the result's parent."""
 
     call: Call
     response: str
-    hangs_on: str | None
-    is_near: bool
-    """Whether nothing but other results stands between the two."""
+    parent: str | None
+    is_adjacent: bool
+    """Whether only other results are between the call and the result."""
 
 
 class WriteState:
-    """The items so far."""
+    """The entries that were encoded so far."""
 
     def __init__(self, lines: IndexedLines | None) -> None:
         self._lines = lines
-        self._placed: dict[str, Placed] = {}
-        """By the line that children hang on."""
-        self._mains: dict[str, str] = {}
-        """Ids that items came with, to their lines."""
-        self._asides: dict[str, str | None] = {}
-        """Ids of items without a place, to what they stand behind."""
-        self._last_asides: dict[str | None, str] = {}
-        """Lines to the last aside behind each."""
-        self._captured: set[str] = set()
-        """Lines that a boundary kept."""
-        self._left: set[str] = set()
-        """Responses from which, or from whose results, the conversation went on."""
+        self._placed: dict[str, PlacedEntry] = {}
+        """By the line that children name as their parent."""
+        self._main_lines: dict[str, str] = {}
+        """Canonical ids -> main lines."""
+        self._metadata_parents: dict[str, str | None] = {}
+        """Canonical ids of metadata entries -> the chain lines they follow."""
+        self._last_metadata: dict[str | None, str] = {}
+        """Chain lines -> the last metadata entry after each."""
+        self._preserved: set[str] = set()
+        """Lines that a boundary preserved."""
+        self._continued: set[str] = set()
+        """Responses after which, or after whose results, the conversation continued."""
         self._tip: str | None = None
         self._answered: dict[str, set[str]] = {}
-        """Responses to the lines of those of their calls that have results."""
+        """Responses -> the lines of their calls that have results."""
 
     @property
     def has_chain(self) -> bool:
         return self._lines is not None and any(not is_metadata_id(id) for id in self._lines.tree.ids)
 
-    def add(self, entry: CanonicalEntry, id: str, placed: Placed) -> None:
+    def add(self, entry: CanonicalEntry, id: str, placed: PlacedEntry) -> None:
         self._placed[id] = placed
         self._tip = id
-        if entry.id:
-            self._mains[entry.id] = placed.main
-        for name in entry.aliases:
+        for name in (entry.id, *entry.aliases):
             if name:
-                self._mains[name] = placed.main
-        if placed.answers is not None:
-            self._answered.setdefault(placed.answers, set()).add(placed.answered_line)
+                self._main_lines[name] = placed.main
+        if placed.response is not None:
+            self._answered.setdefault(placed.response, set()).add(placed.call_line)
 
-    def add_aside(self, entry: CanonicalEntry, id: str, parent: str | None) -> None:
-        self._last_asides[parent] = id
-        self._asides.update((name, parent) for name in (entry.id, *entry.aliases) if name)
+    def add_metadata(self, entry: CanonicalEntry, id: str, parent: str | None) -> None:
+        self._last_metadata[parent] = id
+        self._metadata_parents.update((name, parent) for name in (entry.id, *entry.aliases) if name)
 
-    def aside_before(self, place: str | None) -> str | None:
-        """The aside that a place is behind, empty when there are only others, None when there is none.
-
-        Of several ways to begin a session nothing tells which is meant: they all begin behind its first asides.
-        """
-        if place not in self._last_asides:
+    def metadata_before(self, position: str | None) -> str | None:
+        """Return the metadata entry that a position follows; empty when only others do, None when there are none."""
+        if position not in self._last_metadata:
             return None
-        if place is None:
-            return self._last_asides[None]
-        return place.aside if isinstance(place, Behind) else ""
+        if position is None:
+            return self._last_metadata[None]  # all roots of a session follow its first metadata entries
+        return position.metadata_id if isinstance(position, AfterMetadata) else ""
 
-    def main_of(self, id: str) -> str:
-        """What an entry is called here that is called `id` where it comes from."""
-        return self._mains.get(id, id)
+    def main_line(self, id: str) -> str:
+        """Return the main line of the entry with a canonical id; the id itself when it was not encoded here."""
+        return self._main_lines.get(id, id)
 
     def last_prompt(self, leaf: str | None) -> str:
-        """The last thing the user said on the way to a line."""
+        """Return the last prompt on the path to a line."""
         while leaf is not None and leaf in self._placed:
             placed = self._placed[leaf]
             if placed.prompt:
@@ -113,157 +108,169 @@ class WriteState:
     # Calls
 
     def find_call(self, id: str, parent: str | None) -> FoundCall | None:
-        """The call with an id that is nearest above a line; of several with that id the first without a result."""
-        at, is_near = parent, True
+        """Return the nearest call with an id above a line; of several in one response, the first without a result."""
+        at, is_adjacent = parent, True
         answered: set[str] = set()
         while at is not None and at in self._placed:
             placed = self._placed[at]
-            calls = [call for call in placed.calls if call.given == id] if placed.calls else ()
+            calls = [call for call in placed.calls if call.canonical_id == id] if placed.calls else ()
             if calls:
                 call = next((call for call in calls if call.line not in answered), calls[-1])
-                return FoundCall(call, at, _hangs_on(call, placed, answered) if is_near else parent, is_near)
-            answered.add(placed.answered_line)
-            is_near = is_near and placed.answers is not None and not placed.is_apart
+                line = _result_parent(call, placed, answered) if is_adjacent else parent
+                return FoundCall(call, at, line, is_adjacent)
+            answered.add(placed.call_line)
+            is_adjacent = is_adjacent and placed.response is not None and not placed.is_separated
             at = placed.parent
-        return self._find_call_in_file(id, at, parent, is_near)
+        return self._find_call_in_file(id, at, parent, is_adjacent)
 
-    def _find_call_in_file(self, id: str, at: str | None, parent: str | None, is_near: bool) -> FoundCall | None:
+    def _find_call_in_file(self, id: str, at: str | None, parent: str | None, is_adjacent: bool) -> FoundCall | None:
         node = None if self._lines is None or at is None else self._lines.tree.node_of.get(at)
         if self._lines is None or node is None:
             return None
         chain = Chain(self._lines)
         ids = self._lines.tree.ids
-        for above in _iter_up(chain, node):
-            speech = chain.speech(above)
-            if speech.is_assistant:
-                shards = _shards_from(chain, above)
+        for above in chain.iter_ancestors(node):
+            summary = chain.summary(above)
+            if summary.is_assistant:
+                shards = _find_shards(chain, above)
                 for shard in shards:
-                    if id in chain.speech(shard).calls:
-                        call = Call(id, id, _name_of(chain, shard, id), ids[shard])
-                        hangs_on = ids[_hanging(chain, shards, shard, id)] if is_near else parent
-                        return FoundCall(call, ids[shards[-1]], hangs_on, is_near)
-            is_near = is_near and (bool(speech.answers) or speech.is_assistant)
+                    if id in chain.summary(shard).calls:
+                        call = Call(id, id, _tool_name(chain, shard, id), ids[shard])
+                        line = ids[_result_parent_in_file(chain, shards, shard, id)] if is_adjacent else parent
+                        return FoundCall(call, ids[shards[-1]], line, is_adjacent)
+            is_adjacent = is_adjacent and (bool(summary.results) or summary.is_assistant)
         return None
 
-    # Parting
+    # Separating branches
 
     def needs_boundary(self, parent: str | None, *, is_result: bool) -> bool:
-        """Whether what is written behind a line would be read with lines of another branch, or they with it.
+        """Whether the client would mix what follows a line with lines of another branch.
 
-        The results of a response are all taken to belong to each way on from it, and lines that a boundary kept follow
-        that boundary. In a file that is continued, both are as the client means it.
+        The client adds all results of a response to every path through it, and puts preserved lines after the boundary
+        that preserves them. A file that is continued was written for that already.
         """
         if self._lines is not None or parent is None:
             return False
-        response, answered = self._open_response(parent)
+        response, answered = self._find_open_response(parent)
         if response is not None:
-            if not self._answered.get(response, answered) <= answered or (is_result and response in self._left):
+            if not self._answered.get(response, answered) <= answered or (is_result and response in self._continued):
                 return True
             if not is_result:
-                self._left.add(response)
-        return parent != self._tip and self._is_captured(parent)
+                self._continued.add(response)
+        return parent != self._tip and self._has_preserved_lines(parent)
 
-    def _open_response(self, parent: str) -> tuple[str | None, set[str]]:
-        """The response that a line is part or a result of, and the lines of its calls that have results up to there."""
+    def _find_open_response(self, parent: str) -> tuple[str | None, set[str]]:
+        """Return the response of a shard or a result, and the lines of its calls that have results up to there."""
         answered: set[str] = set()
         at: str | None = parent
-        while at is not None and (placed := self._placed.get(at)) is not None and not placed.is_apart:
-            if placed.answers is None:
+        while at is not None and (placed := self._placed.get(at)) is not None and not placed.is_separated:
+            if placed.response is None:
                 return (at if placed.calls else None), answered
-            answered.add(placed.answered_line)
+            answered.add(placed.call_line)
             at = placed.parent
         return None, answered
 
-    def _is_captured(self, parent: str) -> bool:
-        """Whether any line on the way up to the last boundary follows another boundary by now."""
+    def _has_preserved_lines(self, parent: str) -> bool:
+        """Whether a boundary elsewhere preserves any line of the path up to its last boundary."""
         at: str | None = parent
         while at is not None and at in self._placed:
             placed = self._placed[at]
-            if not self._captured.isdisjoint(placed.uuids):
+            if not self._preserved.isdisjoint(placed.uuids):
                 return True
-            if placed.is_apart or placed.kept is not None:
+            if placed.is_separated or placed.kept is not None:
                 return False
             at = placed.parent
         return False
 
-    # Keeping
+    # What compactions keep
 
-    def kept(self, first: str, parent: str | None) -> list[str]:
-        """The lines from an entry on to the one a compaction stands behind; none if the entry is not on that way."""
-        main, at = self.main_of(first), parent
+    def find_kept(self, first: str, parent: str | None) -> list[str]:
+        """Return the lines from an entry to a compaction's parent; none when the entry is not on that path."""
+        main, at = self.main_line(first), parent
         found: list[tuple[str, ...]] = []
         while at is not None and at in self._placed:
-            if first in self._asides and self._asides[first] == at:
-                return _flat(found)
+            if first in self._metadata_parents and self._metadata_parents[first] == at:
+                return _flatten(found)
             placed = self._placed[at]
-            if placed.kept is None:  # an older summary within what is kept has nothing left to say
+            if placed.kept is None:  # the summary of an earlier compaction is replaced by the new one
                 found.append(placed.uuids)
             if main in placed.uuids:
-                return _flat(found)
+                return _flatten(found)
             at = placed.parent
-        in_file = self._kept_in_file(main, at)
-        return in_file + _flat(found) if in_file is not None else []
+        in_file = self._find_kept_in_file(main, at)
+        return in_file + _flatten(found) if in_file is not None else []
 
-    def capture(self, lines: Iterable[str]) -> None:
-        """Remember that these lines follow another boundary from now on, whoever comes to them."""
-        self._captured.update(lines)
+    def mark_preserved(self, lines: Iterable[str]) -> None:
+        """Record that a boundary preserves some lines: the client moves them there on every path."""
+        self._preserved.update(lines)
 
     def context_lines(self, leaf: str) -> list[str]:
-        """The lines that are sent for the way to a line: from the last compaction on, its summary first."""
+        """Return the lines of the context at a line: from the last compaction on, its summary first."""
         at: str | None = leaf
         found: list[tuple[str, ...]] = []
         while at is not None and at in self._placed:
             placed = self._placed[at]
             if placed.kept is not None:
-                return [*placed.uuids[1:2], *placed.kept, *placed.uuids[2:], *_flat(found)]
+                return [*placed.uuids[1:2], *placed.kept, *placed.uuids[2:], *_flatten(found)]
             found.append(placed.uuids)
             at = placed.parent
-        return _flat(found)
+        return _flatten(found)
 
-    def lines_without_later_boundary(self, leaf: str) -> list[str]:
-        """The lines that are sent for a line of the file, if a later boundary has taken some of them for itself."""
+    def context_taken_by_boundary(self, leaf: str) -> list[str]:
+        """Return the context lines of a line in the file, if a later boundary preserves some of them; else none."""
         node = None if self._lines is None else self._lines.tree.node_of.get(leaf)
         if self._lines is None or node is None:
             return []
         chain = Chain(self._lines)
-        later = list(takewhile(lambda boundary: boundary > node, chain.boundaries_before(len(chain) - 1)))
+        later = list(takewhile(lambda boundary: boundary > node, chain.iter_boundaries(len(chain) - 1)))
         if not later:
             return []
-        nodes = [each for each in find_trail(chain, node, AS_CLIENT).nodes if chain.types[each] != "compaction"]
+        nodes = [each for each in find_path(chain, node, AS_CLIENT).nodes if chain.types[each] != "compaction"]
         for boundary in later:
-            kept = kept_by(chain, boundary)
-            if not kept.nodes.isdisjoint(nodes):  # the last one that takes any of them decides
-                is_free = kept.listed is not None and kept.listed.issuperset(nodes)
-                return [] if is_free else [self._lines.tree.ids[each] for each in nodes]
+            preserved = find_preserved(chain, boundary)
+            if not preserved.nodes.isdisjoint(nodes):  # the last boundary that preserves any of them decides
+                has_all = preserved.listed is not None and preserved.listed.issuperset(nodes)
+                return [] if has_all else [self._lines.tree.ids[each] for each in nodes]
         return []
 
-    def _kept_in_file(self, first: str, at: str | None) -> list[str] | None:
+    def _find_kept_in_file(self, first: str, at: str | None) -> list[str] | None:
         node = None if self._lines is None or at is None else self._lines.tree.node_of.get(at)
         if self._lines is None or node is None:
             return None
         chain = Chain(self._lines)
-        nodes = find_trail(chain, node, AS_CLIENT).nodes
+        nodes = find_path(chain, node, AS_CLIENT).nodes
         wanted = self._lines.tree.node_of.get(first)
         if wanted not in nodes:
             return None
         start = nodes.index(wanted)
-        response = chain.speech(nodes[start]).response
-        while response and start and chain.speech(nodes[start - 1]).response == response:
+        response = chain.summary(nodes[start]).response
+        while response and start and chain.summary(nodes[start - 1]).response == response:
             start -= 1
         return [self._lines.tree.ids[node] for node in nodes[start:] if not _is_of_compaction(chain, node)]
 
 
-def _hangs_on(call: Call, placed: Placed, answered: set[str]) -> str:
-    """The line of the call; the last one, if a call between them is open and would be lost beside the path."""
+def _result_parent(call: Call, placed: PlacedEntry, answered: set[str]) -> str:
+    # The client drops shards off the path whose calls have no result. So while a later call is open, the result
+    # becomes a child of the last shard, which keeps all shards on the path.
     lines = placed.uuids
     if call.line == lines[-1]:
         return call.line
-    behind = lines[lines.index(call.line) + 1 :]
-    is_open = any(other.line in behind and other.line not in answered for other in placed.calls)
+    later = lines[lines.index(call.line) + 1 :]
+    is_open = any(other.line in later and other.line not in answered for other in placed.calls)
     return lines[-1] if is_open else call.line
 
 
-def _flat(found: list[tuple[str, ...]]) -> list[str]:
+def _result_parent_in_file(chain: Chain, shards: list[int], shard: int, id: str) -> int:
+    answered = {
+        result for each in shards for child in chain.tree.children(each) for result in chain.summary(child).results
+    }
+    later = shards[shards.index(shard) + 1 :]
+    is_open = any(call not in answered and call != id for each in later for call in chain.summary(each).calls)
+    return shards[-1] if is_open else shard
+
+
+def _flatten(found: list[tuple[str, ...]]) -> list[str]:
+    """Return the uuids of entries that were collected from the last to the first."""
     return [uuid for uuids in reversed(found) for uuid in uuids]
 
 
@@ -271,41 +278,24 @@ def _is_of_compaction(chain: Chain, node: int) -> bool:
     return chain.types[node] == "compaction" or chain.facts(node).is_summary
 
 
-def _iter_up(chain: Chain, node: int) -> Iterator[int]:
-    at: int | None = node
-    while at is not None:  # the tree has no rings
-        yield at
-        at = chain.parents[at]
-
-
-def _shards_from(chain: Chain, node: int) -> list[int]:
-    """The shards of a response that one of them leads to: those above it, itself, and those below it."""
-    response = chain.speech(node).response
+def _find_shards(chain: Chain, node: int) -> list[int]:
+    """Return all shards of the response that a line is a shard of, above and below it."""
+    response = chain.summary(node).response
     if not response:
         return [node]
     first = node
-    while (above := chain.parents[first]) is not None and chain.speech(above).response == response:
+    while (above := chain.parents[first]) is not None and chain.summary(above).response == response:
         first = above
     shards: list[int] = []
     pending = [first]
     while pending:
         shard = pending.pop()
         shards.append(shard)
-        pending += [child for child in chain.tree.children(shard) if chain.speech(child).response == response]
+        pending += [child for child in chain.tree.children(shard) if chain.summary(child).response == response]
     return sorted(shards)
 
 
-def _hanging(chain: Chain, shards: list[int], shard: int, id: str) -> int:
-    """The line for a result to hang on: that of its call, or the last one while a call behind it is open."""
-    answered = {
-        answer for each in shards for child in chain.tree.children(each) for answer in chain.speech(child).answers
-    }
-    behind = shards[shards.index(shard) + 1 :]
-    is_open = any(call not in answered and call != id for each in behind for call in chain.speech(each).calls)
-    return shards[-1] if is_open else shard
-
-
-def _name_of(chain: Chain, shard: int, id: str) -> str:
+def _tool_name(chain: Chain, shard: int, id: str) -> str:
     (entry,) = chain.entries([shard])
     calls = tool_calls(entry.message) if isinstance(entry, MessageEntry) else ()
     return next((call.name for call in calls if call.id == id), "")

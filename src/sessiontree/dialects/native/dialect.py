@@ -6,8 +6,6 @@ of its own, so where a session stands is in the file.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,8 +18,6 @@ from sessiontree.dialects.native import locations
 from sessiontree.dialects.pi import PiShape
 from sessiontree.dialects.pi.content import hidden, is_left_out
 from sessiontree.dialects.pi.encoder import Said, ShapeEncoder
-from sessiontree.dialects.pi.places import expanded, home_of, resolved
-from sessiontree.paths import session_path
 
 FORMAT = 1
 """The number of the native additions to the shape; grows when an addition changes what older readers would do."""
@@ -34,7 +30,7 @@ class Native(PiShape):
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
     bookkeeping = BOOKKEEPING
     uses_home_blobs = True
-    folders = ("/sessiontree/sessions/",)
+    path_markers = ("/sessiontree/sessions/",)
 
     def recognize(self, head: bytes) -> int:
         header = next(filter(self.is_header, head_records(head)), None)
@@ -55,14 +51,13 @@ class Native(PiShape):
         return NativeScribe(self, meta, lines)
 
     def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        header = Header(id=meta.id, timestamp=meta.timestamp, cwd=meta.cwd)
-        return Destination(session_path(_home(environment), header), ("sessiontree", "show", meta.id))
+        return locations.find_destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        return locations.roots(_home(environment))
+        return locations.session_roots(environment)
 
     def classify_file(self, root: str, relative: str) -> SessionFile | None:
-        return locations.kind_of(relative)
+        return locations.classify_file(relative)
 
     def header_fields(self, header: Header) -> dict[str, Any]:
         fields = super().header_fields(header)
@@ -93,17 +88,6 @@ class NativeScribe(ShapeEncoder):
         while node != self._stands and node in self._quiet:
             node = self._parents[node]
         return node == self._stands
-
-
-def _home(environment: Mapping[str, str]) -> str:
-    """As `places.home` finds it, in an environment that need not be that of this process."""
-    chosen = environment.get("SESSIONTREE_HOME")
-    if chosen:
-        return resolved(expanded(chosen, environment))
-    if sys.platform == "darwin":
-        return os.path.join(home_of(environment), "Library", "Application Support", "sessiontree")
-    data = environment.get("XDG_DATA_HOME") or os.path.join(home_of(environment), ".local", "share")
-    return os.path.join(data, "sessiontree")
 
 
 def is_torn_start(head: bytes) -> bool:

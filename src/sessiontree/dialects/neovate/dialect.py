@@ -8,15 +8,8 @@ from typing import Any
 from sessiontree.core.context import Context
 from sessiontree.core.entries import ENTRY_TYPES, Config, Entry, Header
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, Encoder, SessionMeta
-from sessiontree.dialects.contract import (
-    Columns,
-    DialectBase,
-    Envelope,
-    IndexedLines,
-    ReadOptions,
-    Reparenting,
-    SessionFile,
-)
+from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadOptions, Reparenting, SessionFile
+from sessiontree.dialects.defaults import DialectBase
 from sessiontree.dialects.neovate import header, locations, path, places, records, reparent, titles
 
 _SPOKEN = frozenset({"message", "custom_message", "branch_summary", "compaction"})
@@ -26,10 +19,10 @@ class Neovate(DialectBase):
     name = "neovate"
     is_writable = True
     may_refer_to_blobs = False
-    folders = ("/.neovate/projects/", "/.takumi/projects/")
+    path_markers = ("/.neovate/projects/", "/.takumi/projects/")
     parent_key = "parentUuid"
     id_key = "uuid"
-    skipped_folders = locations.BARREN
+    skipped_folders = locations.SKIPPED_FOLDERS
     bookkeeping = frozenset(ENTRY_TYPES) - _SPOKEN
     """Only messages move the leaf; everything else stands beside the tree."""
 
@@ -99,10 +92,10 @@ class Neovate(DialectBase):
         return places.destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        return locations.roots(environment)
+        return locations.session_roots(environment)
 
     def classify_file(self, root: str, relative: str) -> SessionFile | None:
-        return locations.kind_of(relative)
+        return locations.classify_file(relative)
 
     def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
         return locations.cwds(root, read)

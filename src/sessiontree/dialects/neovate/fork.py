@@ -7,7 +7,8 @@ from typing import Any
 
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.dialects.canonical import SessionMeta
-from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, replace_field
+from sessiontree.dialects.contract import AS_CLIENT, IndexedLines
+from sessiontree.dialects.defaults import replace_field
 from sessiontree.dialects.neovate.path import find_history
 from sessiontree.dialects.neovate.places import session_id
 from sessiontree.dialects.neovate.records import string

@@ -14,19 +14,20 @@ import os
 from collections.abc import Callable, Mapping
 
 from sessiontree.core.jsonio import parse_json
-from sessiontree.dialects.contract import SessionFile, is_session_name
+from sessiontree.dialects.contract import SessionFile
+from sessiontree.dialects.defaults import is_session_name
 from sessiontree.dialects.neovate.places import project_folder_name
 
-BARREN = frozenset({"requests", "file-history"})
+SKIPPED_FOLDERS = frozenset({"requests", "file-history"})
 _PRODUCTS = (".neovate", ".takumi")
 
 
-def roots(environment: Mapping[str, str]) -> tuple[str, ...]:
+def session_roots(environment: Mapping[str, str]) -> tuple[str, ...]:
     home = environment.get("HOME") or os.path.expanduser("~")
     return tuple(os.path.join(home, product, "projects") for product in _PRODUCTS)
 
 
-def kind_of(relative: str) -> SessionFile | None:
+def classify_file(relative: str) -> SessionFile | None:
     if not is_session_name(relative) or relative.count("/") > 1:
         return None
     name = relative.rpartition("/")[2].removesuffix(".jsonl")

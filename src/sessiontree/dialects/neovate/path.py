@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from sessiontree.core.context import Context, Rules, build_context
 from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.messages import ToolResult, tool_calls
-from sessiontree.dialects.contract import IndexedLines, ReadOptions, path_of, reparented_path
+from sessiontree.dialects.contract import IndexedLines, ReadOptions
+from sessiontree.dialects.defaults import path_of_nodes, reparented_path
 from sessiontree.dialects.native.dialect import BOOKKEEPING
 from sessiontree.dialects.neovate.metadata_lines import Aside, Asides, asides_in, marks_of
 from sessiontree.dialects.neovate.records import MESSAGE, is_compaction, string
@@ -58,7 +59,7 @@ def find_history(lines: IndexedLines, leaf: int | None, read_options: ReadOption
 def build(lines: IndexedLines, leaf: int | None, read_options: ReadOptions, rules: Rules) -> Context:
     nodes = find_path(lines, leaf, read_options)
     start = _last_compaction(lines, nodes) if read_options.recovered else 0
-    context = build_context(path_of(lines, nodes[start:]), rules)
+    context = build_context(path_of_nodes(lines, nodes[start:]), rules)
     return Context(tuple(lines.tree.ids[node] for node in nodes), context.messages, context.sources, context.state)
 
 

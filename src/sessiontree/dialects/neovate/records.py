@@ -39,7 +39,8 @@ from sessiontree.core.messages import (
     Usage,
     User,
 )
-from sessiontree.dialects.contract import Columns, Envelope, decode_wires
+from sessiontree.dialects.contract import Columns, Envelope
+from sessiontree.dialects.defaults import decode_records
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
 COMPACTION_MARK = "Chat history compacted successfully."
@@ -72,7 +73,7 @@ _decode_lines = msgspec.json.Decoder(_Wire).decode_lines
 
 def decode_columns(data: memoryview) -> Columns | None:
     """The envelopes of a block of ordinary lines; None when any line needs a closer look."""
-    wires = decode_wires(_decode_lines, data)
+    wires = decode_records(_decode_lines, data)
     if wires is None:
         return None
     if not wires or any(

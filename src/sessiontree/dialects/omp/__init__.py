@@ -14,7 +14,7 @@ from __future__ import annotations
 from sessiontree.dialects.omp.context import RetriedTurn, without_dangling_calls, without_failed_turns
 from sessiontree.dialects.omp.detect import is_title_slot
 from sessiontree.dialects.omp.dialect import OMP, TRUNCATION_NOTICE, OhMyPi, is_truncated
-from sessiontree.dialects.omp.places import blob_folder, bucket_name, parent_session_kind
+from sessiontree.dialects.omp.locations import blob_folder, bucket_name, parent_session_kind
 
 __all__ = [
     "OMP",

@@ -24,15 +24,8 @@ from sessiontree.core.entries import Compaction, Entry, Header, MessageEntry, Un
 from sessiontree.core.jsonio import convert_fields, parse_json
 from sessiontree.core.messages import Assistant, ToolResult, Usage
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
-from sessiontree.dialects.contract import (
-    Columns,
-    Envelope,
-    IndexedLines,
-    ReadOptions,
-    SessionFile,
-    is_metadata_id,
-    path_of,
-)
+from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadOptions, SessionFile, is_metadata_id
+from sessiontree.dialects.defaults import path_of_nodes
 from sessiontree.dialects.detect import head_records
 from sessiontree.dialects.omp import locations
 from sessiontree.dialects.omp.context import (
@@ -45,7 +38,7 @@ from sessiontree.dialects.omp.context import (
 )
 from sessiontree.dialects.omp.detect import SLOT, is_own_header, is_own_record, is_title_slot
 from sessiontree.dialects.omp.encoder import OhMyPiScribe, with_key
-from sessiontree.dialects.omp.places import blob_folder, find_destination
+from sessiontree.dialects.omp.locations import blob_folder, find_destination
 from sessiontree.dialects.pi import PiShape
 from sessiontree.dialects.pi.encoder import ShapeEncoder
 
@@ -60,7 +53,7 @@ _TASK = b'"task"'
 
 class OhMyPi(PiShape):
     name = "omp"
-    folders = ("/.omp/", "/.xcsh/")
+    path_markers = ("/.omp/", "/.xcsh/")
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
     bookkeeping = frozenset({SLOT})
     encoder_types = frozenset({"session_info"})
@@ -123,7 +116,7 @@ class OhMyPi(PiShape):
         return [node for node in super().find_path(lines, leaf, read_options) if not _is_aside(lines, node)]
 
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
-        path = path_of(lines, self.find_path(lines, leaf, read_options))
+        path = path_of_nodes(lines, self.find_path(lines, leaf, read_options))
         loaded: dict[str, Entry] = {}
         context = build_context(as_read_here(path, loaded), self.rules)
         said = [
@@ -160,7 +153,7 @@ class OhMyPi(PiShape):
     def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         return super().decode(lines, [node for node in nodes if not _is_aside(lines, node)])
 
-    def in_shared_words(self, kind: str, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    def to_canonical(self, kind: str, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         match line.get("type"):
             case "model_usage":
                 return kind, with_key(line, "purpose", "kind")
@@ -169,7 +162,7 @@ class OhMyPi(PiShape):
                 line = {name: value for name, value in line.items() if name != "source" or not is_by_user}
                 return "session_info", with_key(line, "title", "name")
             case _:
-                return super().in_shared_words(kind, line)
+                return super().to_canonical(kind, line)
 
     def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> ShapeEncoder:
         return OhMyPiScribe(self, meta, lines)
@@ -178,10 +171,10 @@ class OhMyPi(PiShape):
         return find_destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        return locations.roots(environment)
+        return locations.session_roots(environment)
 
     def classify_file(self, root: str, relative: str) -> SessionFile | None:
-        return locations.kind_of(relative)
+        return locations.classify_file(relative)
 
     def header_fields(self, header: Header) -> dict[str, Any]:
         fields = super().header_fields(header)

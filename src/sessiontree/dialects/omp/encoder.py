@@ -14,7 +14,8 @@ import msgspec
 
 from sessiontree.core.jsonio import parse_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote
-from sessiontree.dialects.contract import IndexedLines, replace_field
+from sessiontree.dialects.contract import IndexedLines
+from sessiontree.dialects.defaults import replace_field
 from sessiontree.dialects.omp.detect import SLOT, SLOT_SIZE, is_title_slot, render_slot
 from sessiontree.dialects.pi.encoder import Said, ShapeEncoder, name_of, riding, unsaid
 from sessiontree.dialects.pi.required_fields import with_needs

@@ -19,21 +19,12 @@ from sessiontree.core.context import Rules
 from sessiontree.core.entries import Compaction, Entry, Header, SessionInfo, decode_entry, parse_entry
 from sessiontree.core.jsonio import convert_fields, parse_json, render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
-from sessiontree.dialects.contract import (
-    Columns,
-    DialectBase,
-    Envelope,
-    IndexedLines,
-    ReadOptions,
-    SessionFile,
-    decode_wires,
-    native_entry,
-)
+from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadOptions, SessionFile
+from sessiontree.dialects.defaults import DialectBase, decode_records, iter_resolved, native_entry
 from sessiontree.dialects.detect import head_records
 from sessiontree.dialects.pi import locations
 from sessiontree.dialects.pi.content import PiScribe, with_pair
 from sessiontree.dialects.pi.encoder import ShapeEncoder
-from sessiontree.dialects.pi.places import find_destination
 from sessiontree.dialects.side_branches import find_session_leaf
 
 
@@ -44,7 +35,6 @@ class _Wire(Struct, gc=False, rename={"parent": "parentId"}):
 
 
 _MEANT_FOR = "sessiontreeFor"
-_TOLD_TOGETHER = 256
 _decode_lines = msgspec.json.Decoder(_Wire).decode_lines
 
 
@@ -63,7 +53,7 @@ class PiShape(DialectBase):
         return 10 if any(map(self.is_record, records)) else 0
 
     def decode_block(self, data: memoryview) -> Columns | None:
-        wires = decode_wires(_decode_lines, data)
+        wires = decode_records(_decode_lines, data)
         if wires is None:
             return None
         types = [intern(wire.type) for wire in wires]
@@ -122,13 +112,11 @@ class PiShape(DialectBase):
         return super().find_title(lines)
 
     def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
-        for start in range(0, len(nodes), _TOLD_TOGETHER):
-            step = nodes[start : start + _TOLD_TOGETHER]
-            for node, fields in zip(step, lines.resolved_fields(step), strict=True):
-                kind, shared = self.in_shared_words(lines.types[node], _as_version_3(lines, node, fields))
-                yield native_entry(kind, lines.tree.ids[node], shared)
+        for node, fields in iter_resolved(lines, nodes):
+            kind, line = self.to_canonical(lines.types[node], _as_version_3(lines, node, fields))
+            yield native_entry(kind, lines.tree.ids[node], line)
 
-    def in_shared_words(self, kind: str, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    def to_canonical(self, kind: str, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """The type and the decoded line in the words that all dialects share."""
         return kind, dict(with_pair(line)) if kind == "model_change" else line
 
@@ -158,7 +146,7 @@ class PiShape(DialectBase):
 
 class Pi(PiShape):
     name = "pi"
-    folders = ("/.pi/agent/sessions/",)
+    path_markers = ("/.pi/agent/sessions/",)
     rules = Rules(resets=False, explicit_model_wins=False, default_thinking=None)
 
     def recognize(self, head: bytes) -> int:
@@ -175,13 +163,13 @@ class Pi(PiShape):
         return PiScribe(self, meta, lines)
 
     def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        return find_destination(meta, environment)
+        return locations.find_destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        return locations.roots(environment)
+        return locations.session_roots(environment)
 
     def classify_file(self, root: str, relative: str) -> SessionFile | None:
-        return locations.kind_of(relative)
+        return locations.classify_file(relative)
 
     def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:
         if kind not in ("custom", "custom_message"):

@@ -1,27 +1,73 @@
-"""Where Pi's sessions are found: a folder per working folder below `sessions`, or one flat folder that was chosen."""
+"""Where Pi keeps sessions: a folder per working directory below `sessions`, or one flat folder chosen by the user."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
-from sessiontree.dialects.canonical import SessionMeta
-from sessiontree.dialects.contract import SessionFile, Varied, is_session_name
-from sessiontree.dialects.pi.places import find_destination
-
-_CHOSEN = "PI_CODING_AGENT_SESSION_DIR"
-_ANY = SessionMeta("any", "0", "/any")
-
-
-def roots(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The agent's own folder; before it the flat one that was chosen, which does not make older sessions go away."""
-    in_own = os.path.dirname(
-        os.path.dirname(find_destination(_ANY, Varied(environment, PI_CODING_AGENT_SESSION_DIR="")).path)
-    )
-    if not environment.get(_CHOSEN):
-        return (in_own,)
-    return os.path.dirname(find_destination(_ANY, environment).path), in_own
+from sessiontree.core.ids import is_session_id
+from sessiontree.dialects.canonical import Destination, SessionMeta
+from sessiontree.dialects.contract import SessionFile
+from sessiontree.dialects.defaults import is_session_name
+from sessiontree.errors import UsageError
 
 
-def kind_of(relative: str) -> SessionFile | None:
+def find_destination(meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
+    folder = _chosen_folder(environment) or os.path.join(_own_folder(environment), folder_name(meta.cwd))
+    path = os.path.join(folder, file_name(meta))
+    # Resumed by path: Pi takes an id for a prefix and resumes the first session that matches.
+    return Destination(path, ("pi", "--session", path))
+
+
+def session_roots(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The chosen folder, if any, and the agent's own: choosing another one does not remove older sessions."""
+    own, chosen = _own_folder(environment), _chosen_folder(environment)
+    return (own,) if chosen is None else (chosen, own)
+
+
+def classify_file(relative: str) -> SessionFile | None:
     return SessionFile() if is_session_name(relative) and relative.count("/") <= 1 else None
+
+
+def _chosen_folder(environment: Mapping[str, str]) -> str | None:
+    chosen = environment.get("PI_CODING_AGENT_SESSION_DIR")
+    return absolute_path(expand_home(chosen, environment)) if chosen else None
+
+
+def _own_folder(environment: Mapping[str, str]) -> str:
+    agent = environment.get("PI_CODING_AGENT_DIR") or os.path.join(home_folder(environment), ".pi", "agent")
+    return os.path.join(absolute_path(expand_home(agent, environment)), "sessions")
+
+
+def folder_name(cwd: str) -> str:
+    """The folder below `sessions` for a working directory. Different directories may share a name."""
+    path = absolute_path(cwd)
+    return f"--{encode_separators(path[1:] if path[:1] in ('/', chr(92)) else path)}--"
+
+
+def file_name(meta: SessionMeta) -> str:
+    """Timestamp and id, checked so that the name cannot leave the folder."""
+    if not is_session_id(meta.id):
+        raise UsageError(f"{meta.id!r} cannot be a session id: letters, digits, '-', '_' and '.', no '..'")
+    return f"{re.sub(r'[^0-9A-Za-z+-]', '-', meta.timestamp)}_{meta.id}.jsonl"
+
+
+def encode_separators(path: str) -> str:
+    return re.sub(r"[/\\:]", "-", path)
+
+
+def absolute_path(path: str) -> str:
+    """An absolute path without `.` and `..`; symbolic links are not followed."""
+    if "\x00" in path:
+        raise UsageError(f"{path!r} cannot be a folder: it contains a NUL byte")
+    found = os.path.abspath(path)
+    return "/" + found.lstrip("/") if found.startswith("//") else found
+
+
+def expand_home(path: str, environment: Mapping[str, str]) -> str:
+    return home_folder(environment) + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+def home_folder(environment: Mapping[str, str]) -> str:
+    return environment.get("HOME") or os.path.expanduser("~")

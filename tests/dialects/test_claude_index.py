@@ -1,4 +1,4 @@
-"""Claude Code: what is noted of lines at open is what their entries say, and messages are decoded when looked at."""
+"""Claude Code: line summaries made at open agree with the entries, and messages are decoded on first access."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 import sessiontree
 from sessiontree.core.messages import Assistant, ToolResult, message_text
 from sessiontree.dialects.claude import CLAUDE
-from sessiontree.dialects.claude.context_messages import messages_of
-from sessiontree.dialects.claude.line_summary import LineSummary, is_blank, speech_of
+from sessiontree.dialects.claude.index import LineSummary, summarize_entry
+from sessiontree.dialects.claude.messages import context_messages, is_blank
 from sessiontree.errors import ReplacedError
 from tests.building import json_line
 
@@ -88,55 +88,57 @@ ODD: list[dict[str, Any]] = [
 ]
 
 
-def noted(raw: bytes) -> object:
+def summary_of(raw: bytes) -> object:
     columns = CLAUDE.decode_block(memoryview(raw))
     return columns.notes[0] if columns is not None and columns.notes else None
 
 
-def check_note(raw: bytes) -> bool:
-    """Assert that a note says what the entry says; False when there is none."""
-    note, entry = noted(raw), CLAUDE.parse(raw.strip())
-    if note is None:
+def check_summary(raw: bytes) -> bool:
+    """Assert that the summary of a line agrees with its entry; return False when there is none."""
+    summary, entry = summary_of(raw), CLAUDE.parse(raw.strip())
+    if summary is None:
         return False
-    assert isinstance(note, LineSummary)
-    assert note == speech_of(entry)
-    messages = messages_of(entry)
-    if note.answers:
-        assert [message.tool_call_id for message in messages if isinstance(message, ToolResult)] == list(note.answers)
-        assert len(messages) == len(note.answers)
+    assert isinstance(summary, LineSummary)
+    assert summary == summarize_entry(entry)
+    messages = context_messages(entry)
+    if summary.results:
+        assert [message.tool_call_id for message in messages if isinstance(message, ToolResult)] == list(
+            summary.results
+        )
+        assert len(messages) == len(summary.results)
     else:
-        assert len(messages) == note.is_message
+        assert len(messages) == summary.is_message
         assert not any(isinstance(message, Assistant) and is_blank(message.content) for message in messages)
     return True
 
 
 @pytest.mark.parametrize("kind", ["user", "assistant"])
 @pytest.mark.parametrize("content", CONTENTS, ids=json.dumps)
-def test_a_note_says_what_the_entry_says_whatever_the_content(kind: str, content: Any) -> None:
-    check_note(json_line(line(kind, content)))
+def test_a_summary_agrees_with_the_entry_whatever_the_content(kind: str, content: Any) -> None:
+    check_summary(json_line(line(kind, content)))
 
 
 @pytest.mark.parametrize("fields", ODD, ids=json.dumps)
-def test_a_note_says_what_the_entry_says_of_odd_lines(fields: dict[str, Any]) -> None:
-    check_note(json_line(fields))
+def test_a_summary_agrees_with_the_entry_of_an_unusual_line(fields: dict[str, Any]) -> None:
+    check_summary(json_line(fields))
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_what_real_clients_wrote_is_mostly_noted(path: Path) -> None:
+def test_most_lines_of_real_clients_have_a_summary(path: Path) -> None:
     lines = [raw for raw in path.read_bytes().splitlines(keepends=True) if b'"uuid"' in raw]
-    assert sum(map(check_note, lines)) > len(lines) // 2
+    assert sum(map(check_summary, lines)) > len(lines) // 2
 
 
-def test_ordinary_lines_are_noted() -> None:
+def test_ordinary_lines_have_a_summary() -> None:
     ordinary = [line("user", "hi"), line("user", [RESULT]), line("assistant", [CALL]), line("assistant", [text("x")])]
-    assert all(check_note(json_line(fields)) for fields in ordinary)
+    assert all(check_summary(json_line(fields)) for fields in ordinary)
 
 
-# A context after its making
+# A context after it was built
 
 
 def conversation(*said: str, uuid: str = "u") -> bytes:
-    """Prompts in a row and an answer: to know the model, the answer and what stands near it are decoded."""
+    """Prompts in a row and an answer, which is decoded with its neighbors to find the model."""
     lines, parent = [], None
     for number, words in enumerate((*said, "done")):
         kind, content = ("assistant", [text(words)]) if number == len(said) else ("user", words)
@@ -145,7 +147,7 @@ def conversation(*said: str, uuid: str = "u") -> bytes:
     return b"".join(lines)
 
 
-def test_messages_can_be_read_when_the_session_was_closed(tmp_path: Path) -> None:
+def test_messages_can_be_read_after_the_session_was_closed(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(conversation(*map(str, range(500))))
     with sessiontree.open(path) as session:
@@ -153,7 +155,7 @@ def test_messages_can_be_read_when_the_session_was_closed(tmp_path: Path) -> Non
     assert [message_text(message) for message in messages] == [*map(str, range(500)), "done"]
 
 
-def test_messages_stay_what_they_were_when_more_is_written(tmp_path: Path) -> None:
+def test_messages_do_not_change_when_lines_are_appended(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(conversation(*map(str, range(200))))
     session = sessiontree.open(path)
@@ -168,7 +170,7 @@ LONG = tuple(map(str, range(200)))
 
 
 @pytest.mark.parametrize("now", [b"", conversation(*LONG[:5]), conversation(*LONG, uuid="v")])
-def test_messages_of_a_file_that_was_rewritten_are_refused_not_made_up(tmp_path: Path, now: bytes) -> None:
+def test_reading_messages_of_a_rewritten_file_raises(tmp_path: Path, now: bytes) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(conversation(*LONG))
     messages = sessiontree.open(path).context().messages

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.agent.tools import grep_glob_ls
-from sessiontree.agent.tools.gitignore import compile_glob, iter_files, parse_rules
+from sessiontree.agent.tools.gitignore import iter_files, parse_rules
 from sessiontree.agent.tools.grep_glob_ls import GLOB, GREP
+from sessiontree.agent.tools.grep_worker import compile_glob
 from tests.agent.building import Workplace
 from tests.building import examples
 
@@ -62,7 +63,7 @@ def test_files_of_secrets_are_named_and_not_looked_into(either: Workplace) -> No
     make(either.project, "a.py", ".env")
     text = either.run(GREP, pattern="needle").text
     assert "a.py:1" in text
-    assert ".env: its name says that it holds secrets" in text
+    assert ".env: its name indicates secrets" in text
     assert "needle in .env" not in text
 
 
@@ -163,31 +164,67 @@ def test_no_pattern_is_an_error(pattern: str) -> None:
 
 
 RULES = [
-    "*.log",
-    "/top",
-    "dir/",
-    "!keep.log",
-    "a/**/z",
-    "**/mid",
-    "sub/*.txt",
-    "# no",
-    "x y",
-    "[ab].c",
-    "\\!odd",
-    "deep/",
-]
+    "*.log", "/top", "dir/", "!keep.log", "a/**/z", "**/mid", "sub/*.txt", "# no", "x y", "[ab].c", "\\!odd",
+    "deep/", "*", "!*/", "!*.c", "a/*", "!a/b/", "a/**", "!a/z", "!/top", "mid/**", "/n/", "!n", "**/",
+    "n/**/f", "!f", "dir/*", "!dir/f", "trail ", "trail\\ ", "\\#hash", "[!a].c", "?", "!deep/", "**", "a**z",
+    "!", "/", "./top", "*/", "sub/**/", "*.c/", "[a-", "foo\\",
+]  # fmt: skip
 PATHS = ["a.log", "keep.log", "top", "n/top", "dir/f", "n/dir/f", "a/z", "a/b/c/z", "mid/f", "n/mid", "sub/t.txt"]
-PATHS += ["n/sub/t.txt", "x y", "a.c", "d.c", "!odd", "deep/keep.log", "n/keep.log", "plain"]
+PATHS += [
+    "n/sub/t.txt",
+    "x y",
+    "a.c",
+    "d.c",
+    "!odd",
+    "deep/keep.log",
+    "n/keep.log",
+    "plain",
+    "n/a.c/in",
+    "trail",
+    "#hash",
+]
+IGNORE_FILES = [".gitignore", "a/.gitignore", "n/.gitignore", "n/dir/.gitignore", ".git/info/exclude"]
 
 
-@examples(25)
-@given(st.lists(st.sampled_from(RULES), max_size=6))
-def test_the_same_is_ignored_as_git_ignores(tmp_path_factory: pytest.TempPathFactory, rules: list[str]) -> None:
-    folder = tmp_path_factory.mktemp("repo")
-    make(folder, *PATHS)
-    (folder / ".gitignore").write_text("\n".join(rules) + "\n")
+def check_same_as_git(folder: Path, files: dict[str, list[str]]) -> None:
+    """Compare the files we list with those that git lists; `files` are ignore files with their lines."""
     subprocess.run(["git", "init", "-q", folder], check=True)
-    told = subprocess.run(
+    make(folder, *PATHS)
+    for name, lines in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    listed = subprocess.run(
         ["git", "-C", folder, "ls-files", "--others", "--exclude-standard", "-z"], capture_output=True, check=True
     )
-    assert sorted(iter_files(str(folder))) == sorted(filter(None, told.stdout.decode().split("\0")))
+    assert sorted(iter_files(str(folder))) == sorted(filter(None, listed.stdout.decode().split("\0")))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {".gitignore": ["*.log", "!keep.log"]},
+        {".gitignore": ["*.log"], "n/.gitignore": ["!keep.log"]},
+        {".gitignore": ["!keep.log"], "n/.gitignore": ["*.log"]},
+        {".gitignore": ["deep/", "!deep/keep.log"]},
+        {".gitignore": ["a/**", "!a/b/"]},
+        {".gitignore": ["a/**", "!a/z"]},
+        {".gitignore": ["*", "!*/", "!*.c"]},
+        {".gitignore": ["/n/", "!n"], "n/.gitignore": ["*"]},
+        {".gitignore": ["n/*", "!n/dir"], "n/dir/.gitignore": ["f"]},
+        {".gitignore": ["!a.log"], ".git/info/exclude": ["*.log"]},
+        {"n/.gitignore": ["/top", "sub/"], "n/dir/.gitignore": ["*"]},
+        {".gitignore": ["*.log\r", "dir/\r"]},
+    ],
+)
+def test_nested_files_negation_and_folder_rules_are_applied_as_by_git(
+    tmp_path: Path, files: dict[str, list[str]]
+) -> None:
+    check_same_as_git(tmp_path, files)
+
+
+@examples(100)
+@given(st.dictionaries(st.sampled_from(IGNORE_FILES), st.lists(st.sampled_from(RULES), max_size=5), max_size=3))
+def test_the_same_files_are_ignored_as_by_git(
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, list[str]]
+) -> None:
+    check_same_as_git(tmp_path_factory.mktemp("repo"), files)

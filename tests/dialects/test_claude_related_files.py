@@ -1,4 +1,4 @@
-"""Claude Code: the names of the files around a transcript."""
+"""Claude Code: the names of project folders and of the files that belong to a transcript."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import os
 
 import pytest
 
+from sessiontree.dialects.claude.locations import is_project_folder, project_key
 from sessiontree.dialects.claude.related_files import (
     agent_meta,
     agent_of,
     agent_transcripts,
     agents_by_call,
-    is_project_folder,
-    project_key,
     spilled_outputs,
 )
 from sessiontree.session.open import open_store
@@ -107,5 +106,5 @@ def test_a_sub_agent_is_found_also_where_letters_are_written_as_numbers() -> Non
     result += b'"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]},'
     for key in (b"agentId", b"\\u0061gentId"):
         session = open_store(MemoryStore(result + b'"toolUseResult":{"%b":"af43"}}\n' % key), dialect="claude")
-        assert [found.name for found in session.beside()] == ["af43"]
-    assert open_store(MemoryStore(result + b'"toolUseResult":"af43"}\n'), dialect="claude").beside() == []
+        assert [found.name for found in session.related_files()] == ["af43"]
+    assert open_store(MemoryStore(result + b'"toolUseResult":"af43"}\n'), dialect="claude").related_files() == []

@@ -20,7 +20,7 @@ SESSION = "5f3c0000-0000-4000-8000-000000000001"
 
 @pytest.fixture(autouse=True)
 def every_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_LARGE", 0)
+    monkeypatch.setattr(reader, "_LARGE_FILE", 0)
 
 
 def line(kind: str, uuid: str, parent: str | None, second: int, **fields: Any) -> dict[str, Any]:

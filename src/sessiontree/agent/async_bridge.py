@@ -1,0 +1,70 @@
+"""Await work that runs in threads, with defined behavior on cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+SUMMARIES = 16
+"""How many summaries may be written at the same time."""
+
+# Not the event loop's default executor: its threads may all be waiting for long-running commands.
+_workers = ThreadPoolExecutor(4, thread_name_prefix="session")
+_summarizers = ThreadPoolExecutor(SUMMARIES, thread_name_prefix="summary")
+
+
+def in_thread(function: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+    """Read or write a session without blocking the event loop."""
+    return asyncio.get_running_loop().run_in_executor(_workers, function, *arguments)
+
+
+def in_background(function: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+    """Like `in_thread`, for work that may call a model: it does not occupy the threads that write sessions."""
+    return asyncio.get_running_loop().run_in_executor(_summarizers, function, *arguments)
+
+
+async def uncancelled(awaited: Awaitable[T]) -> T:
+    """Await to completion even if the task is cancelled meanwhile, and raise `CancelledError` afterwards.
+
+    A thread cannot be cancelled: without this, the caller would go on while the thread is still writing.
+    """
+    inner = asyncio.ensure_future(awaited)
+    cancelled: asyncio.CancelledError | None = None
+    while not inner.done():
+        try:
+            await asyncio.wait([inner])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        inner.exception() if not inner.cancelled() else None  # retrieved, so that asyncio does not report it
+        raise cancelled
+    return inner.result()
+
+
+# The event loop holds only weak references to tasks: one that nothing awaits could be collected while it runs.
+_abandoned: set[asyncio.Future[Any]] = set()
+
+
+async def with_cancel_timeout(awaited: Awaitable[T], seconds: float) -> T:
+    """Await; when cancelled, cancel the inner work too, and wait at most `seconds` for it to end."""
+    inner = asyncio.ensure_future(awaited)
+    try:
+        return await asyncio.shield(inner)
+    except asyncio.CancelledError:
+        if not inner.done():
+            inner.cancel()
+            await asyncio.wait([inner], timeout=seconds)
+        if not inner.done():
+            _abandoned.add(inner)
+            inner.add_done_callback(_release)
+        raise
+
+
+def _release(inner: asyncio.Future[Any]) -> None:
+    _abandoned.discard(inner)
+    if not inner.cancelled():
+        inner.exception()  # retrieved, so that asyncio does not report it

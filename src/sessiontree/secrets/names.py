@@ -1,0 +1,100 @@
+"""Names that indicate secrets: of environment variables, JSON fields and files."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import os
+import re
+
+from sessiontree.secrets.patterns import is_placeholder
+
+_WORDS = frozenset(
+    [
+        "apikey",
+        "auth",
+        "cookie",
+        "credential",
+        "credentials",
+        "jwt",
+        "key",
+        "keys",
+        "pass",
+        "passphrase",
+        "passwd",
+        "password",
+        "pat",
+        "secret",
+        "secrets",
+        "token",
+        "tokens",
+    ]
+)
+_ENDINGS = ("apikey", "password", "passwd", "passphrase", "secret", "token")
+_HARMLESS_VARIABLES = frozenset({"SSH_AUTH_SOCK", "GPG_AGENT_INFO"})
+
+_FIELD = re.compile(
+    r"(?:[a-z0-9]{0,24}[_-]){0,3}(?:pass(?:word|wd|phrase)|pwd|(?:client[_-]?)?secret|"
+    r"(?:auth|access|refresh|api|bearer|bot)?[_-]?token|"
+    r"(?:api|access|auth|signing|encryption|private|secret|master)[_-]?(?:access[_-]?)?key)|authorization",
+    re.IGNORECASE,
+)
+
+_FILES = (
+    ".env",
+    ".env.*",
+    "*.env",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".htpasswd",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.jks",
+    "*.keystore",
+    "*.kdbx",
+    "id_rsa*",
+    "id_dsa*",
+    "id_ecdsa*",
+    "id_ed25519*",
+    "credentials",
+    "credentials.json",
+    "secrets.*",
+    "service-account*.json",
+    "*.tfvars",
+)
+_PUBLIC_FILES = ("*.example", "*.sample", "*.template", "*.dist", "*.pub")
+
+
+@functools.lru_cache(maxsize=1_024)
+def is_secret_variable(name: str) -> bool:
+    """Whether an environment variable holds a secret, by its name."""
+    if name in _HARMLESS_VARIABLES:
+        return False
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return any(word in _WORDS or word.endswith(_ENDINGS) for word in words)
+
+
+def is_secret_field(name: str, value: str) -> bool:
+    """Whether a JSON field holds a secret, by its name.
+
+    Stricter than for variables: fields such as `keys`, `tokens` and `pass` usually hold something else.
+    """
+    if len(value) < 4 or len(name) > 100 or is_placeholder(value):
+        return False
+    return _FIELD.fullmatch(name) is not None
+
+
+def has_secret_name(path: str) -> bool:
+    """Whether a file is called like one that holds secrets, such as `.env` or `id_rsa`."""
+    return _is_secret_file(os.path.basename(path).lower())
+
+
+@functools.lru_cache(maxsize=4_096)
+def _is_secret_file(name: str) -> bool:
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _PUBLIC_FILES):
+        return False
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _FILES)
