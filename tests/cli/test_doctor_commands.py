@@ -50,7 +50,7 @@ def test_a_file_that_is_no_session_is_a_line_and_not_the_end(run: Run, tmp_path:
     (tmp_path / "b.jsonl").write_bytes((CORPUS / "pi-family" / "01_linear.jsonl").read_bytes())
     ran = run("doctor", str(tmp_path))
     assert ran.code == 3
-    assert "no session of a known kind" in ran.out
+    assert "not a session in a known format" in ran.out
     assert "2 files: 1 without problems, 1 not a session" in ran.out
     assert run("doctor", str(tmp_path / "nowhere")).code == 1
 
