@@ -20,7 +20,7 @@ import sessiontree
 from sessiontree.agent.checkpoints import Checkpoints
 from sessiontree.agent.workspace import Workspace
 from sessiontree.archive.saved_worktree import save_worktree
-from sessiontree.archive.tags import Marks
+from sessiontree.archive.tags import TagFile
 from sessiontree.core.messages import ToolCall
 from sessiontree.errors import NotFoundError
 from sessiontree.repair.findings import examine
@@ -329,7 +329,7 @@ def test_snapshots_of_a_worktree_and_of_tools_do_not_get_in_each_others_way(yolo
     repository(yolo.project)
     start = yolo.session.leaf
     (yolo.project / "a").write_text("uncommitted")
-    saved = save_worktree(yolo.session, Marks(str(yolo.home)), yolo.blobs)
+    saved = save_worktree(yolo.session, TagFile(str(yolo.home)), yolo.blobs)
     assert saved.files is not None
     yolo.call("write", path="a", content="tool")
     assert [change.shown for change in yolo.checkpoints.plan(start).changes] == ["a"]

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
-from sessiontree.archive.archive_home import Home, about
+from sessiontree.archive.archive_home import Home, session_info
 from sessiontree.archive.move import move, plan_move
-from sessiontree.archive.prune_branch import plan_pruning, prune
+from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.archive.restore import restore
 from sessiontree.archive.shrink import shrink
-from sessiontree.archive.sync import Copying
-from sessiontree.archive.truncate import reduce_to_tail
+from sessiontree.archive.sync import FolderSync
+from sessiontree.archive.truncate import truncate
 from sessiontree.errors import SessionTreeError
 from tests.archive.building import (
     archived_lines,
@@ -60,7 +60,7 @@ class Machine:
             if step == "restore" and items:
                 restore(self.home.archive, items[which % len(items)])
             elif step == "sync":
-                list(Copying(self.home, str(self.shared)).run(both_ways=True))
+                list(FolderSync(self.home, str(self.shared)).run(both_ways=True))
             elif files and step != "restore":
                 self.tidy(step, files[which % len(files)], which)
         except SessionTreeError:
@@ -70,18 +70,18 @@ class Machine:
         archive, session = self.home.archive, sessiontree.open(path)
         match step:
             case "archive":
-                archive.archive(about(session))
+                archive.archive(session_info(session))
             case "keep":
-                archive.keep(about(session))
+                archive.keep(session_info(session))
             case "shrink" | "shrink dead":
                 shrink(archive, session, dead_branches=step == "shrink dead")
             case "tail":
-                reduce_to_tail(archive, session, least=1000, tail=3000)
+                truncate(archive, session, min_size=1000, tail_size=3000)
             case "prune":
                 dead = [id for id in session.ids if id not in session.path_ids()]
-                prune(archive, session, plan_pruning(session, (dead or session.ids)[which % len(dead or session.ids)]))
+                prune(archive, session, plan_prune(session, (dead or session.ids)[which % len(dead or session.ids)]))
             case "mv":
-                plan = plan_move(session, f"/work/{which % 3}", self.home.bounds, self.home.environment)
+                plan = plan_move(session, f"/work/{which % 3}", self.home.allowed_paths, self.home.environment)
                 move(archive, session, plan)
             case "write" | "write there":
                 self.count += 1

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 import sessiontree
-from sessiontree.archive.allowed_paths import Bounds
+from sessiontree.archive.allowed_paths import AllowedPaths
 from sessiontree.archive.archive import Archive
 from sessiontree.archive.archive_home import Home
-from sessiontree.archive.catalog import About
+from sessiontree.archive.catalog import SessionInfo
 from sessiontree.archive.move import move, plan_move
-from sessiontree.archive.prune_branch import plan_pruning, prune
+from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.archive.restore import restore
 from sessiontree.errors import AmbiguousError, ConflictError, DamagedError, ExistsError, NotFoundError, UsageError
 from tests.archive.building import (
@@ -30,19 +30,19 @@ from tests.archive.building import (
 )
 
 
-def about(path: Path, agent: str = "native", session: str = NATIVE_ID) -> About:
-    return About(str(path), agent, session, "a title")
+def session_info(path: Path, agent: str = "native", session: str = NATIVE_ID) -> SessionInfo:
+    return SessionInfo(str(path), agent, session, "a title")
 
 
 def archive_claude(home: Home, path: Path) -> None:
-    home.archive.archive(about(path, "claude", CLAUDE_ID))
+    home.archive.archive(session_info(path, "claude", CLAUDE_ID))
 
 
 def test_an_archived_session_comes_back_byte_for_byte_with_its_folder(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_claude(tmp_path)
     before = contents(tmp_path / "user")
-    freed = home.archive.archive(about(path, "claude", CLAUDE_ID))
-    assert freed.left == ()
+    freed = home.archive.archive(session_info(path, "claude", CLAUDE_ID))
+    assert freed.remaining == ()
     assert contents(tmp_path / "user") == {}
     assert not path.with_suffix("").exists()
     written = home.archive.restore(home.archive.find(CLAUDE_ID[:8]))
@@ -55,7 +55,7 @@ def test_an_archived_session_comes_back_byte_for_byte_with_its_folder(tmp_path: 
 def test_the_index_tells_what_an_item_was(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_native(tmp_path)
     size = path.stat().st_size
-    home.archive.archive(about(path), why="clean 30d")
+    home.archive.archive(session_info(path), why="clean 30d")
     (item,) = home_of(tmp_path).archive.items()
     assert (item.path, item.agent, item.session, item.title, item.size) == (
         str(path),
@@ -72,7 +72,7 @@ def test_a_claude_session_comes_back_with_a_fresh_date_and_others_with_their_own
     for path in (claude, native):
         os.utime(path, (1_000_000_000, 1_000_000_000))
     archive_claude(home, claude)
-    home.archive.archive(about(native))
+    home.archive.archive(session_info(native))
     for item in home.archive.items():
         home.archive.restore(item)
     assert claude.stat().st_mtime > time.time() - 60, "Claude Code deletes files by an old date"
@@ -84,7 +84,7 @@ def test_everything_is_for_its_owner_only(tmp_path: Path) -> None:
     path.chmod(0o644)
     old = os.umask(0)
     try:
-        home.archive.archive(about(path))
+        home.archive.archive(session_info(path))
         for file in (tmp_path / "home" / "archive").rglob("*"):
             assert stat.S_IMODE(file.stat().st_mode) == (0o700 if file.is_dir() else 0o600)
         home.archive.restore(home.archive.find(NATIVE_ID))
@@ -118,14 +118,14 @@ def test_a_session_that_is_written_to_meanwhile_stays_where_it_is(
         return stored
 
     monkeypatch.setattr(home.archive.objects, "put_file", put_and_grow)
-    with pytest.raises(ConflictError, match="stays where it is"):
-        home.archive.archive(about(path))
+    with pytest.raises(ConflictError, match="was not deleted"):
+        home.archive.archive(session_info(path))
     assert path.read_bytes().endswith(b"more\n")
 
 
 def test_a_damaged_object_is_noticed_and_nothing_is_written(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_native(tmp_path)
-    home.archive.archive(about(path))
+    home.archive.archive(session_info(path))
     (packed,) = (tmp_path / "home" / "archive" / "objects").rglob("*.zst")
     data = bytearray(packed.read_bytes())
     data[len(data) // 2] ^= 0xFF
@@ -142,10 +142,10 @@ def test_a_damaged_object_is_noticed_and_nothing_is_written(tmp_path: Path) -> N
 def test_a_damaged_object_is_replaced_by_a_good_copy_of_the_same_content(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_native(tmp_path)
     before = path.read_bytes()
-    home.archive.keep(about(path))
+    home.archive.keep(session_info(path))
     (packed,) = (tmp_path / "home" / "archive" / "objects").rglob("*.zst")
     packed.write_bytes(b"nonsense")
-    home.archive.archive(about(path))
+    home.archive.archive(session_info(path))
     home.archive.restore(home.archive.items()[-1])
     assert path.read_bytes() == before
 
@@ -159,8 +159,8 @@ def test_a_link_in_the_folder_is_neither_followed_nor_taken(tmp_path: Path) -> N
     link = path.with_suffix("") / "subagents" / "agent-y.jsonl"
     link.symlink_to(outside)
     (path.with_suffix("") / "linked").symlink_to(tmp_path / "elsewhere")
-    freed = home.archive.archive(about(path, "claude", CLAUDE_ID))
-    assert freed.left == (str(link),)
+    freed = home.archive.archive(session_info(path, "claude", CLAUDE_ID))
+    assert freed.remaining == (str(link),)
     assert outside.read_bytes() == b"not a session"
     assert (tmp_path / "elsewhere" / "y.jsonl").exists()
     assert all("agent-y" not in file.path and "linked" not in file.path for file in freed.item.files)
@@ -187,18 +187,18 @@ def test_what_is_no_file_below_a_known_root_is_refused_and_not_touched(tmp_path:
     }[make]
     for act in (home.archive.archive, home.archive.keep):
         with pytest.raises((UsageError, NotFoundError)):
-            act(About(wanted))
+            act(SessionInfo(wanted))
     assert outside.read_bytes() == path.read_bytes()
     assert home.archive.items() == []
 
 
 def test_nothing_is_restored_to_a_place_that_has_become_a_link_out_of_the_roots(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_native(tmp_path)
-    home.archive.archive(about(path))
+    home.archive.archive(session_info(path))
     path.parent.rmdir()
     (tmp_path / "outside").mkdir()
     path.parent.symlink_to(tmp_path / "outside")
-    with pytest.raises(UsageError, match="outside the folders"):
+    with pytest.raises(UsageError, match="outside the session folders"):
         home.archive.restore(home.archive.find(NATIVE_ID))
     assert contents(tmp_path / "outside") == {}
 
@@ -208,14 +208,14 @@ def test_nothing_is_restored_to_a_place_that_has_become_a_link_out_of_the_roots(
 )
 def test_an_index_that_names_a_place_outside_the_roots_is_not_obeyed(tmp_path: Path, path: str) -> None:
     home, session = home_of(tmp_path), put_native(tmp_path)
-    item = home.archive.archive(about(session)).item
+    item = home.archive.archive(session_info(session)).item
     wanted = path.format(root=tmp_path / "home" / "sessions")
     files = tuple(msgspec.structs.replace(file, path=wanted) for file in item.files)
-    home.archive.index.add(msgspec.structs.replace(item, id="hostile", path=wanted, files=files))
+    home.archive.catalog.add(msgspec.structs.replace(item, id="hostile", path=wanted, files=files))
     with pytest.raises(UsageError):
         home.archive.restore(home.archive.find("hostile"))
     bad = msgspec.structs.replace(item, id="worse", files=(msgspec.structs.replace(item.files[0], sha256="../../x"),))
-    home.archive.index.add(bad)
+    home.archive.catalog.add(bad)
     with pytest.raises(NotFoundError):
         home.archive.restore(home.archive.find("worse"))
     assert contents(tmp_path / "home" / "sessions") == {}
@@ -235,20 +235,20 @@ def test_names_with_control_characters_and_no_utf8_come_back_as_they_were(tmp_pa
 
 def test_an_index_line_that_cannot_be_read_is_told_and_the_others_count(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_native(tmp_path)
-    home.archive.archive(about(path))
-    with open(home.archive.index.path, "ab") as file:
+    home.archive.archive(session_info(path))
+    with open(home.archive.catalog.path, "ab") as file:
         file.write(b'{"id":"torn')
     put_claude(tmp_path)
     archive_claude(home, put_claude(tmp_path))
     again = home_of(tmp_path).archive
     assert [item.agent for item in again.items()] == ["native", "claude"]
-    assert len(again.index.problems) == 1
+    assert len(again.catalog.problems) == 1
 
 
 def test_a_prefix_that_fits_several_sessions_is_refused_with_the_candidates(tmp_path: Path) -> None:
     home = home_of(tmp_path)
     for name in ("one", "two"):
-        home.archive.archive(about(put_native(tmp_path, name=name)))
+        home.archive.archive(session_info(put_native(tmp_path, name=name)))
     with pytest.raises(AmbiguousError) as raised:
         home.archive.find(NATIVE_ID)
     assert len(raised.value.candidates) == 2
@@ -258,12 +258,12 @@ def test_a_prefix_that_fits_several_sessions_is_refused_with_the_candidates(tmp_
 
 def test_a_kept_copy_is_refreshed_when_the_session_grows_and_survives_its_deletion(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_claude(tmp_path)
-    assert home.archive.keep(about(path, "claude", CLAUDE_ID)) is not None
-    assert home.archive.keep(about(path, "claude", CLAUDE_ID)) is None
+    assert home.archive.keep(session_info(path, "claude", CLAUDE_ID)) is not None
+    assert home.archive.keep(session_info(path, "claude", CLAUDE_ID)) is None
     with path.open("ab") as file:
         file.write(b'{"type":"user"}\n')
     before = contents(tmp_path / "user")
-    assert home.archive.keep(about(path, "claude", CLAUDE_ID)) is not None
+    assert home.archive.keep(session_info(path, "claude", CLAUDE_ID)) is not None
     assert len(home.archive.items()) == 1, "the older copy is the beginning of the newer one"
     for file in before:
         os.unlink(file)
@@ -275,34 +275,34 @@ def test_a_kept_copy_is_refreshed_when_the_session_grows_and_survives_its_deleti
 def test_an_older_copy_stays_when_the_session_was_rewritten(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_native(tmp_path)
     first = path.read_bytes()
-    home.archive.keep(about(path))
+    home.archive.keep(session_info(path))
     path.write_bytes(b"something else altogether, and longer" * 100)
-    home.archive.keep(about(path))
+    home.archive.keep(session_info(path))
     kept = [b"".join(home.archive.objects.read(item.sha256)) for item in home.archive.items()]
     assert kept == [first, path.read_bytes()]
 
 
 def test_purging_deletes_only_what_no_other_item_needs(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_native(tmp_path)
-    kept = home.archive.keep(about(path))
-    moved = home.archive.archive(about(path)).item
+    kept = home.archive.keep(session_info(path))
+    moved = home.archive.archive(session_info(path)).item
     assert kept is not None
-    home.archive.purge(moved)
-    assert home.archive.objects.holds(kept.sha256)
-    home.archive.purge(kept)
-    assert not home.archive.objects.holds(kept.sha256)
+    home.archive.remove(moved, "purged")
+    assert home.archive.objects.is_valid(kept.sha256)
+    home.archive.remove(kept, "purged")
+    assert not home.archive.objects.is_valid(kept.sha256)
 
 
 def test_a_session_is_found_again_after_it_was_rewritten_moved_copied_and_cleaned(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_native(tmp_path)
     before = path.read_bytes()
     session = sessiontree.open(path)
-    prune(home.archive, session, plan_pruning(session, "m2"))
+    prune(home.archive, session, plan_prune(session, "m2"))
     session = sessiontree.open(path)
-    plan = plan_move(session, "/work/b", home.bounds, home.environment)
+    plan = plan_move(session, "/work/b", home.allowed_paths, home.environment)
     move(home.archive, session, plan)
-    home.archive.keep(about(Path(plan.target)))
-    home.archive.archive(about(Path(plan.target)))
+    home.archive.keep(session_info(Path(plan.target)))
+    home.archive.archive(session_info(Path(plan.target)))
     told = []
     for _ in range(3):
         item = home.archive.find(NATIVE_ID)
@@ -370,7 +370,7 @@ def test_a_process_killed_while_restoring_leaves_whole_files_and_the_archive(tmp
 def test_a_process_killed_while_refreshing_a_copy_leaves_a_whole_copy(tmp_path: Path) -> None:
     def prepared(here: Path) -> None:
         path = put_claude(here)
-        home_of(here).archive.keep(about(path, "claude", CLAUDE_ID))
+        home_of(here).archive.keep(session_info(path, "claude", CLAUDE_ID))
         with path.open("ab") as file:
             file.write(b'{"type":"user"}\n')
 
@@ -381,7 +381,7 @@ def test_a_process_killed_while_refreshing_a_copy_leaves_a_whole_copy(tmp_path: 
         assert home.archive.items()
 
     steps = die_at_every_step(
-        tmp_path, prepared, lambda home: home.archive.keep(about(claude_of(home), "claude", CLAUDE_ID)), check
+        tmp_path, prepared, lambda home: home.archive.keep(session_info(claude_of(home), "claude", CLAUDE_ID)), check
     )
     assert steps > 15
 
@@ -414,9 +414,9 @@ def test_two_runs_at_once_wait_for_each_other(tmp_path: Path) -> None:
             try:
                 archive = home_of(tmp_path).archive
                 for path in half:
-                    item = archive.archive(about(path)).item
+                    item = archive.archive(session_info(path)).item
                     archive.restore(item)
-                    archive.archive(about(path))
+                    archive.archive(session_info(path))
                 code = 0
             finally:
                 os._exit(code)
@@ -432,8 +432,8 @@ def test_two_runs_at_once_wait_for_each_other(tmp_path: Path) -> None:
 def test_a_root_may_be_reached_through_a_link_of_its_own(tmp_path: Path) -> None:
     path = put_native(tmp_path)
     (tmp_path / "way").symlink_to(tmp_path / "home")
-    archive = Archive(str(tmp_path / "archive"), Bounds([str(tmp_path / "way" / "sessions")]))
+    archive = Archive(str(tmp_path / "archive"), AllowedPaths([str(tmp_path / "way" / "sessions")]))
     through = tmp_path / "way" / "sessions" / path.parent.name / path.name
-    item = archive.archive(About(str(through), "native", NATIVE_ID)).item
+    item = archive.archive(SessionInfo(str(through), "native", NATIVE_ID)).item
     assert item.path == str(path)
     assert archive.restore(archive.find(str(through))) == [str(path)]

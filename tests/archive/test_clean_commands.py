@@ -69,7 +69,7 @@ def test_named_labelled_pinned_and_other_agents_sessions_stay_when_asked_for(tmp
     assert str(named) not in chosen("--keep-named")
     assert str(labelled) not in chosen("--keep-labeled")
     assert chosen("--agent", "native") == {str(named), str(labelled)}
-    home_of(tmp_path).marks.change(NATIVE_ID, str(named), lambda mark: type(mark)(mark.session, mark.path, pinned=True))
+    home_of(tmp_path).tags.change(NATIVE_ID, str(named), lambda mark: type(mark)(mark.session, mark.path, pinned=True))
     assert str(named) not in chosen()
     assert "kept although old enough: 1 (pinned)" in command("clean").err
     with pytest.raises(UsageError, match="no dialect"):
@@ -101,17 +101,17 @@ def test_a_session_that_cannot_be_archived_is_told_and_the_others_go(
 ) -> None:
     put_native(tmp_path)
     claude = put_claude(tmp_path)
-    from sessiontree.archive.object_store import Objects, Stored
+    from sessiontree.archive.object_store import ArchivedFile, ObjectStore
 
-    put_file = Objects.put_file
+    put_file = ObjectStore.put_file
 
-    def put_and_grow(self: Objects, path: str) -> Stored:
+    def put_and_grow(self: ObjectStore, path: str) -> ArchivedFile:
         stored = put_file(self, path)
         if path == str(claude):
             claude.write_bytes(claude.read_bytes() + b"{}\n")
         return stored
 
-    monkeypatch.setattr(Objects, "put_file", put_and_grow)
+    monkeypatch.setattr(ObjectStore, "put_file", put_and_grow)
     ran = command("clean", "--yes")
     assert ran.code == 1
     assert "changed while it was being archived" in ran.err

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.archive.candidates import Candidate, candidates_in_library, look_closer, sessions_in
+from sessiontree.archive.candidates import Candidate, iter_candidates, iter_library_candidates, read_details
 from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
 from sessiontree.library import Library
 from tests.archive.building import (
@@ -78,8 +78,8 @@ def test_the_library_gives_what_the_files_say_of_every_session_of_the_corpus(tmp
     put_claude(tmp_path, long_lines(claude_said("u3", "u2", "later").replace(b"10:00:01", b"11:00:01")))
     put_native(tmp_path)
     with Library(environment=environment(tmp_path)) as library:
-        found = {one.path: one for one in candidates_in_library(library)}
-        plain = {one.path: one for one in sessions_in([root.folder for root in library.roots])}
+        found = {one.path: one for one in iter_library_candidates(library)}
+        plain = {one.path: one for one in iter_candidates([root.folder for root in library.roots])}
     assert len(plain) > 40
     for path, one in plain.items():
         if one.active is None and path not in found:
@@ -87,9 +87,9 @@ def test_the_library_gives_what_the_files_say_of_every_session_of_the_corpus(tmp
         known = found[path]
         assert (known.size, known.named) in ((one.size, one.named), (one.size, None))
         assert not known.is_dated or known.active == pytest.approx(one.active, abs=1)
-        closer = look_closer(known)
+        closer = read_details(known)
         assert closer is not None
-        assert (closer.active, closer.named, closer.labelled) == (one.active, one.named, one.labelled)
+        assert (closer.active, closer.named, closer.labeled) == (one.active, one.named, one.labeled)
 
 
 def test_no_file_is_opened_for_what_is_known(tmp_path: Path, command: Command) -> None:
@@ -204,4 +204,4 @@ def test_mv_project_opens_only_sessions_of_that_project(tmp_path: Path, command:
 
 def test_a_session_that_seems_old_is_looked_at_once_more_where_that_is_not_sure() -> None:
     gone = Candidate("/nowhere/x.jsonl", "claude", "x", active=1, is_dated=False)
-    assert look_closer(gone) is None
+    assert read_details(gone) is None

@@ -10,9 +10,9 @@ import pytest
 
 import sessiontree
 from sessiontree.archive.archive_home import Home
-from sessiontree.archive.move import move, moved_cwd, plan_move
+from sessiontree.archive.move import move, plan_move, translate_cwd
 from sessiontree.archive.restore import restore
-from sessiontree.archive.tags import Mark
+from sessiontree.archive.tags import SessionTags
 from sessiontree.errors import DamagedError, ExistsError, UsageError
 from sessiontree.paths import project_folder_name
 from tests.archive.building import (
@@ -33,7 +33,7 @@ from tests.building import header, json_line, said
 
 def moved(home: Home, path: Path, cwd: str) -> Path:
     session = sessiontree.open(path)
-    plan = plan_move(session, cwd, home.bounds, home.environment)
+    plan = plan_move(session, cwd, home.allowed_paths, home.environment)
     move(home.archive, session, plan)
     return Path(plan.target)
 
@@ -168,10 +168,10 @@ def test_the_command_moves_one_session_or_all_of_a_project(tmp_path: Path, comma
 
 
 def test_only_folders_below_a_project_belong_to_it() -> None:
-    assert moved_cwd("/a/b", "/a/b", "/n") == "/n"
-    assert moved_cwd("/a/b/c", "/a/b", "/n") == "/n/c"
-    assert moved_cwd("/a/bc", "/a/b", "/n") is None
-    assert moved_cwd("", "/a/b", "/n") is None
+    assert translate_cwd("/a/b", "/a/b", "/n") == "/n"
+    assert translate_cwd("/a/b/c", "/a/b", "/n") == "/n/c"
+    assert translate_cwd("/a/bc", "/a/b", "/n") is None
+    assert translate_cwd("", "/a/b", "/n") is None
 
 
 # Marks
@@ -197,19 +197,19 @@ def test_tags_and_pins_are_kept_beside_the_sessions_and_no_session_file_is_writt
 def test_marks_follow_a_session_that_moved_but_not_a_copy_of_it(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_native(tmp_path)
     copy = put_native(tmp_path, name="2026_copy")
-    home.marks.change(NATIVE_ID, str(path), lambda mark: msgspec.structs.replace(mark, pinned=True))
-    assert not home.marks.find(NATIVE_ID, str(copy)).pinned
+    home.tags.change(NATIVE_ID, str(path), lambda mark: msgspec.structs.replace(mark, pinned=True))
+    assert not home.tags.find(NATIVE_ID, str(copy)).pinned
     target = moved(home, path, "/work/b")
-    assert home.marks.find(NATIVE_ID, str(target)).pinned
+    assert home.tags.find(NATIVE_ID, str(target)).pinned
 
 
 def test_a_damaged_file_of_marks_is_an_error_and_never_emptied(tmp_path: Path) -> None:
     home = home_of(tmp_path)
     (tmp_path / "home").mkdir()
-    Path(home.marks.path).write_bytes(b'{"marks": [{"torn')
+    Path(home.tags.path).write_bytes(b'{"marks": [{"torn')
     with pytest.raises(DamagedError):
-        home.marks.change("id", "/path", lambda mark: msgspec.structs.replace(mark, pinned=True))
-    assert Path(home.marks.path).read_bytes() == b'{"marks": [{"torn'
+        home.tags.change("id", "/path", lambda mark: msgspec.structs.replace(mark, pinned=True))
+    assert Path(home.tags.path).read_bytes() == b'{"marks": [{"torn'
 
 
 def test_marks_set_by_several_processes_at_once_are_all_there(tmp_path: Path) -> None:
@@ -219,22 +219,25 @@ def test_marks_set_by_several_processes_at_once_are_all_there(tmp_path: Path) ->
         if pid == 0:
             code = 1
             try:
-                marks = home_of(tmp_path).marks
+                marks = home_of(tmp_path).tags
                 marks.change(f"id{number}", f"/s{number}", lambda mark: msgspec.structs.replace(mark, tags=("t",)))
                 code = 0
             finally:
                 os._exit(code)
         pids.append(pid)
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 8
-    assert sorted(mark.session for mark in home_of(tmp_path).marks.read()) == [f"id{number}" for number in range(8)]
+    assert sorted(mark.session for mark in home_of(tmp_path).tags.read()) == [f"id{number}" for number in range(8)]
 
 
 def test_a_process_killed_while_marking_leaves_the_old_or_the_new_marks(tmp_path: Path) -> None:
     def mark(home: Home, tag: str) -> None:
-        home.marks.change("id", "/path", lambda mark: msgspec.structs.replace(mark, tags=(*mark.tags, tag)))
+        home.tags.change("id", "/path", lambda mark: msgspec.structs.replace(mark, tags=(*mark.tags, tag)))
 
     def check(here: Path) -> None:
-        assert home_of(here).marks.read() in ([Mark("id", "/path", ("old",))], [Mark("id", "/path", ("old", "new"))])
+        assert home_of(here).tags.read() in (
+            [SessionTags("id", "/path", ("old",))],
+            [SessionTags("id", "/path", ("old", "new"))],
+        )
 
     steps = die_at_every_step(tmp_path, lambda here: mark(home_of(here), "old"), lambda home: mark(home, "new"), check)
     assert steps > 4

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import sessiontree
-from sessiontree.archive.archive_home import Home, about
+from sessiontree.archive.archive_home import Home, session_info
 from sessiontree.archive.move import move, plan_move
-from sessiontree.archive.prune_branch import plan_pruning, prune
+from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.archive.restore import restore
 from sessiontree.errors import StoreError
 from sessiontree.testing.faults import Call, FailingOsCalls, LosingOsCalls
@@ -56,7 +56,7 @@ def session_of(home: Home) -> Path:
 
 
 def archive_it(home: Home) -> None:
-    home.archive.archive(about(sessiontree.open(session_of(home))))
+    home.archive.archive(session_info(sessiontree.open(session_of(home))))
 
 
 def restore_it(home: Home) -> None:
@@ -65,12 +65,12 @@ def restore_it(home: Home) -> None:
 
 def prune_it(home: Home) -> None:
     session = sessiontree.open(session_of(home))
-    prune(home.archive, session, plan_pruning(session, "m2"))
+    prune(home.archive, session, plan_prune(session, "m2"))
 
 
 def move_it(home: Home) -> None:
     session = sessiontree.open(session_of(home))
-    move(home.archive, session, plan_move(session, "/work/b", home.bounds, home.environment))
+    move(home.archive, session, plan_move(session, "/work/b", home.allowed_paths, home.environment))
 
 
 def nothing(home: Home) -> None:

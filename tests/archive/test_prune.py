@@ -8,7 +8,7 @@ import pytest
 
 import sessiontree
 from sessiontree.archive.archive_home import Home
-from sessiontree.archive.prune_branch import plan_pruning, prune
+from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.archive.restore import restore
 from sessiontree.errors import ConflictError, DamagedError, NotFoundError, UsageError
 from tests.archive.building import (
@@ -28,7 +28,7 @@ from tests.building import said
 
 def pruned(home: Home, path: Path, entry: str) -> str:
     session = sessiontree.open(path)
-    return prune(home.archive, session, plan_pruning(session, entry)).id
+    return prune(home.archive, session, plan_prune(session, entry)).id
 
 
 def test_the_branch_leaves_the_file_and_every_other_line_stays_as_it_is(tmp_path: Path) -> None:
@@ -90,10 +90,10 @@ def test_two_prunings_are_undone_in_the_other_order(tmp_path: Path) -> None:
 def test_the_branch_where_the_session_stands_is_refused(tmp_path: Path) -> None:
     path = put_native(tmp_path)
     for entry in ("n2", "n3", "m1", "m0"):
-        with pytest.raises(UsageError, match="stands on this branch"):
-            plan_pruning(sessiontree.open(path), entry)
+        with pytest.raises(UsageError, match="current entry is on this branch"):
+            plan_prune(sessiontree.open(path), entry)
     with pytest.raises(NotFoundError):
-        plan_pruning(sessiontree.open(path), "nothing")
+        plan_prune(sessiontree.open(path), "nothing")
 
 
 def test_an_entry_that_shares_its_line_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
@@ -117,10 +117,10 @@ def test_a_session_outside_the_known_roots_is_refused(tmp_path: Path) -> None:
 def test_a_session_that_grows_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_native(tmp_path)
     session = sessiontree.open(path)
-    plan = plan_pruning(session, "m2")
+    plan = plan_prune(session, "m2")
     with path.open("ab") as file:
         file.write(said("x1", "n3", "meanwhile"))
-    with pytest.raises(ConflictError, match="as it was"):
+    with pytest.raises(ConflictError, match="nothing was written"):
         prune(home.archive, session, plan)
     assert path.read_bytes() == b"".join(native_lines()) + said("x1", "n3", "meanwhile")
     assert home.archive.items() == []

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import sessiontree
-from sessiontree.archive.archive_home import about
+from sessiontree.archive.archive_home import session_info
 from sessiontree.archive.move import move, plan_move
-from sessiontree.archive.prune_branch import plan_pruning, prune
+from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.archive.restore import restore
 from sessiontree.archive.shrink import shrink
 from sessiontree.errors import SessionTreeError
@@ -47,7 +47,7 @@ def test_a_real_session_is_the_same_after_everything_was_undone(tmp_path: Path, 
     session = sessiontree.open(path)
     for leaf in session.leaves():
         try:
-            prune(home.archive, session, plan_pruning(session, leaf))
+            prune(home.archive, session, plan_prune(session, leaf))
         except SessionTreeError:
             continue  # it stands there, or what is left would read otherwise: refused, and nothing written
         check_and_undo()
@@ -59,9 +59,9 @@ def test_a_real_session_is_the_same_after_everything_was_undone(tmp_path: Path, 
             assert path.read_bytes() == data
         check_and_undo()
     session = sessiontree.open(path)
-    move(home.archive, session, plan_move(session, "/work/b", home.bounds, home.environment))
+    move(home.archive, session, plan_move(session, "/work/b", home.allowed_paths, home.environment))
     check_and_undo()
-    home.archive.archive(about(sessiontree.open(path)))
+    home.archive.archive(session_info(sessiontree.open(path)))
     assert not path.exists()
     restore(home.archive, home.archive.items()[-1])
     assert path.read_bytes() == data

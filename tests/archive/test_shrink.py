@@ -11,8 +11,8 @@ import pytest
 import sessiontree
 from sessiontree.archive.archive_home import Home
 from sessiontree.archive.restore import restore
-from sessiontree.archive.shrink import plan_shrinking, shrink
-from sessiontree.archive.truncate import POINTER, plan_tail, reduce_to_tail
+from sessiontree.archive.shrink import plan_shrink, shrink
+from sessiontree.archive.truncate import POINTER, plan_truncate, truncate
 from sessiontree.core.messages import User
 from sessiontree.errors import UsageError
 from sessiontree.session.session import Session
@@ -81,7 +81,7 @@ def test_inline_images_go_to_blobs_and_read_the_same(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put_native(tmp_path, lines)
     session = sessiontree.open(path)
     context = session.context()
-    assert plan_shrinking(session).after < 5_000
+    assert plan_shrink(session).after < 5_000
     assert not (tmp_path / "home" / "blobs").exists(), "a plan writes nothing"
     _, item = shrink(home.archive, session)
     assert path.stat().st_size < 5_000
@@ -97,7 +97,7 @@ def test_dead_branches_go_only_when_asked_for_and_labelled_ones_stay(tmp_path: P
     lines += [entry("label", "l1", "k3", targetId="k3", label="keep this"), *native_lines()[5:]]
     home, path = home_of(tmp_path), put_native(tmp_path, lines)
     session = sessiontree.open(path)
-    assert plan_shrinking(session).is_empty
+    assert plan_shrink(session).is_empty
     assert shrink(home.archive, session)[1] is None
     _, item = shrink(home.archive, session, dead_branches=True)
     assert path.read_bytes() == b"".join(lines[:3] + lines[5:])
@@ -147,7 +147,7 @@ def test_a_huge_compacted_session_is_reduced_to_its_tail_and_a_model_is_sent_the
     home, path = home_of(tmp_path), put_native(tmp_path, long_session(compacted=True))
     before, session = path.read_bytes(), sessiontree.open(path)
     context = session.context()
-    plan, item = reduce_to_tail(home.archive, session, least=1000)
+    plan, item = truncate(home.archive, session, min_size=1000)
     assert plan.is_same
     assert path.stat().st_size == plan.after < plan.before / 2
     after = sessiontree.open(path)
@@ -165,7 +165,7 @@ def test_the_last_list_of_a_worktree_s_files_stays_with_the_tail(tmp_path: Path)
     lines = long_session(compacted=True)
     lines[3:3] = [entry("file_snapshot", f"f{at}", "mc", files={}, path="/w", head="h") for at in range(3)]
     home, path = home_of(tmp_path), put_native(tmp_path, lines)
-    reduce_to_tail(home.archive, sessiontree.open(path), least=1000)
+    truncate(home.archive, sessiontree.open(path), min_size=1000)
     assert {"f0", "f1", "f2"} & set(sessiontree.open(path).ids) == {"f2"}
 
 
@@ -174,7 +174,7 @@ def test_without_a_compaction_the_last_turns_stay_and_that_is_said(tmp_path: Pat
     before = path.read_bytes()
     session = sessiontree.open(path)
     whole = session.context().messages
-    plan, item = reduce_to_tail(home.archive, session, least=1000, tail=5000)
+    plan, item = truncate(home.archive, session, min_size=1000, tail_size=5000)
     assert not plan.is_same
     after = sessiontree.open(path)
     messages = after.context().messages
@@ -189,7 +189,7 @@ def test_without_a_compaction_the_last_turns_stay_and_that_is_said(tmp_path: Pat
 
 def test_small_sessions_are_not_reduced_to_their_tail(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="50,000,000"):
-        plan_tail(sessiontree.open(put_native(tmp_path)))
+        plan_truncate(sessiontree.open(put_native(tmp_path)))
 
 
 def test_a_process_killed_while_shrinking_leaves_every_line(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 import sessiontree
 from sessiontree.archive.archive_home import Home
-from sessiontree.archive.prune_branch import plan_pruning, prune
+from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.archive.restore import restore
-from sessiontree.archive.sync import Copying, Told
+from sessiontree.archive.sync import FolderSync, SyncResult
 from sessiontree.errors import UsageError
 from tests.archive.building import (
     claude_said,
@@ -26,8 +26,8 @@ from tests.archive.conftest import Command
 from tests.building import header, said
 
 
-def synced(home: Home, folder: Path, both_ways: bool = True) -> list[Told]:
-    return list(Copying(home, str(folder)).run(both_ways=both_ways))
+def synced(home: Home, folder: Path, both_ways: bool = True) -> list[SyncResult]:
+    return list(FolderSync(home, str(folder)).run(both_ways=both_ways))
 
 
 def append(path: Path, line: bytes) -> None:
@@ -135,7 +135,7 @@ def test_another_line_under_the_same_id_is_told_and_each_file_keeps_its_own(tmp_
     append(there, said("x1", "n3", "theirs, by chance under the same id"))
     before = contents(tmp_path)
     told = synced(home, folder)
-    assert {(one.what, one.why[:7]) for one in told} == {("conflict", "1 lines")}
+    assert {(one.what, one.why[:7]) for one in told} == {("conflict", "1 line ")}
     assert contents(tmp_path) == before
 
 
@@ -160,7 +160,7 @@ def test_a_pruned_branch_does_not_come_back_by_sync_and_restore_brings_it_once(t
     before = path.read_bytes()
     synced(home, folder)
     session = sessiontree.open(path)
-    prune(home.archive, session, plan_pruning(session, "m2"))
+    prune(home.archive, session, plan_prune(session, "m2"))
     append(copy_of(path, folder), said("y1", "n3", "theirs"))
     synced(home, folder)
     assert set(sessiontree.open(path).leaves()) == {"y1"}
@@ -174,7 +174,7 @@ def test_a_pruned_branch_comes_back_when_someone_went_on_with_it_elsewhere(tmp_p
     before = path.read_bytes()
     synced(home, folder)
     session = sessiontree.open(path)
-    prune(home.archive, session, plan_pruning(session, "m2"))
+    prune(home.archive, session, plan_prune(session, "m2"))
     append(copy_of(path, folder), said("y1", "m3", "theirs"))
     synced(home, folder)
     after = sessiontree.open(path)

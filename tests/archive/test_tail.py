@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import sessiontree
 from sessiontree.archive.archive_home import Home
 from sessiontree.archive.restore import restore
-from sessiontree.archive.truncate import POINTER, Tail, plan_tail, reduce_to_tail
+from sessiontree.archive.truncate import POINTER, TruncatePlan, plan_truncate, truncate
 from sessiontree.errors import UsageError
 from sessiontree.repair import examine
 from sessiontree.session.session import Session
@@ -22,7 +22,7 @@ from tests.archive.building import archived_lines, die_at_every_step, home_of, s
 from tests.archive.conftest import Command
 from tests.building import examples, json_line
 from tests.dialects import test_neovate as neovate
-from tests.dialects.test_claude_tail import SESSION, answer, boundary, transcript, user
+from tests.dialects.test_claude_tail_scan import SESSION, answer, boundary, transcript, user
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "claude"
 
@@ -46,12 +46,12 @@ def told(session: Session) -> object:
     return (list(context.messages), context.sources, context.state, session.leaf, about, session.config)
 
 
-def check_reduced(tmp: Path, path: Path) -> Tail:
+def check_reduced(tmp: Path, path: Path) -> TruncatePlan:
     """Reduce a session, look at what is left, go on with it, and bring it back."""
     home, before = home_of(tmp), path.read_bytes()
     session = sessiontree.open(path)
     stood, findings = told(session), {finding.rule for finding in examine(session)}
-    plan, item = reduce_to_tail(home.archive, session, least=0)
+    plan, item = truncate(home.archive, session, min_size=0)
     after = sessiontree.open(path)
     assert told(after) == stood
     assert {finding.rule for finding in examine(after)} <= findings
@@ -84,8 +84,8 @@ def test_without_a_compaction_nothing_is_done_and_that_is_said(tmp_path: Path) -
     other = put(tmp_path, [neovate.message("a", None, "q"), neovate.answer("b", "a", "r")], "neovate")
     for path in (claude, other):
         before = path.read_bytes()
-        with pytest.raises(UsageError, match="no compaction stands in"):
-            reduce_to_tail(home_of(tmp_path).archive, sessiontree.open(path), least=0)
+        with pytest.raises(UsageError, match="without a compaction"):
+            truncate(home_of(tmp_path).archive, sessiontree.open(path), min_size=0)
         assert path.read_bytes() == before
     assert home_of(tmp_path).archive.items() == []
 
@@ -109,7 +109,7 @@ def test_what_is_said_of_a_session_stays_and_what_repeats_goes(tmp_path: Path) -
     session.label("a3", "gone")
     session.close()
     check_reduced(tmp_path, path)
-    reduce_to_tail(home_of(tmp_path).archive, sessiontree.open(path), least=0)
+    truncate(home_of(tmp_path).archive, sessiontree.open(path), min_size=0)
     left = [json.loads(line) for line in path.read_bytes().splitlines()]
     kinds = [line["type"] for line in left]
     assert [line["tag"] for line in left if line["type"] == "tag"] == ["newer"]
@@ -121,7 +121,7 @@ def test_what_is_said_of_a_session_stays_and_what_repeats_goes(tmp_path: Path) -
 
 def test_parents_that_leave_the_file_are_not_named_any_more(tmp_path: Path) -> None:
     path = put(tmp_path, as_lines(transcript(kept=4)))
-    reduce_to_tail(home_of(tmp_path).archive, sessiontree.open(path), least=0)
+    truncate(home_of(tmp_path).archive, sessiontree.open(path), min_size=0)
     lines = [json.loads(line) for line in path.read_bytes().splitlines()]
     ids = {line.get("uuid") for line in lines}
     assert {line.get("parentUuid") for line in lines} <= ids | {None}
@@ -131,7 +131,7 @@ def test_parents_that_leave_the_file_are_not_named_any_more(tmp_path: Path) -> N
 def test_the_session_can_be_gone_on_with_and_keeps_that_when_it_is_undone(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put(tmp_path, as_lines(transcript()))
     before = path.read_bytes()
-    _, item = reduce_to_tail(home.archive, sessiontree.open(path), least=0)
+    _, item = truncate(home.archive, sessiontree.open(path), min_size=0)
     session = sessiontree.open(path)
     session.append("user", "and on")
     session.close()
@@ -157,7 +157,7 @@ def test_neovate_sees_the_same_after_its_last_compaction(tmp_path: Path) -> None
     path = put(tmp_path, compacted_neovate(), "neovate")
     plan = check_reduced(tmp_path, path)
     assert plan.after < plan.before / 4
-    reduce_to_tail(home_of(tmp_path).archive, sessiontree.open(path), least=0)
+    truncate(home_of(tmp_path).archive, sessiontree.open(path), min_size=0)
     lines = [json.loads(line) for line in path.read_bytes().splitlines()]
     assert lines[0]["type"] == "config", "Neovate looks for its settings in the first line"
     assert lines[-1]["type"] == "message", "Neovate takes the uuid of the last line for a parent"
@@ -171,7 +171,7 @@ def test_a_process_killed_while_reducing_leaves_every_line(tmp_path: Path) -> No
         return next(here.glob("user/.claude/projects/*/*.jsonl"))
 
     def act(home: Home) -> None:
-        reduce_to_tail(home.archive, sessiontree.open(find(Path(home.folder).parent)), least=0)
+        truncate(home.archive, sessiontree.open(find(Path(home.folder).parent)), min_size=0)
 
     def check(here: Path) -> None:
         home, path = home_of(here), find(here)
@@ -249,7 +249,7 @@ def test_any_compacted_transcript_reads_the_same(choices: list[str]) -> None:
         path = put(Path(folder), as_lines(grown(choices)))
         session = sessiontree.open(path)
         try:
-            plan_tail(session, least=0)
+            plan_truncate(session, min_size=0)
         except UsageError:
             first = session.path_ids()[:1]
             assert not first or session.type_of(first[0]) != "compaction"

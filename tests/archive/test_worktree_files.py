@@ -103,13 +103,13 @@ def test_a_native_session_carries_the_list_itself(tmp_path: Path, tree: Path) ->
     messages = sessiontree.open(path).context().messages
     (tree / "new.txt").write_text("n")
     for _ in range(2):
-        save_worktree(sessiontree.open(path), home.marks, blobs_in(home))
+        save_worktree(sessiontree.open(path), home.tags, blobs_in(home))
     session = sessiontree.open(path)
     (entry,) = (one for one in session if isinstance(one, FileSnapshot))
     assert set(entry.files) == {"new.txt"}
     assert (session.problems, session.context().messages) == ([], messages)
-    Path(home.marks.path).unlink()  # as on another machine
-    found = find_worktree(sessiontree.open(path), home.marks, blobs_in(home))
+    Path(home.tags.path).unlink()  # as on another machine
+    found = find_worktree(sessiontree.open(path), home.tags, blobs_in(home))
     assert found is not None
     assert found.files is not None
     assert set(found.files.files) == {"new.txt"}
@@ -118,9 +118,9 @@ def test_a_native_session_carries_the_list_itself(tmp_path: Path, tree: Path) ->
 def test_the_list_is_still_found_when_tidying_took_it_out_of_the_session(tmp_path: Path, tree: Path) -> None:
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
     (tree / "new.txt").write_text("n")
-    save_worktree(sessiontree.open(path), home.marks, blobs_in(home))
+    save_worktree(sessiontree.open(path), home.tags, blobs_in(home))
     path.write_bytes(b"".join(line for line in path.read_bytes().splitlines(True) if b"file_snapshot" not in line))
-    found = find_worktree(sessiontree.open(path), home.marks, blobs_in(home))
+    found = find_worktree(sessiontree.open(path), home.tags, blobs_in(home))
     assert found is not None
     assert found.files is not None
     assert set(found.files.files) == {"new.txt"}
@@ -194,8 +194,8 @@ def test_the_size_of_all_files_and_their_number_are_bounded(tmp_path: Path, tree
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
     for at in range(10):
         (tree / f"f{at}").write_bytes(b"x" * 100)
-    by_size = save_worktree(sessiontree.open(path), home.marks, blobs_in(home), limits=SnapshotLimits(total_bytes=450))
-    by_count = save_worktree(sessiontree.open(path), home.marks, blobs_in(home), limits=SnapshotLimits(files=3))
+    by_size = save_worktree(sessiontree.open(path), home.tags, blobs_in(home), limits=SnapshotLimits(total_bytes=450))
+    by_count = save_worktree(sessiontree.open(path), home.tags, blobs_in(home), limits=SnapshotLimits(files=3))
     assert by_size.files is not None
     assert by_count.files is not None
     assert (len(by_size.files.files), len(by_size.files.left_out)) == (4, 6)
@@ -339,12 +339,12 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, tree: Path) -> None:
 )
 def test_a_snapshot_that_makes_no_sense_is_none(tmp_path: Path, tree: Path, file: object) -> None:
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
-    save_worktree(sessiontree.open(path), home.marks, blobs_in(home), files=False)
+    save_worktree(sessiontree.open(path), home.tags, blobs_in(home), files=False)
     session = sessiontree.open(path)
     head = git(tree, "rev-parse", "HEAD")
     session.append({"type": "file_snapshot", "path": str(tree), "head": head, "files": {"a": file}})
     session.close()
-    found = find_worktree(sessiontree.open(path), home.marks, blobs_in(home))
+    found = find_worktree(sessiontree.open(path), home.tags, blobs_in(home))
     assert found is not None
     assert found.files is None
 
@@ -357,11 +357,11 @@ def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path
 
     def act(home: Home) -> None:
         path = next(Path(home.folder).glob("sessions/*/*.jsonl"))
-        os_calls = home.marks._os_calls  # the one that kills this process
+        os_calls = home.tags._os_calls  # the one that kills this process
         blobs = FileBlobs(blobs_folder(home.folder), os_calls=os_calls)
         session = sessiontree.open(path)
-        save_worktree(session, home.marks, blobs_in(home))
-        found = find_worktree(session, home.marks, blobs)
+        save_worktree(session, home.tags, blobs_in(home))
+        found = find_worktree(session, home.tags, blobs)
         assert found is not None
         for changed in ("a.txt", "private"):
             (tree / changed).unlink()
@@ -371,7 +371,7 @@ def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path
         home = home_of(here)
         path = next(Path(home.folder).glob("sessions/*/*.jsonl"))
         assert sessiontree.open(path).problems == []
-        found = find_worktree(sessiontree.open(path), home.marks, blobs_in(home))
+        found = find_worktree(sessiontree.open(path), home.tags, blobs_in(home))
         assert found is not None
         restore_worktree(plan_restore(found), blobs_in(home), overwrite=True)
         for left in tree.rglob(".*.tmp"):
@@ -395,13 +395,13 @@ def test_a_process_killed_while_saving_beside_a_session_leaves_the_older_files_o
 
     def save_in(home: Home) -> None:
         path = next(Path(home.folder).parent.glob("user/.claude/projects/*/*.jsonl"))
-        blobs = FileBlobs(blobs_folder(home.folder), os_calls=home.marks._os_calls)
-        save_worktree(sessiontree.open(path), home.marks, blobs, str(tree))
+        blobs = FileBlobs(blobs_folder(home.folder), os_calls=home.tags._os_calls)
+        save_worktree(sessiontree.open(path), home.tags, blobs, str(tree))
 
     def check(here: Path) -> None:
         home = home_of(here)
         session = sessiontree.open(next(here.glob("user/.claude/projects/*/*.jsonl")))
-        found = find_worktree(session, home.marks, blobs_in(home))
+        found = find_worktree(session, home.tags, blobs_in(home))
         assert found is not None
         assert found.files is not None
         assert blobs_in(home).get(found.files.files["a.txt"].sha256) in (b"older", b"newer")

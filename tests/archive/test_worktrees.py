@@ -71,7 +71,7 @@ def test_saving_twice_adds_one_entry_and_the_conversation_stays(tmp_path: Path, 
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
     messages = sessiontree.open(path).context().messages
     for _ in range(2):
-        save_worktree(sessiontree.open(path), home.marks, FileBlobs(blobs_folder(home.folder)))
+        save_worktree(sessiontree.open(path), home.tags, FileBlobs(blobs_folder(home.folder)))
     session = sessiontree.open(path)
     assert session.count("worktree") == 1
     assert session.context().messages == messages

@@ -74,7 +74,7 @@ def test_a_diff_across_sessions_names_the_other_one(run: Run, world: World, tmp_
     other = World("claude", tmp_path / "c")
     ran = run("diff", str(world.path), "by hand", f"{other.path}:{other.other}")
     assert ran.code == 0
-    assert "the two share nothing" in ran.out
+    assert "the branches have no entries in common" in ran.out
 
 
 class Page(HTMLParser):

@@ -242,7 +242,7 @@ def test_slash_diff_shows_two_branches_side_by_side_and_writes_nothing(place: Pl
     begun.chat(f"/branch {begun.one}", "another way")
     before = begun.path.read_bytes()
     done = begun.chat(f"/diff {begun.two}")
-    assert f"they parted behind {begun.one[:8]}" in done.out
+    assert f"branches diverge after {begun.one[:8]}" in done.out
     assert re.search(r"another way +│ +• make it faster", done.out)
     assert begun.path.read_bytes() == before
 

@@ -17,8 +17,8 @@ from sessiontree.core.messages import message_text
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.contract import AS_CLIENT
 from sessiontree.dialects.neovate import COMPACTION_MARK, INTERRUPTION, NEOVATE
-from sessiontree.dialects.neovate.metadata_lines import asides_in
-from sessiontree.dialects.neovate.places import session_id
+from sessiontree.dialects.neovate.locations import session_id
+from sessiontree.dialects.neovate.metadata_lines import find_metadata_lines
 from sessiontree.repair import examine
 from sessiontree.session.journal import Journal
 from sessiontree.session.open import open_store
@@ -172,7 +172,7 @@ class Pen:
         found = journal(self.data)
         leaf = NEOVATE.find_leaf(found, AS_CLIENT)
         if id is not None:
-            aside = asides_in(found).by_id.get(id)
+            aside = find_metadata_lines(found).by_id.get(id)
             leaf = aside.node if aside is not None else found.tree.node_of[str(self.ids[id])]
         return list(NEOVATE.decode(found, NEOVATE.find_history(found, leaf, AS_CLIENT)))
 

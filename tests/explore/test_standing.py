@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import sessiontree
 from sessiontree.agent.tools.registry import Tools
-from sessiontree.archive.truncate import reduce_to_tail
+from sessiontree.archive.truncate import truncate
 from sessiontree.branches.leave import leave
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.jsonio import render_json
@@ -307,7 +307,7 @@ def test_a_kept_lane_can_be_reduced_to_its_tail(explored_one: tuple[Session, str
     kept.parent.mkdir(exist_ok=True)
     kept.write_bytes(Path(session.location).read_bytes())
     before = sessiontree.open(kept)
-    plan, item = reduce_to_tail(home_of(tmp_path).archive, before, least=0, tail=5_000)
+    plan, item = truncate(home_of(tmp_path).archive, before, min_size=0, tail_size=5_000)
     assert item is not None
     assert plan.after < plan.before
     assert fresh(before).leaf == before.leaf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessiontree.export import Chosen, Format, Redactor, export
+from sessiontree.export import BranchSelection, Format, Redactor, export
 from sessiontree.session.session import Session
 from tests.building import entry, header, opened, said
 
@@ -69,6 +69,8 @@ EVERYTHING = b"".join(
 )
 
 
-def exported(data: bytes | Session, format: Format, branch: Chosen = "active", redactor: Redactor | None = None) -> str:
+def exported(
+    data: bytes | Session, format: Format, branch: BranchSelection = "active", redactor: Redactor | None = None
+) -> str:
     session = data if isinstance(data, Session) else opened(data)
     return b"".join(export(session, format, branch=branch, redactor=redactor)).decode()

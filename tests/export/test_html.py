@@ -84,7 +84,7 @@ def test_everything_of_the_conversation_is_in_the_page() -> None:
         "no such file",
         "the road not taken",
         "the other road was long",
-        "picture, image/svg+xml",
+        "image, image/svg+xml",
         "$ make",
         "it broke",
         "exit code 2",

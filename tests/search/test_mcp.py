@@ -17,7 +17,7 @@ import pytest
 from mcp.types import CallToolResult
 
 from sessiontree.core.jsonio import render_json
-from sessiontree.mcp_server.limits import MOST_BYTES, NOTICE
+from sessiontree.mcp_server.limits import MAX_BYTES, NOTICE
 from sessiontree.mcp_server.server import TOOLS
 from tests.library.world import IDS, World, claude_lines, clock
 from tests.search.building import SESSIONS
@@ -50,7 +50,7 @@ def serving(world: World, use: Use, *arguments: str, cwd: Path | None = None) ->
 
 
 async def ask(client: mcp.Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """A good answer: both of its forms, the same, marked and bounded."""
+    """A good answer: both of its forms, the same, marked and limit_result."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
     (content,) = result.content
@@ -62,7 +62,7 @@ async def ask(client: mcp.Client, tool: str, **arguments: Any) -> dict[str, Any]
     assert answer == result.structured_content
     assert answer["untrusted"] is True
     assert answer["schemaVersion"] == 1
-    assert len(render_json(answer)) <= MOST_BYTES
+    assert len(render_json(answer)) <= MAX_BYTES
     return answer
 
 
@@ -313,10 +313,10 @@ def run(world: World, *arguments: str, code: str = "") -> subprocess.CompletedPr
 
 
 def test_json_is_what_an_agent_is_told_to_start(world: World) -> None:
-    told = json.loads(run(world, "mcp", "--json", "--root", f"pi={world.home}").stdout)
-    started = told["mcpServers"]["sessiontree"]
+    entry_text = json.loads(run(world, "mcp", "--json", "--root", f"pi={world.home}").stdout)
+    started = entry_text["mcpServers"]["sessiontree"]
     assert started == {"command": "sessiontree", "args": ["mcp", "--root", f"pi={world.home}"]}
-    assert told["tools"] == list(TOOLS)
+    assert entry_text["tools"] == list(TOOLS)
 
 
 def test_without_the_package_one_line_says_how_to_get_it(world: World) -> None:

@@ -327,12 +327,14 @@ def test_a_terminal_is_answered_first_and_left_clean_when_the_index_is_made(fres
 def test_progress_is_one_line_that_begins_after_a_while(fresh: Place) -> None:
     code = """import time
 from sessiontree.cli.index_progress import progress_bar
+now = 100.0
+time.perf_counter = lambda: now
 show = progress_bar("indexing")
 show(1 << 20, 9 << 20, "/a/early.jsonl")
-time.sleep(0.35)
+now += 0.35
 show(3 << 20, 9 << 20, "/a/\x1b[2Jlate.jsonl")
 show(4 << 20, 9 << 20, "/a/too-soon.jsonl")
-time.sleep(0.15)
+now += 0.15
 show(9 << 20, 9 << 20, "/a/" + "潮" * 200)
 """
     shown = fresh.on_terminal(program=["-c", code], width=60)

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 
-from sessiontree.archive.allowed_paths import folder_of
+from sessiontree.archive.allowed_paths import session_folder
 from sessiontree.session.session import Session
 
 FOLDER = "tool-results"
@@ -26,7 +26,7 @@ class SpillFolders:
     def folder(self, session: Session) -> str:
         """The folder of a session, whether or not it is there yet."""
         if os.path.isabs(session.location):
-            return os.path.join(folder_of(session.location), FOLDER)
+            return os.path.join(session_folder(session.location), FOLDER)
         if self._scratch is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="sessiontree-outputs-")
         return self._scratch.name
@@ -36,7 +36,7 @@ class SpillFolders:
         if session.is_pending and os.path.isabs(session.location):
             shutil.rmtree(self.folder(session), ignore_errors=True)
             with contextlib.suppress(OSError):  # there never was one, or something else is in it
-                os.rmdir(folder_of(session.location))
+                os.rmdir(session_folder(session.location))
 
     def close(self) -> None:
         if self._scratch is not None:

@@ -1,5 +1,4 @@
-"""Tidying without loss: the archive, cleaning, pruning, shrinking, moving, copies, and marks on sessions.
+"""Lossless housekeeping: archive, clean, prune, shrink, truncate, move, back up and tag sessions.
 
-Whatever leaves a session file or its place is in the archive first, compressed, read back and compared. Everything here
-takes plain paths and folders; which sessions there are is asked of a function (see `candidates`).
+Content is stored in the archive, read back and compared before it leaves a session file or its folder.
 """

@@ -1,4 +1,4 @@
-"""Which sessions there are to tidy. The library knows them all; here is the contract, and a plain way to ask."""
+"""The sessions that can be cleaned: from the library's summaries, or by opening every file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree import plugins
-from sessiontree.archive.allowed_paths import iter_beside
-from sessiontree.archive.catalog import About
+from sessiontree.archive.allowed_paths import iter_related_files
+from sessiontree.archive.catalog import SessionInfo
 from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.defaults import is_session_name
 from sessiontree.errors import SessionTreeError
@@ -23,37 +23,35 @@ from sessiontree.session.session import Session
 
 
 class Candidate(Struct, frozen=True):
-    """What tidying has to know of a session."""
+    """A session as far as cleaning needs to know it. None means: not looked up."""
 
     path: str
     agent: str
     id: str
     active: int | None
-    """The time of the last message in milliseconds since 1970, never the date of the file; None when nothing tells."""
+    """Time of the last message in milliseconds since 1970, never the file's mtime; None if it has no times."""
     title: str = ""
     named: bool | None = False
-    """Whether someone gave it a name; None when that was not looked up."""
-    labelled: bool | None = False
-    """Whether an entry has a label; None when that was not looked up."""
+    """Whether the user named it."""
+    labeled: bool | None = False
+    """Whether an entry has a label."""
     pinned: bool = False
     size: int = 0
-    """With the files in its folder."""
+    """Bytes, including the files in its folder."""
     cwd: str | None = None
-    """The working folder; None when that was not looked up."""
     is_dated: bool = True
-    """Whether `active` is surely right; else it may have been used later."""
+    """Whether `active` is exact; if not, there may be a later message."""
 
     @property
-    def about(self) -> About:
-        return About(self.path, self.agent, self.id, self.title)
+    def info(self) -> SessionInfo:
+        return SessionInfo(self.path, self.agent, self.id, self.title)
 
 
 class Sessions(Protocol):
-    """Gives all sessions.
+    """Lists all sessions.
 
-    Contract: sub-agents are no sessions of their own; a file that cannot be read is left out; nothing is written. What
-    would take long to find out may be left open (see `Candidate`); whoever needs it looks closer. Pins are for the
-    marks to say.
+    Contract: sub-agents are left out, and so are files that cannot be read; nothing is written. Fields that are slow to
+    find out may be None (see `Candidate`). Pins are not part of it; they are in the tags.
     """
 
     def __call__(self) -> Iterable[Candidate]: ...
@@ -62,41 +60,41 @@ class Sessions(Protocol):
 def known_roots(
     home: str, environment: Mapping[str, str] = os.environ, chosen: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Dialect -> the folders where its owner keeps sessions, or those chosen instead; they need not exist."""
-    around = {**environment, "SESSIONTREE_HOME": home}
+    """Dialect -> the session folders of its client, or those chosen instead; they need not exist."""
+    variables = {**environment, "SESSIONTREE_HOME": home}
     roots: dict[str, tuple[str, ...]] = {}
     for name in plugins.names("dialects"):
         dialect: Dialect = plugins.load("dialects", name)
-        roots[name] = tuple((chosen or {}).get(name) or dialect.session_roots(around))
+        roots[name] = tuple((chosen or {}).get(name) or dialect.session_roots(variables))
     return roots
 
 
-def sessions_in(roots: Iterable[str]) -> Iterator[Candidate]:
-    """The sessions below some folders, each opened and looked at."""
-    reals = [os.path.realpath(os.path.expanduser(root)) for root in roots]
-    for path in iter_session_files(reals):
+def iter_candidates(roots: Iterable[str]) -> Iterator[Candidate]:
+    """The sessions below some folders; opens every file."""
+    real_roots = [os.path.realpath(os.path.expanduser(root)) for root in roots]
+    for path in iter_session_files(real_roots):
         try:
             session = open(path)
         except SessionTreeError:
             continue
-        if any(_is_session(session.dialect, root, path) for root in reals):
-            yield candidate(session)
+        if any(_is_session(session.dialect, root, path) for root in real_roots):
+            yield build_candidate(session)
         session.close()
 
 
-def candidates_in_library(library: Library) -> Iterator[Candidate]:
-    """All sessions of a library, from its cached summaries: no file is opened. Sub-agents are left out.
+def iter_library_candidates(library: Library) -> Iterator[Candidate]:
+    """The sessions of a library, from its cached summaries; opens no file.
 
-    A field that a summary cannot answer for sure is None: labels always; of a file that was read only in part also the
-    name, and the last message if it may be in the part between.
+    A field is None if the summary cannot know it: labels always; for a file that was read only in part also the name,
+    and the last message if it may be in the part that was not read.
     """
     for summary in library.sessions():
-        if _is_not_a_session(summary):
+        if _is_empty(summary):
             continue
         try:
-            size = whole_size(summary.path)
+            size = total_size(summary.path)
         except OSError:
-            continue  # it was deleted meanwhile
+            continue  # deleted meanwhile
         yield Candidate(
             path=summary.path,
             agent=summary.agent,
@@ -104,52 +102,53 @@ def candidates_in_library(library: Library) -> Iterator[Candidate]:
             active=summary.active,
             title=summary.title,
             named=summary.named if summary.is_whole else None,
-            labelled=None,
+            labeled=None,
             size=size,
             cwd=summary.cwd if summary.cwd or summary.is_whole else None,
             is_dated=summary.dated,
         )
 
 
-def _is_not_a_session(summary: Summary) -> bool:
-    """Whether the whole file was read, or nothing of it could be, and no message or time was found in it."""
+def _is_empty(summary: Summary) -> bool:
+    """Whether a file was read completely, or not at all, without finding a message or a time: not a session."""
     return summary.is_whole and summary.created is None and summary.active is None and not summary.messages
 
 
-def look_closer(one: Candidate) -> Candidate | None:
-    """The same with everything looked up in the file; None when that cannot be read."""
+def read_details(candidate: Candidate) -> Candidate | None:
+    """Look up all fields by opening the file; None if it cannot be read."""
     try:
-        session = open(one.path)
+        session = open(candidate.path)
     except SessionTreeError:
         return None
-    found = candidate(session)
+    found = build_candidate(session)
     session.close()
-    return msgspec.structs.replace(one, active=found.active, is_dated=True, named=found.named, labelled=found.labelled)
+    return msgspec.structs.replace(
+        candidate, active=found.active, is_dated=True, named=found.named, labeled=found.labeled
+    )
 
 
-def candidate(session: Session) -> Candidate:
-    """One session, looked at."""
+def build_candidate(session: Session) -> Candidate:
     path = session.location
     return Candidate(
         path=path,
         agent=session.dialect.name,
         id=session.id,
-        active=milliseconds(session.last_activity),
+        active=parse_milliseconds(session.last_activity),
         title=session.name or "",
         named=session.given_name is not None,
-        labelled=bool(session.labels),
-        size=whole_size(path),
+        labeled=bool(session.labels),
+        size=total_size(path),
         cwd=session.cwd,
     )
 
 
-def whole_size(path: str) -> int:
-    """The bytes of a session file and of the files in its folder."""
-    return sum(os.path.getsize(file) for file in (path, *iter_beside(path)))
+def total_size(path: str) -> int:
+    """The size of a session file and of the files in its folder."""
+    return sum(os.path.getsize(file) for file in (path, *iter_related_files(path)))
 
 
-def milliseconds(timestamp: str | None) -> int | None:
-    """An ISO time as milliseconds since 1970; None when it is none."""
+def parse_milliseconds(timestamp: str | None) -> int | None:
+    """Convert an ISO time to milliseconds since 1970; None if it is not one."""
     try:
         return int(datetime.fromisoformat(timestamp or "").timestamp() * 1000)
     except (ValueError, OverflowError):
@@ -157,7 +156,7 @@ def milliseconds(timestamp: str | None) -> int | None:
 
 
 def iter_session_files(roots: Iterable[str]) -> Iterator[str]:
-    """The real paths of all files below some folders that are called like a session; links are not followed."""
+    """The real paths of all files below some folders that are named like a session; links are not followed."""
     seen: set[str] = set()
     for root in roots:
         for folder, folders, names in os.walk(os.path.realpath(os.path.expanduser(root)), followlinks=False):

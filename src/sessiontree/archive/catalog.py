@@ -1,6 +1,6 @@
-"""What is in the archive: one JSON line for each item that came, and one for each that left again.
+"""The catalog of the archive: one JSON line for each item that was added, and one for each that was removed.
 
-The file only grows. A line that cannot be read is passed over and told; the contents it named are still there, by hash.
+The file is append-only. A line that cannot be parsed is skipped and reported; the objects it names still exist.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from sessiontree.archive.object_store import Stored
+from sessiontree.archive.object_store import ArchivedFile
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.stores.atomic_files import create_file
 from sessiontree.stores.contract import read_bytes
@@ -19,23 +19,24 @@ from sessiontree.stores.file import FileStore
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 Kind = Literal["moved", "kept", "edited"]
+"""`moved`: a cleaned session; `kept`: a copy of one; `edited`: the state of a file before it was rewritten."""
 
 
 class Edit(Struct, frozen=True):
-    """A rewriting of a session file: what it left there. The item's first file is what stood there before."""
+    """One rewrite of a session file. The item's first file is its content before."""
 
     verb: str
     path: str
-    """Where the rewritten file is: the old place, or for a move the new one."""
+    """Path of the rewritten file; for a move, the new one."""
     size: int
+    """Size right after the rewrite; the file may have grown since."""
     sha256: str
-    """Of the rewritten file, which may have grown since."""
     taken: tuple[tuple[int, int], ...] = ()
-    """The bytes that left the file, as (offset, length) in what stood there before."""
+    """Removed byte ranges, as (offset, length) in the content before."""
 
 
-class About(Struct, frozen=True):
-    """What is told of a session that goes to the archive."""
+class SessionInfo(Struct, frozen=True):
+    """What the catalog records about a session."""
 
     path: str
     agent: str = ""
@@ -43,8 +44,8 @@ class About(Struct, frozen=True):
     title: str = ""
 
 
-class Item(Struct, frozen=True):
-    """One thing in the archive: a session that moved in, a copy of one, or what a rewritten one was before."""
+class ArchiveItem(Struct, frozen=True):
+    """One item of the archive; the fields are those of its line in the catalog."""
 
     id: str
     kind: Kind
@@ -53,69 +54,71 @@ class Item(Struct, frozen=True):
     session: str
     title: str
     size: int
+    """Of all files together."""
     sha256: str
-    """Of the session file; `files` has all of them."""
+    """Of the session file."""
     when: str
     why: str
-    files: tuple[Stored, ...]
+    files: tuple[ArchivedFile, ...]
     """The session file first, then those in its folder."""
     edit: Edit | None = None
 
 
-class Index:
-    """The list of items, in a file."""
+class Catalog:
+    """The list of archive items, in a file."""
 
     def __init__(self, path: str, os_calls: OsCalls = OS_CALLS) -> None:
         self.path = path
         self._os_calls = os_calls
-        self._start_over((0, 0))
+        self._reset((0, 0))
 
-    def _start_over(self, identity: tuple[int, int]) -> None:
+    def _reset(self, identity: tuple[int, int]) -> None:
         self.problems: list[str] = []
-        """Lines that could not be read, told for people."""
-        self._items: dict[str, Item] = {}
+        """Lines that could not be parsed, as messages."""
+        self._items: dict[str, ArchiveItem] = {}
         self._identity = identity
         self._read_to = 0
         self._lines = 0
 
-    def read(self) -> dict[str, Item]:
-        """The items that are in the archive now, oldest first. Only what is new in the file is read."""
+    def read(self) -> dict[str, ArchiveItem]:
+        """Id -> item, oldest first. Reads only what was appended since the last call."""
         try:
             with open(self.path, "rb") as file:
                 found = os.fstat(file.fileno())
                 identity = (found.st_dev, found.st_ino)
                 if identity != self._identity or found.st_size < self._read_to:
-                    self._start_over(identity)
+                    self._reset(identity)
                 file.seek(self._read_to)
                 data = file.read()
         except FileNotFoundError:
-            self._start_over((0, 0))
+            self._reset((0, 0))
             return {}
-        whole = data[: data.rfind(b"\n") + 1]
-        self._read_to += len(whole)
-        for line in whole.split(b"\n")[:-1]:
+        # A line without LF is still being written, or torn; it is read again next time.
+        complete = data[: data.rfind(b"\n") + 1]
+        self._read_to += len(complete)
+        for line in complete.split(b"\n")[:-1]:
             self._lines += 1
             if line.strip():
-                self._take(line)
+                self._parse_line(line)
         return dict(self._items)
 
-    def _take(self, line: bytes) -> None:
+    def _parse_line(self, line: bytes) -> None:
         try:
             fields = parse_json(line)
             if "left" in fields:
                 self._items.pop(fields["left"], None)
             else:
-                item = msgspec.convert(fields, Item)
+                item = msgspec.convert(fields, ArchiveItem)
                 self._items[item.id] = item
         except (ValueError, TypeError) as error:
-            self.problems.append(f"{self.path}:{self._lines}: passed over: {error}")
+            self.problems.append(f"{self.path}:{self._lines}: skipped: {error}")
 
-    def add(self, item: Item) -> None:
-        """Return when the item is durably listed."""
+    def add(self, item: ArchiveItem) -> None:
+        """Append an item; durable when this returns."""
         self._append(msgspec.to_builtins(item))
 
     def remove(self, id: str, why: str, when: str) -> None:
-        """Return when it is durably said that an item has left."""
+        """Append the removal of an item; durable when this returns."""
         self._append({"left": id, "why": why, "when": when})
 
     def _append(self, fields: dict[str, Any]) -> None:
@@ -127,6 +130,7 @@ class Index:
         try:
             size = store.lock()
             try:
+                # End a torn line first, or the new item would become part of it.
                 is_torn = size > 0 and read_bytes(store, size - 1, 1) != b"\n"
                 store.append(b"\n" + line if is_torn else line)
             finally:

@@ -1,4 +1,4 @@
-"""Which sessions are old enough to go, and which are about to be deleted by the agent that wrote them."""
+"""Choose which sessions are old enough to be archived, and find those that their agent is about to delete."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from sessiontree.archive.archive import Archive, delete
-from sessiontree.archive.candidates import Candidate, look_closer, milliseconds
-from sessiontree.archive.catalog import Item
+from sessiontree.archive.archive import Archive, delete_session
+from sessiontree.archive.candidates import Candidate, parse_milliseconds, read_details
+from sessiontree.archive.catalog import ArchiveItem
 from sessiontree.core.jsonio import parse_json
 from sessiontree.errors import UsageError
 
@@ -20,146 +20,145 @@ _DAY = 86_400_000
 _UNITS = {"h": _DAY // 24, "d": _DAY, "w": 7 * _DAY, "m": 30 * _DAY, "y": 365 * _DAY}
 _duration = re.compile(r"(\d{1,6})([hdwmy])\Z")
 
-CLAUDE_DAYS = 30
-"""After how many days Claude Code deletes a session, by the date of its file, unless its settings say otherwise."""
-_SOON = 7 * _DAY
+CLAUDE_RETENTION_DAYS = 30
+"""Claude Code deletes transcripts whose file is older than this, unless `cleanupPeriodDays` is set."""
+_WARNING_PERIOD = 7 * _DAY
 
 
-class Policy(Struct, frozen=True):
-    """Which sessions shall go."""
+class CleanPolicy(Struct, frozen=True):
+    """Which sessions to archive."""
 
     older_than: int
     """Milliseconds since the last message."""
     keep_named: bool = False
-    keep_labelled: bool = False
+    keep_labeled: bool = False
     agent: str | None = None
 
 
-class Plan(Struct, frozen=True):
+class CleanPlan(Struct, frozen=True):
     """What cleaning would do."""
 
     chosen: tuple[Candidate, ...]
     spared: dict[str, int]
-    """Why old sessions stay, and how many for each reason."""
-    archived: tuple[Item, ...] = ()
-    """What is in the archive already and would be deleted there; only when deleting for good."""
+    """Reason -> how many old sessions are not archived for it."""
+    archived: tuple[ArchiveItem, ...] = ()
+    """Archive items that would be deleted; only when purging."""
 
     @property
     def size(self) -> int:
-        return sum(one.size for one in self.chosen) + sum(item.size for item in self.archived)
+        return sum(candidate.size for candidate in self.chosen) + sum(item.size for item in self.archived)
 
 
 def parse_duration(text: str) -> int:
-    """`30d` -> milliseconds; hours, days, weeks, months of 30 days, years."""
+    """Convert `30d` to milliseconds; hours, days, weeks, months of 30 days, years."""
     found = _duration.match(text.strip().lower())
     if not found:
-        raise UsageError(f"{text!r} is no duration; a number and one of h, d, w, m, y is, like 30d")
+        raise UsageError(f"{text!r} is not a duration; use a number and h, d, w, m or y, such as 30d")
     return int(found[1]) * _UNITS[found[2]]
 
 
-def plan_cleaning(candidates: Iterable[Candidate], policy: Policy, now: int) -> Plan:
-    """Choose the sessions that go: the oldest first. Writes nothing.
+def plan_clean(candidates: Iterable[Candidate], policy: CleanPolicy, now: int) -> CleanPlan:
+    """Choose the sessions to archive, oldest first. Writes nothing.
 
-    A file is opened only where that decides: of sessions that seem old enough, and of which something is not known that
-    was asked about.
+    A file is opened only if it seems old enough and the policy depends on a field that was not looked up.
     """
     chosen: list[Candidate] = []
     spared: Counter[str] = Counter()
-    for one in candidates:
-        if policy.agent is not None and one.agent != policy.agent:
+    for candidate in candidates:
+        if policy.agent is not None and candidate.agent != policy.agent:
             continue
-        if _is_used(one, policy, now):
+        if _is_recent(candidate, policy, now):
             continue
-        known = look_closer(one) if _has_open_questions(one, policy) else one
-        if known is None or _is_used(known, policy, now):
+        known = read_details(candidate) if _needs_details(candidate, policy) else candidate
+        if known is None or _is_recent(known, policy, now):
             continue
-        reason = _reason_to_stay(known, policy)
+        reason = _reason_to_spare(known, policy)
         if reason:
             spared[reason] += 1
         else:
             chosen.append(known)
-    return Plan(tuple(sorted(chosen, key=lambda one: one.active or 0)), dict(spared))
+    return CleanPlan(tuple(sorted(chosen, key=lambda candidate: candidate.active or 0)), dict(spared))
 
 
-def _is_used(one: Candidate, policy: Policy, now: int) -> bool:
-    return one.active is not None and now - one.active < policy.older_than
+def _is_recent(candidate: Candidate, policy: CleanPolicy, now: int) -> bool:
+    return candidate.active is not None and now - candidate.active < policy.older_than
 
 
-def _has_open_questions(one: Candidate, policy: Policy) -> bool:
-    """Whether something about an old session is not known that decides whether it goes."""
-    if one.pinned:
+def _needs_details(candidate: Candidate, policy: CleanPolicy) -> bool:
+    if candidate.pinned:
         return False
-    is_open = not one.is_dated or (policy.keep_named and one.named is None)
-    return is_open or (policy.keep_labelled and one.labelled is None)
+    is_unknown = not candidate.is_dated or (policy.keep_named and candidate.named is None)
+    return is_unknown or (policy.keep_labeled and candidate.labeled is None)
 
 
-def _reason_to_stay(one: Candidate, policy: Policy) -> str | None:
-    if one.active is None:
+def _reason_to_spare(candidate: Candidate, policy: CleanPolicy) -> str | None:
+    # These texts are keys of `clean --json`, so they do not change.
+    if candidate.active is None:
         return "nothing tells when they were last used"
-    if one.pinned:
+    if candidate.pinned:
         return "pinned"
-    if policy.keep_named and one.named:
+    if policy.keep_named and candidate.named:
         return "named"
-    if policy.keep_labelled and one.labelled:
+    if policy.keep_labeled and candidate.labeled:
         return "labelled"
     return None
 
 
-def plan_purging(plan: Plan, items: Sequence[Item], pinned: frozenset[str], policy: Policy, now: int) -> Plan:
-    """Also choose what is in the archive: all of the chosen sessions, and what was cleaned long enough ago.
-
-    Copies made by `keep` stay as long as their session is not chosen: the original may be gone already.
-    """
-    paths = {one.path for one in plan.chosen}
-    gone = [
+def plan_purge(
+    plan: CleanPlan, items: Sequence[ArchiveItem], pinned: frozenset[str], policy: CleanPolicy, now: int
+) -> CleanPlan:
+    """Add archive items to a plan: all items of the chosen sessions, and those that were cleaned long enough ago."""
+    # Copies made by `keep` are only purged with their session: the original may have been deleted by its agent.
+    paths = {candidate.path for candidate in plan.chosen}
+    purged = [
         item
         for item in items
         if item.session not in pinned
         and (policy.agent is None or item.agent == policy.agent)
         and (item.path in paths or (item.kind == "moved" and _age(item, now) >= policy.older_than))
     ]
-    return Plan(plan.chosen, plan.spared, tuple(gone))
+    return CleanPlan(plan.chosen, plan.spared, tuple(purged))
 
 
-def _age(item: Item, now: int) -> int:
-    return now - (milliseconds(item.when) or now)
+def _age(item: ArchiveItem, now: int) -> int:
+    return now - (parse_milliseconds(item.when) or now)
 
 
-def purge(archive: Archive, plan: Plan) -> None:
-    """Delete everything in a plan for good."""
+def purge(archive: Archive, plan: CleanPlan) -> None:
+    """Delete everything in a plan permanently."""
     with archive.locked():
-        for one in plan.chosen:
-            delete(one.path, archive.bounds)
+        for candidate in plan.chosen:
+            delete_session(candidate.path, archive.allowed_paths)
         for item in plan.archived:
-            archive.purge(item)
+            archive.remove(item, "purged")
 
 
-def at_risk(candidates: Iterable[Candidate], items: Iterable[Item], now: int) -> list[Candidate]:
-    """The sessions that Claude Code deletes by itself within a week, and of which the archive has no copy."""
+def find_expiring(candidates: Iterable[Candidate], items: Iterable[ArchiveItem], now: int) -> list[Candidate]:
+    """The sessions that Claude Code will delete within a week and that have no current copy in the archive."""
     copies = {item.path: item.files[0] for item in items if item.kind == "kept"}
-    days_of = functools.cache(claude_days)
+    retention = functools.cache(read_claude_retention)
     found: list[Candidate] = []
-    for one in candidates:
-        if one.agent != "claude":
+    for candidate in candidates:
+        if candidate.agent != "claude":
             continue
         try:
-            status = os.stat(one.path)
+            status = os.stat(candidate.path)
         except FileNotFoundError:
             continue
-        copy = copies.get(one.path)
+        copy = copies.get(candidate.path)
         is_copied = copy is not None and copy.size == status.st_size
-        limit = days_of(os.path.dirname(os.path.dirname(one.path))) * _DAY
-        if not is_copied and now - status.st_mtime_ns // 1_000_000 > limit - _SOON:
-            found.append(one)
+        limit = retention(os.path.dirname(os.path.dirname(candidate.path))) * _DAY
+        if not is_copied and now - status.st_mtime_ns // 1_000_000 > limit - _WARNING_PERIOD:
+            found.append(candidate)
     return found
 
 
-def claude_days(projects: str) -> int:
-    """After how many days Claude Code deletes a transcript, by the settings above the folder of its projects."""
+def read_claude_retention(projects: str) -> int:
+    """Days until Claude Code deletes a transcript, from the settings next to its folder of projects."""
     settings = os.path.join(os.path.dirname(projects), "settings.json")
     try:
         with open(settings, "rb") as file:
             days = parse_json(file.read(1 << 20)).get("cleanupPeriodDays")
     except (OSError, ValueError, AttributeError):
-        return CLAUDE_DAYS
-    return days if isinstance(days, int) and days >= 0 else CLAUDE_DAYS
+        return CLAUDE_RETENTION_DAYS
+    return days if isinstance(days, int) and days >= 0 else CLAUDE_RETENTION_DAYS

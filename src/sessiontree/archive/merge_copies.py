@@ -1,7 +1,7 @@
-"""One file that two machines went on with: every line of one that the other has not is appended to it.
+"""Merge two copies of one session file: append to each the lines that only the other has.
 
-Nothing is overwritten and no order is changed, so each branch stays what it was; where both went on, there are two
-branches then. A line that was half appended when a process died is completed by the next run.
+Nothing is overwritten or reordered, so every branch stays what it was; if both copies continued, the result has two
+branches.
 """
 
 from __future__ import annotations
@@ -21,124 +21,129 @@ from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.file import FileStore
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
-_STEP = 1 << 20
-_TRIES = 4
+_CHUNK = 1 << 20
+_ATTEMPTS = 4
 
 Outcome = Literal["same", "behind", "grown", "merged", "conflict"]
 
 
-class Merged(Struct, frozen=True):
-    """What became of a file that is there twice."""
+class MergeResult(Struct, frozen=True):
+    """What a merge did to the target."""
 
     outcome: Outcome
-    """The same; one is the beginning of the other (it has grown, or is behind); merged; or not to be merged."""
+    """`same`; `behind`: the source has nothing new; `grown`: the source continued it; `merged`; `conflict`."""
     lines: int = 0
     branches: tuple[str, ...] = ()
-    """Where the two stand, if both went on: the ends of two branches now."""
+    """The current entries of both copies if both continued: now the tips of two branches."""
     why: str = ""
 
 
 def merge_into(
-    target: str, source: str, *, without: frozenset[bytes] = frozenset(), act: bool = True, os_calls: OsCalls = OS_CALLS
-) -> Merged:
-    """Append to one file what only the other has, but for lines with these hashes. The other is only read."""
-    for _ in range(_TRIES):
+    target: str,
+    source: str,
+    *,
+    without: frozenset[bytes] = frozenset(),
+    dry_run: bool = False,
+    os_calls: OsCalls = OS_CALLS,
+) -> MergeResult:
+    """Append to `target` the lines that only `source` has, except those with the hashes in `without`."""
+    for _ in range(_ATTEMPTS):
         shared = common_prefix(target, source)
-        size, other = os.path.getsize(target), os.path.getsize(source)
-        if shared == other:
-            return Merged("same" if size == other else "behind")
+        size, source_size = os.path.getsize(target), os.path.getsize(source)
+        if shared == source_size:
+            return MergeResult("same" if size == source_size else "behind")
         if shared == size:
-            rest = _read(source, shared, other)
-            done = _append(target, size, rest, os_calls) if act else True
-            outcome = Merged("grown", rest.count(b"\n"))
+            missing = _read(source, shared, source_size)
+            result = MergeResult("grown", missing.count(b"\n"))
         else:
-            found, missing = _missing(target, source, without)
-            if found.outcome == "conflict" or not missing:
-                return found
-            done = _append(target, size, missing, os_calls) if act else True
-            outcome = found
-        if done:
-            return outcome
-    raise ConflictError(f"{target}: others kept writing to it; it is as they left it")
+            result, missing = _find_missing(target, source, without)
+            if result.outcome == "conflict" or not missing:
+                return result
+        if dry_run or _append(target, size, missing, os_calls):
+            return result
+    raise ConflictError(f"{target}: other processes kept writing to it; try again later")
 
 
-def common_prefix(one: str, other: str) -> int:
-    """How many bytes two files have in common from their beginnings."""
-    with _open(one) as first, _open(other) as second:
+def common_prefix(left: str, right: str) -> int:
+    """The number of bytes at the start that two files have in common."""
+    with _open(left) as left_file, _open(right) as right_file:
         shared = 0
         while True:
-            left, right = first.read(_STEP), second.read(_STEP)
-            if left == right and left:
-                shared += len(left)
+            left_chunk, right_chunk = left_file.read(_CHUNK), right_file.read(_CHUNK)
+            if left_chunk == right_chunk and left_chunk:
+                shared += len(left_chunk)
                 continue
-            least = min(len(left), len(right))
-            return shared + next((at for at in range(least) if left[at] != right[at]), least)
+            length = min(len(left_chunk), len(right_chunk))
+            return shared + next((at for at in range(length) if left_chunk[at] != right_chunk[at]), length)
 
 
-def _missing(target: str, source: str, without: frozenset[bytes]) -> tuple[Merged, bytes]:
-    """The whole lines that only the source has, in its order, as they have to be appended."""
+def _find_missing(target: str, source: str, without: frozenset[bytes]) -> tuple[MergeResult, bytes]:
+    """The complete lines that only the source has, in its order, as bytes to append."""
     try:
         ours, theirs = open(target), open(source)
     except SessionTreeError as error:
-        return Merged("conflict", why=f"no session that could be merged: {error}"), b""
+        return MergeResult("conflict", why=f"cannot be merged: {error}"), b""
     if (ours.id, ours.dialect.name) != (theirs.id, theirs.dialect.name):
-        return Merged("conflict", why=f"another session: {theirs.id} instead of {ours.id}"), b""
+        return MergeResult("conflict", why=f"a different session: {theirs.id} instead of {ours.id}"), b""
     data = _read(target, 0, os.path.getsize(target))
-    have = Counter(data.split(b"\n"))
-    tail = data[data.rfind(b"\n") + 1 :]
-    own = _own_lines(theirs)
+    # A counter, not a set: equal lines may occur several times, and each occurrence matches one of ours.
+    unmatched = Counter(data.split(b"\n"))
+    torn = data[data.rfind(b"\n") + 1 :]
+    local = _local_lines(theirs)
     wanted: dict[int, bytes] = {}
     withheld: dict[int, bytes] = {}
     changed = 0
     for number, line in enumerate(_read(source, 0, os.path.getsize(source)).split(b"\n")[:-1], 1):
-        if have[line]:
-            have[line] -= 1
-        elif number in own or not line:
+        if unmatched[line]:
+            unmatched[line] -= 1
+        elif number in local or not line:
             continue
-        elif _is_changed(ours, theirs, line):
+        elif _has_known_id(ours, theirs, line):
             changed += 1
         else:
             (withheld if without and line_hash(line) in without else wanted)[number] = line
-    lines = _with_ancestors(theirs, wanted, withheld)
-    why = f"{changed} lines say something else under the same id; each file keeps its own" if changed else ""
-    stand = tuple(leaf for leaf in (ours.leaf, theirs.leaf) if leaf is not None)
+    lines = _add_ancestors(theirs, wanted, withheld)
+    what = "1 line differs" if changed == 1 else f"{changed} lines differ"
+    why = f"{what} under the same id; each file keeps its own" if changed else ""
     if not lines:
-        return Merged("conflict" if changed else "behind", why=why), b""
-    found = Merged("merged", len(lines), stand, why)
-    begun = next((line for line in lines if tail and line.startswith(tail)), None)
-    if begun is not None:  # an earlier run died within this line
+        return MergeResult("conflict" if changed else "behind", why=why), b""
+    leaves = tuple(leaf for leaf in (ours.leaf, theirs.leaf) if leaf is not None)
+    result = MergeResult("merged", len(lines), leaves, why)
+    # A torn last line that is the start of a missing one comes from a run that died while appending: complete it.
+    begun = next((line for line in lines if torn and line.startswith(torn)), None)
+    if begun is not None:
         lines.remove(begun)
-        return found, begun[len(tail) :] + b"\n" + b"".join(line + b"\n" for line in lines)
-    return found, (b"\n" if tail else b"") + b"".join(line + b"\n" for line in lines)
+        return result, begun[len(torn) :] + b"\n" + b"".join(line + b"\n" for line in lines)
+    return result, (b"\n" if torn else b"") + b"".join(line + b"\n" for line in lines)
 
 
-def _with_ancestors(session: Session, wanted: dict[int, bytes], withheld: dict[int, bytes]) -> list[bytes]:
-    """The wanted lines in file order, and of the withheld ones those that a wanted one hangs on."""
+def _add_ancestors(session: Session, wanted: dict[int, bytes], withheld: dict[int, bytes]) -> list[bytes]:
+    """The wanted lines in file order, with those withheld lines that are ancestors of a wanted one."""
     if wanted and withheld:
         journal = session.journal
-        line_of = {node: journal.span(node).line for node in range(len(journal))}
+        lines = {node: journal.span(node).line for node in range(len(journal))}
         needed: set[int] = set()
-        for node in (node for node, line in line_of.items() if line in wanted):
-            needed.update(line_of[ancestor] for ancestor in journal.tree.path(node))
+        for node in (node for node, line in lines.items() if line in wanted):
+            needed.update(lines[ancestor] for ancestor in journal.tree.path(node))
         wanted = wanted | {number: line for number, line in withheld.items() if number in needed}
     return [wanted[number] for number in sorted(wanted)]
 
 
-def _own_lines(session: Session) -> set[int]:
-    """The numbers of the lines that each file has for itself: its header, and a title in a fixed place."""
+def _local_lines(session: Session) -> set[int]:
+    """The numbers of lines that each copy has for itself: its header, and a title that is overwritten in place."""
     journal = session.journal
-    own = {journal.header_span.line} if journal.header_span is not None else set()
-    return own | {journal.span(node).line for node, kind in enumerate(journal.types) if kind == SLOT}
+    local = {journal.header_span.line} if journal.header_span is not None else set()
+    return local | {journal.span(node).line for node, kind in enumerate(journal.types) if kind == SLOT}
 
 
-def _is_changed(ours: Session, theirs: Session, line: bytes) -> bool:
-    """Whether a line says something under an id that our file has, too: appended, it would hide what ours says."""
+def _has_known_id(ours: Session, theirs: Session, line: bytes) -> bool:
+    """Whether our copy has an entry with the id of this line: appended, the line would replace it."""
     fields = theirs.journal.fields_of(line)
     return bool(fields) and theirs.dialect.envelope(fields).id in ours
 
 
-def stand_at_newest(target: str, before: str | None, theirs: str | None) -> None:
-    """After a merge: let the session stand at the newer one of the two places, as both machines would have it."""
+def move_to_newest(target: str, before: str | None, theirs: str | None) -> None:
+    """After a merge, make the newer one of both current entries current, so that all copies agree."""
     session = open(target)
     if session.read_only is not None:
         return
@@ -151,15 +156,15 @@ def stand_at_newest(target: str, before: str | None, theirs: str | None) -> None
     session.close()
 
 
-def _is_newer(session: Session, one: str, other: str) -> bool:
-    """Whether an entry goes on from another one, or was said later on another branch."""
-    if one == other or one in session.path_ids(other):
+def _is_newer(session: Session, left: str, right: str) -> bool:
+    """Whether an entry is a descendant of another, or has a later time on another branch."""
+    if left == right or left in session.path_ids(right):
         return False
-    return other in session.path_ids(one) or session.entry(one).timestamp > session.entry(other).timestamp
+    return right in session.path_ids(left) or session.entry(left).timestamp > session.entry(right).timestamp
 
 
 def _append(target: str, size: int, data: bytes, os_calls: OsCalls) -> bool:
-    """Append durably, if the file still has the size it had; else False."""
+    """Append durably if the file still has the given size; False otherwise."""
     store = FileStore(target, os_calls=os_calls)
     try:
         if store.lock() != size:

@@ -1,47 +1,44 @@
-"""Taking a branch out of a session file, into the archive. All other branches stay as they are, byte for byte."""
+"""Remove a branch from a session file; the archive keeps it. All other lines stay byte for byte."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from sessiontree.archive.archive import Archive
-from sessiontree.archive.catalog import Item
-from sessiontree.archive.rewrite import Change, check_same, removed_lines, rewrite
+from sessiontree.archive.catalog import ArchiveItem
+from sessiontree.archive.rewrite import ByteChange, check_unchanged, removal_changes, rewrite
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import Reader
 from sessiontree.session.session import Session
 
 
-class Pruning(Struct, frozen=True):
-    """What pruning would take out."""
+class PrunePlan(Struct, frozen=True):
+    """What pruning would remove."""
 
     entry: str
     nodes: tuple[int, ...]
     size: int
     leaves: tuple[str, ...]
-    """The ends of the branches that go."""
-    changes: tuple[Change, ...]
+    """The tips of the removed branches."""
+    changes: tuple[ByteChange, ...]
 
 
-def plan_pruning(session: Session, entry: str) -> Pruning:
-    """What goes with an entry: everything that hangs on it. Refused when the session stands there."""
+def plan_prune(session: Session, entry: str) -> PrunePlan:
+    """Plan the removal of an entry and its descendants; `UsageError` if the current entry is among them."""
     if is_metadata_id(entry):
-        raise UsageError(f"{entry}: is no part of the tree, so it begins no branch")
-    nodes = descendants(session, session.node_of(entry))
+        raise UsageError(f"{entry}: a metadata line, not part of the tree")
+    nodes = find_descendants(session, session.node_of(entry))
     ids = {session.journal.tree.ids[node] for node in nodes}
-    on_path = set(session.path_ids()) & ids
-    if on_path or session.leaf in ids:
-        raise UsageError(
-            f"{session.location}: the session stands on this branch; `sessiontree branch` moves it to another one first"
-        )
-    changes = tuple(removed_lines(session, nodes))
+    if ids & set(session.path_ids()) or session.leaf in ids:
+        raise UsageError(f"{session.location}: the current entry is on this branch; switch with `sessiontree branch`")
+    changes = tuple(removal_changes(session, nodes))
     leaves = tuple(leaf for leaf in session.leaves() if leaf in ids)
-    return Pruning(entry, tuple(sorted(nodes)), sum(change.end - change.start for change in changes), leaves, changes)
+    return PrunePlan(entry, tuple(sorted(nodes)), sum(change.end - change.start for change in changes), leaves, changes)
 
 
-def descendants(session: Session, top: int | None) -> set[int]:
-    """A node and everything that hangs on it."""
+def find_descendants(session: Session, top: int | None) -> set[int]:
+    """A node and all nodes below it."""
     assert top is not None
     tree, found, pending = session.journal.tree, {top}, [top]
     while pending:
@@ -52,13 +49,13 @@ def descendants(session: Session, top: int | None) -> set[int]:
     return found
 
 
-def prune(archive: Archive, session: Session, plan: Pruning) -> Item:
-    """Carry it out. Gives the item in the archive that brings the branch back."""
+def prune(archive: Archive, session: Session, plan: PrunePlan) -> ArchiveItem:
+    """Remove a branch; returns the archive item that brings it back."""
     kept = [leaf for leaf in session.leaves() if leaf not in plan.leaves]
 
     def check(after: Reader) -> None:
-        check_same(session, after, kept)
+        check_unchanged(session, after, kept)
         if len(after) != len(session) - len(plan.nodes):
-            raise UsageError(f"{session.location}: more than the branch would go; nothing was written")
+            raise UsageError(f"{session.location}: more than the branch would be removed; nothing was written")
 
     return rewrite(archive, session, plan.changes, "prune", check)

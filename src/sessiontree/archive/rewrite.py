@@ -1,7 +1,7 @@
-"""Rewriting a session file so that nothing is lost: written beside, read back and compared, archived, then renamed.
+"""Rewrite a session file without loss.
 
-A rewrite is a list of changes to the bytes of a file; everything between them is copied as it stands. What the file was
-is in the archive before the new one takes its name.
+A rewrite is a list of byte changes; everything between them is copied verbatim. The new file is written under a
+temporary name, read back and compared; then the old content is archived; then the new file is renamed over the old one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from sessiontree.archive.archive import Archive
-from sessiontree.archive.archive_home import about
-from sessiontree.archive.catalog import Edit, Item
+from sessiontree.archive.archive_home import session_info
+from sessiontree.archive.catalog import ArchiveItem, Edit
 from sessiontree.core.context import Context
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.errors import ConflictError, DamagedError, WriteError
@@ -26,12 +26,13 @@ from sessiontree.stores.atomic_files import sync_folder, write_temporary
 from sessiontree.stores.contract import Store, read_bytes
 from sessiontree.stores.file import FileStore
 
-_STEP = 1 << 20
+_CHUNK = 1 << 20
 Check = Callable[[Reader], None]
+"""Raises if a rewritten session is not what it should be."""
 
 
-class Change(Struct, frozen=True, order=True):
-    """Bytes of a file and what shall stand in their place; nothing, when they leave it."""
+class ByteChange(Struct, frozen=True, order=True):
+    """A byte range of a file and its replacement, which is empty for a deletion."""
 
     start: int
     end: int
@@ -39,18 +40,18 @@ class Change(Struct, frozen=True, order=True):
 
 
 class Draft:
-    """The new content of a file under a name nobody looks at, with its hash. Always `discard` it."""
+    """The new content of a file under a temporary name, with its size and hash. Always `discard` it."""
 
     def __init__(self, archive: Archive, path: str, chunks: Iterable[bytes]) -> None:
         self._os_calls = archive.os_calls
         self._digest = hashlib.sha256()
         self.path, self.size = path, 0
         try:
-            self.temporary = write_temporary(path, self._counted(chunks), self._os_calls)
+            self.temporary = write_temporary(path, self._measure(chunks), self._os_calls)
         except OSError as error:
-            raise WriteError(f"{path}: could not be written: {error.strerror}; nothing was changed") from error
+            raise WriteError(f"{path}: cannot be written: {error.strerror}; nothing was changed") from error
 
-    def _counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    def _measure(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
             self._digest.update(chunk)
             self.size += len(chunk)
@@ -60,16 +61,16 @@ class Draft:
     def sha256(self) -> str:
         return self._digest.hexdigest()
 
-    def read_like(self, session: Session) -> Reader:
-        """The session in the draft, read like the one it comes from, as if it lay where it will."""
+    def open_like(self, session: Session) -> Reader:
+        """Open the draft with the options of the session it was made from."""
         store = FileStore(self.temporary)
-        store.size()  # from now on the file is open, and its name is only a name
+        store.size()  # opens the file, so that the location below is only used for messages and related paths
         store.location = self.path
         return Reader(Journal(store, session.dialect, session.journal.blobs), session.read_options)
 
     @property
-    def is_beside(self) -> bool:
-        """Whether it still has the name that nobody looks at."""
+    def is_unpublished(self) -> bool:
+        """Whether it still has its temporary name."""
         return os.path.lexists(self.temporary)
 
     def discard(self) -> None:
@@ -77,35 +78,37 @@ class Draft:
             os.unlink(self.temporary)
 
 
-def rewrite(archive: Archive, session: Session, changes: Sequence[Change], verb: str, check: Check) -> Item:
-    """Carry out changes of a session's file. Gives the item in the archive that undoes them."""
+def rewrite(archive: Archive, session: Session, changes: Sequence[ByteChange], verb: str, check: Check) -> ArchiveItem:
+    """Apply changes to a session file; returns the archive item that undoes them."""
     with archive.locked():
-        path = archive.bounds.check_file(session.location)
+        path = archive.allowed_paths.check_file(session.location)
         size = session.journal.size
-        draft = Draft(archive, path, spliced(session.journal.store, size, changes))
+        draft = Draft(archive, path, iter_spliced(session.journal.store, size, changes))
         try:
-            check(draft.read_like(session))
-            taken = tuple((change.start, change.end - change.start) for change in merged(changes) if not change.new)
+            check(draft.open_like(session))
+            deletions = (change for change in merge_changes(changes) if not change.new)
+            taken = tuple((change.start, change.end - change.start) for change in deletions)
             edit = Edit(verb, path, draft.size, draft.sha256, taken)
-            item = archive.put_edit(about(session), path, edit, verb)
+            item = archive.add_edit(session_info(session), path, edit, verb)
             try:
+                # The archive read the file after we did; another writer may have appended in between.
                 if item.size != size:
-                    raise ConflictError(f"{path}: changed while it was being rewritten; it is as it was")
-                swap(archive, session.journal.store, size, draft)
+                    raise ConflictError(f"{path}: changed during the rewrite; nothing was written")
+                replace_file(archive, session.journal.store, size, draft)
             except BaseException:
-                if draft.is_beside:  # it has not taken the file's name: what the archive holds is in its place
-                    archive.forget(item, "not carried out")
+                if draft.is_unpublished:  # the rename was not reached, so there is nothing to undo
+                    archive.remove(item, "not carried out")
                 raise
             return item
         finally:
             draft.discard()
 
 
-def swap(archive: Archive, store: Store, size: int, draft: Draft) -> None:
-    """Put a draft in the place of a file, if that still has the size it had."""
+def replace_file(archive: Archive, store: Store, size: int, draft: Draft) -> None:
+    """Rename a draft over its file, if the file still has the given size."""
     if store.lock() != size:
         store.unlock()
-        raise ConflictError(f"{draft.path}: changed while it was being rewritten; it is as it was")
+        raise ConflictError(f"{draft.path}: changed during the rewrite; nothing was written")
     try:
         archive.os_calls.rename(draft.temporary, draft.path)
     finally:
@@ -114,73 +117,70 @@ def swap(archive: Archive, store: Store, size: int, draft: Draft) -> None:
     store.close()
 
 
-def spliced(store: Store, size: int, changes: Iterable[Change]) -> Iterator[bytes]:
-    """The bytes of a store with some of them changed, piece by piece."""
-    at = 0
+def iter_spliced(store: Store, size: int, changes: Iterable[ByteChange]) -> Iterator[bytes]:
+    """The bytes of a store with changes applied, in chunks."""
+    position = 0
     for change in sorted(changes):
-        yield from _copied(store, at, change.start)
+        yield from _iter_chunks(store, position, change.start)
         if change.new:
             yield change.new
-        at = change.end
-    yield from _copied(store, at, size)
+        position = change.end
+    yield from _iter_chunks(store, position, size)
 
 
-def _copied(store: Store, start: int, end: int) -> Iterator[bytes]:
+def _iter_chunks(store: Store, start: int, end: int) -> Iterator[bytes]:
     while start < end:
-        chunk = read_bytes(store, start, min(_STEP, end - start))
+        chunk = read_bytes(store, start, min(_CHUNK, end - start))
         if not chunk:
-            raise ConflictError(f"{store.location}: became shorter while it was read; nothing was changed")
+            raise ConflictError(f"{store.location}: was truncated while it was read; nothing was changed")
         yield chunk
         start += len(chunk)
 
 
-def merged(changes: Iterable[Change]) -> list[Change]:
-    """Changes in order, with neighbours that only take away made one."""
-    found: list[Change] = []
+def merge_changes(changes: Iterable[ByteChange]) -> list[ByteChange]:
+    """Sort changes and join adjacent deletions."""
+    found: list[ByteChange] = []
     for change in sorted(changes):
         if found and not change.new and not found[-1].new and found[-1].end == change.start:
-            found[-1] = Change(found[-1].start, change.end)
+            found[-1] = ByteChange(found[-1].start, change.end)
         else:
             found.append(change)
     return found
 
 
-def line_of(session: Reader, node: int) -> tuple[int, int]:
-    """Where the line of an entry begins and ends, LF included; refused when the entry has no line of its own."""
+def line_range(session: Reader, node: int) -> tuple[int, int]:
+    """Start and end of an entry's line, including its LF; `DamagedError` if it shares the line."""
     journal = session.journal
-    place = journal.span(node)
-    starts = place.start == 0 or read_bytes(journal.store, place.start - 1, 1) == b"\n"
-    behind = read_bytes(journal.store, place.end, 1)
-    if not starts or behind not in (b"", b"\n"):
+    span = journal.span(node)
+    starts_line = span.start == 0 or read_bytes(journal.store, span.start - 1, 1) == b"\n"
+    following = read_bytes(journal.store, span.end, 1)
+    if not starts_line or following not in (b"", b"\n"):
         raise DamagedError(
-            f"{session.location}:{place.line} byte {place.start}: shares its line with something else; "
-            "`sessiontree repair` gives it a line of its own first"
+            f"{session.location}:{span.line} byte {span.start}: two entries share this line; "
+            "run `sessiontree repair` first"
         )
-    return place.start, place.end + len(behind)
+    return span.start, span.end + len(following)
 
 
-def removed_lines(session: Reader, nodes: Iterable[int]) -> list[Change]:
-    """The changes that take entries out of a file."""
-    return [Change(*line_of(session, node)) for node in sorted(nodes)]
+def removal_changes(session: Reader, nodes: Iterable[int]) -> list[ByteChange]:
+    """The changes that delete the lines of some entries."""
+    return [ByteChange(*line_range(session, node)) for node in sorted(nodes)]
 
 
-def check_same(before: Reader, after: Reader, leaves: Iterable[str]) -> None:
-    """The conversation of each of these branches is the same, and the session stands where it stood.
-
-    `DamagedError` otherwise: nothing was written then.
-    """
+def check_unchanged(before: Reader, after: Reader, leaves: Iterable[str]) -> None:
+    """Check that current entry, name and the context of some branches are equal; `DamagedError` otherwise."""
     if before.leaf != after.leaf:
-        raise _refusal(before, f"it would stand at {after.leaf} instead of {before.leaf}")
+        raise _refusal(before, f"its current entry would be {after.leaf} instead of {before.leaf}")
     if before.name != after.name:
-        raise _refusal(before, "it would be called otherwise")
+        raise _refusal(before, "its name would change")
     for leaf in leaves:
-        if leaf not in after or not is_same(before.context(leaf), after.context(leaf)):
-            raise _refusal(before, f"the branch that ends at {leaf} would not read the same")
+        if leaf not in after or not is_same_context(before.context(leaf), after.context(leaf)):
+            raise _refusal(before, f"the branch that ends at {leaf} would change")
 
 
-def is_same(one: Context, other: Context) -> bool:
-    """Whether two contexts are the same to a model. What an entry beside the tree is called may change."""
-    return one.messages == other.messages and one.state == other.state and _sources(one) == _sources(other)
+def is_same_context(left: Context, right: Context) -> bool:
+    """Whether two contexts are equal for a model. Ids of metadata lines may differ: they depend on line numbers."""
+    return left.messages == right.messages and left.state == right.state and _sources(left) == _sources(right)
 
 
 def _sources(context: Context) -> list[str]:
@@ -188,4 +188,4 @@ def _sources(context: Context) -> list[str]:
 
 
 def _refusal(session: Reader, why: str) -> DamagedError:
-    return DamagedError(f"{session.location}: {why}; nothing was written. `sessiontree doctor` may tell more.")
+    return DamagedError(f"{session.location}: {why}; nothing was written. `sessiontree doctor` shows details.")

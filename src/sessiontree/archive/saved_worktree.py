@@ -11,8 +11,8 @@ import os
 
 import msgspec
 
-from sessiontree.archive.tags import Marks
-from sessiontree.archive.worktree_notes import find_noted
+from sessiontree.archive.client_worktrees import find_noted_worktree
+from sessiontree.archive.tags import TagFile
 from sessiontree.core.entries import Worktree
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.errors import DamagedError
@@ -24,7 +24,7 @@ from sessiontree.stores.contract import BlobStore
 
 def save_worktree(
     session: Session,
-    marks: Marks,
+    tags: TagFile,
     blobs: BlobStore,
     folder: str | None = None,
     *,
@@ -42,7 +42,7 @@ def save_worktree(
     if _stores_worktree(session):
         _append_entries(session, worktree, snapshot)
     path = os.path.realpath(session.location)
-    marks.change(session.id, path, lambda mark: msgspec.structs.replace(mark, worktree=worktree))
+    tags.change(session.id, path, lambda record: msgspec.structs.replace(record, worktree=worktree))
     return SavedWorktree(worktree, snapshot)
 
 
@@ -52,21 +52,21 @@ def worktree_blobs(session: Session, blobs: BlobStore) -> BlobStore:
     return own if own is not None else blobs
 
 
-def find_worktree(session: Session, marks: Marks, blobs: BlobStore) -> SavedWorktree | None:
+def find_worktree(session: Session, tags: TagFile, blobs: BlobStore) -> SavedWorktree | None:
     """The worktree that was saved for a session, or else the one that its client noted."""
-    marked = marks.find(session.id, os.path.realpath(session.location)).worktree
+    tagged = tags.find(session.id, os.path.realpath(session.location)).worktree
     entry = _last_worktree(session) if _stores_worktree(session) else None
     if entry is not None:
-        repository = marked.repository if marked is not None else None
+        repository = tagged.repository if tagged is not None else None
         worktree = WorktreeState(entry.path, entry.branch, entry.base, repository, entry.timestamp)
         files = _last_snapshot(session, worktree)
         # Pruning or shrinking may have removed the session's own list of files; the tags still name its blob.
-        if files is None and marked is not None and (marked.path, marked.head) == (worktree.path, worktree.head):
-            files = _load_snapshot(marked, worktree_blobs(session, blobs))
+        if files is None and tagged is not None and (tagged.path, tagged.head) == (worktree.path, worktree.head):
+            files = _load_snapshot(tagged, worktree_blobs(session, blobs))
         return SavedWorktree(worktree, files)
-    if marked is not None:
-        return SavedWorktree(marked, _load_snapshot(marked, worktree_blobs(session, blobs)))
-    noted = find_noted(session)
+    if tagged is not None:
+        return SavedWorktree(tagged, _load_snapshot(tagged, worktree_blobs(session, blobs)))
+    noted = find_noted_worktree(session)
     return None if noted is None else SavedWorktree(noted)
 
 

@@ -1,7 +1,7 @@
-"""Making a huge session file small: what repeats, what is too large for a line, and branches that nobody stands on.
+"""Shrink a session file: remove repeated lines, move large content to blobs, and drop dead branches.
 
-Everything that leaves the file is in the archive. The conversation of every branch that stays is compared before the
-file is replaced. An entry whose parent leaves the file hangs on the nearest one that stays, as the owners read it, too.
+The archive keeps the whole old file, and the context of every remaining branch is compared before the file is replaced.
+A child of a removed entry gets the nearest remaining ancestor as its parent, which is how the clients read it, too.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from sessiontree.archive.archive import Archive
-from sessiontree.archive.catalog import Item
-from sessiontree.archive.rewrite import Change, check_same, line_of, rewrite
+from sessiontree.archive.catalog import ArchiveItem
+from sessiontree.archive.rewrite import ByteChange, check_unchanged, line_range, removal_changes, rewrite
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.contract import AS_CLIENT, is_metadata_id
-from sessiontree.errors import UsageError
 from sessiontree.session.blob_refs import BLOB_POINTERS, externalize, may_hold_large_content
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
 from sessiontree.session.session import Session
 
-Put = Callable[[bytes], str]
+PutBlob = Callable[[bytes], str]
 
 _SNAPSHOTS = frozenset({"file-history-snapshot", "attribution-snapshot", "snapshot"})
 _KEPT_ON_DEAD_BRANCHES = frozenset({"session_info", "label"})
-_STEP = 256
+_BATCH = 256
 
 
 class Saving(Struct, frozen=True):
@@ -37,13 +36,13 @@ class Saving(Struct, frozen=True):
     size: int
 
 
-class Shrinking(Struct, frozen=True):
+class ShrinkPlan(Struct, frozen=True):
     """What shrinking would do."""
 
     before: int
     after: int
     savings: tuple[Saving, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[ByteChange, ...]
     removed: frozenset[int]
 
     @property
@@ -51,59 +50,59 @@ class Shrinking(Struct, frozen=True):
         return not self.changes
 
 
-def plan_shrinking(session: Session, *, dead_branches: bool = False, put: Put | None = None) -> Shrinking:
-    """What can be saved. Without `put` nothing is written, and the plan is the same to the byte."""
+def plan_shrink(session: Session, *, dead_branches: bool = False, put: PutBlob | None = None) -> ShrinkPlan:
+    """Plan what can be saved. Without `put` no blob is written, and the plan is the same to the byte."""
     journal = session.journal
     removed: set[int] = set()
     savings: list[Saving] = []
-    kinds: list[tuple[str, Callable[[], set[int]]]] = [
-        ("repeated progress", lambda: repeated_progress(session)),
-        ("duplicate snapshots", lambda: duplicate_snapshots(session)),
+    kinds: list[tuple[str, Callable[[Session], set[int]]]] = [
+        ("repeated progress", find_repeated_progress),
+        ("duplicate snapshots", find_duplicate_snapshots),
     ]
     if dead_branches:
-        kinds.append(("dead branches", lambda: dead_nodes(session)))
+        kinds.append(("dead branches", find_dead_nodes))
     for what, find in kinds:
-        found = find() - removed
+        found = find(session) - removed
         if found:
-            size = sum(end - start for start, end in (line_of(session, node) for node in found))
+            size = sum(end - start for start, end in (line_range(session, node) for node in found))
             savings.append(Saving(what, len(found), size))
             removed |= found
-    smaller = _without_large_content(journal, removed, put or _name_of)
+    smaller = _externalize_large_content(journal, removed, put or _blob_name)
     if smaller:
         size = sum(journal.span(node).end - journal.span(node).start - len(raw) for node, raw in smaller.items())
         savings.append(Saving("inline images and long texts", len(smaller), size))
-    changes = changed_lines(session, removed, smaller)
+    changes = line_changes(session, removed, smaller)
     after = journal.size + sum(len(change.new) - (change.end - change.start) for change in changes)
-    return Shrinking(journal.size, after, tuple(savings), tuple(changes), frozenset(removed))
+    return ShrinkPlan(journal.size, after, tuple(savings), tuple(changes), frozenset(removed))
 
 
-def shrink(archive: Archive, session: Session, *, dead_branches: bool = False) -> tuple[Shrinking, Item | None]:
-    """Carry it out: what was done, and the item in the archive that undoes it; None when there was nothing to do."""
+def shrink(archive: Archive, session: Session, *, dead_branches: bool = False) -> tuple[ShrinkPlan, ArchiveItem | None]:
+    """Shrink a session; returns the plan and the archive item that undoes it, None if nothing could be saved."""
     blobs = session.journal.blobs
-    plan = plan_shrinking(session, dead_branches=dead_branches, put=blobs.put if blobs is not None else None)
+    plan = plan_shrink(session, dead_branches=dead_branches, put=blobs.put if blobs is not None else None)
     if plan.is_empty:
         return plan, None
 
     def check(after: Reader) -> None:
-        check_same(session, after, leaves_left(session, plan.removed))
+        check_unchanged(session, after, remaining_leaves(session, plan.removed))
 
     return plan, rewrite(archive, session, plan.changes, "shrink", check)
 
 
-def leaves_left(session: Reader, removed: frozenset[int] | set[int]) -> list[str]:
-    """The ends of the branches that stay."""
+def remaining_leaves(session: Reader, removed: frozenset[int] | set[int]) -> list[str]:
+    """The tips of the branches that remain."""
     return [leaf for leaf in session.leaves() if session.node_of(leaf) not in removed]
 
 
-def changed_lines(
+def line_changes(
     session: Session, removed: set[int], lines: Mapping[int, bytes], root: str | None = None
-) -> list[Change]:
-    """The changes that take entries out and put new lines in place of others; children are hung up anew.
+) -> list[ByteChange]:
+    """The changes that remove some lines, replace others, and give orphaned lines a remaining parent.
 
-    What loses all of its ancestors hangs on `root`.
+    A line that loses all of its ancestors becomes a child of `root`.
     """
     journal, tree = session.journal, session.journal.tree
-    changes = [Change(*line_of(session, node)) for node in sorted(removed)]
+    changes = removal_changes(session, removed)
     parents = tree.parents()
     new = dict(lines)
     for node, parent in enumerate(parents):
@@ -114,16 +113,16 @@ def changed_lines(
         raw = new.get(node) or next(journal.iter_raw([node]))
         new[node] = journal.dialect.with_parent(raw, root if parent is None else tree.ids[parent])
     for node, raw in new.items():
-        place = journal.span(node)
-        changes.append(Change(place.start, place.end, raw))
+        span = journal.span(node)
+        changes.append(ByteChange(span.start, span.end, raw))
     return sorted(changes)
 
 
-# What can go
+# What can be removed
 
 
-def repeated_progress(session: Session) -> set[int]:
-    """Claude Code's lines about the progress of a call, but for the last one about each."""
+def find_repeated_progress(session: Session) -> set[int]:
+    """Claude Code's `progress` lines, except the last one of each tool call."""
     journal = session.journal
     if journal.dialect.name != "claude":
         return set()
@@ -136,17 +135,17 @@ def repeated_progress(session: Session) -> set[int]:
     return set(nodes) - set(last.values())
 
 
-def duplicate_snapshots(session: Session) -> set[int]:
-    """Lines with snapshots that stand there again, byte for byte, further down."""
+def find_duplicate_snapshots(session: Session) -> set[int]:
+    """Snapshot lines that occur again, byte for byte, further down."""
     journal = session.journal
     nodes = [
         node for node, id in enumerate(journal.tree.ids) if is_metadata_id(id) or journal.types[node] in _SNAPSHOTS
     ]
     last: dict[bytes, int] = {}
     found: set[int] = set()
-    for start in range(0, len(nodes), _STEP):
-        step = nodes[start : start + _STEP]
-        for node, raw in zip(step, journal.iter_raw(step), strict=True):
+    for start in range(0, len(nodes), _BATCH):
+        batch = nodes[start : start + _BATCH]
+        for node, raw in zip(batch, journal.iter_raw(batch), strict=True):
             if b"snapshot" not in raw or journal.fields_of(raw).get("type") not in _SNAPSHOTS:
                 continue
             digest = hashlib.sha256(raw).digest()
@@ -156,11 +155,10 @@ def duplicate_snapshots(session: Session) -> set[int]:
     return found
 
 
-def dead_nodes(session: Session) -> set[int]:
-    """What hangs on the conversation but belongs to no branch that is kept.
+def find_dead_nodes(session: Session) -> set[int]:
+    """Nodes that branch off the conversation and lead neither to the current entry nor to a labeled one.
 
-    Kept are the branch where the session stands, and those that lead to an entry with a label. What says something
-    about the session stays, and so do trees with roots of their own: sub-agents' lines may be such.
+    Bookkeeping entries stay, and so do separate trees: the lines of sub-agents may be such.
     """
     journal = session.journal
     kept: set[int] = set()
@@ -170,65 +168,59 @@ def dead_nodes(session: Session) -> set[int]:
             kept.update(journal.tree.path(session.node_of(end)))
     if not kept:
         return set()
-    quiet = _KEPT_ON_DEAD_BRANCHES | journal.dialect.bookkeeping
+    always_kept = _KEPT_ON_DEAD_BRANCHES | journal.dialect.bookkeeping
     parents = journal.tree.parents()
-    hangs: dict[int, bool] = {}
+    # Memoized per node: walking to the root from every node of a long dead branch would be quadratic.
+    descends: dict[int, bool] = {}
 
-    def hangs_on_kept(node: int) -> bool:
+    def descends_from_kept(node: int) -> bool:
         walked: list[int] = []
-        at: int | None = node
-        while at is not None and at not in hangs and at not in kept:
-            walked.append(at)
-            at = parents[at]
-        answer = at is not None and (at in kept or hangs[at])
-        hangs.update(dict.fromkeys(walked, answer))
+        current: int | None = node
+        while current is not None and current not in descends and current not in kept:
+            walked.append(current)
+            current = parents[current]
+        answer = current is not None and (current in kept or descends[current])
+        descends.update(dict.fromkeys(walked, answer))
         return answer
 
     return {
         node
         for node, kind in enumerate(journal.types)
-        if node not in kept and kind not in quiet and not is_metadata_id(journal.tree.ids[node]) and hangs_on_kept(node)
+        if node not in kept
+        and kind not in always_kept
+        and not is_metadata_id(journal.tree.ids[node])
+        and descends_from_kept(node)
     }
 
 
-def _without_large_content(journal: Journal, removed: set[int], put: Put) -> dict[int, bytes]:
-    """Lines with images and long texts in blobs instead, for the formats that have blobs."""
+def _externalize_large_content(journal: Journal, removed: set[int], put: PutBlob) -> dict[int, bytes]:
+    """Node -> its line with images and long texts moved to blobs, for the formats that have blobs."""
     if journal.dialect.name not in ("native", "omp") or journal.blobs is None:
         return {}
     found: dict[int, bytes] = {}
     nodes = [node for node in range(len(journal)) if node not in removed]
-    for start in range(0, len(nodes), _STEP):
-        step = nodes[start : start + _STEP]
-        for node, raw in zip(step, journal.iter_raw(step), strict=True):
+    for start in range(0, len(nodes), _BATCH):
+        batch = nodes[start : start + _BATCH]
+        for node, raw in zip(batch, journal.iter_raw(batch), strict=True):
             if not may_hold_large_content(raw):
                 continue
             fields = journal.fields_of(raw)
-            small = externalize(fields, _name_of)
+            small = externalize(fields, _blob_name)
             if (
                 small == fields
                 or BLOB_POINTERS in fields
                 or (BLOB_POINTERS in small and journal.dialect.name != "native")
             ):
-                continue  # nothing large, or large text, which only the native format has blobs for
-            found[node] = render_json(small if put is _name_of else externalize(fields, put))
+                continue  # nothing large, or long text, for which only the native format has blobs
+            found[node] = render_json(small if put is _blob_name else externalize(fields, put))
     return found
 
 
-def _name_of(data: bytes) -> str:
-    """What a blob would be called."""
+def _blob_name(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
 def _iter_fields(journal: Journal, nodes: Sequence[int]) -> Iterable[tuple[int, dict[str, object]]]:
-    for start in range(0, len(nodes), _STEP):
-        step = nodes[start : start + _STEP]
-        yield from zip(step, journal.fields(step), strict=True)
-
-
-def check_size(session: Session, least: int) -> None:
-    """Only huge sessions are reduced to their tail."""
-    if session.journal.size < least:
-        raise UsageError(
-            f"{session.location}: has {session.journal.size:,} bytes; only sessions of {least:,} bytes and more are "
-            "reduced to their tail"
-        )
+    for start in range(0, len(nodes), _BATCH):
+        batch = nodes[start : start + _BATCH]
+        yield from zip(batch, journal.fields(batch), strict=True)

@@ -1,118 +1,157 @@
-"""Reducing a huge session to what tells about it, its last part, and a pointer to the archive.
+"""Truncate a huge session to its last part, with a pointer to the archive, which keeps the whole file.
 
-Where a compaction stands in for the older part, what a model is sent stays the same. Where there is none, it becomes
-shorter; that is said before it is done. Sessions of Claude Code and Neovate (see `foreign_tail`) are then left alone:
-their programs would take what is left for all there ever was. The whole session is in the archive.
+If a compaction replaces the older messages, the context of a model stays the same; otherwise it gets shorter, which the
+plan reports. Claude Code and Neovate sessions without a compaction are refused: these clients load the whole
+conversation, and would take what is left for all of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
 from msgspec import Struct
 
-from sessiontree.archive.archive import Archive, hash_of
-from sessiontree.archive.catalog import Item
-from sessiontree.archive.foreign_truncate import kept_nodes, pointer_line
-from sessiontree.archive.rewrite import Change, check_same, line_of, rewrite
-from sessiontree.archive.shrink import changed_lines, check_size
+from sessiontree.archive.archive import Archive, hash_file
+from sessiontree.archive.catalog import ArchiveItem
+from sessiontree.archive.rewrite import ByteChange, check_unchanged, line_range, rewrite
+from sessiontree.archive.shrink import line_changes
 from sessiontree.core.ids import new_entry_id, timestamp
 from sessiontree.core.jsonio import JsonObject
-from sessiontree.dialects.contract import is_metadata_id
+from sessiontree.core.messages import Assistant
+from sessiontree.dialects.canonical import CanonicalEntry, SessionMeta
+from sessiontree.dialects.claude import truncate as claude_truncate
+from sessiontree.dialects.contract import IndexedLines, is_metadata_id
+from sessiontree.dialects.neovate import truncate as neovate_truncate
 from sessiontree.dialects.side_branches import Sides
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import Reader
 from sessiontree.session.session import Session
 
-LEAST = 50_000_000
-"""From how many bytes on a session may be reduced to its tail."""
-TAIL = 1_000_000
-"""About how many bytes stay when no compaction says where the tail begins."""
+MIN_SIZE = 50_000_000
+"""Smaller sessions are not truncated."""
+TAIL_SIZE = 1_000_000
+"""About how many bytes stay if there is no compaction to start at."""
 POINTER = "sessiontree.archived"
-"""The custom entry that says where the rest is."""
+"""The type of the custom entry that points to the archive."""
 
-_FOREIGN = frozenset({"claude", "neovate"})
+_KEPT_LINES: dict[str, Callable[[IndexedLines, Sequence[int], Iterable[str | None]], set[int] | None]] = {
+    "claude": claude_truncate.find_kept_lines,
+    "neovate": neovate_truncate.find_kept_lines,
+}
+"""Dialects whose clients load only what follows the last compaction."""
 _STATE = frozenset({"model_change", "thinking_level_change", "mode_change", "session_info", "config", "worktree"})
 
 
-class Tail(Struct, frozen=True):
-    """What would stay."""
+class TruncatePlan(Struct, frozen=True):
+    """What truncating would leave."""
 
     before: int
     after: int
     entries: int
     is_same: bool
-    """Whether a model is sent the same as before."""
+    """Whether the context stays the same."""
     removed: frozenset[int]
-    changes: tuple[Change, ...]
+    changes: tuple[ByteChange, ...]
 
 
-def plan_tail(session: Session, *, least: int = LEAST, tail: int = TAIL, sha256: str | None = None) -> Tail:
-    """What reducing a session to its tail would leave."""
+def plan_truncate(
+    session: Session, *, min_size: int = MIN_SIZE, tail_size: int = TAIL_SIZE, sha256: str | None = None
+) -> TruncatePlan:
+    """Plan what would stay of a session."""
     journal = session.journal
-    is_foreign = journal.dialect.name in _FOREIGN
+    is_foreign = journal.dialect.name in _KEPT_LINES
     if session.leaf is None or not (is_foreign or (journal.dialect.one_line_per_entry and journal.header_span)):
-        raise UsageError(f"{session.location}: sessions of {journal.dialect.name} cannot be reduced to their tail")
-    check_size(session, least)
+        raise UsageError(f"{session.location}: {journal.dialect.name} sessions cannot be truncated")
+    if journal.size < min_size:
+        raise UsageError(
+            f"{session.location}: {journal.size:,} bytes; only sessions of at least {min_size:,} bytes are truncated"
+        )
     data = {"sha256": sha256 or "0" * 64, "size": journal.size, "entries": len(journal)}
-    return _foreign_tail(session, data) if is_foreign else _native_tail(session, data, tail)
+    return _plan_foreign(session, data) if is_foreign else _plan_native(session, data, tail_size)
 
 
-def _foreign_tail(session: Session, data: JsonObject) -> Tail:
+def _plan_foreign(session: Session, data: JsonObject) -> TruncatePlan:
     journal = session.journal
-    kept = kept_nodes(session)
+    kept = _find_kept_lines(session)
     removed = set(range(len(journal))) - kept
     if not removed:
-        return Tail(journal.size, journal.size, len(kept), True, frozenset(), ())
+        return TruncatePlan(journal.size, journal.size, len(kept), True, frozenset(), ())
     first = min(node for node in kept if not is_metadata_id(journal.tree.ids[node]))
-    behind = line_of(session, first)[1]
-    pointer = Change(behind, behind, pointer_line(session, data, POINTER) + b"\n")
-    # What was kept of the older part hangs on the first line, not on nothing: a root in the middle looks like damage.
-    changes = [pointer, *changed_lines(session, removed, {}, root=journal.tree.ids[first])]
-    return _tail(session, kept, removed, changes, is_same=True)
+    end = line_range(session, first)[1]
+    pointer = ByteChange(end, end, _pointer_line(session, data) + b"\n")
+    # Older lines that stay become children of the first line: a second root in the middle would look like damage.
+    changes = [pointer, *line_changes(session, removed, {}, root=journal.tree.ids[first])]
+    return _build_plan(session, kept, removed, changes, is_same=True)
 
 
-def _native_tail(session: Session, data: JsonObject, tail: int) -> Tail:
-    """Only formats with a header line and custom entries have one."""
+def _find_kept_lines(session: Session) -> set[int]:
+    journal = session.journal
+    path = journal.dialect.find_path(journal, session.node_of(session.leaf), session.read_options)
+    models = (message.model for message in session.context().messages if isinstance(message, Assistant))
+    kept = _KEPT_LINES[journal.dialect.name](journal, path, models)
+    if kept is None:
+        raise UsageError(
+            f"{session.location}: without a compaction {journal.dialect.name} needs the whole conversation; "
+            "compact it there first, or use `sessiontree shrink` without --to-tail"
+        )
+    return kept
+
+
+def _pointer_line(session: Session, data: JsonObject) -> bytes:
+    """The pointer entry, encoded as the dialect encodes entries that its client does not know."""
+    meta = SessionMeta(session.id, timestamp(), session.cwd)
+    encoder = session.dialect.encoder(meta, session.journal)
+    entry = CanonicalEntry("custom", {"customType": POINTER, "data": data}, timestamp=timestamp())
+    (line,) = encoder.encode(entry, None).lines
+    return line
+
+
+def _plan_native(session: Session, data: JsonObject, tail_size: int) -> TruncatePlan:
+    """Plan for formats with a header line and custom entries."""
     journal = session.journal
     assert journal.header_span is not None
     path = journal.tree.path(session.node_of(session.leaf))
-    first, is_same = _beginning(session, path, tail)
-    kept = {node for at, node in enumerate(path) if at >= first or journal.types[node] in _STATE}
+    first, is_same = _find_start(session, path, tail_size)
+    kept = {node for position, node in enumerate(path) if position >= first or journal.types[node] in _STATE}
     kept |= {node for node, kind in enumerate(journal.types) if kind in _STATE or kind in journal.dialect.bookkeeping}
     kept |= {max((node for node, kind in enumerate(journal.types) if kind == "file_snapshot"), default=path[-1])}
-    if Sides(journal).start_of(path[-1]) is not None:  # then it stands there only because someone moved there
+    if Sides(journal).start_of(path[-1]) is not None:
+        # A side branch only has the current entry because it was moved there, so those `leaf` entries must stay.
         kept |= {
             node for node, kind in enumerate(journal.types) if kind == "leaf" and journal.tree.parent(node) in kept
         }
     removed = set(range(len(journal))) - kept
     pointer = new_entry_id(journal.tree.node_of)
     line = journal.dialect.render_entry("custom", pointer, None, timestamp(), {"customType": POINTER, "data": data})
-    behind = journal.header_span.end + 1
-    changes = [Change(behind, behind, line + b"\n"), *changed_lines(session, removed, {}, root=pointer)]
-    return _tail(session, kept, removed, changes, is_same=is_same)
+    end = journal.header_span.end + 1
+    changes = [ByteChange(end, end, line + b"\n"), *line_changes(session, removed, {}, root=pointer)]
+    return _build_plan(session, kept, removed, changes, is_same=is_same)
 
 
-def _tail(session: Session, kept: set[int], removed: set[int], changes: list[Change], *, is_same: bool) -> Tail:
+def _build_plan(
+    session: Session, kept: set[int], removed: set[int], changes: list[ByteChange], *, is_same: bool
+) -> TruncatePlan:
     before = session.journal.size
     after = before + sum(len(change.new) - (change.end - change.start) for change in changes)
-    return Tail(before, after, len(kept), is_same, frozenset(removed), tuple(sorted(changes)))
+    return TruncatePlan(before, after, len(kept), is_same, frozenset(removed), tuple(sorted(changes)))
 
 
-def _beginning(session: Session, path: list[int], tail: int) -> tuple[int, bool]:
-    """The position on the path where the tail begins, and whether a model is then sent the same as before."""
+def _find_start(session: Session, path: list[int], tail_size: int) -> tuple[int, bool]:
+    """The position on the path where the tail starts, and whether the context stays the same."""
     journal = session.journal
     sources = {session.node_of(source) for source in session.context().sources if source in session}
-    needed = [at for at, node in enumerate(path) if node in sources]
+    needed = [position for position, node in enumerate(path) if node in sources]
     if needed and any(journal.types[node] == "message" for node in path[: needed[0]]):
         return needed[0], True
-    size, best = 0, len(path) - 1
-    for at in range(len(path) - 1, -1, -1):
-        place = journal.span(path[at])
-        size += place.end - place.start
-        if size > tail and best < len(path) - 1:
+    size, start = 0, len(path) - 1
+    for position in range(len(path) - 1, -1, -1):
+        span = journal.span(path[position])
+        size += span.end - span.start
+        if size > tail_size and start < len(path) - 1:
             break
-        if journal.types[path[at]] == "message" and _is_prompt(session, path[at]):
-            best = at
-    return best, False
+        if journal.types[path[position]] == "message" and _is_prompt(session, path[position]):
+            start = position
+    return start, False
 
 
 def _is_prompt(session: Session, node: int) -> bool:
@@ -121,15 +160,16 @@ def _is_prompt(session: Session, node: int) -> bool:
     return isinstance(message, dict) and message.get("role") == "user"
 
 
-def reduce_to_tail(
-    archive: Archive, session: Session, *, least: int = LEAST, tail: int = TAIL
-) -> tuple[Tail, Item | None]:
-    """Carry it out: what stays, and the item in the archive that undoes it."""
-    plan = plan_tail(session, least=least, tail=tail, sha256=hash_of(session.location, session.journal.size))
+def truncate(
+    archive: Archive, session: Session, *, min_size: int = MIN_SIZE, tail_size: int = TAIL_SIZE
+) -> tuple[TruncatePlan, ArchiveItem | None]:
+    """Truncate a session; returns the plan and the archive item that undoes it."""
+    sha256 = hash_file(session.location, session.journal.size)
+    plan = plan_truncate(session, min_size=min_size, tail_size=tail_size, sha256=sha256)
     if not plan.removed:
         return plan, None
 
     def check(after: Reader) -> None:
-        check_same(session, after, [session.leaf] if plan.is_same and session.leaf else [])
+        check_unchanged(session, after, [session.leaf] if plan.is_same and session.leaf else [])
 
     return plan, rewrite(archive, session, plan.changes, "to-tail", check)

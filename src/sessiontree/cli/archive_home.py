@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sessiontree.archive.archive_home import Home
-from sessiontree.archive.candidates import Candidate, candidates_in_library
+from sessiontree.archive.candidates import Candidate, iter_library_candidates
 from sessiontree.cli.library_options import open_library
 from sessiontree.cli.parser import Options
 from sessiontree.library.roots import parse_roots
@@ -14,7 +14,7 @@ def open_home(options: Options) -> Home:
 
     def sessions() -> list[Candidate]:
         with open_library(options) as library:
-            return list(candidates_in_library(library))
+            return list(iter_library_candidates(library))
 
     def find(name: str) -> str:
         with open_library(options) as library:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
-from sessiontree.archive.sync import Copying, Told
+from sessiontree.archive.sync import FolderSync, SyncResult
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.library_options import add_root_option
@@ -35,7 +35,7 @@ def run(options: Options) -> int | None:
 
 def copy(options: Options, *, both_ways: bool) -> int | None:
     """Copy sessions to a folder or, with `both_ways`, synchronize with it."""
-    results = list(Copying(open_home(options), options.folder).run(both_ways=both_ways, act=not options.dry_run))
+    results = list(FolderSync(open_home(options), options.folder).run(both_ways=both_ways, dry_run=options.dry_run))
     counts = Counter(result.what for result in results)
     if options.json:
         files = [
@@ -49,7 +49,7 @@ def copy(options: Options, *, both_ways: bool) -> int | None:
     return stderr.FAILED if counts["failed"] else None
 
 
-def _print_results(results: list[Told], counts: Counter[str], options: Options) -> None:
+def _print_results(results: list[SyncResult], counts: Counter[str], options: Options) -> None:
     for result in results:
         if result.what in ("merged", "conflict", "failed"):
             ends = f" (now two branches: {', '.join(result.branches)})" if len(set(result.branches)) > 1 else ""

@@ -9,7 +9,15 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.archive.clean import Plan, Policy, at_risk, parse_duration, plan_cleaning, plan_purging, purge
+from sessiontree.archive.clean import (
+    CleanPlan,
+    CleanPolicy,
+    find_expiring,
+    parse_duration,
+    plan_clean,
+    plan_purge,
+    purge,
+)
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.convert import check_target
@@ -47,13 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Options) -> int | None:
     home, now = open_home(options), now_ms()
     agent = check_target(options.agent) if options.agent else None
-    policy = Policy(parse_duration(options.older_than), options.keep_named, options.keep_labeled, agent)
+    policy = CleanPolicy(parse_duration(options.older_than), options.keep_named, options.keep_labeled, agent)
     sessions = list(home.sessions())
-    plan = plan_cleaning(sessions, policy, now)
+    plan = plan_clean(sessions, policy, now)
     items = home.archive.items()
     if options.purge:
-        pinned = frozenset(mark.session for mark in home.marks.read() if mark.pinned)
-        plan = plan_purging(plan, items, pinned, policy, now)
+        pinned = frozenset(mark.session for mark in home.tags.read() if mark.pinned)
+        plan = plan_purge(plan, items, pinned, policy, now)
     failed: list[str] = []
     refs: list[str] = []
     if options.yes and options.purge:
@@ -65,7 +73,7 @@ def run(options: Options) -> int | None:
         failed = _archive(home, plan, f"clean --older-than {options.older_than}")
     leaving = {session.path for session in plan.chosen}
     staying = [session for session in sessions if session.path not in leaving]
-    risk = at_risk(staying, items, now)
+    risk = find_expiring(staying, items, now)
     if options.json:
         output.print_json({**_to_json(plan, options, failed, risk), "refs": refs})
     else:
@@ -78,23 +86,23 @@ def run(options: Options) -> int | None:
     return stderr.FAILED if failed else None
 
 
-def _archive(home: Home, plan: Plan, why: str) -> list[str]:
+def _archive(home: Home, plan: CleanPlan, why: str) -> list[str]:
     """Archive the planned sessions; returns an error message for each that failed."""
     failed: list[str] = []
     with home.archive.locked():
         home.archive.finish()
         for one in plan.chosen:
             try:
-                freed = home.archive.archive(one.about, why)
+                freed = home.archive.archive(one.info, why)
             except SessionTreeError as error:
                 failed.append(str(error))
                 continue
-            for path in freed.left:
+            for path in freed.remaining:
                 stderr.print_line(f"{path}: not a regular file; left in place")
     return failed
 
 
-def table(plan: Plan, now: int) -> Iterator[str]:
+def table(plan: CleanPlan, now: int) -> Iterator[str]:
     """The sessions to archive, oldest first, and their total size."""
     rows = [
         (one.title or one.id, render_age(now - (one.active or now)), one.size, one.agent, one.path)
@@ -118,7 +126,7 @@ def _render_rows(rows: list[tuple[str, str, int, str, str]]) -> Iterator[str]:
         yield f"{left}  {place}".rstrip()
 
 
-def _print_summary(plan: Plan, options: Options, risk: list[Candidate]) -> None:
+def _print_summary(plan: CleanPlan, options: Options, risk: list[Candidate]) -> None:
     for reason, count in sorted(plan.spared.items()):
         stderr.print_line(f"kept although old enough: {count} ({reason})")
     if not plan.chosen and not plan.archived:
@@ -160,7 +168,7 @@ def human_size(size: int) -> str:
     return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
 
 
-def _to_json(plan: Plan, options: Options, failed: list[str], risk: list[Candidate]) -> dict[str, Any]:
+def _to_json(plan: CleanPlan, options: Options, failed: list[str], risk: list[Candidate]) -> dict[str, Any]:
     return {
         "done": options.yes,
         "purge": options.purge,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from sessiontree.archive.archive_home import Home, about
-from sessiontree.archive.clean import at_risk
+from sessiontree.archive.archive_home import Home, session_info
+from sessiontree.archive.clean import find_expiring
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.clean import warn_of_deletion
@@ -38,9 +38,9 @@ def run(options: Options) -> int | None:
     home = open_home(options)
     agent = check_target(options.agent) if options.agent else None
     if options.all:
-        wanted = [one.about for one in home.sessions() if agent is None or one.agent == agent]
+        wanted = [one.info for one in home.sessions() if agent is None or one.agent == agent]
     else:
-        wanted = [about(home.open(session)) for session in options.sessions]
+        wanted = [session_info(home.open(session)) for session in options.sessions]
     kept: list[dict[str, str]] = []
     current: list[str] = []
     failed: list[str] = []
@@ -66,4 +66,4 @@ def run(options: Options) -> int | None:
 
 
 def _warn_of_deletion(home: Home) -> None:
-    warn_of_deletion(at_risk(home.sessions(), home.archive.items(), now_ms()))
+    warn_of_deletion(find_expiring(home.sessions(), home.archive.items(), now_ms()))

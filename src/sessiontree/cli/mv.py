@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sessiontree.archive.move import Move, move, moved_cwd, plan_move
+from sessiontree.archive.move import Move, move, plan_move, translate_cwd
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.library_options import add_root_option
@@ -46,7 +46,7 @@ def run(options: Options) -> int | None:
     failed: list[str] = []
     for session, cwd in _select(home, options):
         try:
-            plan = plan_move(session, cwd, home.bounds, home.environment)
+            plan = plan_move(session, cwd, home.allowed_paths, home.environment)
             item = move(home.archive, session, plan) if options.yes else None
         except SessionTreeError as error:
             if options.session:
@@ -72,10 +72,10 @@ def _select(home: Home, options: Options) -> Iterator[tuple[Session, str]]:
     if options.project and not options.session and not options.cwd:
         old, new = (os.path.abspath(os.path.expanduser(folder)) for folder in options.project)
         for candidate in home.sessions():
-            if candidate.cwd is not None and moved_cwd(candidate.cwd, old, new) is None:
+            if candidate.cwd is not None and translate_cwd(candidate.cwd, old, new) is None:
                 continue
             session = open_path(candidate.path, home=home.folder)
-            cwd = moved_cwd(session.cwd, old, new)
+            cwd = translate_cwd(session.cwd, old, new)
             if cwd is not None:
                 yield session, cwd
     elif options.session and options.cwd and not options.project:

@@ -29,7 +29,7 @@ def run(options: Options) -> None:
     home = open_home(options)
     session = home.open(options.session)
     path = os.path.realpath(session.location)
-    mark = home.marks.change(session.id, path, lambda mark: msgspec.structs.replace(mark, pinned=not options.off))
+    mark = home.tags.change(session.id, path, lambda mark: msgspec.structs.replace(mark, pinned=not options.off))
     if options.json:
         output.print_json({"session": session.id, "path": path, "pinned": mark.pinned, "tags": list(mark.tags)})
     else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from sessiontree.archive.prune_branch import plan_pruning, prune
+from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.clean import human_size
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Options) -> None:
     home = open_home(options)
     session = home.open(options.session)
-    plan = plan_pruning(session, session.find_entry(options.branch))
+    plan = plan_prune(session, session.find_entry(options.branch))
     item = prune(home.archive, session, plan) if options.yes else None
     if options.json:
         output.print_json(

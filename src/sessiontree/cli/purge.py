@@ -16,15 +16,15 @@ from sessiontree.session.open import open as open_session
 if TYPE_CHECKING:
     from sessiontree.archive.archive import Archive
     from sessiontree.archive.archive_home import Home
-    from sessiontree.archive.catalog import Item
-    from sessiontree.archive.clean import Plan
+    from sessiontree.archive.catalog import ArchiveItem
+    from sessiontree.archive.clean import CleanPlan
 
 _MARKER = b"sessiontree.explore.plan"
 """A marker in files with explorations. Most files have none, and need not be parsed."""
 _STEP = 1 << 20
 
 
-def remove_lanes(home: Home, plan: Plan) -> tuple[Plan, list[str], list[str]]:
+def remove_lanes(home: Home, plan: CleanPlan) -> tuple[CleanPlan, list[str], list[str]]:
     """Remove lanes; returns the plan without sessions where that failed, the kept git refs, and the errors."""
     refs: list[str] = []
     failed: list[str] = []
@@ -38,7 +38,7 @@ def remove_lanes(home: Home, plan: Plan) -> tuple[Plan, list[str], list[str]]:
     return msgspec.structs.replace(plan, chosen=chosen, archived=archived), list(dict.fromkeys(refs)), failed
 
 
-def _remove_each(home: Home, plan: Plan) -> Iterator[tuple[str, Left]]:
+def _remove_each(home: Home, plan: CleanPlan) -> Iterator[tuple[str, Left]]:
     for one in plan.chosen:
         if _has_lanes(_chunks(one.path)):
             yield one.path, _remove(one.path, home.folder)
@@ -47,7 +47,7 @@ def _remove_each(home: Home, plan: Plan) -> Iterator[tuple[str, Left]]:
             yield item.path, _remove_archived(home.archive, item, home.folder)
 
 
-def _remove_archived(archive: Archive, item: Item, home: str) -> Left:
+def _remove_archived(archive: Archive, item: ArchiveItem, home: str) -> Left:
     with tempfile.TemporaryDirectory(prefix="sessiontree-") as folder:
         path = os.path.join(folder, os.path.basename(item.path))
         archive.extract(item, path)

@@ -20,7 +20,7 @@ from sessiontree.views.text import clean, cut, one_line, plural
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
-    from sessiontree.archive.catalog import Item
+    from sessiontree.archive.catalog import ArchiveItem
 
 EXAMPLES = """examples:
   sessiontree restore --list
@@ -60,7 +60,7 @@ def run(options: Options) -> None:
 
 def _list(home: Home, options: Options) -> None:
     items = home.archive.items()
-    for problem in home.archive.index.problems:
+    for problem in home.archive.catalog.problems:
         stderr.print_line(problem)
     if options.json:
         output.print_json({"items": [_to_json(home, item) for item in items]})
@@ -70,7 +70,7 @@ def _list(home: Home, options: Options) -> None:
         width = max(output.width() - len(head) - 2, 20)
         output.print_lines([f"{head}  {cut(one_line(item.title or item.session), width)}", f"    {clean(item.path)}"])
     packed = sum(
-        home.archive.objects.packed_size(sha256) for sha256 in {f.sha256 for item in items for f in item.files}
+        home.archive.objects.compressed_size(sha256) for sha256 in {f.sha256 for item in items for f in item.files}
     )
     size = sum(item.size for item in items)
     stderr.print_line(
@@ -78,11 +78,11 @@ def _list(home: Home, options: Options) -> None:
     )
 
 
-def _kind(item: Item) -> str:
+def _kind(item: ArchiveItem) -> str:
     return item.edit.verb if item.edit else {"moved": "cleaned", "kept": "copy"}.get(item.kind, item.kind)
 
 
-def _to_json(home: Home, item: Item) -> dict[str, Any]:
+def _to_json(home: Home, item: ArchiveItem) -> dict[str, Any]:
     return {
         "item": item.id,
         "kind": item.kind,
@@ -96,5 +96,5 @@ def _to_json(home: Home, item: Item) -> dict[str, Any]:
         "when": item.when,
         "why": item.why,
         "files": len(item.files),
-        "packed": sum(home.archive.objects.packed_size(file.sha256) for file in item.files),
+        "packed": sum(home.archive.objects.compressed_size(file.sha256) for file in item.files),
     }

@@ -27,7 +27,7 @@ from sessiontree.search.query import terms
 from sessiontree.session.open import open as open_path
 from sessiontree.views.json import describe_shown
 from sessiontree.views.listing import short_ids
-from sessiontree.views.passages import Passage, describe_neighbour, find_passage, speaker, told
+from sessiontree.views.passages import Passage, describe_neighbor, entry_text, find_passage, speaker
 from sessiontree.views.search_results import describe_hit, draw_place, draw_session, draw_snippet, grouped
 from sessiontree.views.text import clean, cut, one_line, plural
 from sessiontree.views.transcript import show_entry
@@ -164,7 +164,7 @@ def _neighbors(session: Session | None, hit: Hit, number: int | None) -> tuple[l
 
 
 def _neighbor_line(entry: Entry, width: int) -> str:
-    return output.dim(cut(f"{_INDENT}┆ {speaker(entry)}: {one_line(told(entry))}", width))
+    return output.dim(cut(f"{_INDENT}┆ {speaker(entry)}: {one_line(entry_text(entry))}", width))
 
 
 def _open_session(hit: Hit) -> Session | None:
@@ -322,8 +322,8 @@ def _to_json(results: Results, hits: Sequence[Hit], options: Options) -> dict[st
 def _neighbors_to_json(session: Session | None, hit: Hit, number: int) -> dict[str, Any]:
     before, after = _neighbors(session, hit, number)
     return {
-        "before": [describe_neighbour(entry, _LONGEST_NEIGHBOR) for entry in before],
-        "after": [describe_neighbour(entry, _LONGEST_NEIGHBOR) for entry in after],
+        "before": [describe_neighbor(entry, _LONGEST_NEIGHBOR) for entry in before],
+        "after": [describe_neighbor(entry, _LONGEST_NEIGHBOR) for entry in after],
     }
 
 

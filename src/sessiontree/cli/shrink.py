@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.archive.shrink import plan_shrinking, shrink
-from sessiontree.archive.truncate import plan_tail, reduce_to_tail
+from sessiontree.archive.shrink import plan_shrink, shrink
+from sessiontree.archive.truncate import plan_truncate, truncate
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.clean import human_size
@@ -65,7 +65,7 @@ def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
     if options.yes:
         plan, item = shrink(home.archive, session, dead_branches=options.dead_branches)
     else:
-        plan, item = plan_shrinking(session, dead_branches=options.dead_branches), None
+        plan, item = plan_shrink(session, dead_branches=options.dead_branches), None
     return {
         "before": plan.before,
         "after": plan.after,
@@ -77,9 +77,9 @@ def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
 
 def _to_tail(home: Home, session: Session, options: Options) -> dict[str, Any]:
     if options.yes:
-        plan, item = reduce_to_tail(home.archive, session)
+        plan, item = truncate(home.archive, session)
     else:
-        plan, item = plan_tail(session), None
+        plan, item = plan_truncate(session), None
     saved = {"what": "everything but the tail", "lines": len(plan.removed), "size": plan.before - plan.after}
     return {
         "before": plan.before,

@@ -7,7 +7,7 @@ import os
 
 import msgspec
 
-from sessiontree.archive.tags import Mark
+from sessiontree.archive.tags import SessionTags
 from sessiontree.cli import output
 from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.library_options import add_root_option
@@ -35,12 +35,12 @@ def run(options: Options) -> None:
     if not all(given):
         raise UsageError("a tag cannot be empty")
 
-    def change(mark: Mark) -> Mark:
+    def change(mark: SessionTags) -> SessionTags:
         kept = [tag for tag in mark.tags if tag not in given]
         return msgspec.structs.replace(mark, tags=tuple(kept if options.remove else [*kept, *dict.fromkeys(given)]))
 
     path = os.path.realpath(session.location)
-    mark = home.marks.change(session.id, path, change) if given else home.marks.find(session.id, path)
+    mark = home.tags.change(session.id, path, change) if given else home.tags.find(session.id, path)
     if options.json:
         output.print_json({"session": session.id, "path": path, "tags": list(mark.tags), "pinned": mark.pinned})
     else:

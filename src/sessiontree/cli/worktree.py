@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sessiontree.archive.client_worktrees import build_backup_snapshot, count_backups, iter_noted_worktrees
 from sessiontree.archive.saved_worktree import find_worktree, save_worktree, worktree_blobs
-from sessiontree.archive.worktree_notes import count_copies, history_snapshot, iter_noted
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.library_options import add_root_option
@@ -77,7 +77,7 @@ def _blobs(home: Home) -> FileBlobs:
 def _save(home: Home, options: Options) -> None:
     session = home.open(options.session)
     files = not options.no_files
-    saved = save_worktree(session, home.marks, _blobs(home), options.path, files=files, secrets=options.secrets)
+    saved = save_worktree(session, home.tags, _blobs(home), options.path, files=files, secrets=options.secrets)
     session.close()
     if options.json:
         output.print_json({"session": session.id, **_to_json(saved.worktree), **_files_to_json(saved.files)})
@@ -97,7 +97,7 @@ def _print_saved(files: Snapshot) -> None:
 def _restore(home: Home, options: Options) -> int | None:
     session = home.open(options.session)
     blobs = worktree_blobs(session, _blobs(home))
-    saved = find_worktree(session, home.marks, blobs)
+    saved = find_worktree(session, home.tags, blobs)
     if saved is None:
         raise NotFoundError(f"{session.location}: no saved worktree; save it with `sessiontree worktree save`")
     saved = _select_files(session, saved, blobs.put, options)
@@ -164,13 +164,13 @@ def _select_files(session: Session, saved: SavedWorktree, put: PutBlob, options:
         return msgspec.structs.replace(saved, files=None)
     if not options.from_history:
         return saved
-    if not count_copies(session):
+    if not count_backups(session):
         raise UsageError(f"{session.location}: no file copies; only Claude Code makes them")
-    return msgspec.structs.replace(saved, files=history_snapshot(session, saved.worktree, put))
+    return msgspec.structs.replace(saved, files=build_backup_snapshot(session, saved.worktree, put))
 
 
 def _print_copies(session: Session) -> None:
-    count = count_copies(session)
+    count = count_backups(session)
     if count:
         stderr.print_line(
             f"Claude Code has copies of {plural(count, 'file')} from before its last edit; "
@@ -190,10 +190,10 @@ def _resume_command(session: Session, worktree: str) -> str:
 
 
 def _list(home: Home, options: Options) -> None:
-    marks = [mark for mark in home.marks.read() if mark.worktree is not None]
+    marks = [mark for mark in home.tags.read() if mark.worktree is not None]
     rows = [(mark.session, mark.path, mark.worktree, "saved") for mark in marks if mark.worktree is not None]
     known = {path for _, path, _, _ in rows}
-    for path, noted in iter_noted(home.roots_of.get("claude", ())):
+    for path, noted in iter_noted_worktrees(home.roots_by_dialect.get("claude", ())):
         if path not in known:
             rows.append((os.path.splitext(os.path.basename(path))[0], path, noted, "noted by Claude Code"))
     if options.json:

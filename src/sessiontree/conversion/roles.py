@@ -11,7 +11,7 @@ import msgspec
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
 from sessiontree.dialects.passthrough import PASSTHROUGH
-from sessiontree.dialects.pi.content import content_in_shared_words
+from sessiontree.dialects.pi.content import content_for_model
 
 _FAMILY = frozenset({"pi", "omp", "native"})
 _COMMON = ("assistant", "toolResult", "user")
@@ -23,7 +23,7 @@ def in_common_roles(entry: CanonicalEntry, target: str) -> tuple[CanonicalEntry,
     message = entry.fields.get("message")
     if target in _FAMILY or not isinstance(message, dict) or message.get("role") in _COMMON:
         return entry, []
-    content = content_in_shared_words(message)
+    content = content_for_model(message)
     if content is None:
         return entry, []
     role = str(message["role"])

@@ -182,8 +182,9 @@ def native_entry(kind: str, id: str, line: dict[str, Any]) -> CanonicalEntry:
     """Decode a line of the native shape, with its passthrough data put back."""
     fields = {name: value for name, value in line.items() if name not in _ENVELOPE_FIELDS}
     timestamp = line.get("timestamp")
+    fields.pop(PASSTHROUGH, None)
     entry = CanonicalEntry(kind, fields, id, timestamp if isinstance(timestamp, str) else "")
-    return restore_entry(entry, passthrough_of(line)) if PASSTHROUGH in line else entry
+    return restore_entry(entry, passthrough_of(line))
 
 
 def reparented_path(tree: Tree, leaf: int | None, parents: Mapping[int, int]) -> list[int]:

@@ -1,113 +1,256 @@
-"""What rides along: content that a format has no place for, kept on a line where its client does not look.
+"""Passthrough data: what a format has no place for, stored in the field `sessiontree` of a line, which clients ignore.
 
-A passthrough data stands in the field `sessiontree` of a line. It says what the entry was called and what the line does
-not say of it; `restored` gives the entry back as it was. Clients pass over fields they do not know, and keep the line
-as it is.
+An encoder encodes an entry, decodes the lines again and compares: `build_passthrough` returns what got lost or changed,
+and `restore_entry` puts it back when the lines are decoded later. The parts:
 
-* `id`: what the entry was called, if the line has another id;
-* `entry`: the whole entry (`type` and fields), when the line says it in quite other words, or says something else;
-* `fields`, `message`: fields of the entry, or of its message, that the line has no place for;
-* `insert`, `replace`: blocks of the message's content by position, left out or said differently on the line.
+* `id`: the entry's id, where the line has another one;
+* `entry`: the whole entry (`type` and fields), where the line holds something else;
+* `fields`, `message`: fields of the entry and of its message to set;
+* `without`: names of fields to remove, of the entry (`item`), its `message` and its carried data (`rider`);
+* for the content of the message, in this order: `text` (it was a plain string), `blocks` (a delta for each changed
+  block, see `json_delta`), `order` (where each block was), `insert`, `replace` (whole blocks by position) and `merge`
+  (fields of single blocks). New lines have only the first four; older versions wrote the last two.
 
-Anything else in passthrough data stays on the item under the same field, to ride on: what an agent's own lines say
-beyond shared words stands under the agent's name, and the words in which tools were called under `tools`.
+`part`, `plain` and `after` are marks of Claude Code's lines. Everything else is *carried*: it stays on the entry in the
+same field and is written again by whatever format comes next. A client's own data is carried under the client's name,
+the original names of tools under `tools`.
+
+The names of parts are in users' files; they never change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from sessiontree.dialects.canonical import CanonicalEntry
 
 PASSTHROUGH = "sessiontree"
-"""The field of a line that holds passthrough data, and the type of a line that is nothing but one."""
+"""The field of a line with passthrough data, and the type of a line that has nothing else."""
 
-Placed = Sequence[tuple[int, Any]]
+PARTS = frozenset(
+    {
+        *("id", "entry", "fields", "message", "without"),
+        *("text", "blocks", "order", "insert", "replace", "merge"),
+        *("part", "plain", "after"),
+    }
+)
+"""The names with a meaning of their own; everything else in passthrough data is carried."""
 
-_PARTS = frozenset({"id", "entry", "fields", "message", "insert", "replace"})
-
-
-def new_passthrough(
-    entry: CanonicalEntry,
-    id: str,
-    *,
-    whole: bool = False,
-    fields: Mapping[str, Any] | None = None,
-    message: Mapping[str, Any] | None = None,
-    insert: Placed = (),
-    replace: Placed = (),
-) -> dict[str, Any]:
-    """What shall ride along with an item's line whose id is `id`; empty when the line says everything.
-
-    Positions count in the content as it was: first everything of `insert` is put in, in order, then `replace` is.
-    """
-    found: dict[str, Any] = {}
-    if entry.id and entry.id != id:
-        found["id"] = entry.id
-    if whole:
-        found["entry"] = {"type": entry.kind, **entry.fields}
-        return found
-    parts = {"fields": fields, "message": message, "insert": list(insert), "replace": list(replace)}
-    found.update((name, part) for name, part in parts.items() if part)
-    return found
+_CONTENT_PARTS = frozenset({"text", "blocks", "order", "insert", "replace", "merge"})
 
 
 def passthrough_of(line: Mapping[str, Any]) -> dict[str, Any]:
-    """The passthrough data of a decoded line; empty when it has none."""
-    found = line.get(PASSTHROUGH)
-    return found if isinstance(found, dict) else {}
+    """The passthrough data of a decoded line; empty without any."""
+    return _object(line, PASSTHROUGH)
+
+
+def carried_data(entry: CanonicalEntry, name: str) -> Any:
+    """What an entry carries under a name; None without it."""
+    return _object(entry.fields, PASSTHROUGH).get(name)
+
+
+def with_carried_data(entry: CanonicalEntry, name: str, value: Any) -> CanonicalEntry:
+    """The entry with something else carried under a name; None or an empty value removes it."""
+    carried = {other: data for other, data in _object(entry.fields, PASSTHROUGH).items() if other != name}
+    if value:
+        carried[name] = value
+    fields = {other: field for other, field in entry.fields.items() if other != PASSTHROUGH}
+    return msgspec.structs.replace(entry, fields={**fields, PASSTHROUGH: carried} if carried else fields)
+
+
+def build_passthrough(
+    entry: CanonicalEntry,
+    decoded: CanonicalEntry,
+    *,
+    left_out: Collection[int] = (),
+    order: Sequence[int] | None = None,
+    is_reworded: bool = False,
+) -> dict[str, Any]:
+    """The passthrough data for lines that decode to `decoded`, so that `restore_entry` gives `entry`.
+
+    `left_out` are the positions of content blocks that the lines do not have, `order` the positions of those they have.
+    `is_reworded` stores the whole entry: the lines only paraphrase it.
+    """
+    fields = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
+    carried, decoded_carried = entry.fields.get(PASSTHROUGH, {}), _object(decoded.fields, PASSTHROUGH)
+    without: dict[str, list[str]] = {}
+    if not isinstance(carried, dict) or not PARTS.isdisjoint(carried):
+        fields[PASSTHROUGH] = carried  # not written by us: an ordinary field that has our name
+        carried = {}
+    id = {"id": entry.id} if entry.id and entry.id != decoded.id else {}
+    message, decoded_message = fields.get("message"), decoded.fields.get("message")
+    has_messages = isinstance(message, dict) and isinstance(decoded_message, dict)
+    has_message = "message" in fields or "message" in decoded.fields
+    if is_reworded or entry.kind != decoded.kind or (has_message and not has_messages):
+        return {**carried, **id, "entry": {"type": entry.kind, **fields}}
+    parts: dict[str, Any] = {}
+    found, without["rider"] = _changes(carried, decoded_carried)
+    parts["fields"], without["item"] = _changes(fields, decoded.fields, besides=("message", PASSTHROUGH))
+    if PASSTHROUGH in fields:
+        parts["fields"][PASSTHROUGH] = fields[PASSTHROUGH]
+    if isinstance(message, dict) and isinstance(decoded_message, dict):
+        parts["message"], without["message"] = _changes(message, decoded_message)
+        if "content" in parts["message"]:
+            changes = _content_changes(message["content"], decoded_message.get("content"), left_out, order)
+            if changes is not None:
+                del parts["message"]["content"]
+                parts |= changes
+    found |= id | {name: part for name, part in parts.items() if part}
+    if any(without.values()):
+        found["without"] = {of: names for of, names in without.items() if names}
+    return found
+
+
+def _changes(
+    wanted: Mapping[str, Any], decoded: Mapping[str, Any], besides: Collection[str] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """The fields to set and the names of the fields to remove."""
+    changed = {
+        name: value
+        for name, value in wanted.items()
+        if name not in besides and (name not in decoded or not _is_same(decoded[name], value))
+    }
+    return changed, [name for name in decoded if name not in besides and name not in wanted]
+
+
+def _content_changes(
+    wanted: Any, decoded: Any, left_out: Collection[int], order: Sequence[int] | None
+) -> dict[str, Any] | None:
+    """The parts that turn decoded content into the wanted content; None when it has to be stored as a whole."""
+    if isinstance(wanted, str) and decoded == [{"type": "text", "text": wanted}]:
+        return {"text": True}
+    if not isinstance(wanted, list) or not isinstance(decoded, list):
+        return None
+    positions = [at for at in range(len(wanted)) if at not in left_out] if order is None else list(order)
+    if len(positions) != len(decoded) or len(positions) + len(left_out) != len(wanted):
+        return None
+    deltas = [[at, json_delta(block, wanted[positions[at]])] for at, block in enumerate(decoded)]
+    return {
+        "blocks": [[at, delta] for at, delta in deltas if delta is not None],
+        "order": positions if positions != sorted(positions) else [],
+        "insert": [[at, wanted[at]] for at in sorted(left_out)],
+    }
 
 
 def restore_entry(entry: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
-    """The item as it was before it was written to a line that has this passthrough data."""
+    """The entry that was encoded, from what its lines decode to and their passthrough data."""
+    if not found:
+        return entry
     id = found.get("id")
     id = id if isinstance(id, str) and id else entry.id
-    also = (*entry.aliases, entry.id) if id != entry.id and entry.id else entry.aliases
-    on = {name: value for name, value in found.items() if name not in _PARTS}
-    stored = found.get("entry")
-    if isinstance(stored, dict) and isinstance(stored.get("type"), str):
-        fields = {name: value for name, value in stored.items() if name != "type"}
-        return CanonicalEntry(stored["type"], fields | ({PASSTHROUGH: on} if on else {}), id, entry.timestamp, also)
-    fields = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
-    if on:
-        fields[PASSTHROUGH] = on
+    aliases = (*entry.aliases, entry.id) if id != entry.id and entry.id else entry.aliases
+    carried = {name: value for name, value in found.items() if name not in PARTS}
+    whole = found.get("entry")
+    if isinstance(whole, dict) and isinstance(whole.get("type"), str):
+        fields = {name: value for name, value in whole.items() if name != "type"}
+        fields |= {PASSTHROUGH: carried} if carried else {}
+        return CanonicalEntry(whole["type"], fields, id, entry.timestamp, aliases)
+    without = _object(found, "without")
+    fields = _without(entry.fields, without.get("item"))
+    carried = _without(_object(fields, PASSTHROUGH), without.get("rider")) | carried
+    fields.pop(PASSTHROUGH, None)
+    fields |= {PASSTHROUGH: carried} if carried else {}
     fields |= _object(found, "fields")
     message = fields.get("message")
     if isinstance(message, dict):
-        message = {**message, **_object(found, "message")}
-        content = _restored_content(message.get("content"), found)
-        if content is not None:
-            message["content"] = content
+        message = _without(message, without.get("message")) | _object(found, "message")
+        if not _CONTENT_PARTS.isdisjoint(found):
+            message["content"] = _restore_content(message.get("content"), found)
         fields["message"] = message
-    return CanonicalEntry(entry.kind, fields, id, entry.timestamp, also)
+    return CanonicalEntry(entry.kind, fields, id, entry.timestamp, aliases)
 
 
-def _restored_content(content: Any, found: Mapping[str, Any]) -> list[Any] | None:
-    """The content with blocks put back; None when nothing is to be put back."""
-    insert, replace = _placed(found, "insert"), _placed(found, "replace")
-    if not insert and not replace:
-        return None
+def _restore_content(content: Any, found: Mapping[str, Any]) -> Any:
+    insert, replace = _positioned(found.get("insert")), _positioned(found.get("replace"))
+    if not isinstance(content, list) and not insert and not replace:
+        return content
     blocks = list(content) if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+    if found.get("text") is True and len(blocks) == 1 and isinstance(blocks[0], dict):
+        return blocks[0].get("text", "")
+    blocks = apply_delta(blocks, {"at": found.get("blocks")})
+    order = found.get("order")
+    if isinstance(order, list) and len(order) == len(blocks) and all(isinstance(at, int) for at in order):
+        blocks = [block for _, block in sorted(zip(order, blocks, strict=True), key=lambda pair: pair[0])]
     for at, block in insert:
         blocks.insert(at, block)
     for at, block in replace:
-        if at < len(blocks):
-            blocks[at] = block
+        blocks[at : at + 1] = [block] if at < len(blocks) else []
+    for at, changes in _positioned(found.get("merge")):
+        if at < len(blocks) and isinstance(blocks[at], dict) and isinstance(changes, dict):
+            blocks[at] = {**blocks[at], **changes}
     return blocks
 
 
-def _placed(found: Mapping[str, Any], name: str) -> list[tuple[int, Any]]:
-    pairs = found.get(name)
-    if not isinstance(pairs, list):
-        return []
-    return [(pair[0], pair[1]) for pair in pairs if isinstance(pair, list) and len(pair) == 2 and _is_position(pair[0])]
+# JSON deltas:
+#   {"set": {name: value}, "without": [name], "in": {name: delta}}    for objects
+#   {"at": [[position, delta], …]}                                    for lists of the same length
+#   {"is": value}                                                     for anything else
 
 
-def _is_position(found: object) -> bool:
-    return isinstance(found, int) and not isinstance(found, bool) and found >= 0
+def json_delta(old: Any, new: Any) -> dict[str, Any] | None:
+    """What turns one JSON value into another; None when they are the same."""
+    if old is new or _is_same(old, new):
+        return None
+    if isinstance(old, dict) and isinstance(new, dict):
+        return _object_delta(old, new)
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        deltas = [[at, json_delta(*pair)] for at, pair in enumerate(zip(old, new, strict=True))]
+        return {"at": [[at, delta] for at, delta in deltas if delta is not None]}
+    return {"is": new}
 
 
-def _object(found: Mapping[str, Any], name: str) -> dict[str, Any]:
-    part = found.get(name)
-    return part if isinstance(part, dict) else {}
+def _object_delta(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    changed = {name: value for name, value in new.items() if name not in old}
+    inside: dict[str, Any] = {}
+    for name in old.keys() & new.keys():
+        delta = json_delta(old[name], new[name])
+        if delta is not None and "is" in delta:
+            changed[name] = new[name]
+        elif delta is not None:
+            inside[name] = delta
+    parts = {"set": changed, "without": sorted(old.keys() - new.keys()), "in": inside}
+    return {name: part for name, part in parts.items() if part}
+
+
+def apply_delta(old: Any, delta: Any) -> Any:
+    """A JSON value with a delta applied, as far as the two fit each other."""
+    if not isinstance(delta, dict):
+        return old
+    if "is" in delta:
+        return delta["is"]
+    if isinstance(old, dict):
+        changed = _without(old, delta.get("without"))
+        for name, change in _object(delta, "in").items():
+            if name in changed:
+                changed[name] = apply_delta(changed[name], change)
+        return changed | _object(delta, "set")
+    if isinstance(old, list):
+        blocks = list(old)
+        for at, change in _positioned(delta.get("at")):
+            if at < len(blocks):
+                blocks[at] = apply_delta(blocks[at], change)
+        return blocks
+    return old
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Equal, and not only because Python takes True for 1 and 1.0 for 1."""
+    return type(one) is type(other) and bool(one == other)
+
+
+def _positioned(pairs: Any) -> list[tuple[int, Any]]:
+    found = [pair for pair in pairs if isinstance(pair, list) and len(pair) == 2] if isinstance(pairs, list) else []
+    return [(at, value) for at, value in found if type(at) is int and at >= 0]
+
+
+def _without(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
+    gone = names if isinstance(names, list) else ()
+    return {name: value for name, value in fields.items() if name not in gone}
+
+
+def _object(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = fields.get(name)
+    return found if isinstance(found, dict) else {}

@@ -1,6 +1,6 @@
-"""A session as a document: Markdown, one HTML page, plain text, JSON, or its own raw lines.
+"""Export a session as Markdown, one HTML page, plain text, JSON, or its own raw lines.
 
-`export` gives the document piece by piece, so that what is written need not fit into memory.
+`export` yields the document in pieces, so that it never has to fit into memory.
 """
 
 from __future__ import annotations
@@ -8,23 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from sessiontree.export.source import Chosen, Source
+from sessiontree.export.source import BranchSelection, Source
 from sessiontree.secrets.redact import Redactor
 from sessiontree.session.reader import Reader
 
 Format = Literal["md", "html", "json", "jsonl", "text"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-BRANCHES: tuple[Chosen, ...] = get_args(Chosen)
+BRANCHES: tuple[BranchSelection, ...] = get_args(BranchSelection)
 
-__all__ = ["BRANCHES", "FORMATS", "Chosen", "Format", "Redactor", "export"]
+__all__ = ["BRANCHES", "FORMATS", "BranchSelection", "Format", "Redactor", "export"]
 
 
 def export(
-    session: Reader, format: Format = "md", *, branch: Chosen = "active", redactor: Redactor | None = None
+    session: Reader, format: Format = "md", *, branch: BranchSelection = "active", redactor: Redactor | None = None
 ) -> Iterator[bytes]:
-    """A session as a document: the path to where it stands, or all branches. Damage is shown, never raised.
+    """Export the active path or all branches of a session. Damage is rendered, never raised.
 
-    What the redactor masked is known when the last piece has been taken.
+    The redactor's counts are complete once the last piece has been yielded.
     """
     source = Source(session, branch, redactor)
     match format:
@@ -51,7 +51,7 @@ def export(
 
 
 def _encoded(texts: Iterator[str], size: int = 64 * 1024) -> Iterator[bytes]:
-    """Texts as UTF-8, small ones together."""
+    """Encode as UTF-8, joining small pieces."""
     waiting: list[str] = []
     length = 0
     for text in texts:

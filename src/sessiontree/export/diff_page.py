@@ -1,4 +1,4 @@
-"""Two branches as one HTML page, in the look of an exported session (see `html` for the rules of a page)."""
+"""Two branches side by side on one HTML page, in the style of an exported session (see `html` for the rules)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ main.diff { max-width: none; }
 @media (max-width: 60rem) { .sides { grid-template-columns: minmax(0, 1fr); } }
 """
 _LONG = 600
-"""Characters of a text from which on it is folded."""
+"""Length from which on a text is folded."""
 
 
 def render_diff(found: Diff, title: str) -> Iterator[str]:
-    """The page, piece by piece."""
+    """Render the page in pieces."""
     style = page_part("style.css") + _STYLE
     yield page_head(f"Two branches of {title}", style)
     yield f'<body><main class="diff"><h1>{esc(first_words(title, 300))}</h1><p class="under">{_parting(found)}</p>'
@@ -36,13 +36,13 @@ def render_diff(found: Diff, title: str) -> Iterator[str]:
 
 def _parting(found: Diff) -> str:
     if found.ancestor is None:
-        return "The two share nothing."
-    return f"They parted behind <code>{esc(found.ancestor)}</code>, after {found.shared:,} entries in common."
+        return "The branches have no entries in common."
+    return f"Branches diverge after <code>{esc(found.ancestor)}</code> ({found.shared:,} entries in common)."
 
 
 def _side(facts: SideFacts, disputed: set[str]) -> Iterator[str]:
     yield f"<section><h2>{_name(facts)}</h2>"
-    yield from _articles("Said last", "assistant", [facts.final] if facts.final else [], fold=False)
+    yield from _articles("Last message", "assistant", [facts.final] if facts.final else [], fold=False)
     yield from _articles("Asked", "user", facts.asked)
     yield from _articles("Answered", "assistant", facts.answered[:-1])
     for heading, paths in (("Changed", facts.files.modified), ("Read", facts.files.read)):
@@ -53,7 +53,7 @@ def _side(facts: SideFacts, disputed: set[str]) -> Iterator[str]:
     if facts.tools:
         counts = ", ".join(f"{esc(name)} {count:,}" for name, count in facts.tools.items())
         failed = f' <span class="bad">({facts.failed:,} failed)</span>' if facts.failed else ""
-        yield f"<h3>Calls of tools</h3><p>{counts}{failed}</p>"
+        yield f"<h3>Tool calls</h3><p>{counts}{failed}</p>"
     yield "</section>"
 
 

@@ -1,13 +1,14 @@
-"""A session as one HTML page: the conversation, and beside it the tree of its branches.
+"""A session as one HTML page: the conversation, and a sidebar with the tree of its branches.
 
-Rules of this file:
-* nothing of a session becomes markup: every text goes through `esc`, every id through `anchor`;
-* the page asks for nothing: no network, no fonts, pictures only as data of four known kinds, and a policy that forbids
-  every style and script but the two of this package, by their hashes;
-* without scripts everything can be read: the one script only finds and folds.
+Rules:
 
-The side bar comes last in the page although it stands at the left: what it says (stops, totals, what was masked) is
-known when all entries have been told, and so the page can be written while the session is read.
+* Session text never becomes markup: every text goes through `esc`, every id through `anchor`.
+* The page loads nothing: no network, no fonts, images only as data of four known types. A content security policy
+  allows only our own style and script, by their hashes.
+* The page works without scripts: the one script only adds search and folding.
+
+The sidebar comes last in the file although it is displayed on the left. Its content (stops, totals, masked secrets) is
+known only after all entries, and this way the page can be written while the session is read.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sessiontree.export.source import Facts, Source
 
 
 def render_html(source: Source) -> Iterator[str]:
-    """The page, piece by piece."""
+    """Render the page in pieces."""
     facts = source.facts()
     style, script = page_part("style.css"), page_part("page.js")
     yield page_head(title_of(facts), style, script)
@@ -38,8 +39,8 @@ def render_html(source: Source) -> Iterator[str]:
             side.note(number, record)
             yield render_record(record)
         if not number and not strand.nodes:
-            yield '<p class="quiet">The session stands before its first entry.</p>'
-    yield from _section("Beside the conversation", source.loose())
+            yield '<p class="quiet">The session is at the beginning, before its first entry.</p>'
+    yield from _section("Outside of the conversation", source.outside())
     yield from _damage(source)
     yield "</main>"
     yield from side.render(facts)
@@ -47,7 +48,7 @@ def render_html(source: Source) -> Iterator[str]:
 
 
 def page_part(name: str) -> str:
-    """A file that every page has a copy of."""
+    """Read a static file that is embedded in every page."""
     with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
         return file.read()
 
@@ -61,7 +62,7 @@ def title_of(facts: Facts) -> str:
 
 
 def page_head(title: str, style: str, script: str | None = None) -> str:
-    """The head of a page that has this style and this script, and may have no other."""
+    """The head of a page, with a policy that allows only this style and script."""
     scripts = "" if script is None else f"script-src {_hash(script)}; "
     policy = (
         f"default-src 'none'; img-src data:; style-src {_hash(style)}; {scripts}base-uri 'none'; form-action 'none'"
@@ -97,17 +98,17 @@ def _section(title: str, records: Iterator[Record]) -> Iterator[str]:
 
 
 def _damage(source: Source) -> Iterator[str]:
-    """What is odd in the file, and the bytes that belong to no entry."""
+    """Problems in the file, and the bytes that do not belong to an entry."""
     problems = source.problems()
     if problems:
-        yield '<h2 id="problems">Problems of the file</h2><ul>'
+        yield '<h2 id="problems">Problems in the file</h2><ul>'
         for problem in problems:
             place = f"line {problem.line}, bytes {problem.start}-{problem.end}"
             yield f"<li><b>{esc(problem.kind)}</b> at {place}: {esc(problem.action)}</li>"
         yield "</ul>"
     fragments = source.fragments()
     if fragments:
-        yield '<h2 id="fragments">Bytes that belong to no entry</h2>'
+        yield '<h2 id="fragments">Bytes outside of any entry</h2>'
     for number, fragment in enumerate(fragments):
         name = f"fragment-{number}"
         text = esc(fragment.raw.decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Records as HTML. Everything that comes from a session is escaped here."""
+"""Records as HTML. All session text is escaped here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ import re
 
 from sessiontree.core.jsonio import render_indented_json
 from sessiontree.export.record_builder import call_gist, first_words
-from sessiontree.export.records import Answer, Call, Command, Data, Note, Picture, Piece, Record, Thought, Words
+from sessiontree.export.records import (
+    Call,
+    Command,
+    Data,
+    ImagePiece,
+    Note,
+    Piece,
+    Record,
+    ResultPiece,
+    TextPiece,
+    ThinkingPiece,
+)
 from sessiontree.export.sanitize import blocks, safe
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -14,11 +25,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9 .:,/_-]{0,60}")
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
 _LONG = 1_500
-"""Characters of a system prompt or a summary from which on it is folded."""
+"""Length from which on a system prompt or a summary is folded."""
 
 
 def esc(text: str) -> str:
-    """A text that is nothing but text between tags, whatever it holds."""
+    """Escape a text between tags."""
     if _PLAIN.fullmatch(text):
         return text
     text = safe(text)
@@ -30,19 +41,19 @@ def esc(text: str) -> str:
 
 
 def attribute(text: str) -> str:
-    """A text that is nothing but text between the quotes of an attribute."""
+    """Escape a text inside a quoted attribute."""
     return esc(text).replace('"', "&quot;").replace("'", "&#39;")
 
 
 def anchor(id: str) -> str:
-    """An entry's id as the id of an element: different ids stay different."""
+    """The element id of an entry; different entry ids never collide."""
     if id.isascii() and id.replace("-", "").isalnum():
         return f"entry-{id}"
     return "entry-" + _NOT_IN_IDS.sub(lambda found: f".{ord(found[0]):x}.", id)
 
 
 def stamp(time: str) -> str:
-    """A time as people read it, as far as it is one."""
+    """Format a timestamp for people."""
     return f"{time[:10]} {time[11:16]}" if len(time) > 15 and time[10] == "T" else time[:40]
 
 
@@ -71,8 +82,8 @@ def render_record(record: Record) -> str:
     if record.time:
         out.append(_time(record.time))
     out.append("</header>")
-    if record.answer is not None:
-        _add_answer(out, record.answer)
+    if record.result is not None:
+        _add_result(out, record.result)
     elif not small:
         for piece in record.pieces:
             _add_piece(out, piece, fold=record.who == "system")
@@ -82,22 +93,22 @@ def render_record(record: Record) -> str:
 
 def _add_piece(out: list[str], piece: Piece, *, fold: bool = False) -> None:
     match piece:
-        case Words():
+        case TextPiece():
             if fold and len(piece.text) > _LONG:
                 out.append(f"<details><summary>{esc(first_words(piece.text, 120))}</summary>")
-                _add_words(out, piece.text)
+                _add_text(out, piece.text)
                 out.append("</details>")
             else:
-                _add_words(out, piece.text)
+                _add_text(out, piece.text)
         case Call():
             _add_call(out, piece)
-        case Thought(text=None):
-            out.append('<p class="quiet">(thinking that only its provider can read)</p>')
-        case Thought():
+        case ThinkingPiece(text=None):
+            out.append('<p class="quiet">(encrypted thinking)</p>')
+        case ThinkingPiece():
             gist, text = esc(first_words(piece.text or "", 100)), esc(piece.text or "")
             out.append(f'<details class="thinking"><summary>Thinking: {gist}</summary>')
             out.append(f'<div class="text">{text}</div></details>')
-        case Picture():
+        case ImagePiece():
             out.append(_picture(piece))
         case Command():
             out.append(f"<pre>$ {esc(piece.command)}</pre>")
@@ -113,7 +124,7 @@ def _add_piece(out: list[str], piece: Piece, *, fold: bool = False) -> None:
             out.append(f'<p class="{"bad" if piece.error else "quiet"}">{_note(piece)}</p>')
 
 
-def _add_words(out: list[str], text: str) -> None:
+def _add_text(out: list[str], text: str) -> None:
     for block in blocks(text):
         if block.code:
             out.append(f"<pre><code>{esc(block.text)}</code></pre>")
@@ -127,46 +138,46 @@ def _note(note: Note) -> str:
     return f'{esc(note.text)} <a href="#{anchor(note.target)}">{esc(note.target[:40])}</a>'
 
 
-def _picture(picture: Picture) -> str:
-    """A picture of a kind that holds nothing but a picture; any other is only mentioned."""
+def _picture(picture: ImagePiece) -> str:
+    """An image of a type that cannot contain scripts; others are only mentioned."""
     size = f"{len(picture.data):,} characters"
     data = "".join(picture.data.split()) if picture.mime in PICTURES else ""
     if not data or _NOT_BASE64.search(data):
-        return f'<p class="quiet">(picture, {esc(picture.mime)}, {size}: not shown)</p>'
-    return f'<img alt="picture, {picture.mime}" loading="lazy" src="data:{picture.mime};base64,{data}">'
+        return f'<p class="quiet">(image, {esc(picture.mime)}, {size}: not shown)</p>'
+    return f'<img alt="image, {picture.mime}" loading="lazy" src="data:{picture.mime};base64,{data}">'
 
 
 def _add_call(out: list[str], call: Call) -> None:
-    answer = call.answer
-    state = "no result" if answer is None else ""
-    if answer is not None and answer.error:
+    result = call.result
+    state = "no result" if result is None else ""
+    if result is not None and result.error:
         state = '<span class="bad">failed</span>'
     about = esc(call_gist(call))
-    out.append(f"<details{_id(answer)}><summary><b>{esc(call.name)}</b> <code>{about}</code> {state}</summary>")
+    out.append(f"<details{_id(result)}><summary><b>{esc(call.name)}</b> <code>{about}</code> {state}</summary>")
     if call.arguments:
         out.append("<dl>")
         for name, value in call.arguments.items():
             text = value if isinstance(value, str) else render_indented_json(value)
             out.append(f"<dt>{esc(str(name))}</dt><dd><pre>{esc(text)}</pre></dd>")
         out.append("</dl>")
-    if answer is not None:
-        label = f' <span class="label">{esc(answer.label)}</span>' if answer.label else ""
-        out.append(f'<p class="quiet">result{label} {_time(answer.time)}</p>')
-        _add_answer(out, answer)
+    if result is not None:
+        label = f' <span class="label">{esc(result.label)}</span>' if result.label else ""
+        out.append(f'<p class="quiet">result{label} {_time(result.time)}</p>')
+        _add_result(out, result)
     out.append("</details>")
 
 
-def _id(answer: Answer | None) -> str:
-    return "" if answer is None else f' id="{anchor(answer.id)}"'
+def _id(result: ResultPiece | None) -> str:
+    return "" if result is None else f' id="{anchor(result.id)}"'
 
 
-def _add_answer(out: list[str], answer: Answer) -> None:
-    """What a tool gave back is shown as it is: it is output, not Markdown."""
-    failed = ' class="failed"' if answer.error else ""
-    if not answer.pieces:
+def _add_result(out: list[str], result: ResultPiece) -> None:
+    """Tool output is shown verbatim: it is not Markdown."""
+    failed = ' class="failed"' if result.error else ""
+    if not result.pieces:
         out.append('<p class="quiet">(empty)</p>')
-    for piece in answer.pieces:
-        if isinstance(piece, Words):
+    for piece in result.pieces:
+        if isinstance(piece, TextPiece):
             out.append(f"<pre{failed}>{esc(piece.text)}</pre>")
         else:
             _add_piece(out, piece)

@@ -1,9 +1,8 @@
-"""A session as Markdown that GitHub renders: messages as they are, tool output and thinking folded.
+"""A session as GitHub Markdown: messages as they are, tool output and thinking folded.
 
-What is said in a session is Markdown itself, so it is kept, but nothing of it may reach out of its message: HTML
-becomes text, headings are escaped, pictures and odd links become text, and every fence is written anew, at the margin
-and longer than any fence within. So what is code here is code for every reader, and no message can open what it does
-not close.
+Messages are Markdown themselves and are kept, but must not affect anything outside of themselves. HTML becomes text,
+headings are escaped, images and unusual links become text. Every fence is rewritten, at the margin and longer than any
+fence inside. So every renderer agrees on what is code, and a message cannot open what it does not close.
 """
 
 from __future__ import annotations
@@ -14,7 +13,18 @@ from collections.abc import Iterator
 from sessiontree.core.jsonio import render_indented_json
 from sessiontree.export.html_pieces import esc, stamp
 from sessiontree.export.record_builder import call_gist, first_words, gist
-from sessiontree.export.records import Answer, Call, Command, Data, Note, Picture, Piece, Record, Thought, Words
+from sessiontree.export.records import (
+    Call,
+    Command,
+    Data,
+    ImagePiece,
+    Note,
+    Piece,
+    Record,
+    ResultPiece,
+    TextPiece,
+    ThinkingPiece,
+)
 from sessiontree.export.sanitize import blocks, safe
 from sessiontree.export.source import Source
 
@@ -25,7 +35,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]#!|~$])")
 
 
 def render_markdown(source: Source) -> Iterator[str]:
-    """The document, piece by piece."""
+    """Render the document in pieces."""
     facts = source.facts()
     yield f"# {inline(first_words(facts.title or f'Session {facts.id}', 300))}\n\n"
     rows = [
@@ -43,7 +53,7 @@ def render_markdown(source: Source) -> Iterator[str]:
             yield _branch_heading(source, number)
         for record in source.records(strand):
             yield render_record(record)
-    yield from _section("Beside the conversation", source.loose())
+    yield from _section("Outside of the conversation", source.outside())
     yield from _end(source)
 
 
@@ -60,27 +70,27 @@ def _section(title: str, records: Iterator[Record]) -> Iterator[str]:
 
 
 def render_record(record: Record) -> str:
-    """One entry: a heading, or one line if that says it all."""
+    """One entry: a heading with a body, or a single line."""
     label = f"🏷 {inline(record.label)}" if record.label else ""
     facts = [*map(inline, record.facts), label, inline(stamp(record.time)), f"`{code_word(record.id)}`", record.mark]
     said = " · ".join(filter(None, facts))
     if record.is_small:
         notes = " ".join(_note(piece) for piece in record.pieces if isinstance(piece, Note))
         return f"_{inline(record.title)}_: {notes} · {said}\n\n"
-    body = _answer(record.answer) if record.answer is not None else "".join(map(_piece, record.pieces))
+    body = _render_result(record.result) if record.result is not None else "".join(map(_piece, record.pieces))
     return f"### {inline(record.title)}\n\n<sub>{said}</sub>\n\n{body}"
 
 
 def _piece(piece: Piece) -> str:
     match piece:
-        case Words():
+        case TextPiece():
             return "".join(_block(block.text, block.code, block.language) for block in blocks(safe(piece.text)))
-        case Thought(text=None):
-            return "_(thinking that only its provider can read)_\n\n"
-        case Thought():
+        case ThinkingPiece(text=None):
+            return "_(encrypted thinking)_\n\n"
+        case ThinkingPiece():
             return folded("Thinking", prose(safe(piece.text or "")) + "\n\n")
-        case Picture():
-            return f"_(picture, {inline(piece.mime)}, {len(piece.data):,} characters, left out)_\n\n"
+        case ImagePiece():
+            return f"_(image, {inline(piece.mime)}, {len(piece.data):,} characters, omitted)_\n\n"
         case Command():
             state = f"_{inline(piece.state)}_\n\n" if piece.state else ""
             return fenced(f"$ {piece.command}", "console") + (output(piece.output) if piece.output else "") + state
@@ -104,14 +114,14 @@ def _note(note: Note) -> str:
 
 def _call(call: Call) -> str:
     about = call_gist(call)
-    state = "" if call.answer is not None else " (no result)"
-    if call.answer is not None and call.answer.error:
+    state = "" if call.result is not None else " (no result)"
+    if call.result is not None and call.result.error:
         state = " (failed)"
     lines = [f"**{inline(call.name)}**{f' `{code_word(about)}`' if about else ''}{state}\n\n"]
     if call.arguments and (len(call.arguments) > 1 or about not in call.arguments.values()):
         lines.append(folded("Arguments", "".join(_argument(name, value) for name, value in call.arguments.items())))
-    if call.answer is not None:
-        lines.append(_answer(call.answer))
+    if call.result is not None:
+        lines.append(_render_result(call.result))
     return "".join(lines)
 
 
@@ -121,25 +131,25 @@ def _argument(name: str, value: object) -> str:
     return f"{inline(str(name))}:\n\n{fenced(render_indented_json(value), 'json')}"
 
 
-def _answer(answer: Answer) -> str:
-    label = f"🏷 {inline(answer.label)}\n\n" if answer.label else ""
-    if not answer.pieces:
+def _render_result(result: ResultPiece) -> str:
+    label = f"🏷 {inline(result.label)}\n\n" if result.label else ""
+    if not result.pieces:
         return label + "_(empty result)_\n\n"
-    parts = [output(piece.text) if isinstance(piece, Words) else _piece(piece) for piece in answer.pieces]
+    parts = [output(piece.text) if isinstance(piece, TextPiece) else _piece(piece) for piece in result.pieces]
     return label + "".join(parts)
 
 
 def _end(source: Source) -> Iterator[str]:
-    """What is known when all has been told."""
+    """The end of the document, rendered after all entries."""
     problems, fragments = source.problems(), source.fragments()
     if problems:
-        yield "---\n\n## Problems of the file\n\n"
+        yield "---\n\n## Problems in the file\n\n"
         for problem in problems:
             place = f"line {problem.line}, bytes {problem.start}-{problem.end}"
             yield f"- {problem.kind}, {place}: {inline(problem.action)}\n"
         yield "\n"
     if fragments:
-        yield "## Bytes that belong to no entry\n\n"
+        yield "## Bytes outside of any entry\n\n"
     for fragment in fragments:
         yield f"{inline(fragment.kind)}, line {fragment.line}, bytes {fragment.start}-{fragment.end}:\n\n"
         yield output(fragment.raw.decode("utf-8", "replace"))
@@ -148,27 +158,27 @@ def _end(source: Source) -> Iterator[str]:
     cost = f", cost ${used.cost:,.4f}" if used.cost else ""
     yield f"---\n\nUsed{scope}: {used.requests:,} requests, {used.input:,} tokens in, {used.output:,} out, "
     yield f"{used.cached:,} cached{cost}\n"
-    for kind, name, place in source.beside():
+    for kind, name, place in source.related_files():
         yield f"\n- {inline(kind)}: {inline(name)} {inline(place)}\n"
     if source.redactor is not None:
         yield f"\nSecrets: {source.redactor.report}.\n"
 
 
-# Texts that stay within their place
+# Escaping
 
 
 def inline(text: str) -> str:
-    """Text on one line with nothing in it that Markdown knows."""
+    """Text on one line with all Markdown escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(safe(text).split())).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def code_word(text: str) -> str:
-    """Text on one line between backticks."""
+    """Text on one line, for use between backticks."""
     return " ".join(safe(text).split()).replace("`", "'") or "-"
 
 
 def fenced(text: str, language: str = "text") -> str:
-    """A block of code, whatever is in it."""
+    """A code block, whatever the text contains."""
     text = safe(text)
     longest = max((len(run) for run in _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -176,7 +186,7 @@ def fenced(text: str, language: str = "text") -> str:
 
 
 def output(text: str) -> str:
-    """What a program printed: folded when it is long."""
+    """Output of a program, folded if it is long."""
     lines = text.count("\n") + 1
     if lines <= _FOLDED_LINES and len(text) <= _FOLDED_CHARACTERS:
         return fenced(text)
@@ -184,7 +194,7 @@ def output(text: str) -> str:
 
 
 def folded(title: str, body: str) -> str:
-    """Something that opens with a click. `body` is Markdown that ends with an empty line."""
+    """A collapsed section. `body` is Markdown that ends with an empty line."""
     return f"<details><summary>{esc(first_words(title, 120))}</summary>\n\n{body}</details>\n\n"
 
 
@@ -201,7 +211,7 @@ _FENCE_LEFT = re.compile(r"(?<!`)`{3,}|(?<!~)~{3,}")
 
 
 def prose(text: str) -> str:
-    """A message's own Markdown, kept from reaching out of it."""
+    """A message's own Markdown, contained."""
     if "`" not in text:
         return _neutral(text)
     parts = _CODE_SPAN.split(text)
@@ -209,7 +219,7 @@ def prose(text: str) -> str:
 
 
 def _code_span(span: str) -> str:
-    """Code within a line. What would be live if this were no code after all is spelled so that it never is."""
+    """Inline code. Markup in it is spelled as entities, in case a renderer does not take it for code."""
     if not _LIVE.search(span):
         return span
     code = _PUNCTUATION.sub(lambda found: f"&#{ord(found[0])};", span.strip("`"))

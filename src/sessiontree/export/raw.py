@@ -1,4 +1,4 @@
-"""A session for programs: one JSON object in shared words, or its own lines as they stand in the file."""
+"""Machine-readable export: one JSON object with canonical entries, or the session's own lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHUNK = 256 * 1024
 
 
 def render_object(source: Source) -> Iterator[bytes]:
-    """One JSON object on one line. Its entries are written one by one."""
+    """One JSON object on one line; its entries are yielded one by one."""
     facts = source.facts()
     head: dict[str, Any] = {
         "schemaVersion": SCHEMA_VERSION,
@@ -48,13 +48,13 @@ def render_object(source: Source) -> Iterator[bytes]:
             yield separator + render_json(_described(entry, source, active=strand.active, strand=number))
             separator = b","
     if source.branch == "all":
-        for _, entry in source.iter_entries(source.outline.loose):
+        for _, entry in source.iter_entries(source.outline.outside):
             yield separator + render_json(_described(entry, source, active=False, strand=None))
             separator = b","
     tail = {
         "fragments": [describe_fragment(fragment) for fragment in source.fragments()],
         "problems": [describe_problem(problem) for problem in source.problems()],
-        "beside": [{"kind": kind, "name": name, "place": place} for kind, name, place in source.beside()],
+        "beside": [{"kind": kind, "name": name, "place": place} for kind, name, place in source.related_files()],
         "usage": msgspec.to_builtins(source.used()),
         "masked": None if source.redactor is None else source.redactor.counts,
         "maskedByRule": None if source.redactor is None else dict(source.redactor.by_rule),
@@ -63,30 +63,30 @@ def render_object(source: Source) -> Iterator[bytes]:
 
 
 def _described(entry: Entry, source: Source, *, active: bool, strand: int | None) -> dict[str, Any]:
-    """An entry as `show --json` has it, with its whole content in the native shape under `entry`."""
+    """An entry as in `show --json`, with its full content in native form under `entry`."""
     return {
         **describe_shown(entry),
         "label": source.labels.get(entry.id),
         "active": active,
         "strand": strand,
-        "entry": _told(msgspec.to_builtins(entry)),
+        "entry": _restore_unknown(msgspec.to_builtins(entry)),
     }
 
 
-def _told(value: Any) -> Any:
-    """Built-in values, where what we do not know is told in its own words."""
+def _restore_unknown(value: Any) -> Any:
+    """Built-in values; unknown types are replaced by their original fields."""
     if isinstance(value, dict):
         if value.get("type") == UNKNOWN_TAG or value.get("role") == UNKNOWN_TAG:
             return value.get("fields")
-        return {name: _told(inner) for name, inner in value.items()}
-    return [_told(inner) for inner in value] if isinstance(value, list) else value
+        return {name: _restore_unknown(inner) for name, inner in value.items()}
+    return [_restore_unknown(inner) for inner in value] if isinstance(value, list) else value
 
 
-# The lines of the file
+# Raw lines
 
 
 def render_lines(source: Source) -> Iterator[bytes]:
-    """The lines of the chosen branches as they stand in the file; of all branches, the whole file."""
+    """The lines of the selected branches, unchanged; for all branches, the whole file."""
     lines = _every_line(source) if source.branch == "all" else _lines_of_path(source)
     if source.redactor is not None:
         mask = source.redactor.line
@@ -97,7 +97,7 @@ def render_lines(source: Source) -> Iterator[bytes]:
 
 
 def _bytes(source: Source) -> Iterator[bytes]:
-    """The file as it was when the session was opened."""
+    """The file as of when the session was opened."""
     journal = source.session.journal
     for start in range(0, journal.size, _CHUNK):
         yield read_bytes(journal.store, start, min(_CHUNK, journal.size - start))
@@ -114,7 +114,7 @@ def _every_line(source: Source) -> Iterator[bytes]:
 
 
 def _lines_of_path(source: Source) -> Iterator[bytes]:
-    """Header, path and what is said about them, in file order, so that it opens where the session stands."""
+    """Header, path and related metadata lines in file order, so that the copy opens at the same current entry."""
     session, journal = source.session, source.session.journal
     if journal.header_span is not None:
         place = journal.header_span
@@ -129,9 +129,9 @@ def _lines_of_path(source: Source) -> Iterator[bytes]:
 
 
 def _parents_beside(session: Reader, path: set[int], ids: set[str]) -> dict[int, str | None]:
-    """Lines beside the path that are about the session or an entry of the path.
+    """Lines outside of the path that belong to the session or to an entry of the path, with the parent to set.
 
-    One that hangs on an entry of another branch (a label, a name) is given a parent on the path: only that changes.
+    A line whose parent is on another branch (a label, a name) gets a parent on the path; nothing else changes.
     """
     journal, bookkeeping = session.journal, session.dialect.bookkeeping
     beside = [

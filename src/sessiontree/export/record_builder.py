@@ -1,7 +1,7 @@
-"""Entries as records to read: who speaks, when, and what there is to show. No format is known here.
+"""Builds records for display from entries of any dialect.
 
-A tool's answer is put beside its call. Records are held back until the calls among them are answered or someone else
-speaks, so the two meet whatever stands between them; memory follows one turn, not the session.
+A tool result is attached to its call. Records are buffered until their calls have results or another speaker follows,
+so the two are joined whatever is between them; memory is bounded by one turn, not by the session.
 """
 
 from __future__ import annotations
@@ -58,31 +58,31 @@ from sessiontree.core.messages import (
     message_blocks,
 )
 from sessiontree.export.records import (
-    Answer,
     Call,
     Command,
     Data,
+    ImagePiece,
     Note,
-    Picture,
     Piece,
     Record,
-    Thought,
-    Words,
+    ResultPiece,
+    TextPiece,
+    ThinkingPiece,
 )
 
-_HELD = 256
-"""How many records wait for answers at most."""
+_MAX_HELD = 256
+"""Maximum number of buffered records."""
 
 
-def tell(entries: Iterable[tuple[int, Entry]], labels: Mapping[str, str], mark: str = "") -> Iterator[Record]:
-    """Entries with their numbers as records, answers beside their calls."""
+def build_records(entries: Iterable[tuple[int, Entry]], labels: Mapping[str, str], mark: str = "") -> Iterator[Record]:
+    """Build records from numbered entries, with results attached to their calls."""
     held: list[Record] = []
     open_calls: dict[str, Call] = {}
     for node, entry in entries:
         for record in records_of(node, entry, labels.get(entry.id), mark):
-            answer = record.answer
-            if answer is not None and answer.call_id in open_calls:
-                open_calls.pop(answer.call_id).answer = answer
+            result = record.result
+            if result is not None and result.call_id in open_calls:
+                open_calls.pop(result.call_id).result = result
                 continue
             if held and (not open_calls or _ends_turn(held, record)):
                 yield from held
@@ -95,16 +95,16 @@ def tell(entries: Iterable[tuple[int, Entry]], labels: Mapping[str, str], mark: 
 
 
 def _ends_turn(held: list[Record], record: Record) -> bool:
-    """Whether no answers are to be expected any more. Some formats write one response in several lines."""
-    return record.who == "user" or (record.who == "assistant" and held[-1].who != "assistant") or len(held) > _HELD
+    """Whether no more results are expected. Some formats write one response in several lines."""
+    return record.who == "user" or (record.who == "assistant" and held[-1].who != "assistant") or len(held) > _MAX_HELD
 
 
 def records_of(node: int, entry: Entry, label: str | None = None, mark: str = "") -> Iterator[Record]:
-    """What an entry shows: one record, or one for each of its messages."""
+    """The records of an entry: one, or one per message."""
     if isinstance(entry, MessageEntry):
         for message in entry.messages:
             if isinstance(message, ToolResult):
-                yield _answer_record(node, entry, message, label, mark)
+                yield _result_record(node, entry, message, label, mark)
                 continue
             who, title, facts = _speaker(message)
             pieces = list(_message_pieces(message))
@@ -114,14 +114,14 @@ def records_of(node: int, entry: Entry, label: str | None = None, mark: str = ""
     yield Record(entry.id, node, who, title, entry.timestamp, facts, label, mark, pieces)
 
 
-def _answer_record(node: int, entry: MessageEntry, message: ToolResult, label: str | None, mark: str) -> Record:
+def _result_record(node: int, entry: MessageEntry, message: ToolResult, label: str | None, mark: str) -> Record:
     pieces = list(_pieces(blocks_of(message.content)))
-    answer = Answer(
+    result = ResultPiece(
         entry.id, node, entry.timestamp, label, message.tool_call_id, message.tool_name, message.is_error, pieces
     )
     title = f"Result of {message.tool_name or message.tool_call_id or 'a tool'}"
     facts = ("failed",) if message.is_error else ()
-    return Record(entry.id, node, "tool", title, entry.timestamp, facts, label, mark, pieces, answer)
+    return Record(entry.id, node, "tool", title, entry.timestamp, facts, label, mark, pieces, result)
 
 
 def _speaker(message: Message) -> tuple[str, str, tuple[str, ...]]:
@@ -142,13 +142,13 @@ def _speaker(message: Message) -> tuple[str, str, tuple[str, ...]]:
         case CompactionSummary():
             return "summary", "Compaction", ()
         case BranchSummaryText():
-            return "summary", "Summary of a branch", ()
+            return "summary", "Branch summary", ()
         case _:
             return "system", message.role or "Message", ()
 
 
 def usage_words(usage: Usage | None) -> str:
-    """What a request used, in a few words."""
+    """Usage of a request in a few words."""
     if usage is None:
         return ""
     read = usage.input + usage.cache_read + usage.cache_write
@@ -168,9 +168,9 @@ def _message_pieces(message: Message) -> Iterator[Piece]:
         case System():
             yield from _pieces(blocks_of(message.content))
             for name, section in (message.sections or {}).items():
-                yield Note(f"section {name}" + ("" if section is not None else " taken away"))
+                yield Note(f"section {name}" + ("" if section is not None else " removed"))
                 if section:
-                    yield Words(section)
+                    yield TextPiece(section)
             if message.tools_added or message.tools_removed:
                 yield Data("tools", {"added": message.tools_added, "removed": message.tools_removed})
         case _:
@@ -183,8 +183,8 @@ def _command(message: BashExecution) -> Command:
     states = [
         f"exit code {message.exit_code}" if message.exit_code else "",
         "cancelled" if message.cancelled else "",
-        "output cut" if message.truncated else "",
-        f"all of it: {message.full_output_path}" if message.full_output_path else "",
+        "output truncated" if message.truncated else "",
+        f"full output: {message.full_output_path}" if message.full_output_path else "",
     ]
     failed = bool(message.exit_code) or message.cancelled
     return Command(message.command, message.output, ", ".join(filter(None, states)), failed)
@@ -195,20 +195,20 @@ def _pieces(blocks: tuple[Block, ...]) -> Iterator[Piece]:
         match block:
             case Text():
                 if block.text:
-                    yield Words(block.text)
+                    yield TextPiece(block.text)
             case Thinking():
-                yield Thought(block.thinking or None)
+                yield ThinkingPiece(block.thinking or None)
             case RedactedThinking():
-                yield Thought(None)
+                yield ThinkingPiece(None)
             case Image():
-                yield Picture(block.mime_type, block.data)
+                yield ImagePiece(block.mime_type, block.data)
             case ToolCall():
                 yield Call(block.id, block.name, block.arguments)
             case OtherBlock():
                 yield Data(block.kind, block.fields)
 
 
-def _said(content: Content) -> list[Piece]:
+def _content_pieces(content: Content) -> list[Piece]:
     return list(_pieces(blocks_of(content)))
 
 
@@ -216,23 +216,28 @@ _Other = tuple[str, str, tuple[str, ...], list[Piece]]
 
 
 def _other(entry: Entry) -> _Other:
-    """Speaker, title, facts and pieces of what is no message."""
+    """Speaker, title, facts and pieces of an entry that is not a message."""
     match entry:
         case Compaction():
             return _compaction(entry)
         case BranchSummary():
             if (join := join_in(entry.details)) is not None:
-                return "summary", "Merge", (join.how, *_used(entry.usage)), [Words(entry.summary), *_came_from(join)]
-            left = [Note("the branch that was left", entry.from_id)] if entry.from_id else []
-            pieces: list[Piece] = [Words(entry.summary), *left]
-            return "summary", "Summary of a branch", _used(entry.usage), pieces
+                return (
+                    "summary",
+                    "Merge",
+                    (join.how, *_used(entry.usage)),
+                    [TextPiece(entry.summary), *_came_from(join)],
+                )
+            left = [Note("the abandoned branch", entry.from_id)] if entry.from_id else []
+            pieces: list[Piece] = [TextPiece(entry.summary), *left]
+            return "summary", "Branch summary", _used(entry.usage), pieces
         case CustomMessage():
-            facts = () if entry.display else ("hidden in the program",)
-            return "system", f"Extension {entry.custom_type}".rstrip(), facts, _said(entry.content)
+            facts = () if entry.display else ("hidden by the client",)
+            return "system", f"Extension {entry.custom_type}".rstrip(), facts, _content_pieces(entry.content)
         case Custom():
             return "note", f"State of {entry.custom_type or 'an extension'}", (), [Data("data", entry.data)]
         case SessionInit():
-            given: list[Piece] = [Words(text) for text in (entry.system_prompt, entry.task) if text]
+            given: list[Piece] = [TextPiece(text) for text in (entry.system_prompt, entry.task) if text]
             return (
                 "system",
                 "Started with",
@@ -240,8 +245,8 @@ def _other(entry: Entry) -> _Other:
                 [*given, Data("tools", {"tools": entry.tools, "output": entry.output_schema})],
             )
         case ContextEdit() if entry.replacement is not None:
-            said = _said(entry.replacement.content)
-            return "note", "Context edit", (), [Note("this stands for", entry.target_id), *said]
+            said = _content_pieces(entry.replacement.content)
+            return "note", "Context edit", (), [Note("replaces", entry.target_id), *said]
         case FileSnapshot():
             return "note", "File snapshot", (), [Data("files", entry.files)]
         case Unknown():
@@ -257,16 +262,16 @@ def _used(usage: Usage | None) -> tuple[str, ...]:
 
 def _came_from(join: Join) -> list[Piece]:
     if join.session is not None:
-        return [Note(f"the branch that was merged: {join.entry} of the session {join.session}")]
-    return [Note("the branch that was merged", join.entry)]
+        return [Note(f"the merged branch: {join.entry} of the session {join.session}")]
+    return [Note("the merged branch", join.entry)]
 
 
 def _compaction(entry: Compaction) -> _Other:
-    pieces: list[Piece] = [Words(entry.summary)]
+    pieces: list[Piece] = [TextPiece(entry.summary)]
     if entry.first_kept_entry_id:
-        pieces.append(Note("stands for everything above up to, and not with,", entry.first_kept_entry_id))
+        pieces.append(Note("replaces everything above, up to but excluding", entry.first_kept_entry_id))
     else:
-        pieces.append(Note("stands for everything above"))
+        pieces.append(Note("replaces everything above"))
     if entry.system_message is not None:
         pieces += _message_pieces(entry.system_message)
     if entry.details:
@@ -277,7 +282,7 @@ def _compaction(entry: Compaction) -> _Other:
 
 
 def _remark(entry: Entry) -> tuple[str, tuple[str, ...], list[Piece]]:
-    """What one line says."""
+    """Title, facts and pieces of an entry that is shown on one line."""
     match entry:
         case ModelChange():
             role = f" for {entry.role}" if entry.role else ""
@@ -287,18 +292,18 @@ def _remark(entry: Entry) -> tuple[str, tuple[str, ...], list[Piece]]:
         case ModeChange():
             return "Mode", (), [Note(entry.mode)]
         case Label():
-            return "Label", (), [Note(entry.label or "taken away", entry.target_id)]
+            return "Label", (), [Note(entry.label or "removed", entry.target_id)]
         case SessionInfo():
-            return "Name", (), [Note(entry.name or "taken away")]
+            return "Name", (), [Note(entry.name or "removed")]
         case RuleInjection():
             return "Rules", (), [Note(", ".join(entry.injected_rules))]
         case UsageRecord():
             facts = (entry.kind, entry.model or "", entry.note or "")
             return "Used", _used(entry.usage), [Note(" · ".join(filter(None, facts)))]
         case ContextEdit():
-            return "Context edit", (), [Note("left out of the context", entry.target_id)]
+            return "Context edit", (), [Note("removed from the context", entry.target_id)]
         case ResetBoundary():
-            return "Reset", (), [Note("the context starts anew here")]
+            return "Reset", (), [Note("the context restarts here")]
         case ConfigChange():
             changed = render_json(entry.config).decode("utf-8", "replace") if entry.config != Config() else "defaults"
             return "Settings", (), [Note(changed)]
@@ -312,16 +317,16 @@ def _remark(entry: Entry) -> tuple[str, tuple[str, ...], list[Piece]]:
 
 
 def gist(record: Record, size: int = 90) -> str:
-    """What a record says, in a few words on one line."""
+    """The first words of a record on one line."""
     for piece in record.pieces:
-        if isinstance(piece, Words | Note) and piece.text.strip():
+        if isinstance(piece, TextPiece | Note) and piece.text.strip():
             return first_words(piece.text, size)
         if isinstance(piece, Command):
             return first_words(f"$ {piece.command}", size)
         if isinstance(piece, Call):
             return first_words(f"→ {piece.name} {call_gist(piece)}", size)
-        if isinstance(piece, Picture):
-            return "(picture)"
+        if isinstance(piece, ImagePiece):
+            return "(image)"
     return ""
 
 
@@ -329,7 +334,7 @@ _TELLING = ("command", "file_path", "path", "filePath", "pattern", "query", "url
 
 
 def call_gist(call: Call, size: int = 120) -> str:
-    """What a call is about: its most telling argument, on one line."""
+    """The most informative argument of a call on one line."""
     for name in _TELLING:
         value = call.arguments.get(name)
         if isinstance(value, str) and value:

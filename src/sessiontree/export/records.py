@@ -1,4 +1,4 @@
-"""What there is to show of a session, in shapes that every format renders. None of them ever leads back to itself."""
+"""What an export shows of a session, independent of its format. References are never cyclic."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from msgspec import Struct
 from sessiontree.core.jsonio import JsonObject
 
 
-class Words(Struct, gc=False):
-    """What someone said; mostly Markdown."""
+class TextPiece(Struct, gc=False):
+    """Text of a message; usually Markdown."""
 
     text: str
 
 
-class Thought(Struct, gc=False):
-    """What a model thought; without a text, it is there but nobody can read it."""
+class ThinkingPiece(Struct, gc=False):
+    """Thinking of a model; None if it is encrypted."""
 
     text: str | None
 
 
-class Picture(Struct, gc=False):
+class ImagePiece(Struct, gc=False):
     mime: str
     data: str
 
 
 class Command(Struct, gc=False):
-    """A command that a person ran."""
+    """A shell command of the user."""
 
     command: str
     output: str
@@ -36,14 +36,14 @@ class Command(Struct, gc=False):
 
 
 class Data(Struct, gc=False):
-    """Something kept for programs."""
+    """Structured data."""
 
     title: str
     value: Any
 
 
 class Note(Struct, gc=False):
-    """A remark of ours about the entry; may lead to another one."""
+    """Our own remark about an entry, optionally with a link to another one."""
 
     text: str
     target: str | None = None
@@ -51,16 +51,16 @@ class Note(Struct, gc=False):
 
 
 class Call(Struct, gc=False):
-    """A tool call, and its answer when it has come."""
+    """A tool call with its result, if there is one."""
 
     id: str
     name: str
     arguments: JsonObject
-    answer: Answer | None = None
+    result: ResultPiece | None = None
 
 
-class Answer(Struct, gc=False):
-    """What a tool answered: an entry of its own, shown beside its call."""
+class ResultPiece(Struct, gc=False):
+    """A tool result: an entry of its own, shown with its call."""
 
     id: str
     node: int
@@ -72,11 +72,11 @@ class Answer(Struct, gc=False):
     pieces: list[Piece]
 
 
-Piece: TypeAlias = Words | Thought | Picture | Command | Data | Note | Call
+Piece: TypeAlias = TextPiece | ThinkingPiece | ImagePiece | Command | Data | Note | Call
 
 
 class Record(Struct, gc=False):
-    """One entry to show. `who` is a word for the kind of speaker: it picks colours, never words."""
+    """One entry to show. `who` is the kind of speaker; it selects colors only."""
 
     id: str
     node: int
@@ -87,10 +87,10 @@ class Record(Struct, gc=False):
     label: str | None = None
     mark: str = ""
     pieces: list[Piece] = []
-    answer: Answer | None = None
-    """For the answer of a tool that stands alone."""
+    result: ResultPiece | None = None
+    """Set for a tool result without its call."""
 
     @property
     def is_small(self) -> bool:
-        """Whether one line says it all."""
+        """Whether the record fits on one line."""
         return self.who == "note" and all(isinstance(piece, Note) for piece in self.pieces)

@@ -1,7 +1,7 @@
-"""Session text made harmless for a file that people open: no control characters, nothing that reorders a line.
+"""Sanitize session text for files that people open: no control characters, nothing that reorders a line.
 
-The same rules as for a terminal (`views.text`), but tabs stay, and colours that a program printed are left out. Texts
-are searched before they are changed: nearly all need no change, and changing is slow.
+The rules are those for a terminal (`views.text`), except that tabs are kept and color codes are dropped. Texts are
+checked before they are changed, because nearly all need no change and changing is slow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
 
 
 def safe(text: str) -> str:
-    """Text without anything invisible that does something; line breaks and tabs stay."""
+    """Replace invisible characters that have an effect; line breaks and tabs are kept."""
     if not _is_odd(text):
         return text
     text = _COLOUR.sub("", text).replace("\r\n", "\n")
@@ -24,7 +24,7 @@ def safe(text: str) -> str:
 
 
 def _is_odd(text: str) -> bool:
-    if text.isascii():  # deleting bytes is several times as fast as searching characters
+    if text.isascii():  # deleting bytes is several times as fast as a regular expression
         data = text.encode()
         return len(data.translate(None, _CONTROLS)) != len(data)
     return _ODD.search(text) is not None
@@ -35,7 +35,7 @@ def _visible(found: re.Match[str]) -> str:
 
 
 class Block:
-    """A part of a message: prose, or code between fences."""
+    """A part of a message: prose, or fenced code."""
 
     __slots__ = ("code", "language", "text")
 
@@ -47,7 +47,7 @@ _FENCE = re.compile(r"^([ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)?)(`{3,}(?=[^`\n
 
 
 def blocks(text: str) -> list[Block]:
-    """A message as prose and code. A fence that is never closed goes to the end."""
+    """Split a message into prose and fenced code. An unclosed fence extends to the end."""
     if "```" not in text and "~~~" not in text:
         return [Block(text)]
     found: list[Block] = []
@@ -75,7 +75,7 @@ def _closing(fence: str) -> re.Pattern[str]:
 
 
 def _dedented(body: str, indent: str) -> str:
-    """Code without the indentation of the list it stood in."""
+    """Remove the indentation of the surrounding list."""
     width = len(indent)
     if not width:
         return body

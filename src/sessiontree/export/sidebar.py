@@ -1,4 +1,4 @@
-"""The side bar of the page: the tree of branches with the places one wants to go to, and the facts."""
+"""The sidebar of the page: the tree of branches with links, and facts about the session."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sessiontree.export.records import Call, Record
 from sessiontree.export.source import Facts, Source
 
 _DEEPEST = 8
-"""Branches of branches are set in up to here; deeper ones stand at the end, from the left again."""
+"""Indentation limit of nested branches; deeper ones are appended at the end, starting from the left again."""
 
 
 class Stop(Struct):
-    """A place on a strand that the tree names."""
+    """A linked entry in the tree."""
 
     node: int
     id: str
@@ -28,13 +28,13 @@ class Stop(Struct):
 
 
 class Sidebar:
-    """Hears of every record as it is told, and is drawn when all have been."""
+    """Collects stops while records are rendered; rendered itself at the end."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         strands = source.outline.strands
         self._leaving: dict[int | None, list[int]] = {}
-        """The numbers of the strands that leave from an entry."""
+        """Strand numbers by the entry they fork from."""
         for number, strand in enumerate(strands[1:], 1):
             self._leaving.setdefault(strand.fork, []).append(number)
         self._stops: list[list[Stop]] = [[] for _ in strands]
@@ -47,10 +47,10 @@ class Sidebar:
             for join in self._joins.values()
             if join.session is None and join.entry in source.session
         }
-        """The entries that branches end with which were brought into others."""
+        """Last entries of branches that were merged into others."""
 
     def heading(self, number: int) -> str:
-        """The heading of a strand's section: where it leaves, and its first words."""
+        """The heading of a strand: where it forks, and its first words."""
         strand = self._source.outline.strands[number]
         words = self._first_words(number)
         if strand.fork is None:
@@ -64,20 +64,20 @@ class Sidebar:
         words = self._words.get(number)
         if words is None:
             record = self._source.first_record(self._source.outline.strands[number])
-            words = (gist(record) if record is not None else "") or "(no words)"
+            words = (gist(record) if record is not None else "") or "(no text)"
             self._words[number] = words
         return words
 
     def note(self, number: int, record: Record) -> None:
-        """Keep a record in mind if the tree shall name it: prompts, summaries, labels, forks, where it stands."""
+        """Add a record to the tree if it is a prompt, a summary, a label, a fork or the current entry."""
         stops = self._stops[number]
         is_join = record.id in self._joins
         if is_join or record.who in ("user", "summary") or record.label or self._is_landmark(record.node):
             stops.append(Stop(record.node, record.id, record.who, gist(record) or record.title, record.label))
         for piece in record.pieces:
-            answer = piece.answer if isinstance(piece, Call) else None
-            if answer is not None and (answer.label or self._is_landmark(answer.node)):
-                stops.append(Stop(answer.node, answer.id, "tool", f"result of {answer.name}", answer.label))
+            result = piece.result if isinstance(piece, Call) else None
+            if result is not None and (result.label or self._is_landmark(result.node)):
+                stops.append(Stop(result.node, result.id, "tool", f"result of {result.name}", result.label))
 
     def _is_landmark(self, node: int) -> bool:
         return node in self._leaving or node == self._here or node in self._merged
@@ -100,7 +100,7 @@ class Sidebar:
         yield "</ul>"
 
     def _strand(self, number: int, depth: int) -> Iterator[str]:
-        """The stops of a strand, each with the branches that leave there."""
+        """The stops of a strand, each followed by the branches that fork there."""
         side = "on" if self._source.outline.strands[number].active else "off"
         for stop in self._stops[number]:
             label = f'<span class="label">{esc(stop.label)}</span> ' if stop.label else ""
@@ -118,7 +118,7 @@ class Sidebar:
             yield "</li>"
 
     def _came_from(self, join: Join | None) -> str:
-        """The other parent of a join: a second way up, to where the branch ends that was brought in."""
+        """A link from a merge to its second parent, the end of the merged branch."""
         if join is None:
             return ""
         where = f"{esc(join.session[:40])} " if join.session else ""
@@ -131,7 +131,7 @@ class Sidebar:
         )
 
     def _branch(self, number: int, depth: int) -> Iterator[str]:
-        """A branch by its first words; what it holds below it, if it is in the page at all."""
+        """A branch by its first words, with its stops if it is part of the page."""
         words = esc(self._first_words(number))
         if self._source.branch != "all":
             yield f'<li class="off"><span class="quiet">○ {words} (not in this page)</span></li>'
@@ -167,7 +167,7 @@ class Sidebar:
             ("requests", f"{used.requests:,}"),
             ("cost", f"${used.cost:,.4f}" if used.cost else ""),
             ("problems", str(len(source.problems()) or "")),
-            *((kind, f"{name} {place}".strip()) for kind, name, place in source.beside()),
+            *((kind, f"{name} {place}".strip()) for kind, name, place in source.related_files()),
             ("masked", source.redactor.report.removeprefix("masked ") if source.redactor is not None else ""),
         ]
         return [(name, value) for name, value in rows if value]

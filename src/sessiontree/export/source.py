@@ -1,7 +1,7 @@
-"""What is exported: the strands of a session as records, and the facts about it, with secrets masked if asked for.
+"""The session to export: its strands as records, and facts about it, with secrets masked on request.
 
-Entries are read in small steps and forgotten; what is only known when all are read (what was used, how many secrets
-were masked) is asked for afterwards.
+Entries are read in small batches and dropped. Totals (usage, masked secrets) are complete only after all entries were
+read.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from msgspec import Struct
 from sessiontree.core.entries import Entry, Fragment, MessageEntry, Problem
 from sessiontree.core.messages import Assistant, ToolResult
 from sessiontree.core.usage import UsageTotals, total_usage, usage_of
-from sessiontree.export.record_builder import tell
+from sessiontree.export.record_builder import build_records
 from sessiontree.export.records import Record
 from sessiontree.export.strands import Outline, Strand, build_outline
 from sessiontree.secrets.redact import Redactor
 from sessiontree.session.reader import Reader
 from sessiontree.views.graph import SPEAKING
 
-Chosen = Literal["active", "all"]
+BranchSelection = Literal["active", "all"]
 _STEP = 256
 _FIRST = 4
 AnyT = TypeVar("AnyT")
@@ -29,7 +29,7 @@ REPLACED = "replaced by a later entry with the same id"
 
 
 class Facts(Struct, frozen=True):
-    """What a session is, as far as a look at its entries is not needed."""
+    """Facts about a session that need no entry bodies."""
 
     title: str
     id: str
@@ -48,14 +48,14 @@ class Facts(Struct, frozen=True):
 class Source:
     """A session to export."""
 
-    def __init__(self, session: Reader, branch: Chosen = "active", redactor: Redactor | None = None) -> None:
+    def __init__(self, session: Reader, branch: BranchSelection = "active", redactor: Redactor | None = None) -> None:
         self.session = session
-        self.branch: Chosen = branch
+        self.branch: BranchSelection = branch
         self.redactor = redactor
         self.outline: Outline = build_outline(session)
         self.labels: dict[str, str] = self._masked(session.labels)
         self.shown = 0
-        """How many entries were told so far."""
+        """Number of entries yielded so far."""
         self._used: list[Entry] = []
 
     def _masked(self, value: AnyT) -> AnyT:
@@ -63,7 +63,7 @@ class Source:
 
     @property
     def strands(self) -> list[Strand]:
-        """The strands to show: the active path, then, if all are asked for, the others."""
+        """The strands to export: the active path, and the others with `branch="all"`."""
         return self.outline.strands if self.branch == "all" else self.outline.strands[:1]
 
     def facts(self) -> Facts:
@@ -87,19 +87,19 @@ class Source:
         return self._masked(facts)
 
     def records(self, strand: Strand) -> Iterator[Record]:
-        """The records of a strand, answers beside their calls."""
-        return tell(self.iter_entries(strand.nodes), self.labels)
+        """The records of a strand, with results attached to their calls."""
+        return build_records(self.iter_entries(strand.nodes), self.labels)
 
-    def loose(self) -> Iterator[Record]:
-        """What belongs to no strand: lines beside the tree, entries that were replaced."""
+    def outside(self) -> Iterator[Record]:
+        """Entries outside of all strands: metadata lines, and entries that were replaced."""
         if self.branch == "all":
             shadowed = self.session.shadowed
-            for node, entry in self.iter_entries(self.outline.loose):
+            for node, entry in self.iter_entries(self.outline.outside):
                 mark = REPLACED if node in shadowed else ""
-                yield from tell([(node, entry)], {}, mark)
+                yield from build_records([(node, entry)], {}, mark)
 
     def iter_entries(self, nodes: Sequence[int]) -> Iterator[tuple[int, Entry]]:
-        """Entries with their numbers, a few in memory at a time."""
+        """Entries with their numbers, read in batches."""
         for start in range(0, len(nodes), _STEP):
             step = nodes[start : start + _STEP]
             entries = self.session.journal.entries(step)
@@ -108,16 +108,16 @@ class Source:
             yield from zip(step, self._masked(entries), strict=True)
 
     def first_record(self, strand: Strand) -> Record | None:
-        """What a strand begins with: the first thing that someone says, if that is among its first entries."""
+        """The first message of a strand if it is among its first entries; else its first record."""
         types = self.session.journal.types
         nodes = [node for node in strand.nodes if types[node] in SPEAKING][:_FIRST] or strand.nodes[:1]
         entries = zip(nodes, self._masked(self.session.journal.entries(nodes)), strict=True)
-        records = list(tell(entries, self.labels))
+        records = list(build_records(entries, self.labels))
         said = (record for record in records if record.who in ("user", "assistant", "summary"))
         return next(said, records[0] if records else None)
 
     def used(self) -> UsageTotals:
-        """What the entries told so far used."""
+        """Usage of the entries yielded so far."""
         return total_usage(self._used)
 
     def problems(self) -> list[Problem]:
@@ -126,8 +126,8 @@ class Source:
     def fragments(self) -> list[Fragment]:
         return self._masked(self.session.fragments)
 
-    def beside(self) -> list[tuple[str, str, str]]:
-        """Files that belong to the session: kind, name, where it may lie. Finding them takes a look at every line."""
+    def related_files(self) -> list[tuple[str, str, str]]:
+        """Related files of the session: kind, name, possible path. Finding them reads every line."""
         if self.branch != "all":
             return []
         found: list[tuple[str, str, str]] = [
@@ -137,7 +137,7 @@ class Source:
 
 
 def _without_content(entry: Entry) -> Entry:
-    """An entry that tells what it used and nothing else."""
+    """An entry reduced to its usage."""
     if not isinstance(entry, MessageEntry):
         return entry
     message = entry.message

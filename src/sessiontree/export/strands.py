@@ -1,7 +1,7 @@
-"""A session as strands: the active path first, then every other branch from where it leaves another one.
+"""Split a session into strands: the active path first, then every other branch from where it forks.
 
-Which entries follow each other is the dialect's knowledge (`find_history`). Entries that say nothing and lead nowhere
-(labels, usage, settings hung on an entry) make no branch of their own: they ride along behind the entry they hang on.
+The dialect decides which entries follow each other (`find_history`). Entries without content or successors (labels,
+usage, settings) do not form a branch: they are placed after their parent.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
 from sessiontree.views.graph import SPEAKING
 
-_ASKED = 64
-"""How many branches the dialect is asked about. Beyond that the parents have to do: asking takes a walk to the root."""
+_MAX_HISTORIES = 64
+"""Branches for which the dialect is asked; each costs a walk to the root. Beyond that, parents in the file are used."""
 
 
 class Strand(Struct):
-    """Entries that follow each other, by their numbers in file order."""
+    """A sequence of entries, by their numbers in file order."""
 
     nodes: list[int]
     fork: int | None = None
-    """The entry it leaves from; None for one that starts from nothing."""
+    """The entry it forks from; None for a root."""
     active: bool = False
 
 
 class Outline(Struct, frozen=True):
-    """All strands, parents before children, and the entries that belong to none."""
+    """All strands, parents before children, and the entries outside of them."""
 
     strands: list[Strand]
-    loose: list[int]
-    """Lines beside the tree, and entries that a later one with the same id replaced."""
+    outside: list[int]
+    """Metadata lines, and entries that a later one with the same id replaced."""
 
 
 def build_outline(session: Reader) -> Outline:
-    """The strands of a session. No body is read but by the dialect."""
+    """Build the strands of a session without reading bodies, unless the dialect needs them."""
     history = _history(session, session.node_of(session.leaf))
     parents = _conversation_parents(session, history)
     children: dict[int | None, list[int]] = {}
@@ -50,7 +50,9 @@ def build_outline(session: Reader) -> Outline:
     pending: list[tuple[int, int | None]] = []
 
     def follow(strand: Strand, run: list[int]) -> None:
-        """Put a run of entries on a strand, with what rides along; note the branches that leave it."""
+        """Append a run of entries to a strand, with entries that form no branch; collect the branches that fork from
+        it.
+        """
         after = dict(pairwise(run))
         for node in run:
             strand.nodes.append(node)
@@ -85,7 +87,7 @@ def _history(session: Reader, leaf: int | None) -> list[int]:
 
 
 def _conversation_parents(session: Reader, history: list[int]) -> dict[int, int | None]:
-    """What each entry follows: as the dialect tells a history, else by the parent its line names."""
+    """The predecessor of each entry: by the dialect's history, else its parent in the file."""
     tree = session.journal.tree
     parents: dict[int, int | None] = {}
 
@@ -101,7 +103,7 @@ def _conversation_parents(session: Reader, history: list[int]) -> dict[int, int 
         node = tree.node_of[leaf]
         if node not in parents:
             asked += 1
-            if asked > _ASKED:
+            if asked > _MAX_HISTORIES:
                 break
             place(_history(session, node))
     shadowed = session.shadowed
@@ -112,7 +114,7 @@ def _conversation_parents(session: Reader, history: list[int]) -> dict[int, int 
 
 
 def _speaking(session: Reader, parents: dict[int, int | None]) -> set[int]:
-    """The entries that say something, and those that lead to one that does."""
+    """Entries with content, and their ancestors."""
     types = session.journal.types
     speaking: set[int] = set()
     for node in parents:
@@ -125,7 +127,7 @@ def _speaking(session: Reader, parents: dict[int, int | None]) -> set[int]:
 
 
 def _below(node: int, children: dict[int | None, list[int]]) -> list[int]:
-    """An entry and everything under it."""
+    """An entry and all of its descendants."""
     found, pending = [], [node]
     while pending:
         found.append(pending.pop())

@@ -1,11 +1,11 @@
-"""Past work for agents: a few questions about all sessions, with small answers that are marked as untrusted.
+"""MCP server that gives agents access to past sessions: a few queries with small results, marked as untrusted.
 
-    bounds     how large an answer may be, and how text is made harmless
-    decisions  what was decided lately in a project
-    answers    the questions, as functions that give plain values
-    tools      the same as tools of an MCP server (needs `sessiontree[mcp]`)
-    server     serving them on stdin and stdout
+    limits     size limits and sanitizing
+    decisions  recent decisions in a project
+    queries    the queries, as functions that return plain values
+    tools      the queries as MCP tools (needs `sessiontree[mcp]`)
+    server     the stdio server
 
-Nothing here writes to a session, and nothing is read but sessions that the library knows: those in the folders of the
-agents, or in those that the user named with --root.
+Nothing here writes to a session. Only sessions of the library are read: those in the agents' folders, or in folders
+that the user passed with --root.
 """

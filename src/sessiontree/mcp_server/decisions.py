@@ -1,8 +1,8 @@
-"""What was decided lately in a project, found by simple rules and without a model.
+"""Recent decisions in a project, found by simple rules without a model.
 
-What counts: a label that someone put on an entry; the lines of a compaction's or branch's summary under a heading about
-decisions (without one, how the summary begins); and sentences of people and models on the active path that say that
-something was decided. Such rules miss some and take some that are none: each comes with its place, to read on there.
+These count: labels on entries; lines below a heading about decisions in the summary of a compaction or branch (or the
+beginning of a summary without one); and sentences of users and models on the active path that state a decision. Such
+rules miss some decisions and report some that are none, so each comes with its entry for further reading.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from sessiontree.session.session import Session
 
 Source: TypeAlias = Literal["label", "summary", "statement"]
 
-_MOST_SESSIONS = 20
-_MOST_READ = 64 << 20
-"""Bytes of sessions that are read for one answer, the newest first."""
+_MAX_SESSIONS = 20
+_MAX_BYTES_READ = 64 << 20
+"""Limit of bytes read per query, the newest sessions first."""
 _LAST_ENTRIES = 400
-_LONGEST = 400
-_LONGEST_SAID = 20_000
-_SHORTEST = 12
-_OF_A_SESSION = 12
+_MAX_TEXT = 400
+_MAX_MESSAGE = 20_000
+_MIN_BYTES = 12
+_MAX_PER_SESSION = 12
 
 _heading = re.compile(r"^\s{0,3}(?:#{1,6}\s+|\*\*|__)?(?P<text>[^\n]{1,80}?)(?:\*\*|__)?:?\s*$")
 _about_decisions = re.compile(
@@ -55,7 +55,7 @@ _fenced = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 
 
 class Decision(Struct, frozen=True):
-    """Something that may have been decided, and where it stands."""
+    """A possible decision and its entry."""
 
     session: Summary
     entry: str
@@ -66,19 +66,19 @@ class Decision(Struct, frozen=True):
 
 
 def recent_decisions(library: Library, project: str) -> list[Decision]:
-    """Of the sessions of the project of a folder, the newest first."""
+    """Decisions in the sessions of a folder's project, the newest first."""
     found: list[Decision] = []
     read = 0
-    for one in library.sessions(project=project)[:_MOST_SESSIONS]:
+    for one in library.sessions(project=project)[:_MAX_SESSIONS]:
         read += one.size
-        if read > _MOST_READ:
+        if read > _MAX_BYTES_READ:
             break
         found += decisions_of(one)
     return sorted(found, key=lambda decision: decision.time, reverse=True)
 
 
 def decisions_of(one: Summary) -> list[Decision]:
-    """What one session tells, the newest first; nothing of one that cannot be opened."""
+    """Decisions in one session, the newest first; empty if it cannot be opened."""
     from sessiontree.session.open import open
 
     try:
@@ -88,7 +88,7 @@ def decisions_of(one: Summary) -> list[Decision]:
     except (SessionTreeError, OSError):
         return []
     found.sort(key=lambda decision: decision.time, reverse=True)
-    return list({decision.text: decision for decision in found}.values())[:_OF_A_SESSION]
+    return list({decision.text: decision for decision in found}.values())[:_MAX_PER_SESSION]
 
 
 def _labels(one: Summary, session: Session) -> Iterator[Decision]:
@@ -98,7 +98,7 @@ def _labels(one: Summary, session: Session) -> Iterator[Decision]:
 
 
 def _of_entry(one: Summary, session: Session, id: str) -> Iterator[Decision]:
-    """What a line says, read as the search reads it: it knows summaries of every format from prompts."""
+    """Decisions in one line. Search's extractor is used because it tells summaries of every format from prompts."""
     for line in read_line(session.raw(id), session.dialect):
         time = (milliseconds(line.time) if line.time else None) or one.recency
         for text in line.texts:
@@ -106,12 +106,12 @@ def _of_entry(one: Summary, session: Session, id: str) -> Iterator[Decision]:
                 for said in _of_summary(text.text):
                     yield Decision(one, id, "summary", "", _cut(said), time)
             elif text.kind in ("prompt", "answer"):
-                for said in _statements(text.text[:_LONGEST_SAID]):
+                for said in _statements(text.text[:_MAX_MESSAGE]):
                     yield Decision(one, id, "statement", text.role, _cut(said), time)
 
 
 def _of_summary(text: str) -> Iterator[str]:
-    """The lines under a heading about decisions; without one, the beginning."""
+    """The lines below a heading about decisions; without one, the whole summary."""
     lines = text.splitlines()
     under = [at for at, line in enumerate(lines) if _is_heading(line) and _about_decisions.search(line)]
     for at in under:
@@ -132,10 +132,10 @@ def _is_heading(line: str) -> bool:
 def _statements(text: str) -> Iterator[str]:
     for found in _sentence.finditer(_fenced.sub("\n", text)):
         said = found[0].strip()
-        if _decided.search(said) and len(said.encode()) >= _SHORTEST:
+        if _decided.search(said) and len(said.encode()) >= _MIN_BYTES:
             yield said
 
 
 def _cut(text: str) -> str:
-    line = " ".join(text[: 4 * _LONGEST].split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1].rstrip() + "…"
+    line = " ".join(text[: 4 * _MAX_TEXT].split())
+    return line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1].rstrip() + "…"

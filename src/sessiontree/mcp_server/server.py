@@ -1,7 +1,4 @@
-"""Serving the tools on stdin and stdout. What is not in the search index yet is read into it by a thread beside.
-
-Until that is done, a search looks through the bytes of what the index does not know.
-"""
+"""The stdio server. A background thread updates the search index; until it is done, searches scan unindexed files."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ TOOLS = ("search_sessions", "read_passage", "list_sessions", "recent_decisions")
 
 
 def require_mcp() -> None:
-    """Say what to install when the package is missing."""
+    """Raise an error with an install hint if the package is missing."""
     try:
         import mcp.server.mcpserver  # noqa: F401
     except ModuleNotFoundError:
@@ -24,7 +21,7 @@ def require_mcp() -> None:
 
 
 def serve(home: str | None, roots: Mapping[str, Sequence[str]], *, refresh: bool = True) -> None:
-    """Answer on stdin and stdout until the other side closes them."""
+    """Serve on stdin and stdout until the client closes them."""
     require_mcp()
     from sessiontree.mcp_server.tools import build_server
 
@@ -32,14 +29,14 @@ def serve(home: str | None, roots: Mapping[str, Sequence[str]], *, refresh: bool
         return Library(home, roots)
 
     def index() -> None:
-        """Bring the index up to date. What was read stays read, however this ends."""
+        """Update the index. Each step is kept, even if the process is killed."""
         from sessiontree.search import Index
 
         try:
             with open_library() as library, Index(library.environment) as found:
                 found.update(library.everything(), wait=False)
         except (sqlite3.Error, OSError, SessionTreeError):
-            return  # searches look through the files instead, and say so
+            return  # searches scan the files instead, and note that
         finally:
             indexed.set()
 

@@ -1,1 +1,1 @@
-"""Trees, paths and contexts as plain values and text. No widgets, no printing, no files."""
+"""Text and JSON renderings of trees, paths, contexts and listings. Pure functions without I/O."""

@@ -1,4 +1,4 @@
-"""Whose a branch is, when it is a lane's or a sub-agent's: a few words beside what users call it."""
+"""Labels of branches that belong to a lane or a sub-agent."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from sessiontree.views.text import columns
 
 
 class Mark(Struct, frozen=True):
-    """What is said of a branch, from the most words to the fewest. They are clean."""
+    """Sanitized texts for a branch, from the longest to the shortest."""
 
     texts: tuple[str, ...]
     lane: Mapping[str, Any] | None = None
-    """For a branch of an exploration: the same as plain values, as the file says them."""
+    """For a branch of an exploration: the values from the file."""
     task: Mapping[str, Any] | None = None
     """For the branch of a sub-agent."""
 
     def fitting(self, room: int) -> str | None:
-        """As many of the words as have room; None when not even the fewest do."""
+        """The longest text that fits; None if none does."""
         return next((text for text in self.texts if columns(text) <= room), None)
 
 

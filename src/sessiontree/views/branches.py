@@ -1,4 +1,4 @@
-"""The branches of a session as a table, and as plain values."""
+"""The branches of a session as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -13,44 +13,43 @@ from sessiontree.views.listing import age, amount
 from sessiontree.views.text import columns, cut, one_line, pad
 
 _HEADINGS = ("", "BRANCH", "NAME", "AHEAD", "BEHIND", "TOKENS", "AGE")
-_LONGEST_NAME = 32
-_LONGEST_MARKS = (_LONGEST_NAME, 22, 16, 0)
-"""Columns for the mark of a branch: fewer, if its last words have no room else."""
-_SHORTEST_SAYING = 12
+_MAX_NAME = 32
+_MARK_WIDTHS = (_MAX_NAME, 22, 16, 0)
+"""Widths to try for the mark of a branch, so that its last words still fit."""
+_MIN_LAST_TEXT = 12
 
 
 def draw_branches(
     branches: Sequence[BranchFacts],
-    sayings: Sequence[str],
+    last_texts: Sequence[str],
     width: int,
     now: float,
     marks: Mapping[str, Mark] | None = None,
 ) -> Iterator[str]:
-    """One row for each branch: where it ends, what it is called, how far it is, what it says last.
+    """One row per branch: end, name, distance, last words.
 
-    `marks`, by the ends of branches, stand for names where there are none.
+    `marks`, by the ends of branches, replace missing names.
     """
     rows, widths, room = _table(branches, marks or {}, width, now)
-    for cells, saying in zip([_HEADINGS, *rows], ["LAST WORDS", *sayings], strict=True):
+    for cells, last_text in zip([_HEADINGS, *rows], ["LAST WORDS", *last_texts], strict=True):
         filled = [
             pad(cell, size) if at < 3 else " " * (size - columns(cell)) + cell
             for at, (cell, size) in enumerate(zip(cells, widths, strict=True))
         ]
-        last = cut(one_line(saying), room) if room >= _SHORTEST_SAYING else ""
+        last = cut(one_line(last_text), room) if room >= _MIN_LAST_TEXT else ""
         yield cut("  ".join([*filled, last]).rstrip(), width)
 
 
 def _table(
     branches: Sequence[BranchFacts], marks: Mapping[str, Mark], width: int, now: float
 ) -> tuple[list[tuple[str, ...]], list[int], int]:
-    """The cells, how wide each column is, and what is left for last words: with marks as long as leave room for them,
-    or for all columns if nothing does."""
+    """The cells, the width of each column, and the width left for last words. Marks are shortened until those fit."""
     tables = []
-    for longest in _LONGEST_MARKS if marks else _LONGEST_MARKS[:1]:
+    for longest in _MARK_WIDTHS if marks else _MARK_WIDTHS[:1]:
         rows = [_cells(branch, marks.get(branch.leaf), longest, now) for branch in branches]
         widths = [max(map(columns, column)) for column in zip(_HEADINGS, *rows, strict=True)]
         tables.append((rows, widths, width - sum(widths) - 2 * len(widths)))
-    fitting = (table for least in (_SHORTEST_SAYING, -2) for table in tables if table[2] >= least)
+    fitting = (table for least in (_MIN_LAST_TEXT, -2) for table in tables if table[2] >= least)
     return next(fitting, tables[-1])
 
 
@@ -58,7 +57,7 @@ def _cells(branch: BranchFacts, mark: Mark | None, longest: int, now: float) -> 
     return (
         "●" if branch.is_active else "○",
         one_line(branch.leaf)[:8],
-        cut(_called(branch, mark, longest), _LONGEST_NAME),
+        cut(_called(branch, mark, longest), _MAX_NAME),
         "" if branch.is_active else _far(branch.ahead),
         "" if branch.is_active else _far(branch.behind),
         amount(branch.tokens),
@@ -82,7 +81,7 @@ def _far(distance: Distance) -> str:
 
 
 def draw_writers(writers: Sequence[Writer] | None) -> str:
-    """Who writes, as far as that can be known."""
+    """The process that is writing, if it can be determined."""
     if writers is None:
         return "this system does not tell who has the file open"
     if not writers:

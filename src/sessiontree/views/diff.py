@@ -1,4 +1,4 @@
-"""Two branches in a terminal: side by side where there is room, one below the other where there is not."""
+"""Two branches in a terminal: side by side, or one below the other if there is no room."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from sessiontree.views.listing import amount
 from sessiontree.views.text import clean, columns, cut, one_line, pad
 
 _NARROWEST = 36
-"""Columns below which a side cannot be read beside another."""
+"""Minimum width of a side for side-by-side view."""
 
 _BETWEEN = " │ "
-_MOST_POINTS = 12
-_MOST_LINES = 40
+_MAX_POINTS = 12
+_MAX_LINES = 40
 
 Paint = Callable[[str], str]
 
 
 class _Part(Struct, frozen=True):
-    """One thing that is told of both sides."""
+    """One section with the lines of both sides."""
 
     title: str
     one: Sequence[str]
@@ -33,7 +33,7 @@ class _Part(Struct, frozen=True):
 
 
 def draw_diff(found: Diff, width: int, bold: Paint, dim: Paint) -> Iterator[str]:
-    """The comparison as lines of text, each at most `width` columns wide."""
+    """Render the comparison; no line is wider than `width` columns."""
     yield from _heading(found, width)
     side = (width - len(_BETWEEN)) // 2
     parts = _parts(found)
@@ -49,16 +49,17 @@ def draw_diff(found: Diff, width: int, bold: Paint, dim: Paint) -> Iterator[str]
                 yield from _below(part, (part.one, part.other)[at], width, dim)
     if found.conflicts:
         yield ""
-        yield bold(cut("changed on both sides, each in its own way", width))
+        yield bold(cut("changed differently on both sides", width))
         yield from (cut(f"  ! {one_line(conflict.path)}", width) for conflict in found.conflicts)
 
 
 def _heading(found: Diff, width: int) -> Iterator[str]:
     if found.ancestor is None:
-        yield "the two share nothing"
+        yield "the branches have no entries in common"
     else:
         entries = "entry" if found.shared == 1 else "entries"
-        yield cut(f"they parted behind {one_line(found.ancestor)}, after {found.shared:,} {entries} in common", width)
+        ancestor = one_line(found.ancestor)[:8]
+        yield cut(f"branches diverge after {ancestor} ({found.shared:,} {entries} in common)", width)
     yield ""
 
 
@@ -69,20 +70,20 @@ def _name(facts: SideFacts) -> str:
 
 def _parts(found: Diff) -> list[_Part]:
     both = (found.one, found.other)
-    told: list[tuple[str, list[list[str]], bool]] = [
+    sections: list[tuple[str, list[list[str]], bool]] = [
         ("asked", [_points(facts.asked) for facts in both], True),
         ("answered", [_points(facts.answered[:-1]) for facts in both], True),
         ("tools", [_tools(facts) for facts in both], False),
         ("read", [_paths(facts.files.read) for facts in both], False),
         ("changed", [_paths(facts.files.modified) for facts in both], False),
         ("used", [_used(facts) for facts in both], False),
-        ("said last", [_text(facts.final) for facts in both], False),
+        ("last message", [_text(facts.final) for facts in both], False),
     ]
-    return [_Part(title, one, other, is_list) for title, (one, other), is_list in told if one or other]
+    return [_Part(title, one, other, is_list) for title, (one, other), is_list in sections if one or other]
 
 
 def _points(texts: Sequence[str]) -> list[str]:
-    shown = [one_line(text) for text in texts[:_MOST_POINTS]]
+    shown = [one_line(text) for text in texts[:_MAX_POINTS]]
     more = len(texts) - len(shown)
     return [*shown, f"({more} more)"] if more else shown
 
@@ -129,7 +130,7 @@ def _below(part: _Part, lines: Sequence[str], width: int, dim: Paint) -> Iterato
 
 
 def _fitted(part: _Part, lines: Sequence[str], width: int) -> list[str]:
-    """Lines wrapped to a width, set in under their title; too many of them are counted instead of shown."""
+    """Wrap and indent lines; beyond a limit they are only counted."""
     fitted: list[str] = []
     for line in lines:
         first, rest = ("  • ", "    ") if part.is_list else ("  ", "  ")
@@ -137,13 +138,13 @@ def _fitted(part: _Part, lines: Sequence[str], width: int) -> list[str]:
         if part.is_list:
             wrapped = [*wrapped[:1], *([cut(" ".join(wrapped[1:]), width - columns(rest))] if wrapped[1:] else [])]
         fitted += [(rest if at else first) + piece for at, piece in enumerate(wrapped)]
-    if len(fitted) > _MOST_LINES:
-        fitted = [*fitted[:_MOST_LINES], f"  ({len(fitted) - _MOST_LINES} more lines)"]
+    if len(fitted) > _MAX_LINES:
+        fitted = [*fitted[:_MAX_LINES], f"  ({len(fitted) - _MAX_LINES} more lines)"]
     return fitted
 
 
 def wrap(line: str, width: int) -> list[str]:
-    """A clean line in pieces of at most `width` columns, broken at blanks, and inside a word only if it must be."""
+    """Wrap a sanitized line at spaces, and inside a word only if necessary."""
     pieces: list[str] = []
     piece, used, blank = "", 0, -1
     for character in line:

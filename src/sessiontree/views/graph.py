@@ -1,7 +1,7 @@
-"""The tree as rows: what to show of it, in which order, in which column.
+"""The tree as rows: which entries to show, in which order, in which column.
 
-The branch that leads to where the session stands goes straight down; every other branch is drawn in a column of its
-own, one further right than the branch it left, directly below the entry where it left it.
+The branch of the current entry is drawn straight down. Every other branch gets its own column, to the right of the
+branch it forks from, directly below the entry where it forks.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from sessiontree.views.branch_labels import Mark, describe_mark
 from sessiontree.views.text import columns, cut, fitted, one_line
 
 SPEAKING = frozenset({"message", "custom_message", "compaction", "branch_summary", "reset_boundary", "merge"})
-"""What the tree shows unless everything is asked for. The rest (state, labels, settings) stays in between, unseen."""
+"""Types of entries that the tree shows by default. Others (state, labels, settings) are skipped."""
 
 
-_LEAST = 8
-"""Columns for what is said in a row, however narrow the terminal is."""
+_MIN_TEXT = 8
+"""Minimum width of the text in a row, however narrow the terminal is."""
 
 
 class Node(Struct, frozen=True):
-    """One entry in the drawn tree. `parent` is the nearest entry above it that is drawn too."""
+    """One entry in the drawn tree. `parent` is its nearest ancestor that is drawn too."""
 
     entry: Entry
     parent: str | None
@@ -51,18 +51,18 @@ class Node(Struct, frozen=True):
     is_leaf: bool
     label: str | None
     join: Join | None = None
-    """For an entry that brought another branch in: where from."""
+    """For a merge: where it came from."""
     merged_into: tuple[str, ...] = ()
-    """The joins that brought the branch that ends here into others."""
+    """The merges that brought the branch that ends here into others."""
     mark: Mark | None = None
-    """For the first entry that is shown of a lane's branch, or of a sub-agent's."""
+    """Set for the first visible entry of a lane's or sub-agent's branch."""
 
 
 def build_graph(session: Session, *, everything: bool = False, marks: Mapping[str, Mark] | None = None) -> list[Node]:
-    """The tree's nodes in drawing order. `marks` are of the branches that begin with certain entries.
+    """Build the nodes in drawing order. `marks` belong to branches that begin with the given entries.
 
-    What is said on the active path is one line, in the order in which it is said, also where a format hangs the results
-    of parallel calls beside each other. Elsewhere such results stand in line, too: they are no branches.
+    The active path is one line in conversation order, even if a format stores results of parallel calls as siblings. On
+    other branches such results are in line too: they are not branches.
     """
     path = session.path_ids() if session.leaf is not None else []
     active = set(path)
@@ -72,8 +72,8 @@ def build_graph(session: Session, *, everything: bool = False, marks: Mapping[st
     entries = dict(zip(shown, session.entries(shown), strict=True))
     above = tree.parents()
     parents = {id: _nearest_shown(tree, above[node_of[id]], entries) for id in entries}
-    said = [id for id in path if id in entries]
-    drawn_under = parents | dict(zip(said, [None, *said], strict=False))
+    on_path = [id for id in path if id in entries]
+    drawn_under = parents | dict(zip(on_path, [None, *on_path], strict=False))
     children: dict[str | None, list[str]] = {}
     for id in entries:
         children.setdefault(drawn_under[id], []).append(id)
@@ -104,7 +104,7 @@ def build_graph(session: Session, *, everything: bool = False, marks: Mapping[st
 
 
 def _nearest_shown(tree: Tree, node: int | None, entries: Mapping[str, Entry]) -> str | None:
-    """The id of a node, or of the next one above it that is shown."""
+    """The id of a node, or of its nearest visible ancestor."""
     while node is not None:
         id = tree.ids[node]
         if id in entries:
@@ -114,7 +114,7 @@ def _nearest_shown(tree: Tree, node: int | None, entries: Mapping[str, Entry]) -
 
 
 def _first_shown(tree: Tree, entries: Mapping[str, Entry], marks: Mapping[str, Mark]) -> dict[str, Mark]:
-    """Marks by the first entries that are shown of their branches."""
+    """Marks by the first visible entry of their branch."""
     found = {}
     for id in entries:
         at, node = id, tree.parent(tree.node_of[id])
@@ -128,7 +128,7 @@ def _first_shown(tree: Tree, entries: Mapping[str, Entry], marks: Mapping[str, M
 def _order(
     children: dict[str | None, list[str]], active: set[str], results: _Results
 ) -> Iterator[tuple[str, int, int, bool]]:
-    """(id, depth, column, whether a branch starts there), side branches before the branch they left goes on."""
+    """(id, depth, column, whether a branch starts there); side branches come before the rest of their parent branch."""
     pending = [(root, 0, 0, False) for root in reversed(children.get(None, []))]
     while pending:
         id, depth, column, starts = pending.pop()
@@ -137,24 +137,24 @@ def _order(
         if len(below) <= 1:
             pending += [(child, depth + 1, column, False) for child in below]
             continue
-        beside = results.beside(id, below)
+        completing = results.completing(id, below)
         straight = next((child for child in below if child in active), None)
         if straight is None:
-            straight = next(child for child in reversed(below) if child not in beside)
+            straight = next(child for child in reversed(below) if child not in completing)
         pending.append((straight, depth + 1, column, False))
-        pending += [(child, depth + 1, column, False) for child in reversed(beside) if child != straight]
-        branches = [child for child in below if child != straight and child not in beside]
+        pending += [(child, depth + 1, column, False) for child in reversed(completing) if child != straight]
+        branches = [child for child in below if child != straight and child not in completing]
         pending += [(child, depth + 1, column + 1, True) for child in reversed(branches)]
 
 
 class _Results:
-    """Tells the rest of an answer, its other calls and their results, from branches of their own."""
+    """Distinguishes the rest of a response (other calls and their results) from real branches."""
 
     def __init__(self, session: Session, entries: dict[str, Entry], children: dict[str | None, list[str]]) -> None:
         self._session, self._entries, self._children = session, entries, children
 
-    def beside(self, id: str, below: Sequence[str]) -> list[str]:
-        """Of what follows an entry: what only completes its answer, where the conversation goes on beside that."""
+    def completing(self, id: str, below: Sequence[str]) -> list[str]:
+        """Children that only complete a response while the conversation continues in a sibling."""
         ends = [child for child in below if self._only_completes(id, child)]
         if not ends or len(ends) == len(below):
             return []
@@ -162,33 +162,33 @@ class _Results:
         return [child for child in ends if self._call_of(child) is None or self._call_of(child) not in answered]
 
     def _only_completes(self, id: str, child: str) -> bool:
-        """Whether an entry, with everything behind it, is a part of the answer before it, or a result for it."""
+        """Whether an entry and all its descendants are a part of the response before it, or results of it."""
         pending = [(id, child)]
         while pending:
             before, at = pending.pop()
             is_result = self._call_of(at) is not None
-            behind = self._children.get(at, [])
-            if not is_result and not (behind and self._belong_together(before, at)):
+            below = self._children.get(at, [])
+            if not is_result and not (below and self._are_one_response(before, at)):
                 return False
-            if is_result and behind:
+            if is_result and below:
                 return False
-            pending += [(at, one) for one in behind]
+            pending += [(at, one) for one in below]
         return True
 
-    def _belong_together(self, one: str, other: str) -> bool:
+    def _are_one_response(self, one: str, other: str) -> bool:
         journal = self._session.journal
         node_of = journal.tree.node_of
         return journal.dialect.must_decode_together(journal, node_of[one], node_of[other])
 
     def _call_of(self, id: str) -> str | None:
-        """The call that an entry is the result of; None for any other."""
+        """The call whose result an entry is; None for any other entry."""
         entry = self._entries[id]
         message = entry.message if isinstance(entry, MessageEntry) else None
         return message.tool_call_id if isinstance(message, ToolResult) else None
 
 
 def draw(nodes: list[Node], width: int, now: datetime | None = None) -> Iterator[str]:
-    """The rows of a tree as text, each at most `width` columns wide."""
+    """Render the rows; none is wider than `width` columns."""
     names = ["merge" if node.join is not None else _speaker(node.entry) for node in nodes]
     name_width = min(max(map(len, names), default=0), 18)
     fitting = {name: fitted(name, name_width) for name in set(names)}
@@ -205,24 +205,24 @@ def draw(nodes: list[Node], width: int, now: datetime | None = None) -> Iterator
             merged = "".join(f"  ⇢ {_short(id)}" for id in node.merged_into)
             called = f"{merged}{f'  [{one_line(node.label)}]' if node.label else ''}"
             right = f"{'  ◀ here' * node.is_leaf}{right}"
-            if node.mark is not None:  # it has what all others leave
+            if node.mark is not None:  # it gets the width that the other parts leave
                 taken = 2 * node.column + columns(short) + name_width + columns(called) + columns(right) + 6
                 whose = _fitted_mark(node.mark, width - taken)
             right = f"{called}{whose}{right}"
-        free = width - 2 * node.column - columns(short) - name_width - columns(right) - 6  # the dot and blanks
-        least = 1 if whose else _LEAST
+        free = width - 2 * node.column - columns(short) - name_width - columns(right) - 6  # the dot and spaces
+        least = 1 if whose else _MIN_TEXT
         room = free if free > least else least
-        said = gist(entry, room)
+        text = gist(entry, room)
         if node.join is not None:
-            said = _came_from(node.join) + said
-        row = f"{rail}{_dot(node)} {short}  {fitting[name]}  {fitted(said, room)}{right}".rstrip()
+            text = _came_from(node.join) + text
+        row = f"{rail}{_dot(node)} {short}  {fitting[name]}  {fitted(text, room)}{right}".rstrip()
         yield row if free >= least else cut(row, width)
 
 
 def _fitted_mark(mark: Mark, room: int) -> str:
-    """A mark with as many words as leave room for what is said; with the fewest, a single column of that has to do."""
+    """The longest mark that leaves room for the text; the shortest one may leave a single column."""
     room -= len("  []")
-    text = mark.fitting(room - _LEAST) or mark.texts[-1]
+    text = mark.fitting(room - _MIN_TEXT) or mark.texts[-1]
     return f"  [{text}]" if columns(text) < room else ""
 
 
@@ -238,18 +238,18 @@ def _came_from(join: Join) -> str:
 
 
 def _short(id: str) -> str:
-    """As much of an id as tells entries apart at a glance. It comes from the file, as everything does."""
+    """The first characters of an id, sanitized because it comes from the file."""
     beginning = id[:8]
     return beginning if beginning.isascii() and beginning.isalnum() else one_line(beginning)
 
 
 def gist(entry: Entry, room: int | None = None) -> str:
-    """What an entry says, in a few words on one line; with `room`, as much of it as so many columns can show."""
+    """The text of an entry on one line; with `room`, only as much as fits into that many columns."""
     match entry:
         case MessageEntry():
             text, calls = _beginning(message_text(entry.message), room), tool_calls(entry.message)
             if not calls and not entry.more_messages:
-                return text  # what most entries are
+                return text  # the common case
             texts = [text, *(_beginning(message_text(message), room) for message in entry.more_messages)]
             calls += tuple(call for message in entry.more_messages for call in tool_calls(message))
             return " ".join(filter(None, [*texts, *(f"→ {one_line(call.name)}" for call in calls)]))
@@ -268,7 +268,7 @@ def gist(entry: Entry, room: int | None = None) -> str:
 
 
 def _beginning(text: str, room: int | None) -> str:
-    """A text on one line. Of a long one only what can be shown is looked at, if that is enough."""
+    """A text on one line. Of a long one only the visible part is processed, if that is enough."""
     if room is None or len(text) <= 2 * room:
         return one_line(text)
     start = one_line(text[: 2 * room])
@@ -279,13 +279,13 @@ def _speaker(entry: Entry) -> str:
     return _name(entry.message.role if isinstance(entry, MessageEntry) else type_of(entry))
 
 
-_name = functools.lru_cache(64)(one_line)  # there are few roles and types, and many entries
+_name = functools.lru_cache(64)(one_line)  # few roles and types, many entries
 
 
 def _clock(timestamp: str, now: datetime) -> str:
-    """Today's entries by the hour, older ones by the day, in local time."""
+    """Local time: the hour for today's entries, the day for older ones."""
     if len(timestamp) == len("2026-02-16T10:20:30.000Z") and timestamp[-1] == "Z":
-        timestamp = f"{timestamp[:16]}Z"  # nothing smaller is shown, and the same minute comes often
+        timestamp = f"{timestamp[:16]}Z"  # seconds are not shown, and without them the cache hits often
     return _local_clock(timestamp, now)
 
 

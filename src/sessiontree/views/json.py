@@ -1,4 +1,4 @@
-"""Contexts, problems and entries as plain JSON values: the shapes that `--json` prints and that stay stable."""
+"""JSON renderings of contexts, problems and entries: the stable shapes that `--json` prints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sessiontree.session.session import Session
 
 
 def describe_message(message: Message) -> dict[str, Any]:
-    """A message in shared words: role, text, tool calls, and what a tool result answers."""
+    """A message in canonical form: role, text, tool calls, and the call that a result belongs to."""
     result = message if isinstance(message, ToolResult) else None
     return {
         "role": message.role,
@@ -35,7 +35,7 @@ def describe_message(message: Message) -> dict[str, Any]:
 
 
 def describe_own_message(session: Session, entry_id: str, message: Message) -> dict[str, Any]:
-    """A message in the form of the dialect's own program, with its text and calls added for easy reading."""
+    """A message in its dialect's own form, with text and calls added."""
     entry = session.entry(entry_id)
     if isinstance(entry, MessageEntry) and entry.message == message:
         own = session.fields(entry_id).get("message")
@@ -72,7 +72,7 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
 
 
 def describe_entry(entry: Entry) -> dict[str, Any]:
-    """An entry's outside, and its role if it is a message."""
+    """Metadata of an entry, and its role if it is a message."""
     return {
         "id": entry.id,
         "parent": entry.parent_id,
@@ -83,19 +83,19 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
 
 
 def describe_shown(entry: Entry) -> dict[str, Any]:
-    """An entry with what it says."""
-    said = {"text": ""}
+    """An entry with its text."""
+    content = {"text": ""}
     match entry:
         case MessageEntry():
-            said = describe_message(entry.message)
-            said["text"] = "\n".join(message_text(message) for message in entry.messages)
+            content = describe_message(entry.message)
+            content["text"] = "\n".join(message_text(message) for message in entry.messages)
         case CustomMessage():
-            said = {"text": text_of(entry.content)}
+            content = {"text": text_of(entry.content)}
         case Compaction() | BranchSummary():
-            said = {"text": entry.summary}
+            content = {"text": entry.summary}
         case _:
             pass
-    return {**describe_entry(entry), **said}
+    return {**describe_entry(entry), **content}
 
 
 def describe_fragment(fragment: Fragment) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def describe_fragment(fragment: Fragment) -> dict[str, Any]:
 
 
 def describe_session(session: Session) -> dict[str, Any]:
-    """What `info` tells about a session."""
+    """The facts that `info` prints."""
     header = session.header
     origin = header.forked_from
     return {
@@ -135,8 +135,8 @@ def describe_session(session: Session) -> dict[str, Any]:
         "orphans": session.orphans(),
         "pendingToolCalls": [{"id": call.id, "name": call.name} for call in session.pending_calls()],
         "beside": [
-            {"kind": item.kind, "name": item.name, "call": item.call, "places": list(item.places)}
-            for item in session.related_files()
+            {"kind": file.kind, "name": file.name, "call": file.call, "places": list(file.places)}
+            for file in session.related_files()
         ],
         "readOnly": session.read_only,
         "problems": [describe_problem(problem) for problem in session.problems],

@@ -1,7 +1,7 @@
-"""Many sessions as a table: columns that fit, the title first; ages, sizes and amounts in a few characters.
+"""The table of sessions, with columns that fit the terminal.
 
-Where the width does not do, columns go one after the other, the least telling first; nothing is ever wrapped. Numbers
-that were estimated from the ends of a file have a `~`.
+If the width is not enough, the least important columns are dropped; nothing is wrapped. Numbers that are estimated have
+a `~`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from sessiontree.library.threads import ThreadMember
 from sessiontree.views.text import columns, cut, fitted, one_line, pad
 
 MARKS = {"ok": " ", "damaged": "!", "empty": "-", "draft": "?"}
-"""What stands before a title."""
+"""Prefix of a title."""
 
 _GAP = "  "
-_NARROWEST_TITLE, _WIDEST_TITLE, _WIDEST_WORD = 28, 90, 20
+_MIN_TITLE, _MAX_TITLE, _MAX_WORD = 28, 90, 20
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _AGES = ((365 * _DAY, "y"), (30 * _DAY, "mo"), (_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m"))
 
 
 class Column(Struct, frozen=True):
-    """One column: its heading, what it shows, and how soon it goes when there is no room (the highest first)."""
+    """A column: heading, content, and drop order (the highest first)."""
 
     heading: str
     show: Callable[[Summary], str]
-    goes: int
+    drop_order: int
     right: bool = False
 
 
@@ -57,12 +57,12 @@ def amount(number: float) -> str:
 
 
 def listing_columns(now: float, ids: dict[str, str], *, with_project: bool) -> list[Column]:
-    """The columns behind the title, in their order."""
+    """The columns after the title, in order."""
 
     def counted(one: Summary, number: float) -> str:
         return amount(number) if one.exact or not number else f"~{amount(number)}"
 
-    word = functools.cache(lambda text: cut(one_line(text), _WIDEST_WORD))  # the same few words over and over
+    word = functools.cache(lambda text: cut(one_line(text), _MAX_WORD))  # few distinct words, many rows
     found = [
         Column("age", lambda one: age(one.recency, now), 0, right=True),
         Column("msgs", lambda one: counted(one, one.messages), 1, right=True),
@@ -83,14 +83,12 @@ def listing_columns(now: float, ids: dict[str, str], *, with_project: bool) -> l
 def draw_listing(
     threads: Sequence[ThreadMember], width: int, now: float, ids: dict[str, str], *, with_project: bool
 ) -> Iterator[str]:
-    """The table, its headings first."""
+    """Render the table with its headings."""
     titles = [_title(member) for member in threads]
     longest = _longest(titles)
-    kept = _fitting(
-        threads, min(longest, _NARROWEST_TITLE), width, listing_columns(now, ids, with_project=with_project)
-    )
+    kept = _fitting(threads, min(longest, _MIN_TITLE), width, listing_columns(now, ids, with_project=with_project))
     room = width - sum(len(_GAP) + cells.width for cells in kept)
-    room = max(min(room, longest, _WIDEST_TITLE), 5)
+    room = max(min(room, longest, _MAX_TITLE), 5)
     shown = [[fitted("  title", room), *map(fitted, titles, repeat(room))]]
     shown += [cells.texts for cells in kept]
     for row in zip(*shown, strict=True):
@@ -98,10 +96,10 @@ def draw_listing(
 
 
 def _longest(titles: Sequence[str]) -> int:
-    """How many columns the longest title takes, as far as that matters."""
+    """The width of the longest title, up to the maximum."""
     longest = len("  title")
     for title in titles:
-        if longest >= _WIDEST_TITLE:
+        if longest >= _MAX_TITLE:
             break
         if 2 * len(title) > longest:
             longest = max(longest, columns(title))
@@ -109,16 +107,18 @@ def _longest(titles: Sequence[str]) -> int:
 
 
 class _Cells(Struct, frozen=True):
-    """One column as it is shown, its heading first: every cell as wide as the widest."""
+    """A rendered column with its heading; all cells have the same width."""
 
     texts: list[str]
     width: int
-    goes: int
+    drop_order: int
 
 
 def _fitting(threads: Sequence[ThreadMember], wanted: int, width: int, asked: Sequence[Column]) -> list[_Cells]:
-    """The columns that leave the title the room it wants; one that is empty throughout is left out."""
-    places = sorted(range(len(asked)), key=lambda at: (asked[at].goes, -at))  # those that stay longest first
+    """The columns that leave enough width for the title; empty ones are dropped."""
+    places = sorted(
+        range(len(asked)), key=lambda at: (asked[at].drop_order, -at)
+    )  # in the order in which they are kept
     kept: dict[int, _Cells] = {}
     for at in places:
         cells = _cells(asked[at], threads)
@@ -142,7 +142,7 @@ def _cells(column: Column, threads: Sequence[ThreadMember]) -> _Cells | None:
         width = max(map(columns, set(texts)))
         fill = functools.cache(lambda text: _filled(text, width, right=column.right))
         filled = list(map(fill, texts))
-    return _Cells(filled, width, column.goes)
+    return _Cells(filled, width, column.drop_order)
 
 
 def _filled(text: str, width: int, *, right: bool) -> str:
@@ -151,19 +151,19 @@ def _filled(text: str, width: int, *, right: bool) -> str:
 
 def _title(member: ThreadMember) -> str:
     one = member.summary
-    said = _clean(one.title) or {"empty": "(nothing said)", "draft": "(draft)"}.get(one.health, "(no title)")
+    text = _clean(one.title) or {"empty": "(empty)", "draft": "(draft)"}.get(one.health, "(no title)")
     branch = "  " * (member.depth - 1) + ("└ " if member.depth else "")
     kind = "⚙ " if one.kind == "subagent" else ""
-    return f"{MARKS[one.health]} {branch}{kind}{said}"
+    return f"{MARKS[one.health]} {branch}{kind}{text}"
 
 
 def _clean(text: str) -> str:
-    """What is one line of printable characters is clean already; looking is faster than cleaning."""
+    """Sanitize; checking whether that is necessary is faster."""
     return text if text.isprintable() else one_line(text)
 
 
 def short_ids(sessions: Sequence[Summary]) -> dict[str, str]:
-    """Path -> the shortest beginning of its id, of at least eight characters, that no other id of these has."""
+    """Map paths to the shortest unique prefix of their id, at least eight characters."""
     alike: dict[str, list[str]] = {}
     for id in {one.id for one in sessions}:
         alike.setdefault(id[:SHORTEST_PREFIX], []).append(id)
@@ -177,13 +177,13 @@ def short_ids(sessions: Sequence[Summary]) -> dict[str, str]:
 
 
 def _shared(one: str, other: str) -> int:
-    """How many first characters two texts have in common."""
+    """Length of the common prefix."""
     shorter = min(len(one), len(other))
     return next((at for at in range(shorter) if one[at] != other[at]), shorter)
 
 
 def describe_summary(one: Summary) -> dict[str, Any]:
-    """A session as a plain JSON value: the fields of `Summary` in camel case, times as ISO texts."""
+    """A session as JSON: the fields of `Summary` in camel case, times in ISO format."""
     return {
         "path": one.path,
         "agent": one.agent,
@@ -211,7 +211,7 @@ def describe_summary(one: Summary) -> dict[str, Any]:
 
 
 def iso(milliseconds: int | None) -> str | None:
-    """A time as `2026-02-16T10:20:30.000Z`; None for none, or one that no calendar has."""
+    """Format a time as `2026-02-16T10:20:30.000Z`; None if it is missing or out of range."""
     from datetime import UTC, datetime
 
     if milliseconds is None:
@@ -223,7 +223,7 @@ def iso(milliseconds: int | None) -> str | None:
 
 
 def totals(sessions: Sequence[Summary]) -> dict[str, Any]:
-    """The sums over some sessions. They are exact only if every session's numbers are."""
+    """Totals over sessions; exact only if all of their numbers are."""
     return {
         "sessions": len(sessions),
         "size": sum(one.size for one in sessions),
@@ -239,5 +239,5 @@ def totals(sessions: Sequence[Summary]) -> dict[str, Any]:
 
 
 def describe_thread(member: ThreadMember) -> dict[str, Any]:
-    """A session in its place: how deep, and as what (`fork`, `subagent`, or None)."""
+    """A session with its depth and relation (`fork`, `subagent` or None) in a thread."""
     return {**describe_summary(member.summary), "depth": member.depth, "relation": member.relation or None}

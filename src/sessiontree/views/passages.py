@@ -1,4 +1,4 @@
-"""An entry among its neighbours: the branch that leads through it, and what was said before and after it there."""
+"""An entry with its neighbors on the branch through it."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from sessiontree.views.text import one_line
 from sessiontree.views.transcript import show_entry, show_role
 
 _LOOKED_AT = 4
-"""Entries that are read for each neighbour that is wanted: some of them say nothing."""
+"""Entries read per wanted neighbor: some of them have no text."""
 
 
 class Passage(Struct, frozen=True):
-    """Some entries of a branch that follow each other."""
+    """Consecutive entries of a branch."""
 
     entries: list[Entry]
     at: int | None
-    """Which of them was asked for; None for a session without it."""
+    """Index of the requested entry; None if there is none."""
     before: int
-    """Entries of the branch that stand before these."""
+    """Number of entries before these on the branch."""
     after: int
 
     @property
     def around(self) -> tuple[list[Entry], list[Entry]]:
-        """The neighbours before and after the entry."""
+        """The neighbors before and after the entry."""
         at = -1 if self.at is None else self.at
         return self.entries[: max(at, 0)], self.entries[at + 1 :]
 
 
 def path_through(session: Session, id: str) -> list[str]:
-    """The ids of the branch on which an entry lies: the active one, else the newest that goes on from it."""
+    """The ids of the branch through an entry: the active one, else the newest that continues from it."""
     active = session.path_ids() if session.leaf is not None else []
     if id in active:
         return active
@@ -52,7 +52,7 @@ def path_through(session: Session, id: str) -> list[str]:
 
 
 def find_passage(session: Session, id: str, neighbours: int) -> Passage:
-    """An entry with as many neighbours on each side that say something. Without an id, where the session begins."""
+    """An entry with `around` neighbors with text on each side. Without an id, the beginning of the session."""
     path = path_through(session, id) if id in session else session.path_ids()
     at = path.index(id) if id in path else 0
     reach = neighbours * _LOOKED_AT + _LOOKED_AT
@@ -68,25 +68,25 @@ def find_passage(session: Session, id: str, neighbours: int) -> Passage:
 
 
 def is_telling(entry: Entry) -> bool:
-    """Whether someone said something with it."""
+    """Whether an entry has text of a person or a model."""
     return isinstance(entry, MessageEntry | CustomMessage | Compaction | BranchSummary)
 
 
-def told(entry: Entry) -> str:
-    """All that an entry says, as it is printed: thoughts, calls and results with it."""
+def entry_text(entry: Entry) -> str:
+    """The full text of an entry, with thinking, calls and results."""
     return "\n".join(line.removeprefix("   ") for line in list(show_entry(entry))[1:-1])
 
 
 def speaker(entry: Entry) -> str:
-    """Who says it, in a word or two."""
+    """The speaker in a word or two."""
     if isinstance(entry, MessageEntry):
         return show_role(entry.message)
     return "summary" if isinstance(entry, Compaction | BranchSummary) else one_line(describe_shown(entry)["type"])
 
 
-def describe_neighbour(entry: Entry, longest: int) -> dict[str, Any]:
-    """An entry in a few fields, its text cut."""
-    text = told(entry)
+def describe_neighbor(entry: Entry, longest: int) -> dict[str, Any]:
+    """An entry in a few fields, with its text cut."""
+    text = entry_text(entry)
     return {
         "entry": entry.id,
         "role": speaker(entry),

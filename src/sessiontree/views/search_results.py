@@ -1,4 +1,4 @@
-"""What a search found as text and as plain values: sessions, the best first, and under each the places in it."""
+"""Search results as text and as JSON: sessions, the best first, each with its hits."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sessiontree.views.listing import age, iso
 from sessiontree.views.text import clean, columns, cut, one_line
 
 Mark = Callable[[str], str]
-"""Makes a clean text stand out."""
+"""Highlights a sanitized text."""
 
 BRANCHES = {"active": "", "abandoned": "on an abandoned branch", "compacted": "before a compaction"}
-"""What is said of a hit that a model no longer sees."""
+"""Notes on hits that the model no longer sees."""
 
 _KINDS = {"input": "call", "output": "result"}
 _SEPARATOR = " · "
@@ -26,19 +26,19 @@ _uuid = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 def grouped(hits: Sequence[Hit]) -> Iterator[tuple[Summary, list[Hit]]]:
-    """The hits of each session together. They come so, the best session first."""
+    """Hits grouped by session; they are already in that order."""
     for _, found in groupby(hits, key=lambda hit: hit.session.path):
         group = list(found)
         yield group[0].session, group
 
 
 def draw_session(one: Summary, width: int, now: float, id: str) -> tuple[str, str]:
-    """The title, and what is said about the session behind it, which together fit a line."""
+    """Title and facts of a session, which together fit on one line."""
     project = cut(one_line(os.path.basename(one.cwd)), _WIDEST_PROJECT)
     facts = {"agent": one_line(one.agent), "project": project, "age": age(one.recency, now), "id": one_line(id)}
-    for least_telling in ("project", "agent", "age"):
+    for least_important in ("project", "agent", "age"):
         if columns(_joined(facts.values())) > width - _NARROWEST_TITLE:
-            del facts[least_telling]
+            del facts[least_important]
     shown = cut(_joined(facts.values()), max(width - _NARROWEST_TITLE, 8))
     title = one_line(one.title) or "(no title)"
     title = ("⚙ " if one.kind == "subagent" else "") + title
@@ -46,15 +46,16 @@ def draw_session(one: Summary, width: int, now: float, id: str) -> tuple[str, st
 
 
 def draw_place(hit: Hit, now: float, width: int = 100) -> tuple[str, str]:
-    """What kind of place it is, and what has to be known of it: that a model no longer sees it, that it failed.
+    """Kind and position of a hit, and notes: not visible to the model any more, failed.
 
-    Together, with a separator between them, they fit a line.
+    Together, with a separator, they fit on one line.
     """
     what = _KINDS.get(hit.kind, hit.kind)
     tool = f" of {one_line(hit.tool)}" if hit.tool and hit.kind in _KINDS else ""
     facts = [what + tool, short_id(one_line(hit.entry)), position(hit), age(hit.time, now)]
-    said = [BRANCHES[hit.branch], "failed" if hit.is_error else "", "only some of the words" if hit.is_partial else ""]
-    notes = cut(_joined(said), max(width - _NARROWEST_PLACE, 8))
+    partial = "only some of the words" if hit.is_partial else ""
+    remarks = [BRANCHES[hit.branch], "failed" if hit.is_error else "", partial]
+    notes = cut(_joined(remarks), max(width - _NARROWEST_PLACE, 8))
     room = width - columns(notes) - (len(_SEPARATOR) if notes else 0)
     return cut(_joined(facts), max(room, 2)), notes
 
@@ -64,21 +65,21 @@ def _joined(facts: Iterable[str]) -> str:
 
 
 def short_id(id: str) -> str:
-    """The beginning of a UUID, which is enough to name an entry by; other ids as they are."""
+    """The first characters of a UUID, enough to name an entry; other ids unchanged."""
     return id[:8] if _uuid.fullmatch(id) else id
 
 
 def position(hit: Hit) -> str:
-    """How far into the file it stands."""
+    """Position in the file, as a percentage."""
     return f"{100 * hit.offset // max(hit.session.size, 1)}%"
 
 
 def draw_snippet(parts: Sequence[Part], width: int, mark: Mark) -> str:
-    """The snippet on one line of at most `width` columns, moved so that the first hit can be seen, the hits marked."""
+    """Render a snippet on one line with hits highlighted, scrolled so that the first hit is visible."""
     pieces = [(clean(part.text).replace("\n", " "), part.is_hit) for part in parts]
     characters = [(character, is_hit) for text, is_hit in pieces for character in text]
     first = next((at for at, (_, is_hit) in enumerate(characters) if is_hit), 0)
-    extra = 0 if "\x1b" in mark(" ") else columns(mark(" ")) - 1  # colours take no columns
+    extra = 0 if "\x1b" in mark(" ") else columns(mark(" ")) - 1  # color codes take no columns
     start = _start(characters, first, width)
     shown, used = [("…", False)] if start else [], 1 if start else 0
     for at in range(start, len(characters)):
@@ -95,7 +96,7 @@ def draw_snippet(parts: Sequence[Part], width: int, mark: Mark) -> str:
 
 
 def _start(characters: Sequence[tuple[str, bool]], first: int, room: int) -> int:
-    """From which character on to show: the beginning, unless the first hit would stand too far to the right."""
+    """First character to show: 0 unless the first hit would be too far to the right."""
     if columns("".join(one for one, _ in characters)) <= room:
         return 0
     before, at = 0, first
@@ -106,7 +107,7 @@ def _start(characters: Sequence[tuple[str, bool]], first: int, room: int) -> int
 
 
 def describe_hit(hit: Hit) -> dict[str, Any]:
-    """A hit as a plain JSON value. Ranges of a snippet count characters (code points), from one to before another."""
+    """A hit as JSON. Ranges in a snippet are half-open and count code points."""
     one = hit.session
     return {
         "session": {

@@ -1,7 +1,7 @@
-"""Statistics as a table with bars, as CSV, and as plain values.
+"""Statistics as a table with bars, as CSV and as JSON.
 
-A bar is as long as its row's tokens are, beside the largest row's. Where the width does not do, the bars become short
-and columns go one by one, the least telling first, and in the end the bars too; rows never wrap.
+The length of a bar is relative to the row with the most tokens. If the width is not enough, bars get shorter, then the
+least important columns are dropped, and finally the bars; rows never wrap.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Paint = Callable[[str], str]
 
 SHOWN_FILES = 10
 _GAP = "  "
-_NARROWEST_LABEL, _WIDEST_LABEL, _SHORTEST_BAR, _LONGEST_BAR = 14, 48, 6, 30
+_MIN_LABEL, _MAX_LABEL, _MIN_BAR, _MAX_BAR = 14, 48, 6, 30
 _FEW = 3
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_UNTOLD = {"day": "(no time)", "model": "(no model)", "project": "(no folder)", "session": "(no title)"}
+_MISSING = {"day": "(no time)", "model": "(no model)", "project": "(no folder)", "session": "(no title)"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class _Column(Struct, frozen=True):
     heading: str
     show: Callable[[Group], str]
-    goes: int
-    """How soon it goes when there is no room: the highest first."""
+    drop_order: int
+    """Drop order if there is no room: the highest first."""
 
 
 _COLUMNS = (
@@ -51,7 +51,7 @@ _COLUMNS = (
 
 
 def bar(share: float, width: int, *, with_blocks: bool = True) -> str:
-    """A bar for a share of 1 in at most `width` columns; something is always seen of what is more than nothing."""
+    """A bar for a share of 1; any share above zero is visible."""
     eighths = round(max(min(share, 1.0), 0.0) * width * 8)
     if share > 0:
         eighths = max(eighths, 1)
@@ -63,22 +63,22 @@ def bar(share: float, width: int, *, with_blocks: bool = True) -> str:
 def draw_statistics(
     found: Statistics, width: int, *, paint: Paint = str, quiet: Paint = str, with_blocks: bool = True
 ) -> Iterator[str]:
-    """The table of the groups and their total, its headings first. `paint` colours bars, `quiet` headings."""
+    """Render groups and total with headings. `paint` colors bars, `quiet` headings."""
     groups = [*found.groups, found.total]
     labels = [*(label_of(found.by, group) for group in found.groups), "total"]
     cells = [(column, [column.show(group) for group in groups]) for column in _COLUMNS]
     kept = [(column, texts) for column, texts in cells if any(text not in ("", "0") for text in texts)]
     widest = max(columns(found.by), *map(columns, labels))
-    wanted = min(widest, _NARROWEST_LABEL)
-    with_bar = wanted + len(_GAP) + _SHORTEST_BAR
+    wanted = min(widest, _MIN_LABEL)
+    with_bar = wanted + len(_GAP) + _MIN_BAR
     while len(kept) > 1 and width - _taken(kept) < (with_bar if len(kept) > _FEW else wanted):
-        kept.remove(max(kept, key=lambda pair: pair[0].goes))
+        kept.remove(max(kept, key=lambda pair: pair[0].drop_order))
     room = width - _taken(kept)
-    label_width = min(widest, _WIDEST_LABEL, room)
-    if room >= with_bar:  # a label gives way to a bar, as far as it still tells something
-        label_width = min(label_width, room - len(_GAP) - _SHORTEST_BAR)
+    label_width = min(widest, _MAX_LABEL, room)
+    if room >= with_bar:  # the label is shortened to make room for a bar
+        label_width = min(label_width, room - len(_GAP) - _MIN_BAR)
     label_width = max(label_width, 1)
-    bar_width = min(room - label_width - len(_GAP), _LONGEST_BAR)
+    bar_width = min(room - label_width - len(_GAP), _MAX_BAR)
     bars = _bars([group.numbers.tokens for group in found.groups], bar_width, with_blocks=with_blocks)
     widths = [_width(column, texts) for column, texts in kept]
     heading = [pad(cut(found.by, label_width), label_width), *([" " * bar_width] if bars else [])]
@@ -102,21 +102,21 @@ def draw_files(
     quiet: Paint = str,
     with_blocks: bool = True,
 ) -> Iterator[str]:
-    """The busiest files; those below `folder` by their path from there."""
+    """The most used files; those below `folder` with relative paths."""
     shown = files[:SHOWN_FILES]
     if not shown:
         return
     names = [one_line(_from(file.path, folder)) for file in shown]
     counts = [[str(file.uses), str(file.read), str(file.written), str(file.edited)] for file in shown]
     headings = ["uses", "read", "written", "edited"]
-    while headings and width - sum(
-        len(_GAP) + len(heading) for heading in headings
-    ) < _NARROWEST_LABEL + _SHORTEST_BAR + 2 * len(_GAP):
+    while headings and width - sum(len(_GAP) + len(heading) for heading in headings) < _MIN_LABEL + _MIN_BAR + 2 * len(
+        _GAP
+    ):
         headings.pop()
     widths = [max(len(heading), *(len(row[at]) for row in counts)) for at, heading in enumerate(headings)]
     room = width - sum(len(_GAP) + size for size in widths)
-    name_width = max(min(max(len("busiest files"), *map(columns, names)), room - len(_GAP) - _SHORTEST_BAR), 1)
-    bar_width = min(room - name_width - len(_GAP), _LONGEST_BAR)
+    name_width = max(min(max(len("busiest files"), *map(columns, names)), room - len(_GAP) - _MIN_BAR), 1)
+    bar_width = min(room - name_width - len(_GAP), _MAX_BAR)
     bars = _bars([file.uses for file in shown], bar_width, with_blocks=with_blocks)
     heading = [pad(cut("busiest files", name_width), name_width), *([" " * bar_width] if bars else [])]
     yield quiet(
@@ -131,15 +131,15 @@ def draw_files(
 
 
 def label_of(by: By, group: Group) -> str:
-    """What a row is called: clean, on one line."""
+    """The label of a row, sanitized, on one line."""
     if group.session is not None:
-        return one_line(group.session.title) or _UNTOLD["session"]
+        return one_line(group.session.title) or _MISSING["session"]
     text = os.path.basename(group.key.rstrip("/")) or group.key if by == "project" else group.key
-    return one_line(text) or _UNTOLD.get(by, "")
+    return one_line(text) or _MISSING.get(by, "")
 
 
 def describe_statistics(found: Statistics) -> dict[str, Any]:
-    """Statistics as a plain JSON value."""
+    """Statistics as JSON."""
     return {
         "by": found.by,
         "groups": [_described(found.by, group) for group in found.groups],
@@ -151,10 +151,9 @@ def describe_statistics(found: Statistics) -> dict[str, Any]:
 
 
 def csv_rows(found: Statistics) -> str:
-    """The groups as CSV, one row each, headings first.
+    """The groups as CSV with headings.
 
-    A text that a spreadsheet would take for a formula gets an apostrophe in front, and control characters are made
-    visible, as everywhere.
+    Text that a spreadsheet would take for a formula gets a leading apostrophe; control characters are replaced.
     """
     out = io.StringIO()
     write = csv.writer(out, lineterminator="\n").writerow
@@ -164,12 +163,12 @@ def csv_rows(found: Statistics) -> str:
     for group in found.groups:
         numbers = group.numbers
         one = group.session
-        said = [] if one is None else [_harmless(one.title), _harmless(one.agent)]
+        names = [] if one is None else [_escape_formula(one.title), _escape_formula(one.agent)]
         rate = numbers.error_rate
         write(
             [
-                _harmless(group.key),
-                *said,
+                _escape_formula(group.key),
+                *names,
                 group.sessions,
                 numbers.requests,
                 _whole(numbers.input),
@@ -220,7 +219,7 @@ def _described_gap(gap: Gap) -> dict[str, Any]:
     return {"path": gap.path, "read": True, "pieces": damage.pieces, "first": first}
 
 
-def _harmless(text: str) -> str:
+def _escape_formula(text: str) -> str:
     shown = clean(text)
     return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
@@ -237,9 +236,9 @@ def _percent(numbers: Numbers) -> str:
 
 
 def _bars(values: Sequence[float], width: int, *, with_blocks: bool) -> list[str]:
-    """One bar for each value; none at all where there is no room, or nothing to show."""
+    """One bar per value; empty if there is no room or nothing to show."""
     largest = max(values, default=0)
-    if width < _SHORTEST_BAR or not largest:
+    if width < _MIN_BAR or not largest:
         return []
     return [bar(value / largest, width, with_blocks=with_blocks) for value in values]
 
@@ -259,7 +258,7 @@ def _from(path: str, folder: str | None) -> str:
 
 
 def _cut_front(text: str, width: int) -> str:
-    """A clean path in at most `width` columns: its end tells more than its beginning."""
+    """Shorten a path to `width` columns by cutting its beginning."""
     if columns(text) <= width:
         return text
     start = 1

@@ -1,7 +1,7 @@
-"""Session text made fit for a terminal: harmless, measured in columns, cut and wrapped by them.
+"""Terminal text: sanitizing, width in columns, cutting and wrapping.
 
 Session content is untrusted. Everything a front end prints goes through `clean` first: control characters, escape
-sequences and the invisible characters that reorder text are shown as visible stand-ins, never passed on.
+sequences and invisible characters that reorder text are replaced by visible ones.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if code not in (0x09, 0x0A)}
-# Marks that change the direction of text can make a line read as something it is not.
+# Characters that change the text direction can make a line read as something else.
 _VISIBLE.update(
     {code: f"\\u{code:04x}" for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 )
@@ -21,11 +21,11 @@ _VISIBLE[0x1B] = "␛"
 _VISIBLE[0xFEFF] = ""
 _SURROGATE = "[\ud800-\udfff]"
 _BLANK_CONTROLS = "\r\x0b\x0c\x1c\x1d\x1e\x1f\x85"
-"""Control characters that count as white space, and are treated like all others."""
+"""Control characters that Python counts as white space; they are replaced like all others."""
 TAB = "    "
 
-# First and last of characters that take one width whatever stands beside them, and that width: letters, signs and box
-# drawing; Chinese, Japanese and Korean; emoji. What is made of them need not be asked of wcwidth, slow to import.
+# Ranges of characters with a fixed width whatever their neighbors, and that width: letters, signs and box drawing;
+# Chinese, Japanese and Korean; emoji. Text made of them alone does not need wcwidth, which is slow to import.
 _PLAIN = (
     (0x20, 0x7E, 1), (0xA1, 0xAC, 1), (0xAE, 0x2FF, 1), (0x391, 0x3A1, 1), (0x3A3, 0x3C9, 1), (0x400, 0x482, 1),
     (0x48A, 0x52F, 1), (0x2010, 0x2027, 1), (0x2030, 0x205E, 1), (0x2190, 0x21FF, 1), (0x2400, 0x2426, 1),
@@ -40,28 +40,28 @@ _PLAIN = (
 )  # fmt: skip
 
 _WIDENS = "\ufe0f"
-"""Makes a picture of the character before it, two columns wide."""
+"""Variation selector: shows the character before it as an emoji, two columns wide."""
 _TONES = "\U0001f3fb-\U0001f3ff"
 _piece = re.compile(f"[\U0001f300-\U0001f9ff][{_TONES}]|.", re.DOTALL)
 
 
 @functools.cache
 def plain_width(character: str) -> int:
-    """The columns of a character that takes them anywhere; 0 for any other."""
+    """The width of a character if it does not depend on its neighbors; else 0."""
     code = ord(character)
     first, last, width = _PLAIN[bisect_right(_PLAIN, code, key=lambda row: row[0]) - 1]
     return width if first <= code <= last else 0
 
 
 def clean(text: str) -> str:
-    """Text that cannot do anything to a terminal; line breaks stay."""
+    """Replace everything that a terminal would interpret; line breaks are kept."""
     if text.isascii() and text.isprintable():
         return text
     return re.sub(_SURROGATE, "\ufffd", text.replace("\r\n", "\n").translate(_VISIBLE)).replace("\t", TAB)
 
 
 def one_line(text: str) -> str:
-    """Text on one line, clean, with runs of white space folded."""
+    """Sanitize a text and collapse its white space, on one line."""
     start = text[:4096]
     folded = " ".join(start.split())
     if start.isprintable() or (folded.isprintable() and not _has_blank_controls(start)):
@@ -77,7 +77,7 @@ def _has_blank_controls(text: str) -> bool:
 
 
 def columns(text: str) -> int:
-    """How many terminal columns a clean line takes; a Chinese, Japanese or Korean character takes two."""
+    """The number of terminal columns of a sanitized line; a CJK character takes two."""
     if text.isascii():
         return len(text)
     plain = _plain_pieces(text)
@@ -90,7 +90,7 @@ def columns(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """A clean line in at most `width` columns, with an ellipsis where it was cut."""
+    """Cut a sanitized line to at most `width` columns, with an ellipsis."""
     if width <= 0:
         return ""
     quick = _cut_plain(text, width)
@@ -111,7 +111,7 @@ def cut(text: str, width: int) -> str:
 
 
 def fitted(text: str, width: int) -> str:
-    """A clean line in exactly `width` columns, cut or filled with blanks."""
+    """Cut or pad a sanitized line to exactly `width` columns."""
     quick = _cut_plain(text, width)
     if quick is None:
         return pad(cut(text, width), width)
@@ -119,15 +119,15 @@ def fitted(text: str, width: int) -> str:
 
 
 def _cut_plain(text: str, width: int) -> tuple[str, int] | None:
-    """A line cut to at most `width` columns, and how many it has then; None when characters may be drawn as one."""
+    """A line cut to at most `width` columns and its width; None if characters may combine."""
     if text.isascii():
         if len(text) <= width:
             return text, len(text)
         kept = text[: width - 1].rstrip() + "…"
         return kept, len(kept)
-    head = text[: width + 1]  # a character takes a column at least: behind these nothing can be shown
+    head = text[: width + 1]  # a character takes at least one column, so the rest cannot be visible
     plain = _plain_pieces(head)
-    if plain is not None and len(plain[0]) < len(head):  # colours of skin take none
+    if plain is not None and len(plain[0]) < len(head):  # skin tone modifiers take no columns
         head = text[: 2 * width + 2]
         plain = _plain_pieces(head)
     if plain is None:
@@ -144,9 +144,9 @@ def _cut_plain(text: str, width: int) -> tuple[str, int] | None:
 
 
 def _plain_pieces(text: str) -> tuple[Sequence[str], list[int]] | None:
-    """A text in pieces that take their columns anywhere, and those; None when some characters may be drawn as one.
+    """Split a text into pieces of known width; None if characters may combine.
 
-    A piece is a character, or an emoji with the colour of its skin.
+    A piece is a character, or an emoji with its skin tone.
     """
     widths = list(map(plain_width, text))
     if all(widths):
@@ -157,7 +157,7 @@ def _plain_pieces(text: str) -> tuple[Sequence[str], list[int]] | None:
 
 
 def pad(text: str, width: int) -> str:
-    """A clean line filled with blanks to at least `width` columns."""
+    """Pad a sanitized line to at least `width` columns."""
     return text + " " * max(width - columns(text), 0)
 
 

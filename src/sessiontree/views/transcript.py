@@ -1,4 +1,4 @@
-"""Entries and messages as text to read: a headline each, then what was said, thought, called and answered."""
+"""Entries and messages as readable text: a headline, then text, thinking, calls and results."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def transcript(session: Session, leaf: str | None) -> Iterator[str]:
 
 
 def full_transcript(session: Session) -> Iterator[str]:
-    """Every entry and every fragment of the file in file order, each marked as what it is."""
+    """Every entry and fragment in file order, each with its status."""
     labels = session.labels
     active = set(session.path_ids()) if session.leaf is not None else set()
     fragments = sorted(session.fragments, key=lambda fragment: fragment.start)
@@ -102,7 +102,7 @@ def show_role(message: Message) -> str:
 
 
 def show_fragment(fragment: Fragment) -> Iterator[str]:
-    """Bytes that belong to no entry, as far as they are text."""
+    """Bytes outside of any entry, as far as they are text."""
     yield f"{_RULE}damaged ({fragment.kind}) · line {fragment.line} · bytes {fragment.start}-{fragment.end}"
     yield from _indent(fragment.raw.decode("utf-8", "replace"))
     yield ""
@@ -129,9 +129,9 @@ def _body(entry: Entry) -> Iterator[str]:
         case ModeChange():
             yield from _indent(entry.mode)
         case LeafMove():
-            yield from _indent(f"stands at {entry.target_id or 'the beginning'}")
+            yield from _indent(f"current entry: {entry.target_id or '(beginning)'}")
         case ContextEdit():
-            yield from _indent(f"{entry.target_id} " + ("is replaced" if entry.replacement else "is left out"))
+            yield from _indent(f"{entry.target_id} " + ("is replaced" if entry.replacement else "is removed"))
         case ConfigChange() if entry.config != Config():
             yield from _indent(render_json(entry.config).decode())
         case Unknown():

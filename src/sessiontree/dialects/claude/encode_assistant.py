@@ -28,7 +28,7 @@ from sessiontree.dialects.claude.line_builder import PlacedEntry, find_calls
 from sessiontree.dialects.claude.records import SYNTHETIC, Fields, object_in, string_in, without
 from sessiontree.dialects.claude.transcript import HeldResults, Transcript
 from sessiontree.dialects.claude.write_state import FoundCall
-from sessiontree.dialects.passthrough import PASSTHROUGH, new_passthrough
+from sessiontree.dialects.passthrough import PASSTHROUGH, build_passthrough
 
 UNKNOWN_MODEL = "unknown"
 """Client 2.1.150 hangs on an assistant line without a model, so one is always written."""
@@ -151,7 +151,7 @@ class AssistantEncoder:
         # The client would replace a result without a call by "(no content)". So it becomes passthrough data.
         stored = {"type": "custom", "customType": f"{NAME}.result"}
         line = self._transcript.build_metadata_entry(entry, parent, stored)
-        line[PASSTHROUGH] = new_passthrough(entry, string_in(line, "id") or "", whole=True)
+        line[PASSTHROUGH] = build_passthrough(entry, CanonicalEntry("", {}, string_in(line, "id") or ""))
         notes = [LossNote("aside", "results without a call", "Claude Code does not send them")]
         return self._transcript.place_metadata(line, parent, notes)
 

@@ -1,7 +1,7 @@
-"""The native form: Pi v3's shape plus our own types, marked by `"sessiontree"` in the header.
+"""The native format: Pi's version 3 plus our own entry types, marked by `"sessiontree"` in the header.
 
-What differs from Pi: bookkeeping (labels, names, usage, settings) never moves the leaf, and moving the leaf is an entry
-of its own, so where a session stands is in the file.
+Unlike in Pi's files, bookkeeping (labels, names, usage, settings) never moves the leaf, and moving the leaf is an entry
+of its own, so the file records the current entry.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionM
 from sessiontree.dialects.contract import CERTAIN, IndexedLines, SessionFile
 from sessiontree.dialects.detect import head_records
 from sessiontree.dialects.native import locations
-from sessiontree.dialects.pi import PiShape
-from sessiontree.dialects.pi.content import hidden, is_left_out
-from sessiontree.dialects.pi.encoder import Said, ShapeEncoder
+from sessiontree.dialects.pi import PiFamily
+from sessiontree.dialects.pi.content import hidden_line, is_never_sent
+from sessiontree.dialects.pi.encoder import EncodedLine, PiFamilyEncoder
 
 FORMAT = 1
-"""The number of the native additions to the shape; grows when an addition changes what older readers would do."""
+"""Version of our additions to the format; grows when an addition changes what older readers would do."""
 
 BOOKKEEPING = frozenset({"label", "session_info", "usage", "config", "custom", "model_usage", "title_change"})
 
 
-class Native(PiShape):
+class Native(PiFamily):
     name = "native"
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
     bookkeeping = BOOKKEEPING
@@ -42,13 +42,13 @@ class Native(PiShape):
         types, tree = lines.types, lines.tree
         for node in range(len(types) - 1, -1, -1):
             if types[node] == "leaf":
-                if not tree.is_orphan(node):  # a move to an entry that is lost says nothing
+                if not tree.is_orphan(node):  # a move to a lost entry has no effect
                     yield node, tree.parent(node)
             elif types[node] not in BOOKKEEPING:
                 yield node, node
 
-    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> ShapeEncoder:
-        return NativeScribe(self, meta, lines)
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> PiFamilyEncoder:
+        return NativeEncoder(self, meta, lines)
 
     def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
         return locations.find_destination(meta, environment)
@@ -66,32 +66,32 @@ class Native(PiShape):
         return {**fields, "sessiontree": FORMAT}
 
 
-class NativeScribe(ShapeEncoder):
-    """Writes a native session. Almost every item is in native words already."""
+class NativeEncoder(PiFamilyEncoder):
+    """Encodes a native session. Almost every canonical entry is a native one already."""
 
-    quiet = BOOKKEEPING | {"leaf"}
-    _stands: str | None = None
+    passive_types = BOOKKEEPING | {"leaf"}
+    _current: str | None = None
 
-    def say(self, entry: CanonicalEntry) -> Said:
-        return hidden(entry) if is_left_out(entry) else Said(entry.kind, entry.fields)
+    def encode_line(self, entry: CanonicalEntry) -> EncodedLine:
+        return hidden_line(entry) if is_never_sent(entry) else EncodedLine(entry.kind, entry.fields)
 
-    def wrote(self, kind: str, id: str, parent: str | None) -> None:
-        super().wrote(kind, id, parent)
+    def track_line(self, kind: str, id: str, parent: str | None) -> None:
+        super().track_line(kind, id, parent)
         if kind == "leaf":
-            self._stands = parent
+            self._current = parent
         elif kind not in BOOKKEEPING:
-            self._stands = id
+            self._current = id
 
-    def stands_at(self, leaf: str | None) -> bool:
-        """Bookkeeping does not count: below the leaf or anywhere else, as in a file that Pi wrote."""
+    def is_current(self, leaf: str | None) -> bool:
+        # Bookkeeping does not count, wherever it is, as in a file that Pi wrote.
         node = leaf
-        while node != self._stands and node in self._quiet:
+        while node != self._current and node in self._passive:
             node = self._parents[node]
-        return node == self._stands
+        return node == self._current
 
 
 def is_torn_start(head: bytes) -> bool:
-    """Nothing at all, or the beginning of a first line that was cut: a session that had no time to become one."""
+    """Whether a file is empty or has only the start of a first line, as after a crash during creation."""
     if b"\n" in head:
         return False
     line = head.removeprefix(b"\xef\xbb\xbf").lstrip()

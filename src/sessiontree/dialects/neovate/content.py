@@ -1,91 +1,109 @@
-"""Messages and entries in canonical form, in the words of Neovate's lines.
+"""Message content, both ways: canonical messages <-> bodies of Neovate's lines.
 
-Each function gives bodies (lines without their envelope, see `hearing`) and says what it had to leave out. What cannot
-be said in a line of the tree at all gives None, and goes to an aside.
+A *body* is a line without its envelope (uuids, type, timestamp, session). Encoding returns what it had to leave out or
+change; an entry that no line of the tree can hold encodes to None and goes to a metadata line.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
-from sessiontree.dialects.neovate.records import COMPACTION_MARK, INTERRUPTION, number, string
+from sessiontree.dialects.neovate.records import (
+    COMPACTION_MARK,
+    INTERRUPTION,
+    image,
+    is_compaction,
+    milliseconds,
+    number,
+    string,
+)
 
-_PARTS_OF = {
+_ENVELOPE = frozenset({"parentUuid", "uuid", "type", "timestamp", "sessionId", "sessiontree"})
+_BLOCK_RANKS = {
     "user": {"text": 0, "image": 0},
     "assistant": {"thinking": 0, "text": 1, "toolCall": 2},
     "toolResult": {"text": 0, "image": 0},
 }
-"""The blocks that a role may have, and their order: Neovate throws on others, and writes those of an assistant so."""
+"""The blocks a role may have, and their order: Neovate throws on others, and writes an assistant's in this order."""
 
 _BRANCH = "Another branch of this conversation was followed for a while and then left. This happened on it:"
 _NO_PLACE = "Neovate has no place for them"
-SIGNATURE = LossNote("aside", "signatures of thinking", _NO_PLACE)
+_SIGNATURE = LossNote("aside", "signatures of thinking", _NO_PLACE)
 _REORDERED = LossNote("changed", "orders of blocks", "Neovate puts thinking first, then text, then calls")
 
+_command = re.compile(r"<bash-input>(.*)</bash-input>\Z", re.DOTALL)
+_output = re.compile(r"<bash-(stdout|stderr)>(.*)</bash-(stdout|stderr)>\Z", re.DOTALL)
+_between_outputs = re.compile(r"</bash-stdout>\s*<bash-stderr>")
 
-class Said(Struct, frozen=True, gc=False):
-    """What was said, and how it differs from what was to be said."""
+
+class EncodedBodies(Struct, frozen=True, gc=False):
+    """The bodies of an entry, and how they differ from it."""
 
     bodies: list[dict[str, Any]]
     order: tuple[int, ...] = ()
-    """For each block that was said, its position in the content; in the order it was said."""
-    left_out: tuple[tuple[int, Any], ...] = ()
-    """Blocks that could not be said, with their positions."""
+    """For each encoded block its position in the entry's content."""
+    left_out: tuple[int, ...] = ()
+    """Positions of the blocks that could not be encoded."""
     notes: tuple[LossNote, ...] = ()
     is_reworded: bool = False
-    """Whether the words are ours, so that the entry has to ride along whole."""
+    """Whether the bodies only paraphrase the entry."""
 
 
-_Blocks: TypeAlias = tuple[tuple[int, ...], tuple[tuple[int, Any], ...], tuple[LossNote, ...]]
-"""What happened to the blocks of a content: `order`, `left_out` and `notes` of what is said."""
+_BlockChanges: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[LossNote, ...]]
+"""`order`, `left_out` and `notes` of encoded content."""
 
 
 class Call(Struct, frozen=True, gc=False):
-    """What a result has to repeat of its call."""
+    """What a result has to repeat of its tool call."""
 
     name: str = ""
     input: Any = None
 
 
-def say(entry: CanonicalEntry) -> Said | None:
-    """Any entry but a result; None when Neovate's lines have no words for it."""
+# Encoding
+
+
+def encode_entry(entry: CanonicalEntry) -> EncodedBodies | None:
+    """Any entry but a tool result; None when no line of the tree can hold it."""
     fields = entry.fields
     match entry.kind:
         case "message" if isinstance(fields.get("message"), dict):
-            return _say_message(fields["message"])
+            return _encode_message(fields["message"])
         case "custom_message":
-            return _say_custom(fields)
+            return _encode_custom(fields)
         case "branch_summary" if string(fields, "summary"):
-            return _say_branch(fields)
+            return _encode_branch_summary(fields)
         case "compaction":
             text = {"type": "text", "text": string(fields, "summary")}
-            return Said([{"role": "user", "content": [text], "uiContent": COMPACTION_MARK}])
+            return EncodedBodies([{"role": "user", "content": [text], "uiContent": COMPACTION_MARK}])
         case _:
             return None
 
 
-def _say_message(message: dict[str, Any]) -> Said | None:
+def _encode_message(message: dict[str, Any]) -> EncodedBodies | None:
     match message.get("role"):
         case "user":
-            content, blocks = _content(message, "user")
-            return Said([{"role": "user", "content": content}], *blocks)
+            content, changes = _encode_content(message, "user")
+            return EncodedBodies([{"role": "user", "content": content}], *changes)
         case "assistant":
-            return _say_assistant(message)
+            return _encode_assistant(message)
         case "system" if isinstance(message.get("content"), str) and message.keys() <= {"role", "content", "timestamp"}:
-            return Said([{"role": "system", "content": message["content"]}])
+            return EncodedBodies([{"role": "system", "content": message["content"]}])
         case "bashExecution" if not message.get("excludeFromContext"):
-            return _say_command(message)
+            return _encode_command(message)
         case "custom":
-            return _say_custom(message)
+            return _encode_custom(message)
         case _:
             return None
 
 
-def _say_assistant(message: dict[str, Any]) -> Said:
-    content, blocks = _content(message, "assistant")
+def _encode_assistant(message: dict[str, Any]) -> EncodedBodies:
+    content, changes = _encode_content(message, "assistant")
     text = content if isinstance(content, str) else "".join([part["text"] for part in content if _is_text(part)])
     provider, model = string(message, "provider"), string(message, "model")
     body = {
@@ -93,14 +111,14 @@ def _say_assistant(message: dict[str, Any]) -> Said:
         "content": content,
         "text": text,
         "model": f"{provider}/{model}" if provider and model else model or provider,
-        "usage": say_usage(message.get("usage")),
+        "usage": _encode_usage(message.get("usage")),
     }
-    return Said([body], *blocks)
+    return EncodedBodies([body], *changes)
 
 
-def say_result(message: dict[str, Any], call: Call) -> Said:
-    """One result as a part of a message of the role `tool`."""
-    content, blocks = _content(message, "toolResult")
+def encode_result(message: dict[str, Any], call: Call) -> EncodedBodies:
+    """A tool result as one part of a message of the role `tool`."""
+    content, changes = _encode_content(message, "toolResult")
     if isinstance(content, list) and len(content) == 1 and _is_text(content[0]):
         content = content[0]["text"]
     result: dict[str, Any] = {"llmContent": content}
@@ -113,10 +131,10 @@ def say_result(message: dict[str, Any], call: Call) -> Said:
         "input": {} if call.input is None else call.input,
         "result": result,
     }
-    return Said([part], *blocks)
+    return EncodedBodies([part], *changes)
 
 
-def missing_result(id: str, call: Call) -> dict[str, Any]:
+def interrupted_result(id: str, call: Call) -> dict[str, Any]:
     """The part that Neovate writes for a call that was interrupted."""
     display = "Tool execution was canceled by user."
     return {
@@ -128,29 +146,17 @@ def missing_result(id: str, call: Call) -> dict[str, Any]:
     }
 
 
-def say_stray_result(message: dict[str, Any]) -> Said:
-    """A result whose call is not there, or was answered already: as words of the user."""
-    content, (_, _, notes) = _content(message, "toolResult")
+def encode_stray_result(message: dict[str, Any]) -> EncodedBodies:
+    """A tool result without an open call before it, as a message of the user."""
+    content, (_, _, notes) = _encode_content(message, "toolResult")
     given = [{"type": "text", "text": content}] if isinstance(content, str) else content
     opening = {"type": "text", "text": f"The tool {string(message, 'toolName') or 'that was called'} gave this result:"}
     why = "the call they answer is not before them, and Neovate cannot send a result without one"
     notes = (*notes, LossNote("changed", "tool results", why))
-    return Said([{"role": "user", "content": [opening, *given]}], notes=notes, is_reworded=True)
+    return EncodedBodies([{"role": "user", "content": [opening, *given]}], notes=notes, is_reworded=True)
 
 
-def calls_of(body: dict[str, Any]) -> dict[str, Call]:
-    """The calls of an assistant's body, by id."""
-    content = body.get("content")
-    if body.get("role") != "assistant" or not isinstance(content, list):
-        return {}
-    return {
-        string(part, "id"): Call(string(part, "name"), part.get("input"))
-        for part in content
-        if isinstance(part, dict) and part.get("type") == "tool_use"
-    }
-
-
-def _say_command(message: dict[str, Any]) -> Said | None:
+def _encode_command(message: dict[str, Any]) -> EncodedBodies | None:
     command, output, code = message.get("command"), message.get("output", ""), message.get("exitCode")
     if not isinstance(command, str) or not isinstance(output, str):
         return None
@@ -158,57 +164,51 @@ def _say_command(message: dict[str, Any]) -> Said | None:
     bodies = [{"role": "user", "content": f"<bash-input>{command}</bash-input>"}]
     if output:
         bodies.append({"role": "user", "content": f"<{stream}>{output}</{stream}>"})
-    return Said(bodies)
+    return EncodedBodies(bodies)
 
 
-def _say_custom(fields: dict[str, Any]) -> Said:
-    content, (_, _, notes) = _content(fields, "user")
+def _encode_custom(fields: dict[str, Any]) -> EncodedBodies:
+    content, (_, _, notes) = _encode_content(fields, "user")
     if fields.get("display") is False:
         shown = [{"type": "text", "text": content}] if isinstance(content, str) else content
         content = [{**part, "hidden": True} if _is_text(part) else part for part in shown]
-    notes = (*notes, LossNote("mapped", "messages of extensions", "they are words of the user in Neovate"))
-    return Said([{"role": "user", "content": content}], notes=notes, is_reworded=True)
+    notes = (*notes, LossNote("mapped", "messages of extensions", "they are user messages in Neovate"))
+    return EncodedBodies([{"role": "user", "content": content}], notes=notes, is_reworded=True)
 
 
-def _say_branch(fields: dict[str, Any]) -> Said:
+def _encode_branch_summary(fields: dict[str, Any]) -> EncodedBodies:
     text = f"{_BRANCH}\n\n<summary>\n{string(fields, 'summary')}\n</summary>"
     body = {"role": "user", "content": [{"type": "text", "text": text, "hidden": True}]}
-    notes = (LossNote("mapped", "summaries of branches", "they are hidden words of the user in Neovate"),)
-    return Said([body], notes=notes, is_reworded=True)
+    notes = (LossNote("mapped", "summaries of branches", "they are hidden user messages in Neovate"),)
+    return EncodedBodies([body], notes=notes, is_reworded=True)
 
 
-def _content(message: dict[str, Any], role: str) -> tuple[Any, _Blocks]:
-    """The content for a body, and what happened to its blocks."""
+def _encode_content(message: dict[str, Any], role: str) -> tuple[Any, _BlockChanges]:
     content = message.get("content")
     if isinstance(content, str):
         return content, ((), (), ())
     blocks = content if isinstance(content, list) else []
-    allowed = _PARTS_OF[role]
-    parts: list[dict[str, Any]] = []
-    order: list[int] = []
-    ranks: list[int] = []
-    left_out: list[tuple[int, Any]] = []
+    ranks = _BLOCK_RANKS[role]
+    parts: list[tuple[int, int, dict[str, Any]]] = []
+    left_out: list[int] = []
     notes: list[LossNote] = []
     for at, block in enumerate(blocks):
-        part = _part(block, allowed)
+        part = _encode_block(block, ranks)
         if part is None:
-            left_out.append((at, block))
-            notes.append(LossNote("aside", f"blocks of type {_kind(block)}", _NO_PLACE))
+            left_out.append(at)
+            notes.append(LossNote("aside", f"blocks of type {_block_type(block)}", _NO_PLACE))
             continue
-        parts.append(part)
-        order.append(at)
-        ranks.append(allowed[block["type"]])
+        parts.append((ranks[block["type"]], at, part))
         if block.get("thinkingSignature"):
-            notes.append(SIGNATURE)
-    if ranks != sorted(ranks):
-        places = sorted(range(len(ranks)), key=ranks.__getitem__)
-        parts, order = [parts[place] for place in places], [order[place] for place in places]
+            notes.append(_SIGNATURE)
+    ordered = sorted(parts, key=lambda part: part[0])
+    if ordered != parts:
         notes.append(_REORDERED)
-    return parts, (tuple(order), tuple(left_out), tuple(notes))
+    return [part for _, _, part in ordered], (tuple(at for _, at, _ in ordered), tuple(left_out), tuple(notes))
 
 
-def _part(block: Any, allowed: dict[str, int]) -> dict[str, Any] | None:
-    """One block as a part; None when there is no such part, or the block is not sound."""
+def _encode_block(block: Any, allowed: dict[str, int]) -> dict[str, Any] | None:
+    """One block as a part; None when the role has no such part, or the block is malformed."""
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str) or kind not in allowed:
         return None
@@ -230,8 +230,8 @@ def _part(block: Any, allowed: dict[str, int]) -> dict[str, Any] | None:
     return {"type": "image", "data": url, "mimeType": mime_type}
 
 
-def say_usage(usage: Any) -> dict[str, Any]:
-    """Always there: Neovate adds up the tokens of the last answer to see whether it must compact."""
+def _encode_usage(usage: Any) -> dict[str, Any]:
+    # Always written: Neovate adds up the tokens of the last response to see whether it must compact.
     fields = usage if isinstance(usage, dict) else {}
     found = {"input_tokens": number(fields, "input"), "output_tokens": number(fields, "output")}
     if read := number(fields, "cacheRead"):
@@ -245,5 +245,165 @@ def _is_text(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "text"
 
 
-def _kind(block: Any) -> str:
+def _block_type(block: Any) -> str:
     return str(block.get("type") or "") if isinstance(block, dict) else type(block).__name__
+
+
+# Decoding
+
+
+def body_of(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if name not in _ENVELOPE}
+
+
+def decode_bodies(bodies: Sequence[dict[str, Any]], id: str, timestamp: str, *, is_root: bool) -> CanonicalEntry:
+    """The entry of one body, or of a command's body followed by those of its output."""
+    first = bodies[0]
+    if is_root and is_compaction(first):
+        return CanonicalEntry("compaction", _decode_summary(first), id, timestamp)
+    return message_entry(_decode_command(bodies) if is_command(first) else _decode_message(first), id, timestamp)
+
+
+def message_entry(message: dict[str, Any], id: str, timestamp: str) -> CanonicalEntry:
+    """The entry of a decoded message, which gets the timestamp of its line."""
+    time = milliseconds(timestamp)
+    if time is not None:
+        message["timestamp"] = time
+    return CanonicalEntry("message", {"message": message}, id, timestamp)
+
+
+def _decode_message(body: dict[str, Any]) -> dict[str, Any]:
+    role, content = body.get("role"), body.get("content")
+    match role:
+        case "user" | "system":
+            return {"role": role, "content": _decode_content(content)}
+        case "assistant":
+            return _decode_assistant(body)
+        case _:
+            return {**body, "role": role if isinstance(role, str) else ""}
+
+
+def decode_result(part: dict[str, Any]) -> dict[str, Any]:
+    """The message of one result in its current form."""
+    result = part.get("result")
+    fields = result if isinstance(result, dict) else {"llmContent": result}
+    content = _decode_content(fields.get("llmContent"))
+    return {
+        "role": "toolResult",
+        "toolCallId": string(part, "toolCallId"),
+        "toolName": string(part, "toolName"),
+        "content": [{"type": "text", "text": content}] if isinstance(content, str) else content,
+        "isError": fields.get("isError") is True,
+    }
+
+
+def normalize_result(part: dict[str, Any]) -> dict[str, Any]:
+    """A result part in the form that Neovate writes since 0.15."""
+    if part.get("type") != "tool_result":
+        return part
+    rest = {name: value for name, value in part.items() if name not in ("type", "id", "name")}
+    return {"type": "tool-result", "toolCallId": string(part, "id"), "toolName": string(part, "name"), **rest}
+
+
+def calls_of(body: dict[str, Any]) -> dict[str, Call]:
+    """The tool calls of an assistant's body, by id."""
+    content = body.get("content")
+    if body.get("role") != "assistant" or not isinstance(content, list):
+        return {}
+    return {
+        string(part, "id"): Call(string(part, "name"), part.get("input"))
+        for part in content
+        if isinstance(part, dict) and part.get("type") == "tool_use"
+    }
+
+
+def is_command(body: dict[str, Any]) -> bool:
+    return body.get("role") == "user" and _command.match(string(body, "content")) is not None
+
+
+def is_output(body: dict[str, Any]) -> bool:
+    return body.get("role") == "user" and _output.match(string(body, "content")) is not None
+
+
+def _decode_summary(body: dict[str, Any]) -> dict[str, Any]:
+    content = _decode_content(body.get("content"))
+    blocks = [] if isinstance(content, str) else content
+    texts = [string(block, "text") if isinstance(block, dict) else "" for block in blocks]
+    return {"summary": content if isinstance(content, str) else "\n".join(texts), "tokensBefore": 0}
+
+
+def _decode_command(bodies: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A command the user ran, from its body and those of its output."""
+    command, *outputs = bodies
+    found = _command.match(string(command, "content"))
+    return {
+        "role": "bashExecution",
+        "command": found[1] if found else "",
+        "output": "\n".join(_output_text(output) for output in outputs),
+        "cancelled": False,
+        "truncated": False,
+    }
+
+
+def _output_text(body: dict[str, Any]) -> str:
+    found = _output.match(string(body, "content"))
+    if not found:
+        return ""
+    return found[2] if found[1] == found[3] else _between_outputs.sub("\n", found[2])
+
+
+def _decode_assistant(body: dict[str, Any]) -> dict[str, Any]:
+    content, text = body.get("content"), body.get("text")
+    decoded = _decode_content(content if content or not isinstance(text, str) or not text else text)
+    provider, slash, model = string(body, "model").partition("/")
+    if not slash:
+        provider, model = "", provider
+    message: dict[str, Any] = {"role": "assistant", "content": decoded}
+    if provider:
+        message["provider"] = provider
+    if model:
+        message["model"] = model
+    usage = body.get("usage")
+    if isinstance(usage, dict):
+        message["usage"] = _decode_usage(usage)
+    blocks = decoded if isinstance(decoded, list) else []
+    has_calls = any(isinstance(block, dict) and block.get("type") == "toolCall" for block in blocks)
+    message["stopReason"] = "toolUse" if has_calls else "stop"
+    return message
+
+
+def _decode_usage(fields: dict[str, Any]) -> dict[str, Any]:
+    read, written = number(fields, "input_tokens"), number(fields, "output_tokens")
+    return {
+        "input": read,
+        "output": written,
+        "cacheRead": number(fields, "cache_read_input_tokens"),
+        "cacheWrite": number(fields, "cache_creation_input_tokens"),
+        "totalTokens": read + written,
+    }
+
+
+def _decode_content(content: Any) -> str | list[Any]:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return [_decode_block(part) for part in content]
+    return [] if content is None else [_decode_block(content)]
+
+
+def _decode_block(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return {"type": "text", "text": part} if isinstance(part, str) else part
+    kind = part.get("type")
+    if kind == "text":
+        return {"type": "text", "text": string(part, "text")}
+    if kind == "tool_use":
+        given = part.get("input")
+        arguments = given if isinstance(given, dict) else {} if given is None else {"input": given}
+        return {"type": "toolCall", "id": string(part, "id"), "name": string(part, "name"), "arguments": arguments}
+    if kind == "reasoning":
+        return {"type": "thinking", "thinking": string(part, "text")}
+    if kind == "image":
+        found = image(part)
+        return {"type": "image", "data": found.data, "mimeType": found.mime_type}
+    return part

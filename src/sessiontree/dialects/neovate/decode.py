@@ -1,10 +1,9 @@
-"""Lines of Neovate in canonical form, one item for each entry.
+"""Decodes Neovate's lines into canonical entries.
 
-Lines are taken in groups that make one entry or stand around the same results: a command with its output, a message of
-the role `tool` with what had to wait for it. What a line says beyond canonical form rides along with its item, under
-`neovate`: the item is said again, and what the line has more is kept as the difference. A line that repeats what is
-told elsewhere (a copy of what a compaction kept, a result that was made up) tells nothing; its id means the item
-before.
+Lines are decoded in groups that make one entry or surround the same results: a command with its output, a message of
+the role `tool` with the lines that had to wait for it. An entry carries what its lines have beyond canonical form,
+under `neovate`: the entry is encoded again, and the difference to the lines is kept. A line that only repeats something
+(a copy of a kept message, a made-up result) decodes to nothing; its id becomes an alias of the entry before.
 """
 
 from __future__ import annotations
@@ -17,27 +16,34 @@ from msgspec import Struct
 
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.contract import IndexedLines
-from sessiontree.dialects.neovate.content import Call, calls_of, say, say_result
-from sessiontree.dialects.neovate.content_decoder import (
+from sessiontree.dialects.defaults import iter_resolved
+from sessiontree.dialects.neovate.content import (
+    Call,
     body_of,
-    hear_item,
-    hear_result,
-    heard_message,
-    in_new_form,
+    calls_of,
+    decode_bodies,
+    decode_result,
+    encode_entry,
+    encode_result,
     is_command,
     is_output,
+    message_entry,
+    normalize_result,
 )
-from sessiontree.dialects.neovate.deltas import difference
-from sessiontree.dialects.neovate.metadata_lines import Split, asides_in, marks_of, split_of
-from sessiontree.dialects.neovate.records import is_result, own_entry, parts, string
-from sessiontree.dialects.neovate.riding import as_it_was, with_extras
-from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of, restore_entry
-
-_STEP = 256
+from sessiontree.dialects.neovate.metadata_lines import (
+    MARKS,
+    Split,
+    find_metadata_lines,
+    marks_in,
+    marks_of,
+    parse_split,
+)
+from sessiontree.dialects.neovate.records import is_result, metadata_entry, parts, string
+from sessiontree.dialects.passthrough import PASSTHROUGH, json_delta, passthrough_of, restore_entry, with_carried_data
 
 
 class _Line(Struct, frozen=True):
-    """A line in hand: its node, its fields, and its body without marks of ours."""
+    """A decoded line: its node, its fields, and its body without our marks."""
 
     node: int
     id: str
@@ -51,48 +57,45 @@ class _Line(Struct, frozen=True):
 
 
 def decode_entries(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
-    """The items of some nodes of a history."""
-    told = _Telling(lines)
-    waiting: CanonicalEntry | None = None
+    decoder = _GroupDecoder(lines)
+    waiting: CanonicalEntry | None = None  # the last entry, because a later line may add an alias to it
     for group in _iter_groups(_iter_lines(lines, nodes)):
-        for entry in told.iter_items(group):
+        for entry in decoder.decode_group(group):
             if waiting is not None:
                 yield waiting
             waiting = entry
-        if waiting is not None and told.silent_ids:
-            waiting = msgspec.structs.replace(waiting, aliases=(*waiting.aliases, *told.silent_ids))
+        if waiting is not None and decoder.alias_ids:
+            waiting = msgspec.structs.replace(waiting, aliases=(*waiting.aliases, *decoder.alias_ids))
     if waiting is not None:
         yield waiting
 
 
 def must_decode_together(lines: IndexedLines, node: int, child: int) -> bool:
-    """Whether a line is told in one group with the one before it, or tells nothing and means the item before."""
+    """Whether a line is in one group with the line before it, or is only an alias of the entry before."""
     before, line = (_line(lines, *found) for found in zip((node, child), lines.fields([node, child]), strict=True))
-    if line.marks.keys() & {"part", "copy", "result"} or _is_made_up(line):
+    if line.marks.keys() & {"part", "copy", "result"} or _has_only_fillers(line):
         return True
-    if own_entry(line.fields):
+    if metadata_entry(line.fields):
         return "result" in line.fields
     return is_output(line.body) and (is_command(before.body) or is_output(before.body))
 
 
-def _is_made_up(line: _Line) -> bool:
-    """Whether no result of a line was given by anyone on this branch."""
+def _has_only_fillers(line: _Line) -> bool:
+    """Whether all results of a line are made up or copied from another branch."""
     passthroughs = line.marks.get("results")
     return isinstance(passthroughs, list) and all(
-        isinstance(passthrough, dict) and _is_silent(passthrough) for passthrough in passthroughs
+        isinstance(passthrough, dict) and _is_filler(passthrough) for passthrough in passthroughs
     )
 
 
-def _is_silent(passthrough: dict[str, Any]) -> bool:
-    """Whether a result was made up, or is told on another branch."""
+def _is_filler(passthrough: dict[str, Any]) -> bool:
+    """Whether a result is made up or a copy of one on another branch."""
     return bool(passthrough.get("filler") or passthrough.get("copy"))
 
 
 def _iter_lines(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[_Line]:
-    for start in range(0, len(nodes), _STEP):
-        step = nodes[start : start + _STEP]
-        for node, fields in zip(step, lines.resolved_fields(step), strict=True):
-            yield _line(lines, node, fields)
+    for node, fields in iter_resolved(lines, nodes):
+        yield _line(lines, node, fields)
 
 
 def _line(lines: IndexedLines, node: int, fields: dict[str, Any]) -> _Line:
@@ -106,7 +109,7 @@ def _line(lines: IndexedLines, node: int, fields: dict[str, Any]) -> _Line:
 def _iter_groups(found: Iterator[_Line]) -> Iterator[list[_Line]]:
     group: list[_Line] = []
     for line in found:
-        if group and not _joins(group, line):
+        if group and not _belongs_to(group, line):
             yield group
             group = []
         group.append(line)
@@ -114,14 +117,14 @@ def _iter_groups(found: Iterator[_Line]) -> Iterator[list[_Line]]:
         yield group
 
 
-def _joins(group: list[_Line], line: _Line) -> bool:
-    """Whether a line belongs to the ones before it."""
+def _belongs_to(group: list[_Line], line: _Line) -> bool:
+    """Whether a line belongs to the group before it."""
     first = group[0]
-    if "result" in line.marks or (own_entry(line.fields) and "result" in line.fields):
+    if "result" in line.marks or (metadata_entry(line.fields) and "result" in line.fields):
         return first.body.get("role") == "tool"
     if line.marks.get("part"):
         return is_command(first.body)
-    # Output of Neovate's own follows its command; a command of ours knows its lines.
+    # Output that Neovate wrote follows its command; on lines of ours, `part` marks it.
     return (
         is_command(first.body)
         and PASSTHROUGH not in first.fields
@@ -130,10 +133,10 @@ def _joins(group: list[_Line], line: _Line) -> bool:
     )
 
 
-def _waiting_groups(waited: list[_Line]) -> list[list[_Line]]:
-    """Lines that waited for results, those of one command together."""
+def _waiting_groups(waiting: list[_Line]) -> list[list[_Line]]:
+    """Lines that waiting for results, with the lines of one command in one group."""
     groups: list[list[_Line]] = []
-    for line in waited:
+    for line in waiting:
         if groups and line.marks.get("part"):
             groups[-1].append(line)
         else:
@@ -141,80 +144,84 @@ def _waiting_groups(waited: list[_Line]) -> list[list[_Line]]:
     return groups
 
 
-class _Telling:
-    """What has to be known from one group to the next: the calls that results answer."""
+class _GroupDecoder:
+    """Decodes one group after the other; keeps the tool calls that later results answer."""
 
     def __init__(self, lines: IndexedLines) -> None:
         self._lines = lines
         self._calls: dict[str, Call] = {}
-        self.silent_ids: tuple[str, ...] = ()
-        """Ids of the last group's lines that mean its last item, or the one before if it has none."""
+        self.alias_ids: tuple[str, ...] = ()
+        """Ids of the last group's lines that are aliases of its last entry, or of the one before if it has none."""
 
-    def iter_items(self, group: list[_Line]) -> list[CanonicalEntry]:
+    def decode_group(self, group: list[_Line]) -> list[CanonicalEntry]:
         first = group[0]
-        self.silent_ids = ()
-        split = split_of(first.fields)
+        self.alias_ids = ()
+        split = parse_split(first.fields)
         if split is not None:
-            return self._before_split(first, split)
-        if own_entry(first.fields):
-            return [_aside(first)]
+            return self._decode_split(first, split)
+        if metadata_entry(first.fields):
+            return [_decode_metadata(first)]
         if first.marks.get("copy"):
-            self.silent_ids = (first.id,)
+            self.alias_ids = (first.id,)
             return []
         if any(is_result(part) for part in parts(first.body.get("content"))):
-            return self._around_results(group)
+            return self._decode_results_group(group)
         return [self._message(group)]
 
     def _message(self, group: list[_Line]) -> CanonicalEntry:
         first = group[0]
         bodies = [line.body for line in group]
         is_root = not string(first.fields, "parentUuid")
-        heard = hear_item(bodies, first.id, first.timestamp, is_root=is_root)
-        heard = msgspec.structs.replace(heard, aliases=tuple(line.id for line in group[1:]))
+        decoded = decode_bodies(bodies, first.id, first.timestamp, is_root=is_root)
+        decoded = msgspec.structs.replace(decoded, aliases=tuple(line.id for line in group[1:]))
         if first.body.get("role") == "assistant":
             self._calls = calls_of(first.body)
-        entry = as_it_was(heard, passthrough_of(first.fields))
-        said = say(entry)
-        return with_extras(entry, _extras([] if said is None else said.bodies, bodies))
+        entry = _restore(decoded, passthrough_of(first.fields))
+        encoded = encode_entry(entry)
+        return with_carried_data(entry, MARKS, _client_data([] if encoded is None else encoded.bodies, bodies))
 
     # Results
 
-    def _around_results(self, group: list[_Line]) -> list[CanonicalEntry]:
-        """The results of a line, and what stood between them when it was written, but for what splits tell of it."""
-        told = self._turn(group)
-        told = told[max(asides_in(self._lines).splits_of(group[0].id), default=0) :]
-        ids = {entry.id for entry in told[:-1]}  # what follows the last line follows the last item, whosever line it is
-        self.silent_ids = tuple(line.id for line in group if line is group[-1] or line.id not in ids)
-        if len(told) == 1 and told[0].id == group[0].id:
-            self.silent_ids = ()
-        return told
+    def _decode_results_group(self, group: list[_Line]) -> list[CanonicalEntry]:
+        """The results of a line and the entries between them, except for those that splits decode to."""
+        decoded = self._decode_turn(group)
+        decoded = decoded[max(find_metadata_lines(self._lines).splits_of(group[0].id), default=0) :]
+        ids = {
+            entry.id for entry in decoded[:-1]
+        }  # the next line follows the last entry, from whichever line that came
+        self.alias_ids = tuple(line.id for line in group if line is group[-1] or line.id not in ids)
+        if len(decoded) == 1 and decoded[0].id == group[0].id:
+            self.alias_ids = ()
+        return decoded
 
-    def _before_split(self, line: _Line, split: Split) -> list[CanonicalEntry]:
-        """The items of a turn that a split tells: those behind the split before it."""
-        asides = asides_in(self._lines)
+    def _decode_split(self, line: _Line, split: Split) -> list[CanonicalEntry]:
+        """The entries of a turn that a split decodes to: those after the split before it."""
+        metadata = find_metadata_lines(self._lines)
         found = [self._lines.tree.node_of.get(split.of)]
         found += [
-            asides.by_id[id].node if id in asides.by_id else self._lines.tree.node_of.get(id) for id in split.lines
+            metadata.by_id[id].node if id in metadata.by_id else self._lines.tree.node_of.get(id) for id in split.lines
         ]
         group = list(_iter_lines(self._lines, [node for node in found if node is not None]))
-        before = max((at for at in asides.splits_of(split.of) if at < split.at), default=0)
-        told = self._turn(group)[before : split.at] if group else []
-        self.silent_ids = (line.id,)
-        return told
+        before = max((at for at in metadata.splits_of(split.of) if at < split.at), default=0)
+        decoded = self._decode_turn(group)[before : split.at] if group else []
+        self.alias_ids = (line.id,)
+        return decoded
 
-    def _turn(self, group: list[_Line]) -> list[CanonicalEntry]:
-        first, *waited = group
+    def _decode_turn(self, group: list[_Line]) -> list[CanonicalEntry]:
+        first, *waiting = group
         entries = self._results(first)
-        later = [(_position(lines[0]), entry) for lines in _waiting_groups(waited) for entry in self.iter_items(lines)]
-        told: list[CanonicalEntry] = []
+        later = [
+            (_position(lines[0]), entry) for lines in _waiting_groups(waiting) for entry in self.decode_group(lines)
+        ]
+        decoded: list[CanonicalEntry] = []
         for number, entry in enumerate(entries):
-            told += [*(other for at, other in later if at == number), entry]
-        told += [other for at, other in later if not 0 <= at < len(entries)]
-        return told
+            decoded += [*(other for at, other in later if at == number), entry]
+        decoded += [other for at, other in later if not 0 <= at < len(entries)]
+        return decoded
 
     def _results(self, line: _Line) -> list[CanonicalEntry]:
         found = parts(line.body.get("content"))
-        results = [in_new_form(part) for part in found if is_result(part)]
+        results = [normalize_result(part) for part in found if is_result(part)]
         rest = [part for part in found if not is_result(part)]
         passthroughs = line.marks.get("results")
         known = (
@@ -222,15 +229,17 @@ class _Telling:
             if isinstance(passthroughs, list) and len(passthroughs) == len(results)
             else [{}] * len(results)
         )
-        around = {name: value for name, value in line.body.items() if name not in ("role", "content")}
+        line_fields = {name: value for name, value in line.body.items() if name not in ("role", "content")}
         if not self._calls.keys() >= {string(part, "toolCallId") for part in results}:
             self._calls = calls_before(self._lines, line.node)
         entries: list[CanonicalEntry] = []
         for number, (part, passthrough) in enumerate(zip(results, known, strict=True), 1):
-            if isinstance(passthrough, dict) and not _is_silent(passthrough):
+            if isinstance(passthrough, dict) and not _is_filler(passthrough):
                 entry = self._result(line, part, passthrough, _numbered(line.id, number))
-                entries.append(with_extras(entry, _extras_of_result(self._call(part), entry, part, around)))
-                around = {}
+                entries.append(
+                    with_carried_data(entry, MARKS, _result_client_data(self._call(part), entry, part, line_fields))
+                )
+                line_fields = {}
         if rest:
             body = {**line.body, "role": "user", "content": rest}
             numbered = msgspec.structs.replace(line, id=_numbered(line.id, len(results) + 1), body=body)
@@ -238,14 +247,14 @@ class _Telling:
         return entries
 
     def _result(self, line: _Line, part: dict[str, Any], passthrough: dict[str, Any], id: str) -> CanonicalEntry:
-        return as_it_was(heard_message(hear_result(part), id, line.timestamp), passthrough)
+        return _restore(message_entry(decode_result(part), id, line.timestamp), passthrough)
 
     def _call(self, part: dict[str, Any]) -> Call:
         return self._calls.get(string(part, "toolCallId"), Call())
 
 
 def calls_before(lines: IndexedLines, node: int) -> dict[str, Call]:
-    """The calls that a line of results may answer: those of the assistant above it, other results between them."""
+    """The calls that a line of results may answer: those of the response above it, past other results."""
     above = lines.tree.parent(node)
     seen: set[int] = set()
     while above is not None and above not in seen:
@@ -260,7 +269,7 @@ def calls_before(lines: IndexedLines, node: int) -> dict[str, Call]:
 
 
 def open_calls(lines: IndexedLines, node: int) -> dict[str, Call]:
-    """The calls that nothing on the way to a node has answered, if it is an answer or one of its results."""
+    """The unanswered calls at a node that is a response or one of its results."""
     (fields,) = lines.fields([node])
     if fields.get("role") == "assistant":
         return calls_of(fields)
@@ -272,15 +281,15 @@ def open_calls(lines: IndexedLines, node: int) -> dict[str, Call]:
         if fields.get("role") == "assistant":
             break
         answered |= {
-            string(in_new_form(part), "toolCallId") for part in parts(fields.get("content")) if is_result(part)
+            string(normalize_result(part), "toolCallId") for part in parts(fields.get("content")) if is_result(part)
         }
         at = lines.tree.parent(at)
     return {id: call for id, call in calls.items() if id not in answered}
 
 
-def _aside(line: _Line) -> CanonicalEntry:
-    """The entry on a line of our own."""
-    inside = own_entry(line.fields)
+def _decode_metadata(line: _Line) -> CanonicalEntry:
+    """The entry on one of our metadata lines."""
+    inside = metadata_entry(line.fields)
     fields = {name: value for name, value in inside.items() if name != "type"}
     id = string(line.fields, "id")
     entry = CanonicalEntry(inside["type"], fields, id or line.id, line.timestamp, (line.id,) if id else ())
@@ -288,20 +297,39 @@ def _aside(line: _Line) -> CanonicalEntry:
     return restore_entry(entry, passthrough) if passthrough else entry
 
 
-def _extras(said: list[dict[str, Any]], bodies: list[dict[str, Any]]) -> dict[str, Any]:
-    """What some lines say beyond their item."""
-    if len(said) != len(bodies):
-        return {"bodies": bodies} if said else {}
-    deltas = [difference(*pair) for pair in zip(said, bodies, strict=True)]
+def _restore(decoded: CanonicalEntry, passthrough: dict[str, Any]) -> CanonicalEntry:
+    """The entry that a line was written for."""
+    marks = marks_in(passthrough)
+    found = {name: value for name, value in passthrough.items() if name != MARKS}
+    entry = restore_entry(decoded, found | _older_parts(decoded, marks))
+    timestamp = marks.get("timestamp")
+    return msgspec.structs.replace(entry, timestamp=timestamp) if isinstance(timestamp, str) else entry
+
+
+def _older_parts(decoded: CanonicalEntry, marks: dict[str, Any]) -> dict[str, Any]:
+    """Parts of passthrough data that older versions stored among the marks."""
+    found: dict[str, Any] = {name: marks[name] for name in ("blocks", "order") if name in marks}
+    if marks.get("plain") is True:
+        found["text"] = True
+    if "without" in marks:
+        found["without"] = {"message" if "message" in decoded.fields else "item": marks["without"]}
+    return found
+
+
+def _client_data(encoded: list[dict[str, Any]], bodies: list[dict[str, Any]]) -> dict[str, Any]:
+    """What some lines have beyond their entry: how they differ from the lines that it would be encoded to."""
+    if len(encoded) != len(bodies):
+        return {"bodies": bodies} if encoded else {}
+    deltas = [json_delta(*pair) for pair in zip(encoded, bodies, strict=True)]
     return {"lines": deltas} if any(delta is not None for delta in deltas) else {}
 
 
-def _extras_of_result(
-    call: Call, entry: CanonicalEntry, part: dict[str, Any], around: dict[str, Any]
+def _result_client_data(
+    call: Call, entry: CanonicalEntry, part: dict[str, Any], line_fields: dict[str, Any]
 ) -> dict[str, Any]:
     message = entry.fields.get("message")
-    said = say_result(message, call).bodies if isinstance(message, dict) else []
-    return _extras(said, [part]) | ({"around": around} if around else {})
+    encoded = encode_result(message, call).bodies if isinstance(message, dict) else []
+    return _client_data(encoded, [part]) | ({"around": line_fields} if line_fields else {})
 
 
 def _numbered(id: str, number: int) -> str:
@@ -309,6 +337,6 @@ def _numbered(id: str, number: int) -> str:
 
 
 def _position(line: _Line) -> int:
-    """How many results a line stood behind; -1 when it does not say."""
-    found = line.fields.get("result") if own_entry(line.fields) else line.marks.get("result")
+    """How many results come before a line; -1 if unknown."""
+    found = line.fields.get("result") if metadata_entry(line.fields) else line.marks.get("result")
     return found if isinstance(found, int) and not isinstance(found, bool) else -1

@@ -1,4 +1,4 @@
-"""Neovate's sessions as a dialect: the contract, answered by the modules beside this one."""
+"""Neovate's sessions as a dialect."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sessiontree.core.entries import ENTRY_TYPES, Config, Entry, Header
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, Encoder, SessionMeta
 from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadOptions, Reparenting, SessionFile
 from sessiontree.dialects.defaults import DialectBase
-from sessiontree.dialects.neovate import header, locations, path, places, records, reparent, titles
+from sessiontree.dialects.neovate import header, locations, path, records, reparent
 
-_SPOKEN = frozenset({"message", "custom_message", "branch_summary", "compaction"})
+_MESSAGE_TYPES = frozenset({"message", "custom_message", "branch_summary", "compaction"})
 
 
 class Neovate(DialectBase):
@@ -23,8 +23,8 @@ class Neovate(DialectBase):
     parent_key = "parentUuid"
     id_key = "uuid"
     skipped_folders = locations.SKIPPED_FOLDERS
-    bookkeeping = frozenset(ENTRY_TYPES) - _SPOKEN
-    """Only messages move the leaf; everything else stands beside the tree."""
+    bookkeeping = frozenset(ENTRY_TYPES) - _MESSAGE_TYPES
+    """Only messages move the leaf; everything else is on metadata lines."""
 
     def recognize(self, head: bytes) -> int:
         return header.recognize(head)
@@ -54,16 +54,16 @@ class Neovate(DialectBase):
         return reparent.find_reparentings(lines)
 
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
-        return path.build(lines, leaf, read_options, self.rules)
+        return path.build_path_context(lines, leaf, read_options, self.rules)
 
     def find_config(self, lines: IndexedLines) -> Config:
         return header.find_config(lines)
 
     def find_title(self, lines: IndexedLines) -> str | None:
-        return titles.find_title(lines)
+        return header.find_title(lines)
 
     def find_given_title(self, lines: IndexedLines) -> str | None:
-        return titles.find_given_title(lines)
+        return header.find_given_title(lines)
 
     def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         return path.find_history(lines, leaf, read_options)
@@ -89,7 +89,7 @@ class Neovate(DialectBase):
         return fork.encode_fork(lines, leaf, meta)
 
     def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        return places.destination(meta, environment)
+        return locations.find_destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         return locations.session_roots(environment)
@@ -98,7 +98,7 @@ class Neovate(DialectBase):
         return locations.classify_file(relative)
 
     def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
-        return locations.cwds(root, read)
+        return locations.session_cwds(root, read)
 
 
 NEOVATE = Neovate()

@@ -1,8 +1,8 @@
-"""Writing a session of Neovate: items in, lines out.
+"""Encoder for Neovate.
 
-A new file and one that is continued differ in two things. A new file has the results of each answer in one line, so
-they are gathered (see `turns`); in one that is there each result is a line of its own behind the one before, since
-nothing may wait. And only a file that is there can be rewritten in another order.
+New and existing files differ in two ways. In a new file all results of a response are in one line, so they are buffered
+(`result_buffer`); in an existing file each result is appended as a line of its own, because nothing may wait. And only
+an existing file can be rewritten in another order.
 """
 
 from __future__ import annotations
@@ -17,34 +17,42 @@ from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, Se
 from sessiontree.dialects.contract import IndexedLines, is_metadata_id
 from sessiontree.dialects.neovate.content import Call, calls_of
 from sessiontree.dialects.neovate.decode import open_calls
-from sessiontree.dialects.neovate.drafts import around_results, draft, draft_result, is_tool_result, role_of
-from sessiontree.dialects.neovate.kept_messages import Place
-from sessiontree.dialects.neovate.line_builder import LineBuilder, line_of
-from sessiontree.dialects.neovate.metadata_lines import MARKS, SPLIT, Behind, Trace, asides_in
-from sessiontree.dialects.neovate.path import standing_behind
-from sessiontree.dialects.neovate.places import derived_uuid
+from sessiontree.dialects.neovate.kept_messages import EntryLine
+from sessiontree.dialects.neovate.line_builder import (
+    LineBuilder,
+    client_data,
+    draft,
+    draft_result,
+    has_tree_line,
+    is_tool_result,
+    render_line,
+    result_line_fields,
+    role_of,
+    uuid_of,
+)
+from sessiontree.dialects.neovate.locations import derived_uuid
+from sessiontree.dialects.neovate.metadata_lines import MARKS, SPLIT, Position, TurnTrace, find_metadata_lines
+from sessiontree.dialects.neovate.path import trailing_metadata
 from sessiontree.dialects.neovate.records import parts
-from sessiontree.dialects.neovate.rendering import render_line
-from sessiontree.dialects.neovate.result_buffer import Pending, Turn
-from sessiontree.dialects.neovate.rewrite import in_order, message_before, standing_at, with_config
-from sessiontree.dialects.neovate.riding import extras_of
+from sessiontree.dialects.neovate.result_buffer import PendingLine, ResultBuffer
+from sessiontree.dialects.neovate.rewrite import message_before, rewrite_config, rewrite_in_order, rewrite_with_leaf
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
-_FILLED = LossNote(
-    "changed", "calls without a result", "Neovate leaves out such an answer, so they are answered as interrupted"
+_FILLED_CALLS = LossNote(
+    "changed", "calls without a result", "Neovate leaves out such a response, so they are answered as interrupted"
 )
 
 
 class NeovateEncoder(LineBuilder):
-    """Writes one session of Neovate. With `lines` it continues the file that has them."""
+    """Encodes one session. With `lines` it continues an existing file."""
 
     def __init__(self, meta: SessionMeta, lines: IndexedLines | None = None) -> None:
         super().__init__(meta, lines)
         self._calls: dict[str, dict[str, Call]] = {}
-        """The calls of the answers written so far, without what they were given."""
-        self._turn: Turn | None = None
-        self._splits: dict[str, tuple[Trace, int]] = {}
-        """Where branches begin in the midst of a turn, by the split they stand behind, or an aside behind that."""
+        """The tool calls of the responses written so far, without their input."""
+        self._buffer: ResultBuffer | None = None
+        self._splits: dict[str, tuple[TurnTrace, int]] = {}
+        """Where branches start in the middle of a turn, by the split they follow, or a metadata line after that."""
 
     def prologue(self) -> Sequence[bytes]:
         config = self._meta.config or Config()
@@ -60,113 +68,113 @@ class NeovateEncoder(LineBuilder):
     def encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         self._out, self._notes = [], []
         try:
-            return self._continue(entry, parent) if self._lines is not None else self._add(entry, parent)
+            return self._encode_existing(entry, parent) if self._lines is not None else self._encode_new(entry, parent)
         except RecursionError:
             self._out = []
             self._notes = [LossNote("dropped", "entries nested too deeply", "they cannot be written as JSON")]
-            return self._written(parent)
+            return self._encoded(parent)
 
     def epilogue(self, leaf: str | None) -> Sequence[bytes]:
-        """What still waits; and where the session stands, if that is not the last message, for those who look."""
         self._out, self._notes = [], []
-        stands = self._last if self._turn is None else self._turn.tail
-        if self._turn is not None:
-            self._close()
-        elif line_of(leaf) != stands:
-            self._beside(CanonicalEntry("leaf", {"targetId": line_of(leaf)}, timestamp=self._time), leaf)
+        last = self._last if self._buffer is None else self._buffer.tail
+        if self._buffer is not None:
+            self._close_buffer()
+        elif uuid_of(leaf) != last:
+            # Neovate always continues from the last message; only we read this line.
+            self._append_metadata(CanonicalEntry("leaf", {"targetId": uuid_of(leaf)}, timestamp=self._time), leaf)
         return self._out
 
-    def _called(self, uuid: str, calls: dict[str, Call]) -> None:
+    def _track_calls(self, uuid: str, calls: dict[str, Call]) -> None:
         if self._lines is None:
-            self._turn = Turn(uuid, calls)
+            self._buffer = ResultBuffer(uuid, calls)
             calls = {id: Call(call.name) for id, call in calls.items()}
         self._calls[uuid] = calls
 
     # A new file
 
-    def _add(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
-        if self._turn is not None and not self._turn.is_followed_by(parent):
-            self._close()  # another branch
-        if self._turn is None and isinstance(parent, Behind) and parent.trace and parent.place < parent.trace.gathered:
-            parent = self._split(parent.trace, parent.place)
-        if self._turn is None and parent is not None and parent in self._calls and self._has_line(entry):
-            known = self._kept.fields(parent)  # another branch behind the same answer
-            self._turn = Turn(str(parent), self._calls[parent] if known is None else calls_of(known))
-            self._repeat_turn(self._turn, parent)
-        turn = self._turn
-        if turn is None:
+    def _encode_new(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
+        if self._buffer is not None and not self._buffer.is_continued_by(parent):
+            self._close_buffer()  # another branch
+        if self._buffer is None and isinstance(parent, Position):
+            parent = self._with_split(parent)
+        if self._buffer is None and parent is not None and parent in self._calls and has_tree_line(entry):
+            known = self._kept.fields(parent)  # another branch after the same response
+            self._buffer = ResultBuffer(str(parent), self._calls[parent] if known is None else calls_of(known))
+            self._copy_turn(self._buffer, parent)
+        buffer = self._buffer
+        if buffer is None:
             id = self._append(entry, parent)
-            if isinstance(parent, Behind) and parent.aside in self._splits and isinstance(id, Behind):
-                self._splits[id.aside] = self._splits[parent.aside]
-            return self._written(id)
-        if isinstance(parent, Behind) and not turn.trace.items and self._has_line(entry):
-            turn.marks |= self._after(parent)  # what comes first behind the asides of an answer is its results
-            turn.trace.after = parent.aside
+            if isinstance(parent, Position) and parent.metadata_id in self._splits and isinstance(id, Position):
+                self._splits[id.metadata_id] = self._splits[parent.metadata_id]
+            return self._encoded(id)
+        if isinstance(parent, Position) and not buffer.trace.entries and has_tree_line(entry):
+            buffer.marks |= self._after_mark(parent)  # the first line after the metadata lines has the results
+            buffer.trace.after = parent.metadata_id
             parent = str(parent)
-        if is_tool_result(entry) and turn.is_open(_call_id(entry)):
-            return self._written(self._answer(turn, entry, parent))
+        if is_tool_result(entry) and buffer.is_open(_call_id(entry)):
+            return self._encoded(self._add_result(buffer, entry, parent))
         if entry.kind == "compaction" or role_of(entry) == "assistant":
-            aside = parent.aside if isinstance(parent, Behind) else ""
-            tail = self._close()
-            return self._written(self._append(entry, Behind(tail, aside) if aside else tail))
-        if self._has_line(entry) or turn.is_under_way:
-            return self._written(self._wait(turn, entry, parent))
-        return self._written(self._append(entry, parent))
+            metadata_id = parent.metadata_id if isinstance(parent, Position) else ""
+            tail = self._close_buffer()
+            return self._encoded(self._append(entry, Position(tail, metadata_id) if metadata_id else tail))
+        if has_tree_line(entry) or buffer.is_started:
+            return self._encoded(self._add_pending(buffer, entry, parent))
+        return self._encoded(self._append(entry, parent))
 
-    def _has_line(self, entry: CanonicalEntry) -> bool:
-        """Whether an item gets a line of the tree: nothing is made of it yet."""
-        return draft(entry, "", "", {}, is_root=False) is not None
-
-    def _answer(self, turn: Turn, entry: CanonicalEntry, parent: str | None) -> str:
+    def _add_result(self, buffer: ResultBuffer, entry: CanonicalEntry, parent: str | None) -> str:
         time = self._time_of(entry)
-        if turn.uuid is None:
-            # A line of Neovate's own keeps its uuid: no branch can begin in the midst of it.
-            is_own = (len(turn.calls) == 1 and not turn.waiting) or bool(extras_of(entry))
-            turn.uuid, turn.timestamp = self._new_uuid(entry) if is_own else self._shared_uuid(entry), time
-            turn.around = around_results(entry)
-            turn.marks |= self._fork_marks(entry, turn.uuid)
-        number = len(turn.parts) + 1
+        if buffer.uuid is None:
+            # A line that Neovate wrote keeps its uuid: no branch can start in the middle of it.
+            is_own = (len(buffer.calls) == 1 and not buffer.pending) or bool(client_data(entry))
+            buffer.uuid, buffer.timestamp = self._new_uuid(entry) if is_own else self._shared_uuid(entry), time
+            buffer.line_fields = result_line_fields(entry)
+            buffer.marks |= self._fork_marks(entry, buffer.uuid)
+        number = len(buffer.parts) + 1
         call = _call_id(entry)
         made = draft_result(
-            entry, turn.calls[call], turn.uuid if number == 1 else f"{turn.uuid}.{number}", turn.timestamp
+            entry, buffer.calls[call], buffer.uuid if number == 1 else f"{buffer.uuid}.{number}", buffer.timestamp
         )
-        turn.answer(call, made.bodies[0], made.passthroughs[0])
+        buffer.answer(call, made.bodies[0], made.passthroughs[0])
         self._notes += made.notes
-        self._place(entry, Place(turn.uuid))
-        behind = turn.came((), parent.aside if isinstance(parent, Behind) else "")
-        if turn.is_answered:
-            self._flush(turn)
-        return behind
+        self._track_entry(entry, EntryLine(buffer.uuid))
+        position = buffer.add_entry((), parent.metadata_id if isinstance(parent, Position) else "")
+        if buffer.is_answered:
+            self._flush(buffer)
+        return position
 
-    def _wait(self, turn: Turn, entry: CanonicalEntry, parent: str | None) -> str:
-        """Let an item wait behind the results of an answer."""
-        count = turn.given
+    def _add_pending(self, buffer: ResultBuffer, entry: CanonicalEntry, parent: str | None) -> str:
+        """Add an entry that has to wait for the results of a response."""
+        count = buffer.own_results
         time = self._time_of(entry)
         uuid = self._shared_uuid(entry)
-        made = draft(entry, uuid, time, self._after(parent), is_root=False)
+        made = draft(entry, uuid, time, self._after_mark(parent), is_root=False)
         if made is None:
             self._taken.discard(uuid)
-            fields, id = self._beside_fields(entry, turn.tail, time)
-            turn.waiting.append(Pending({**fields, **self._after(parent)}, "", count))
-            return turn.came((id,), id)
+            fields, id = self._metadata_fields(entry, buffer.tail, time)
+            buffer.pending.append(PendingLine({**fields, **self._after_mark(parent)}, "", count))
+            return buffer.add_entry((id,), id)
         self._notes += made.notes
-        lines = self._lines_of(made, entry, uuid, time)
-        turn.waiting += [Pending(fields, line_uuid, count) for line_uuid, fields in lines]
-        self._place(entry, Place(uuid))
-        return turn.came(tuple(line_uuid for line_uuid, _ in lines))
+        lines = self._lines_of_draft(made, entry, uuid, time)
+        buffer.pending += [PendingLine(fields, line_uuid, count) for line_uuid, fields in lines]
+        self._track_entry(entry, EntryLine(uuid))
+        return buffer.add_entry(tuple(line_uuid for line_uuid, _ in lines))
 
     def _shared_uuid(self, entry: CanonicalEntry) -> str:
-        """A uuid for a line that is told with others: what follows it may follow another item than its own."""
+        """A uuid for a line that is decoded with others, so that it may be the parent of another entry's child."""
         return self._fresh_uuid(f"turn/{entry.id or entry.timestamp}")
 
-    def _split(self, trace: Trace, place: int) -> Behind:
-        """The place behind the first items of a turn, for a branch that begins there."""
-        id = derived_uuid(f"{self._session_id}/split/{trace.results}/{place}")
+    def _with_split(self, parent: Position) -> Position:
+        trace, count = parent.trace, parent.entry_count
+        return self._split(trace, count) if trace is not None and count < trace.through_last_result else parent
+
+    def _split(self, trace: TurnTrace, count: int) -> Position:
+        """The position after the first entries of a turn, for a branch that starts there."""
+        id = derived_uuid(f"{self._session_id}/split/{trace.results}/{count}")
         if id not in self._splits:
-            self._splits[id] = trace, place
-            lines = [line for item in trace.items[:place] for line in item]
-            entry = {"of": trace.results, "at": place, "lines": lines, "type": SPLIT}
-            self._emit_aside(
+            self._splits[id] = trace, count
+            lines = [line for entry_lines in trace.entries[:count] for line in entry_lines]
+            entry = {"of": trace.results, "at": count, "lines": lines, "type": SPLIT}
+            self._emit_metadata(
                 {
                     "type": PASSTHROUGH,
                     "sessionId": self._session_id,
@@ -177,84 +185,84 @@ class NeovateEncoder(LineBuilder):
                 }
                 | ({"after": trace.after} if trace.after else {})
             )
-        return Behind(trace.assistant, id)
+        return Position(trace.assistant, id)
 
-    def _repeat_turn(self, turn: Turn, parent: str) -> None:
-        """Begin a turn with what another branch says before the two part: its results, and what waited for them."""
-        split = self._splits.get(parent.aside) if isinstance(parent, Behind) else None
+    def _copy_turn(self, buffer: ResultBuffer, parent: str) -> None:
+        """Start a turn with the results and pending lines that it shares with another branch."""
+        split = self._splits.get(parent.metadata_id) if isinstance(parent, Position) else None
         if split is None:
             return
-        trace, place = split
-        entries = trace.items[:place]
-        turn.trace.instead_of = trace.results
+        trace, count = split
+        entries = trace.entries[:count]
+        buffer.trace.copy_of = trace.results
         results = self._kept.fields(trace.results)
         if results is None:
             self._notes.append(LossNote("dropped", "results that branches share", "they are too large to be repeated"))
-        for part in parts((results or {}).get("content"))[: trace.repeated + entries.count(())]:
-            turn.repeat(part)
+        for part in parts((results or {}).get("content"))[: trace.copied_results + entries.count(())]:
+            buffer.copy_result(part)
         for line in [*trace.copies, *(line for entry in entries for line in entry)]:
-            fields = self._kept.fields(line)  # none for an aside
+            fields = self._kept.fields(line)  # None for a metadata line
             if fields is not None:
-                uuid = self._fresh_uuid(f"copy/{turn.assistant}/{line}")
-                copy = self._copied(fields, uuid, self._time, {"copy": "turn", "result": 0})
-                turn.waiting.append(Pending(copy, uuid, 0))
-                turn.trace.copies.append(uuid)
+                uuid = self._fresh_uuid(f"copy/{buffer.assistant}/{line}")
+                copy = self._copy_line(fields, uuid, self._time, {"copy": "turn", "result": 0})
+                buffer.pending.append(PendingLine(copy, uuid, 0))
+                buffer.trace.copies.append(uuid)
                 self._kept.copies[uuid] = line
 
-    def _close(self) -> str:
-        """End the turn, whether or not all calls are answered; the id of the last line behind the answer."""
-        turn = self._turn
-        assert turn is not None
-        if turn.fill():
-            self._notes.append(_FILLED)
-        if turn.uuid is None:
-            turn.uuid, turn.timestamp = self._fresh_uuid(f"results/{turn.assistant}"), self._time
-        self._flush(turn)
-        return turn.tail
+    def _close_buffer(self) -> str:
+        """End the turn, even with open calls; returns the uuid of its last line."""
+        buffer = self._buffer
+        assert buffer is not None
+        if buffer.fill_missing():
+            self._notes.append(_FILLED_CALLS)
+        if buffer.uuid is None:
+            buffer.uuid, buffer.timestamp = self._fresh_uuid(f"results/{buffer.assistant}"), self._time
+        self._flush(buffer)
+        return buffer.tail
 
-    def _flush(self, turn: Turn) -> None:
-        assert turn.uuid is not None
-        turn.trace.results = turn.uuid
-        if turn.trace.instead_of:
-            self._kept.copies[turn.uuid] = turn.trace.instead_of
-        passthroughs = {"results": turn.passthroughs} if any(turn.passthroughs) else {}
-        fields = self._with_marks(turn.body, turn.uuid, turn.timestamp, {MARKS: passthroughs | turn.marks})
-        self._emit(turn.uuid, turn.assistant, fields)
-        before = turn.uuid
-        for line in turn.waiting:
-            fields = _placed(line.fields, line.place, turn.given)
+    def _flush(self, buffer: ResultBuffer) -> None:
+        assert buffer.uuid is not None
+        buffer.trace.results = buffer.uuid
+        if buffer.trace.copy_of:
+            self._kept.copies[buffer.uuid] = buffer.trace.copy_of
+        passthroughs = {"results": buffer.passthroughs} if any(buffer.passthroughs) else {}
+        fields = self._message_fields(buffer.body, buffer.uuid, buffer.timestamp, {MARKS: passthroughs | buffer.marks})
+        self._emit(buffer.uuid, buffer.assistant, fields)
+        before = buffer.uuid
+        for line in buffer.pending:
+            fields = _with_result_count(line.fields, line.count, buffer.own_results)
             if line.uuid:
                 self._emit(line.uuid, before, fields)
                 before = line.uuid
             else:
-                self._emit_aside(fields)
-        self._turn = None
+                self._emit_metadata(fields)
+        self._buffer = None
 
-    # A file that is there
+    # An existing file
 
-    def _continue(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
+    def _encode_existing(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         assert self._lines is not None
         parent = self._message_parent(parent)
         match entry.kind:
             case "leaf":
                 return self._move(entry, parent)
             case "config" if isinstance(entry.fields.get("config"), dict):
-                return Encoded(parent, rewrite=with_config(self._lines, entry.fields["config"]))
+                return Encoded(parent, rewrite=rewrite_config(self._lines, entry.fields["config"]))
             case _:
                 pass
-        has_line = self._has_line(entry)
+        has_line = has_tree_line(entry)
         node = self._lines.tree.node_of.get(parent) if parent is not None and has_line else None
-        before = in_order(self._lines, node) if node is not None and parent != self._last else None
+        before = rewrite_in_order(self._lines, node) if node is not None and parent != self._last else None
         calls = open_calls(self._lines, node) if node is not None else self._open_calls(parent)
         id: str | None
         if is_tool_result(entry) and _call_id(entry) in calls:
             id = self._append_result(entry, parent, calls)
         else:
             if has_line and calls:
-                parent = self._append_missing(parent, calls)
+                parent = self._append_missing_results(parent, calls)
             id = self._append(entry, parent)
         if before is None:
-            return self._written(id)
+            return self._encoded(id)
         return Encoded(id, notes=self._notes, rewrite=[*before, *self._out])
 
     def _open_calls(self, parent: str | None) -> dict[str, Call]:
@@ -263,54 +271,56 @@ class NeovateEncoder(LineBuilder):
     def _append_result(self, entry: CanonicalEntry, parent: str | None, calls: dict[str, Call]) -> str:
         time, uuid, id = self._time_of(entry), self._new_uuid(entry), _call_id(entry)
         made = draft_result(entry, calls[id], uuid, time)
-        body = {"role": "tool", "content": made.bodies, **around_results(entry)}
+        body = {"role": "tool", "content": made.bodies, **result_line_fields(entry)}
         passthroughs = {"results": made.passthroughs} if any(made.passthroughs) else {}
-        self._emit(uuid, parent, self._with_marks(body, uuid, time, {MARKS: passthroughs | self._after(parent)}))
+        self._emit(
+            uuid, parent, self._message_fields(body, uuid, time, {MARKS: passthroughs | self._after_mark(parent)})
+        )
         self._notes += made.notes
-        self._place(entry, Place(uuid))
+        self._track_entry(entry, EntryLine(uuid))
         self._calls[uuid] = {other: call for other, call in calls.items() if other != id}
         return uuid
 
-    def _append_missing(self, parent: str | None, calls: dict[str, Call]) -> str:
-        """Answer the calls that nothing answered, before the conversation goes on behind them."""
-        turn = Turn(parent or "", calls)
-        turn.fill()
+    def _append_missing_results(self, parent: str | None, calls: dict[str, Call]) -> str:
+        """Answer open calls before the conversation continues."""
+        buffer = ResultBuffer(parent or "", calls)
+        buffer.fill_missing()
         uuid = self._fresh_uuid(f"results/{parent}")
-        fields = self._with_marks(turn.body, uuid, self._time, {MARKS: {"results": turn.passthroughs}})
+        fields = self._message_fields(buffer.body, uuid, self._time, {MARKS: {"results": buffer.passthroughs}})
         self._emit(uuid, parent, fields)
-        self._notes.append(_FILLED)
+        self._notes.append(_FILLED_CALLS)
         return uuid
 
     def _move(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
-        """Stand elsewhere: Neovate stands at the last message of the file."""
+        # Neovate continues from the last message of the file, so the target is moved there.
         assert self._lines is not None
         target = entry.fields.get("targetId")
         node = self._lines.tree.node_of.get(target) if isinstance(target, str) else None
         if target is None or node is None:
-            why = "Neovate always stands at a message" if target is None else "there is no such message"
+            why = "Neovate always continues from a message" if target is None else "there is no such message"
             self._notes.append(
                 LossNote("dropped", "moves to before the first message" if target is None else "moves", why)
             )
-            return self._written(self._beside(entry, parent))
+            return self._encoded(self._append_metadata(entry, parent))
         uuid = message_before(self._lines, node)
         assert uuid is not None or is_metadata_id(self._lines.tree.ids[node])
         node = self._lines.tree.node_of[uuid] if uuid is not None else node
-        return Encoded(uuid, rewrite=standing_at(self._lines, node))
+        return Encoded(uuid, rewrite=rewrite_with_leaf(self._lines, node))
 
     def _message_parent(self, parent: str | None) -> str | None:
-        """A parent in the tree: that of a line beside it is the message before, and what stands behind it follows."""
+        """The parent in the tree: for a metadata line, the message before it."""
         lines = self._lines
-        if parent is None or lines is None or isinstance(parent, Behind):
+        if parent is None or lines is None or isinstance(parent, Position):
             return parent
         node = lines.tree.node_of.get(parent)
-        asides = asides_in(lines)
+        metadata = find_metadata_lines(lines)
         if node is not None and is_metadata_id(parent):
-            if node not in asides.by_node:
+            if node not in metadata.by_node:
                 return message_before(lines, node)
-            aside = asides.by_node[node]
-            return Behind(aside.parent, aside.id) if aside.parent is not None and aside.id else aside.parent
-        behind = standing_behind(lines, asides, parent) if parent == self._last else []
-        return Behind(parent, asides.by_node[behind[-1]].id) if behind else parent
+            line = metadata.by_node[node]
+            return Position(line.parent, line.id) if line.parent is not None and line.id else line.parent
+        trailing = trailing_metadata(lines, metadata, parent) if parent == self._last else []
+        return Position(parent, metadata.by_node[trailing[-1]].id) if trailing else parent
 
 
 def _call_id(entry: CanonicalEntry) -> str:
@@ -318,11 +328,11 @@ def _call_id(entry: CanonicalEntry) -> str:
     return id if isinstance(id, str) else ""
 
 
-def _placed(fields: dict[str, Any], place: int, count: int) -> dict[str, Any]:
-    """A line that waited for results, with the number of those it stood behind, if others came later."""
-    if place == count:
+def _with_result_count(fields: dict[str, Any], before: int, count: int) -> dict[str, Any]:
+    """A pending line, with the number of results before it, if others came later."""
+    if before == count:
         return fields
     if fields["type"] == PASSTHROUGH:
-        return {**fields, "result": place}
+        return {**fields, "result": before}
     passthrough = fields.get(PASSTHROUGH, {})
-    return {**fields, PASSTHROUGH: {**passthrough, MARKS: {**passthrough.get(MARKS, {}), "result": place}}}
+    return {**fields, PASSTHROUGH: {**passthrough, MARKS: {**passthrough.get(MARKS, {}), "result": before}}}

@@ -1,4 +1,4 @@
-"""A fork as Neovate's `/branch` makes it: lines copied as they stand, each with a mark of where it comes from."""
+"""A fork as Neovate's `/branch` makes it: lines copied byte for byte, each with a mark of its origin."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines
 from sessiontree.dialects.defaults import replace_field
+from sessiontree.dialects.neovate.locations import session_id
 from sessiontree.dialects.neovate.path import find_history
-from sessiontree.dialects.neovate.places import session_id
 from sessiontree.dialects.neovate.records import string
 
 
 def encode_fork(lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
-    """The settings, the history of a leaf with what was noted there, and a title, as a new session."""
+    """Settings, history of a leaf with its snapshots and labels, and a title, as a new session."""
     new = session_id(meta.id)
     nodes = set(find_history(lines, leaf, AS_CLIENT))
     nodes |= {node for node, kind in enumerate(lines.types) if kind == "config"}
-    wanted = sorted(nodes | _noted(lines, {lines.tree.ids[node] for node in nodes}))
+    wanted = sorted(nodes | _related_metadata(lines, {lines.tree.ids[node] for node in nodes}))
     if not wanted:
-        yield render_json({"type": "config", "config": {}})  # there is no other line in a session without a message
+        yield render_json({"type": "config", "config": {}})  # a session needs at least one line
     for raw in lines.iter_raw(wanted):
-        yield _of_session(raw, new, meta)
+        yield _for_session(raw, new, meta)
     if meta.title:
         yield render_json(
             {"type": "custom-title", "customTitle": f"{meta.title} (branch)", "sessionId": new} | _last(lines, leaf)
         )
 
 
-def _noted(lines: IndexedLines, ids: set[str]) -> set[int]:
-    """Snapshots of copied messages, and labels of ours that name one."""
+def _related_metadata(lines: IndexedLines, ids: set[str]) -> set[int]:
+    """Snapshots and labels of copied messages."""
     kinds = {"file_snapshot": "messageId", "label": "targetId"}
     found: set[int] = set()
     candidates = [node for node, kind in enumerate(lines.types) if kind in kinds]
@@ -42,8 +42,8 @@ def _noted(lines: IndexedLines, ids: set[str]) -> set[int]:
     return found
 
 
-def _of_session(raw: bytes, session: str, meta: SessionMeta) -> bytes:
-    """The same line in another session. A mark of an earlier fork gives way, as it does in Neovate."""
+def _for_session(raw: bytes, session: str, meta: SessionMeta) -> bytes:
+    """The line for another session. The mark of an earlier fork is replaced, as Neovate does."""
     try:
         fields: dict[str, Any] = parse_json(raw)
     except ValueError:
@@ -59,5 +59,5 @@ def _of_session(raw: bytes, session: str, meta: SessionMeta) -> bytes:
 
 
 def _last(lines: IndexedLines, leaf: int | None) -> dict[str, str]:
-    """The uuid that Neovate's own next line shall name as its parent (see `asides`)."""
+    """The uuid that Neovate's own next line takes for its parent (see `metadata_lines`)."""
     return {} if leaf is None else {"uuid": lines.tree.ids[leaf]}

@@ -1,8 +1,8 @@
-"""The lines that a compaction may keep: Neovate's compaction starts anew, so what it keeps is written once more.
+"""The lines that a compaction may keep: Neovate's compaction starts a new root, so what it keeps is written again.
 
-Nothing tells beforehand which lines a later compaction will keep, and a encoder cannot read what it has written. So the
-latest lines are remembered, up to a size far beyond what anyone keeps; of the older ones only who follows whom. In a
-file that is continued the lines are read from it.
+An encoder cannot read what it has written, and any line may be kept by a later compaction. So the latest lines are held
+in memory, up to a size far beyond what a compaction keeps; of older lines only the order. For an existing file, lines
+are read from it.
 """
 
 from __future__ import annotations
@@ -17,67 +17,66 @@ from sessiontree.core.jsonio import parse_json
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.neovate.content import calls_of
 from sessiontree.dialects.neovate.metadata_lines import marks_of
-from sessiontree.dialects.neovate.path import find_summarised
+from sessiontree.dialects.neovate.path import find_summarized_end
 from sessiontree.dialects.neovate.records import MESSAGE, is_compaction, is_result, parts, string
 
-REMEMBERED = 64 * 1024 * 1024
-"""How many bytes of lines are remembered."""
+MAX_BYTES = 64 * 1024 * 1024
+"""How many bytes of lines are held."""
 
 
-class Place(Struct, frozen=True, gc=False):
-    """What became of an item: the first of its lines, or for an aside the line it stands behind."""
+class EntryLine(Struct, frozen=True, gc=False):
+    """The first line of an encoded entry, or for a metadata line the message it follows."""
 
     uuid: str | None
     is_metadata: bool = False
 
 
-class Kept:
+class KeptMessages:
     """The lines written so far, each with the one before it in the conversation."""
 
     def __init__(self, lines: IndexedLines | None) -> None:
         self._lines = lines
         self._before: dict[str, str | None] = {}
-        self._raw: OrderedDict[str, bytes] = OrderedDict()  # a dict is slow to lose its first one again and again
+        self._raw: OrderedDict[str, bytes] = OrderedDict()  # removing the first item of a plain dict gets slow
         self._size = 0
         self.copies: dict[str, str] = {}
-        """Lines that stand on their branch for one of another branch, and that one."""
+        """Lines that repeat one of another branch -> that line."""
 
-    def remember(self, uuid: str, before: str | None, raw: bytes) -> None:
+    def add(self, uuid: str, before: str | None, raw: bytes) -> None:
         self._before[uuid] = before
         self._raw[uuid] = raw
         self._size += len(raw)
-        while self._size > REMEMBERED and len(self._raw) > 1:
+        while self._size > MAX_BYTES and len(self._raw) > 1:
             _, oldest = self._raw.popitem(last=False)
             self._size -= len(oldest)
 
-    def find(self, first: Place, last: str | None) -> tuple[list[dict[str, Any]], bool]:
-        """The lines to be repeated, from the first one kept to the last one, and whether all of them are still known.
+    def find(self, first: EntryLine, last: str | None) -> tuple[list[dict[str, Any]], bool]:
+        """The lines to repeat, from the first kept one to the last, and whether all of them are still available.
 
-        Compactions in between have nothing left to say, the system prompt is the new one's, and results whose call is
-        not kept would answer nothing.
+        Left out: earlier compactions, system prompts, and results whose call is not kept.
         """
         uuids = self._range(first, last)
         found = [self.fields(uuid) for uuid in uuids]
-        known = [fields for fields in found if fields is not None]
+        available = [fields for fields in found if fields is not None]
         calls: set[str] = set()
         kept: list[dict[str, Any]] = []
-        for fields in known:
+        for fields in available:
             calls |= calls_of(fields).keys()
             answered = {string(part, "toolCallId") for part in parts(fields.get("content")) if is_result(part)}
-            if _is_repeated(fields) and answered <= calls:
+            if _is_repeatable(fields) and answered <= calls:
                 kept.append(fields)
-        return kept, len(known) == len(found)
+        return kept, len(available) == len(found)
 
-    def _range(self, first: Place, last: str | None) -> list[str]:
-        """The lines from one to another; none when the first is not on the way."""
+    def _range(self, first: EntryLine, last: str | None) -> list[str]:
+        """The lines from one to another; none when the first does not lead to the last."""
         found: list[str] = []
         for uuid in self._iter_back(last):
-            if any(meant == first.uuid for meant in self._iter_meanings(uuid)):
+            if any(original == first.uuid for original in self._iter_originals(uuid)):
                 return (found if first.is_metadata else [*found, uuid])[::-1]
             found.append(uuid)
         return found[::-1] if first.uuid is None and first.is_metadata else []
 
-    def _iter_meanings(self, uuid: str) -> Iterator[str]:
+    def _iter_originals(self, uuid: str) -> Iterator[str]:
         found: str | None = uuid
         while found is not None:
             yield found
@@ -96,11 +95,11 @@ class Kept:
         if lines is None or node is None or lines.types[node] != MESSAGE:
             return None
         parent = lines.tree.parent(node)
-        before = find_summarised(lines, node) if parent is None else parent
+        before = find_summarized_end(lines, node) if parent is None else parent
         return None if before is None else lines.tree.ids[before]
 
     def fields(self, uuid: str) -> dict[str, Any] | None:
-        """A line; None when it is not remembered any more."""
+        """A decoded line; None when it is not held any more."""
         raw = self._raw.get(uuid)
         if raw is not None:
             fields: dict[str, Any] = parse_json(raw)
@@ -109,6 +108,6 @@ class Kept:
         return next(self._lines.resolved_fields([node])) if self._lines is not None and node is not None else None
 
 
-def _is_repeated(fields: dict[str, Any]) -> bool:
+def _is_repeatable(fields: dict[str, Any]) -> bool:
     is_summary = is_compaction(fields) and not string(fields, "parentUuid")
     return not is_summary and fields.get("role") != "system" and marks_of(fields).get("copy") is not True

@@ -1,19 +1,31 @@
-"""Lines of our own: entries that Neovate has no place for, kept beside the tree, where it does not look.
+"""Our own metadata lines: entries that Neovate has no place for, on lines of a type that it ignores.
 
     {"type":"sessiontree","sessionId":…,"timestamp":…,"uuid":…,"id":…,"parent":…,"after":…,"entry":{"type":…,…}}
 
-Neovate passes over types it does not know. `parent` is the message line that the entry stands behind and `after` the
-aside between them, if there is one; a message that stands behind an aside says so in its passthrough data, under the
-same name. `uuid` is that of the last message line before: Neovate takes the uuid of the last line of the file, whatever
-its type, for the parent of some of its messages, and would start a new root behind a line that has none.
+`parent` is the message line that the entry follows and `after` the metadata line between them, if there is one; a
+message that follows a metadata line has `after` in its passthrough data. `uuid` is that of the last message line
+before: Neovate takes the uuid of the last line of the file, of any type, for the parent of some of its messages, and
+would start a new root after a line without one.
 
-A *split* is a line of ours that stands between an answer and its results, where a branch begins among them: all results
-of an answer are one line, and nothing can follow half a line. It tells the items of the turn up to there, and the line
-of the results tells the rest:
+A *split* is a metadata line between a response and its results, where a branch starts among them: all results of a
+response are one line, and nothing can follow half a line. It decodes to the entries of the turn up to there, and the
+line of results to the rest:
 
     {"type":"sessiontree",…,"parent":…,"after":…,"entry":{"type":"sessiontree:split","of":…,"at":…,"lines":[…]}}
 
-`of` is the line of results, `at` how many items the split tells and `lines` those of them that are lines of their own.
+`of` is the line of results, `at` the number of entries that the split decodes to, and `lines` those of them that have
+lines of their own.
+
+Message lines that we wrote have *marks*, in their passthrough data under `neovate`:
+
+* `timestamp`: the entry's own, where the line has another;
+* `after`: the metadata line before the message; `behind`: the line before a compaction; `root`: a root on purpose;
+* `part`: the line belongs to the entry before it; `copy`: it repeats what a compaction kept; `alone`: it looks like the
+  output of a command and is not; `forked`: its fork mark is ours;
+* `results`: passthrough data for each result of the line, `{"filler": true}` for one that we made up, `{"copy": true}`
+  for one that another branch decodes to; `result`: how many results came before this line, which had to wait for all.
+
+Older versions also stored `without`, `order`, `blocks` and `plain` here (see `decode`).
 """
 
 from __future__ import annotations
@@ -25,140 +37,144 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from sessiontree.dialects.contract import IndexedLines
-from sessiontree.dialects.neovate.records import MESSAGE, own_entry, string
+from sessiontree.dialects.neovate.records import MESSAGE, metadata_entry, string
 from sessiontree.dialects.passthrough import passthrough_of
 
 SPLIT = "sessiontree:split"
-"""The type of the entry on a line of ours that is a split."""
+"""The type of the entry on a split."""
 
 MARKS = "neovate"
-"""The part of passthrough data that says how a line of Neovate is to be read."""
+"""The part of passthrough data with marks; on a canonical entry, what it carries of the Neovate lines it came from."""
 
 
-class Behind(str):
-    """The uuid of a line (empty before the first) as the place behind one of its asides, or some items of a turn.
+class Position(str):
+    """The uuid of a line (empty before the first) that also names a metadata line after it, or a place in a turn.
 
-    A encoder says of an aside that it has the id of its parent, and of a result that it has that of the line of all
-    results. What follows is given that id as its own parent, so the id itself remembers which of them was meant.
+    `Encoded.id` of a metadata line is that of its parent, and of a result that of the line with all results. The next
+    entry gets this id as its parent, so the id itself has to remember which of them was meant.
     """
 
-    __slots__ = ("aside", "place", "trace")
-    aside: str
-    """Empty when no aside is meant."""
-    trace: Trace | None
-    place: int
+    __slots__ = ("entry_count", "metadata_id", "trace")
+    metadata_id: str
+    """Empty when no metadata line is meant."""
+    trace: TurnTrace | None
+    entry_count: int
+    """How many entries of the turn come before."""
 
-    def __new__(cls, uuid: str, aside: str, trace: Trace | None = None, place: int = 0) -> Behind:
+    def __new__(cls, uuid: str, metadata_id: str, trace: TurnTrace | None = None, entry_count: int = 0) -> Position:
         made = super().__new__(cls, uuid)
-        made.aside, made.trace, made.place = aside, trace, place
+        made.metadata_id, made.trace, made.entry_count = metadata_id, trace, entry_count
         return made
 
 
-class Trace(Struct):
-    """What is remembered of a turn, so that a branch can begin in the midst of it."""
+class TurnTrace(Struct):
+    """What is kept of a turn, so that a branch can start in the middle of it."""
 
     assistant: str
     after: str = ""
-    """The aside that its results stand behind."""
+    """The metadata line that its results follow."""
     results: str = ""
     """The line of its results."""
-    items: list[tuple[str, ...]] = []
-    """What came behind the answer: nothing for a result, else the lines or the aside it became."""
-    gathered: int = 0
-    """How many of these items are told with the line of results: those up to the last result."""
-    repeated: int = 0
-    """How many results at the front of the line are those of another branch."""
+    entries: list[tuple[str, ...]] = []
+    """The entries after the response: empty for a result, else the lines or the metadata line it became."""
+    through_last_result: int = 0
+    """How many of these entries are decoded with the line of results: those up to the last result."""
+    copied_results: int = 0
+    """How many results at the start of the line are those of another branch."""
     copies: list[str] = []
-    """The lines behind the results that repeat those of another branch."""
-    instead_of: str = ""
+    """The lines after the results that repeat those of another branch."""
+    copy_of: str = ""
     """The line of results of that other branch."""
 
 
-class Aside(Struct, frozen=True):
-    """Where a line of our own stands."""
+class MetadataLine(Struct, frozen=True):
+    """The position of one of our metadata lines."""
 
     node: int
     id: str
     parent: str | None
     after: str
-    is_within: bool
-    """Whether it stands between the results of one line."""
+    is_between_results: bool
     split: Split | None = None
 
 
 class Split(Struct, frozen=True):
-    """The first items of a turn, told apart from the rest."""
+    """The first entries of a turn, decoded apart from the rest."""
 
     of: str
     at: int
     lines: tuple[str, ...]
 
 
-class Asides(Struct, frozen=True):
-    """All lines of our own in a file."""
+class MetadataLines(Struct, frozen=True):
+    """All our metadata lines of a file."""
 
-    by_node: dict[int, Aside]
-    by_id: dict[str, Aside]
+    by_node: dict[int, MetadataLine]
+    by_id: dict[str, MetadataLine]
     parents: frozenset[str | None]
-    """The uuids of the lines that have an aside behind them."""
+    """The uuids of the lines that metadata lines follow."""
     splits: dict[str, dict[int, int]]
-    """The splits of each line of results: how many items they tell, in order, and their nodes."""
+    """The splits of each line of results: number of entries -> node, in order."""
     before: dict[int, list[int]]
-    """The asides between a message and its parent, as far as someone asked: every branch asks for them again."""
+    """Cache of the metadata lines between a message and its parent, because every branch needs them again."""
 
-    def behind(self, uuid: str) -> list[Aside]:
-        """The asides behind a message, in file order."""
-        return [aside for aside in self.by_id.values() if aside.parent == uuid] if uuid in self.parents else []
+    def children_of(self, uuid: str) -> list[MetadataLine]:
+        """The metadata lines after a message, in file order."""
+        return [line for line in self.by_id.values() if line.parent == uuid] if uuid in self.parents else []
 
     def chain(self, id: str) -> list[int]:
-        """The asides that lead from a message to one of them, that one last."""
+        """The metadata lines from a message to one of them, that one last."""
         found: list[int] = []
-        aside = self.by_id.get(id)
-        while aside is not None and aside.node not in found:
-            found.append(aside.node)
-            if aside.split is not None:
-                found += [node for at, node in self.splits_of(aside.split.of).items() if at < aside.split.at][::-1]
-            aside = self.by_id.get(aside.after)
+        line = self.by_id.get(id)
+        while line is not None and line.node not in found:
+            found.append(line.node)
+            if line.split is not None:
+                found += [node for at, node in self.splits_of(line.split.of).items() if at < line.split.at][::-1]
+            line = self.by_id.get(line.after)
         return found[::-1]
 
     def splits_of(self, results: str) -> dict[int, int]:
         return self.splits.get(results, {})
 
 
-_known: WeakKeyDictionary[IndexedLines, tuple[int, Asides]] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[IndexedLines, tuple[int, MetadataLines]] = WeakKeyDictionary()
 
 
-def asides_in(lines: IndexedLines) -> Asides:
-    """The lines of our own. Remembered for as long as nothing is added, as each branch of a session asks for them."""
-    known = _known.get(lines)
+def find_metadata_lines(lines: IndexedLines) -> MetadataLines:
+    """Our metadata lines. Cached until lines are added, because each branch of a session asks for them."""
+    known = _cache.get(lines)
     if known is not None and known[0] == len(lines.types):
         return known[1]
-    found = list(_iter_asides(lines))
-    asides = Asides(
-        {aside.node: aside for aside in found},
-        {aside.id: aside for aside in found if aside.id},
-        frozenset(aside.parent for aside in found),
+    found = list(_iter_metadata_lines(lines))
+    metadata = MetadataLines(
+        {line.node: line for line in found},
+        {line.id: line for line in found if line.id},
+        frozenset(line.parent for line in found),
         _splits(found),
         {},
     )
-    _known[lines] = len(lines.types), asides
-    return asides
+    _cache[lines] = len(lines.types), metadata
+    return metadata
 
 
-def _iter_asides(lines: IndexedLines) -> Iterator[Aside]:
+def _iter_metadata_lines(lines: IndexedLines) -> Iterator[MetadataLine]:
     nodes = [node for node, kind in enumerate(lines.types) if kind not in (MESSAGE, "file_snapshot")]
     for node, fields in zip(nodes, lines.fields(nodes), strict=True):
-        if own_entry(fields):
+        if metadata_entry(fields):
             parent = fields.get("parent")
-            place = parent if isinstance(parent, str) else None
-            yield Aside(
-                node, string(fields, "id"), place, string(fields, "after"), "result" in fields, split_of(fields)
+            yield MetadataLine(
+                node,
+                string(fields, "id"),
+                parent if isinstance(parent, str) else None,
+                string(fields, "after"),
+                "result" in fields,
+                parse_split(fields),
             )
 
 
-def split_of(fields: dict[str, Any]) -> Split | None:
-    """The split that a line of ours is, if it is one."""
-    entry = own_entry(fields)
+def parse_split(fields: dict[str, Any]) -> Split | None:
+    """The split on a line; None for any other line."""
+    entry = metadata_entry(fields)
     if not entry or entry["type"] != SPLIT:
         return None
     at, listed = entry.get("at"), entry.get("lines")
@@ -166,15 +182,19 @@ def split_of(fields: dict[str, Any]) -> Split | None:
     return Split(string(entry, "of"), at, names) if type(at) is int and at > 0 else None
 
 
-def _splits(asides: list[Aside]) -> dict[str, dict[int, int]]:
+def _splits(lines: list[MetadataLine]) -> dict[str, dict[int, int]]:
     found: dict[str, dict[int, int]] = {}
-    for aside in asides:
-        if aside.split is not None:
-            found.setdefault(aside.split.of, {})[aside.split.at] = aside.node
-    return {of: dict(sorted(places.items())) for of, places in found.items()}
+    for line in lines:
+        if line.split is not None:
+            found.setdefault(line.split.of, {})[line.split.at] = line.node
+    return {of: dict(sorted(nodes.items())) for of, nodes in found.items()}
 
 
-def marks_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """How a message line that we wrote is to be read; empty for lines of Neovate itself."""
-    found = passthrough_of(fields).get(MARKS)
+def marks_of(line: dict[str, Any]) -> dict[str, Any]:
+    """How to decode a message line that we wrote; empty for lines of Neovate itself."""
+    return marks_in(passthrough_of(line))
+
+
+def marks_in(passthrough: dict[str, Any]) -> dict[str, Any]:
+    found = passthrough.get(MARKS)
     return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""Lines of Neovate -> envelopes and entries. A line of our own (see `asides`) is read as the entry inside it."""
+"""Neovate's lines -> envelopes and entries. One of our metadata lines is parsed as the entry inside it."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ COMPACTION_MARK = "Chat history compacted successfully."
 INTERRUPTION = "[Request interrupted by user]"
 MESSAGE = "message"
 
-_SHARED_TYPES = {"config": "config", "snapshot": "file_snapshot", "custom-title": "session_info"}
-_NOT_BESIDE = frozenset({MESSAGE, "file_snapshot"})
-"""Types that would be mistaken for lines of the tree, or for the many snapshots, if an aside of ours had them."""
+_CANONICAL_TYPES = {"config": "config", "snapshot": "file_snapshot", "custom-title": "session_info"}
+_RESERVED_TYPES = frozenset({MESSAGE, "file_snapshot"})
+"""Types of lines of the tree and of the many snapshots, so that our metadata lines must not have them."""
 
 milliseconds = lru_cache(maxsize=64)(context.milliseconds)
-"""The time of a line, which is asked for more than once while the line is in hand."""
+"""Cached, because the timestamp of a line is needed several times in a row."""
 
 data_url = re.compile(r"data:([^;,]*)[^,]*;base64,", re.IGNORECASE)
 
@@ -61,43 +61,45 @@ class _Inside(Struct, gc=False):
     type: str = ""
 
 
-class _Wire(Struct, gc=False, rename={"parent": "parentUuid", "id": "uuid"}):
+class _Record(Struct, gc=False, rename={"parent": "parentUuid", "id": "uuid"}):
     type: str = ""
     id: str | None = None
     parent: str | None = None
     entry: _Inside | None = None
 
 
-_decode_lines = msgspec.json.Decoder(_Wire).decode_lines
+_decode_lines = msgspec.json.Decoder(_Record).decode_lines
 
 
 def decode_columns(data: memoryview) -> Columns | None:
-    """The envelopes of a block of ordinary lines; None when any line needs a closer look."""
-    wires = decode_records(_decode_lines, data)
-    if wires is None:
+    """The envelopes of a block of ordinary lines; None when any line needs `envelope_of`."""
+    records = decode_records(_decode_lines, data)
+    if records is None:
         return None
-    if not wires or any(
-        not wire.type or (wire.type == MESSAGE and (not wire.id or wire.parent == "")) for wire in wires
+    if not records or any(
+        not record.type or (record.type == MESSAGE and (not record.id or record.parent == "")) for record in records
     ):
         return None
     return Columns(
-        [intern(_wire_type(wire)) for wire in wires],
-        [(wire.id or "") if wire.type == MESSAGE else "" for wire in wires],
-        [wire.parent if wire.type == MESSAGE else None for wire in wires],
+        [intern(_record_type(record)) for record in records],
+        [(record.id or "") if record.type == MESSAGE else "" for record in records],
+        [record.parent if record.type == MESSAGE else None for record in records],
     )
 
 
-def _wire_type(wire: _Wire) -> str:
-    if wire.type == PASSTHROUGH and wire.entry is not None and wire.entry.type:
-        return beside_type(wire.entry.type)
-    return shared_type(wire.type)
+def _record_type(record: _Record) -> str:
+    if record.type == PASSTHROUGH and record.entry is not None and record.entry.type:
+        return metadata_type(record.entry.type)
+    return canonical_type(record.type)
 
 
 def envelope_of(fields: dict[str, Any]) -> Envelope:
     kind = string(fields, "type")
     if kind != MESSAGE:
-        inside = own_entry(fields)
-        return Envelope(beside_type(inside["type"]) if inside else shared_type(kind), "", None, is_metadata=bool(kind))
+        inside = metadata_entry(fields)
+        return Envelope(
+            metadata_type(inside["type"]) if inside else canonical_type(kind), "", None, is_metadata=bool(kind)
+        )
     parent = fields.get("parentUuid")
     return Envelope(kind, string(fields, "uuid"), parent if parent is None or isinstance(parent, str) else "")
 
@@ -113,36 +115,36 @@ def is_record(fields: dict[str, Any]) -> bool:
         case "custom-title":
             return isinstance(fields.get("customTitle"), str)
         case "sessiontree":
-            return bool(own_entry(fields))
+            return bool(metadata_entry(fields))
         case _:
             return False
 
 
 def is_compaction(fields: dict[str, Any]) -> bool:
-    """Whether a line says that it is a compaction; it is one if it is a root, too."""
+    """Whether a line is marked as a compaction; it is one only if it is a root, too."""
     return fields.get("role") == "user" and fields.get("uiContent") == COMPACTION_MARK
 
 
-def own_entry(fields: dict[str, Any]) -> dict[str, Any]:
-    """The entry inside a line of our own; empty when it is no such line, or one that says nothing."""
+def metadata_entry(fields: dict[str, Any]) -> dict[str, Any]:
+    """The entry inside one of our metadata lines; empty for any other line."""
     found = fields.get("entry") if fields.get("type") == PASSTHROUGH else None
     return found if isinstance(found, dict) and isinstance(found.get("type"), str) and found["type"] else {}
 
 
-def beside_type(kind: str) -> str:
-    """The type of an entry that stands beside the tree on a line of our own."""
-    return f"{PASSTHROUGH}:{kind}" if kind in _NOT_BESIDE else kind
+def metadata_type(kind: str) -> str:
+    """The type of an entry on one of our metadata lines."""
+    return f"{PASSTHROUGH}:{kind}" if kind in _RESERVED_TYPES else kind
 
 
-def shared_type(kind: str) -> str:
-    """A line's type in canonical form. A type we do not know keeps its name, unless that name means something else."""
-    if kind == MESSAGE or kind in _SHARED_TYPES:
-        return _SHARED_TYPES.get(kind, kind)
+def canonical_type(kind: str) -> str:
+    """A line's type in canonical form. An unknown type keeps its name, unless a native type has the same one."""
+    if kind == MESSAGE or kind in _CANONICAL_TYPES:
+        return _CANONICAL_TYPES.get(kind, kind)
     return f"neovate:{kind}" if kind in ENTRY_TYPES else kind
 
 
 def parse_raw(raw: bytes) -> Entry:
-    """One line, whatever it holds."""
+    """Parse a line of any content."""
     try:
         fields = parse_json(raw)
     except ValueError:
@@ -151,7 +153,7 @@ def parse_raw(raw: bytes) -> Entry:
 
 
 def parse_line(fields: dict[str, Any]) -> Entry:
-    """One line out of decoded JSON, whatever it is."""
+    """Parse a decoded line of any type."""
     kind, time = string(fields, "type"), string(fields, "timestamp")
     match kind:
         case "message":
@@ -167,22 +169,22 @@ def parse_line(fields: dict[str, Any]) -> Entry:
         case "custom-title":
             return SessionInfo(timestamp=time, name=string(fields, "customTitle") or None)
         case _:
-            return _beside(fields) or Unknown(timestamp=time, kind=shared_type(kind), fields=fields)
+            return _append_metadata(fields) or Unknown(timestamp=time, kind=canonical_type(kind), fields=fields)
 
 
-def _beside(fields: dict[str, Any]) -> Entry | None:
-    """The entry on a line of our own; None when the line is none, or the entry is hidden under another type."""
-    inside = own_entry(fields)
+def _append_metadata(fields: dict[str, Any]) -> Entry | None:
+    """The entry on one of our metadata lines; None for any other line."""
+    inside = metadata_entry(fields)
     if not inside:
         return None
-    kind, time = beside_type(inside["type"]), string(fields, "timestamp")
+    kind, time = metadata_type(inside["type"]), string(fields, "timestamp")
     if kind != inside["type"]:
         return Unknown(timestamp=time, kind=kind, fields=fields)
     return parse_entry({**inside, "id": string(fields, "id"), "parentId": fields.get("parent"), "timestamp": time})
 
 
 def parse_messages(fields: dict[str, Any]) -> list[Message]:
-    """The messages of a line: one, or one for each result it holds."""
+    """The messages of a line: one, or one for each result."""
     role, content = fields.get("role"), fields.get("content")
     time = milliseconds(string(fields, "timestamp"))
     match role:
@@ -224,7 +226,7 @@ def _usage(fields: dict[str, Any]) -> Usage:
 
 
 def is_result(part: object) -> bool:
-    """A result of the new kind, or of the kind that was a part of a user message up to 0.14."""
+    """Whether a part is a result, in the current form or in that of user messages up to 0.14."""
     return isinstance(part, dict) and part.get("type") in ("tool-result", "tool_result")
 
 

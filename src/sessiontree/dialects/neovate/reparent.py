@@ -1,8 +1,8 @@
-"""Better links where Neovate loses history.
+"""Reparenting where Neovate loses history:
 
-* the first message after an old automatic compaction, which forgot its parent, follows the summary;
-* a root behind a line that is no message follows the message before it: Neovate takes the parent from the last line of
-  the file, whatever that is;
+* the first message after an old automatic compaction, written without a parent, follows the summary;
+* a root after a line that is not a message follows the message before it: Neovate takes the parent from the last line
+  of the file, of any type;
 * a message whose parent is lost follows the message before it.
 """
 
@@ -16,32 +16,30 @@ from sessiontree.dialects.neovate.records import MESSAGE, is_compaction
 
 
 def find_reparentings(lines: IndexedLines) -> list[Reparenting]:
-    relinks: list[Reparenting] = []
-    stands_for: dict[str, int] = {}
+    found: list[Reparenting] = []
+    replacements: dict[str, int] = {}
     for node, before in _iter_with_before(lines):
         lost = lines.tree.missing_parent(node)
-        if lost is not None:  # all children of a lost message get the same parent, so that branches stay branches
-            parent = stands_for.setdefault(lost, before)
-            relinks.append(Reparenting(node, parent, "it stands where the lost parent stood"))
+        if lost is not None:  # children of one lost message get the same parent: branches stay branches
+            parent = replacements.setdefault(lost, before)
+            found.append(Reparenting(node, parent, "it stands where the lost parent stood"))
         elif lines.tree.parent(node) is None:
-            relink = _root_relink(lines, node, before)
-            relinks += [relink] if relink is not None else []
-    return relinks
+            missing = _root_reparenting(lines, node, before)
+            found += [missing] if missing is not None else []
+    return found
 
 
-def _root_relink(lines: IndexedLines, root: int, before: int) -> Reparenting | None:
-    """The link that a root lacks, or None when it is one in its own right.
-
-    That is a compaction, a root that we wrote as one, where a ring was opened, or one that was moved behind its own
-    children, because the session was to stand there.
-    """
+def _root_reparenting(lines: IndexedLines, root: int, before: int) -> Reparenting | None:
+    """The parent that a root lacks; None for a root on purpose."""
+    # On purpose: a compaction, a root that we wrote as one, where a cycle was opened, or a root moved after its own
+    # children to become the current entry.
     fields, earlier = lines.fields([root, before])
     if fields.get("parentUuid") or is_compaction(fields) or marks_of(fields).get("root"):
         return None
     if fields.get("role") == "assistant" and is_compaction(earlier):
         return Reparenting(root, before, "old automatic compaction forgot the summary", "summary-off-path")
     if lines.types[root - 1] != MESSAGE and lines.tree.common_ancestor(before, root) != root:
-        return Reparenting(root, before, "its parent was looked for on a line that is no message", "false-root")
+        return Reparenting(root, before, "its parent was taken from a line that is not a message", "false-root")
     return None
 
 

@@ -1,7 +1,7 @@
-"""A file with its lines in another order, or with other settings: what Neovate says by the order of lines alone.
+"""Rewrites a file with its lines in another order, or with other settings.
 
-Neovate stands at the last message of the file and shows its path in the order of the file. To stand elsewhere, that
-message has to come last, and what leads to it has to stand in the order in which it was said.
+Neovate continues from the last message of the file and shows its path in file order. To continue elsewhere, that
+message has to come last, and its path has to be in order.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from sessiontree.dialects.neovate.path import find_leaf
 from sessiontree.dialects.neovate.records import MESSAGE
 
 
-def standing_at(lines: IndexedLines, node: int) -> list[bytes] | None:
-    """All lines of the file, those that must come last at the end; None when they stand there already."""
+def rewrite_with_leaf(lines: IndexedLines, node: int) -> list[bytes] | None:
+    """All lines of the file with a leaf and its path at the end; None when they are there already."""
     path = lines.tree.path(node)
     at = _first_out_of_order(path)
     if node != find_leaf(lines):
         at = min(at, len(path) - 1)
-    return _moved_to_end(lines, path[at:]) if at < len(path) else None
+    return _move_to_end(lines, path[at:]) if at < len(path) else None
 
 
-def in_order(lines: IndexedLines, node: int) -> list[bytes] | None:
-    """All lines of the file, so that what leads to a node stands in order; None when it does."""
+def rewrite_in_order(lines: IndexedLines, node: int) -> list[bytes] | None:
+    """All lines of the file with the path to a node in order; None when it is already."""
     path = lines.tree.path(node)
     at = _first_out_of_order(path)
-    return _moved_to_end(lines, path[at:]) if at < len(path) else None
+    return _move_to_end(lines, path[at:]) if at < len(path) else None
 
 
 def _first_out_of_order(path: Sequence[int]) -> int:
-    """The position of the first line that stands before its parent in the file; the length when there is none."""
+    """The position of the first line that comes before its parent in the file; the length without one."""
     return next((at for at in range(1, len(path)) if path[at] < path[at - 1]), len(path))
 
 
-def _moved_to_end(lines: IndexedLines, nodes: Sequence[int]) -> list[bytes]:
-    """The lines of the file with some of them behind all others. Of several lines with one uuid only the last moves."""
+def _move_to_end(lines: IndexedLines, nodes: Sequence[int]) -> list[bytes]:
+    """The lines of the file with some of them moved to the end. Of several lines with one uuid only the last moves."""
     moved = list(lines.iter_raw(nodes))
     wanted = {raw.strip() for raw in moved}
     places: dict[bytes, int] = {}
@@ -50,8 +50,8 @@ def _moved_to_end(lines: IndexedLines, nodes: Sequence[int]) -> list[bytes]:
     return rest + [found[places[raw.strip()]] for raw in moved if raw.strip() in places]
 
 
-def with_config(lines: IndexedLines, changes: dict[str, Any]) -> list[bytes]:
-    """All lines of the file with changed settings at the top, as Neovate itself writes them; blank lines go."""
+def rewrite_config(lines: IndexedLines, changes: dict[str, Any]) -> list[bytes]:
+    """All lines of the file with changed settings at the top, as Neovate itself writes them, without blank lines."""
     config: dict[str, Any] | None = None
     rest: list[bytes] = []
     for line in lines.raw_lines():
@@ -64,7 +64,7 @@ def with_config(lines: IndexedLines, changes: dict[str, Any]) -> list[bytes]:
 
 
 def _config_line(line: bytes) -> dict[str, Any] | None:
-    """The settings on a line; None when it is another line."""
+    """The settings on a config line; None for any other line."""
     if b'"config"' not in line:
         return None
     try:

@@ -1,12 +1,12 @@
-"""The sessions of oh-my-pi and of xcsh, a fork of it: Pi's shape with a title slot, more types, and stricter contexts.
+"""The sessions of oh-my-pi and of its fork xcsh: Pi's line format, a title slot, more entry types, stricter contexts.
 
-| module    | what it does                                               |
-|-----------|------------------------------------------------------------|
-| `dialect` | read lines, find the leaf, build the context, tell         |
-| `marks`   | tell its files from Pi's; the title slot                   |
-| `sending` | what of a path is sent to a model                          |
-| `encoder`  | write lines, and rename a session where the client looks    |
-| `places`  | where sessions and blobs lie                               |
+| module      | contents                                                   |
+|-------------|------------------------------------------------------------|
+| `dialect`   | the dialect, where it differs from Pi                      |
+| `detect`    | telling its files from Pi's; the title slot                |
+| `context`   | which messages of a path are sent                          |
+| `encoder`   | canonical entries -> lines; renaming a session             |
+| `locations` | where sessions and blobs are                               |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What oh-my-pi sends of a path: no failed turns, no calls without a result, no more than a provider keeps itself."""
+"""The context as oh-my-pi sends it: without failed turns, unanswered calls, and history that the provider stores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sessiontree.core.messages import (
 )
 from sessiontree.dialects.contract import IndexedLines, ReadOptions
 
-Said: TypeAlias = list[tuple[Message, str]]
+SentMessages: TypeAlias = list[tuple[Message, str]]
 """Messages of a context, each with the id of the entry it came from."""
 
 _UNSENT_CUSTOM_TYPES = frozenset({"prewalk-plan", "vibe-mode-context"})
@@ -35,14 +35,16 @@ _STEP = 64
 
 
 class RetriedTurn(MessageEntry, frozen=True, tag="message"):
-    """A turn that was tried again: its line says so, and the program leaves it out of the context."""
+    """A turn marked as retried, which the client leaves out of the context."""
 
 
-def as_read_here(path: Path, loaded: dict[str, Entry]) -> Path:
-    """The path with what this program does not know made silent. Every entry that is read is noted in `loaded`."""
+def as_client_reads(path: Path, loaded: dict[str, Entry]) -> Path:
+    """The path without what this client does not know. Every entry that is loaded is added to `loaded`."""
 
     def load(positions: Sequence[int]) -> list[Entry]:
-        entries = [_as_read(entry, path.ids, at) for at, entry in zip(positions, path.load(positions), strict=True)]
+        entries = [
+            _as_client_reads(entry, path.ids, at) for at, entry in zip(positions, path.load(positions), strict=True)
+        ]
         loaded.update((entry.id, entry) for entry in entries)
         return entries
 
@@ -52,21 +54,21 @@ def as_read_here(path: Path, loaded: dict[str, Entry]) -> Path:
     return Path(path.ids, types, load)
 
 
-def _as_read(entry: Entry, ids: Sequence[str], at: int) -> Entry:
+def _as_client_reads(entry: Entry, ids: Sequence[str], at: int) -> Entry:
     match entry:
         case Compaction():
             bound = entry.first_kept_entry_id
             if _has_replacement_history(entry):
                 bound = _first_not_replayed(entry.provider_replay_through_entry_id, ids, at)
             return msgspec.structs.replace(entry, first_kept_entry_id=bound, system_message=None)
-        case ModelChange():  # only the field `model` is read; Pi's pair of fields says nothing here
+        case ModelChange():  # only the field `model` counts; Pi's pair of fields is ignored
             return msgspec.structs.replace(entry, provider=None, model_id=None)
         case _:
             return entry
 
 
 def _has_replacement_history(compaction: Compaction) -> bool:
-    """Whether the provider keeps the compacted history itself, kept messages included."""
+    """Whether the provider stores the compacted history itself, kept messages included."""
     preserved = compaction.preserve_data
     remote = preserved.get("openaiRemoteCompaction") if isinstance(preserved, dict) else None
     if not isinstance(remote, dict):
@@ -96,7 +98,7 @@ def is_sent(lines: IndexedLines, entry: Entry, read_options: ReadOptions) -> boo
 
 
 def _is_sendable(lines: IndexedLines, entry: CustomMessage) -> bool:
-    """Whether the content is a text or a list, be it empty. Of anything else the program sends nothing."""
+    """Whether the content is a text or a list, even an empty one; the client sends nothing else."""
     content = entry.content
     if isinstance(content, str) or len(content) > 1:
         return True
@@ -105,19 +107,17 @@ def _is_sendable(lines: IndexedLines, entry: CustomMessage) -> bool:
 
 
 def _is_empty_error(turn: Assistant) -> bool:
-    spoken = (Text, Thinking, RedactedThinking, ToolCall)
-    return turn.stop_reason == "error" and not any(isinstance(block, spoken) for block in blocks_of(turn.content))
+    content = (Text, Thinking, RedactedThinking, ToolCall)
+    return turn.stop_reason == "error" and not any(isinstance(block, content) for block in blocks_of(turn.content))
 
 
-def without_dangling_calls(said: Said) -> Said:
-    """The messages without calls that have no result among them; a message with nothing left is left out.
-
-    Providers refuse signed thinking in a message that was changed, so the signatures go, and with them the thinking
-    that has nothing else.
-    """
-    answered = {message.tool_call_id for message, _ in said if isinstance(message, ToolResult)}
-    kept: Said = []
-    for message, source in said:
+def without_dangling_calls(sent: SentMessages) -> SentMessages:
+    """The messages without unanswered calls; a message that would be empty is left out."""
+    # Providers refuse signed thinking in a message that was changed, so the signatures go, and redacted thinking, which
+    # is nothing but a signature.
+    answered = {message.tool_call_id for message, _ in sent if isinstance(message, ToolResult)}
+    kept: SentMessages = []
+    for message, source in sent:
         if not isinstance(message, Assistant) or all(call.id in answered for call in tool_calls(message)):
             kept.append((message, source))
             continue
@@ -136,27 +136,27 @@ def _unsigned(block: Block) -> Block:
     return msgspec.structs.replace(block, thinking_signature=None) if isinstance(block, Thinking) else block
 
 
-def without_failed_turns(said: Said) -> Said:
-    """The messages without turns that were aborted or failed, and without the results of their calls.
+def without_failed_turns(sent: SentMessages) -> SentMessages:
+    """The messages without aborted or failed turns and the results of their calls.
 
-    A turn stays if the note follows it that tells how its thinking was interrupted.
+    A turn stays if the note about its interrupted thinking follows it.
     """
     results: dict[str, list[int]] = {}
-    for at, (message, _) in enumerate(said):
+    for at, (message, _) in enumerate(sent):
         if isinstance(message, ToolResult):
             results.setdefault(message.tool_call_id, []).append(at)
-    gone: set[int] = set()
+    dropped: set[int] = set()
     later: list[int] = []
-    for at in range(len(said) - 1, -1, -1):
-        message = said[at][0]
-        while later and later[-1] in gone:
+    for at in range(len(sent) - 1, -1, -1):
+        message = sent[at][0]
+        while later and later[-1] in dropped:
             later.pop()
-        if _has_failed(message) and not (later and _is_interruption(said[later[-1]][0])):
-            gone.add(at)
-            gone.update(found for call in tool_calls(message) for found in results.get(call.id, ()) if found > at)
+        if _has_failed(message) and not (later and _is_interruption(sent[later[-1]][0])):
+            dropped.add(at)
+            dropped.update(found for call in tool_calls(message) for found in results.get(call.id, ()) if found > at)
         else:
             later.append(at)
-    return [pair for at, pair in enumerate(said) if at not in gone]
+    return [pair for at, pair in enumerate(sent) if at not in dropped]
 
 
 def _has_failed(message: Message) -> bool:
@@ -167,8 +167,8 @@ def _is_interruption(message: Message) -> bool:
     return isinstance(message, CustomText) and message.custom_type == _INTERRUPTION
 
 
-def notes(path: Path) -> Said:
-    """The notebook that stands before all else: the latest valid one since the last reset, if it is not empty."""
+def context_notes(path: Path) -> SentMessages:
+    """The notebook at the start of a context: the latest valid one since the last reset, unless it is empty."""
     positions: list[int] = []
     for at in range(len(path.types) - 1, -1, -1):
         if path.types[at] == "reset_boundary":
@@ -186,7 +186,7 @@ def notes(path: Path) -> Said:
 
 
 def _notes_text(entry: Entry) -> str | None:
-    """The text of a notebook, empty if it was cleared; None when the entry is no valid one."""
+    """The text of a notebook, empty if it was cleared; None for any other entry."""
     if not isinstance(entry, Custom) or entry.custom_type != _NOTES or not isinstance(entry.data, dict):
         return None
     text = entry.data.get("text")

@@ -1,4 +1,4 @@
-"""By which marks a file of oh-my-pi or xcsh is told from one of Pi, and the title slot."""
+"""How a file of oh-my-pi or xcsh differs from one of Pi, and the title slot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sessiontree.core.jsonio import render_json
 
 SLOT = "title"
 SLOT_SIZE = 256
-"""The bytes of the slot, its LF included. It is overwritten in place, so this never changes."""
+"""Bytes of the slot, LF included. It is overwritten in place, so this never changes."""
 
 _OWN_HEADER_FIELDS = frozenset(
     {"title", "titleSource", "additionalDirectories", "previousSessionFiles", "providerPromptCacheKey"}
@@ -52,7 +52,7 @@ def is_title_slot(fields: dict[str, Any]) -> bool:
 
 
 def render_slot(title: str, source: str | None, updated_at: str) -> bytes:
-    """A title slot without its LF, always of the same size. A title that does not fit is cut at a whole character."""
+    """A title slot without its LF, always of the same size. A title that does not fit is cut between characters."""
     fields: dict[str, Any] = {"type": SLOT, "v": 1, "title": title[:SLOT_SIZE]}
     if source is not None:
         fields["source"] = source

@@ -1,15 +1,13 @@
-"""Reading what oh-my-pi and xcsh write.
+"""The sessions of oh-my-pi and xcsh, where they differ from Pi's:
 
-What differs from Pi:
-
-* the first line may be a title slot, overwritten in place at each rename; it is an aside, and its title counts;
+* the first line may be a title slot, overwritten in place at each rename; it is a metadata line, and its title counts;
 * a reset boundary starts the context anew, unless a compaction follows it;
-* an explicit model outranks what assistant messages name, and there is one per role;
-* the context is what can be sent: calls without a result are taken out of it, and so are turns that failed. With
-  `Reading.recovered` they stay.
+* an explicit model outranks the models that assistant messages name, and there is one per role;
+* the context is what can be sent: without calls that have no result and without failed turns. With
+  `ReadOptions.recovered` they stay.
 
-The leaf is the last line, whatever its type, as with Pi (see there). Told in canonical form, usage outside of turns and
-changes of the title have the native names.
+The leaf is the last line of any type, as in Pi's files. Usage outside of turns and changes of the title decode to the
+native entry types.
 """
 
 from __future__ import annotations
@@ -30,28 +28,27 @@ from sessiontree.dialects.detect import head_records
 from sessiontree.dialects.omp import locations
 from sessiontree.dialects.omp.context import (
     RetriedTurn,
-    as_read_here,
+    as_client_reads,
+    context_notes,
     is_sent,
-    notes,
     without_dangling_calls,
     without_failed_turns,
 )
 from sessiontree.dialects.omp.detect import SLOT, is_own_header, is_own_record, is_title_slot
-from sessiontree.dialects.omp.encoder import OhMyPiScribe, with_key
-from sessiontree.dialects.omp.locations import blob_folder, find_destination
-from sessiontree.dialects.pi import PiShape
-from sessiontree.dialects.pi.encoder import ShapeEncoder
+from sessiontree.dialects.omp.encoder import OhMyPiEncoder, with_key
+from sessiontree.dialects.pi import PiFamily
+from sessiontree.dialects.pi.encoder import PiFamilyEncoder
 
 TRUNCATION_NOTICE = "\n\n[Session persistence truncated large content]"
 
 _RENAMED = {"model_usage": "usage"}
-"""Types that have a name of their own in canonical form."""
+"""Types with another name in canonical form."""
 
 _RETRIED = b'"retryRecovery"'
 _TASK = b'"task"'
 
 
-class OhMyPi(PiShape):
+class OhMyPi(PiFamily):
     name = "omp"
     path_markers = ("/.omp/", "/.xcsh/")
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
@@ -62,7 +59,7 @@ class OhMyPi(PiShape):
         return is_truncated(text)
 
     def blob_folder(self, location: str) -> str | None:
-        return blob_folder(location)
+        return locations.blob_folder(location)
 
     def recognize(self, head: bytes) -> int:
         records = head_records(head)
@@ -103,34 +100,34 @@ class OhMyPi(PiShape):
         return entry
 
     def find_header(self, lines: IndexedLines) -> Header | None:
-        """The header with the title of the slot, which the program writes without touching the header."""
+        """The header with the title of the slot, which the client updates without touching the header."""
         header, slot = lines.header, _slot_title(lines)
         if header is None or slot is None or (slot or None) == header.title:
             return header
         return msgspec.structs.replace(header, title=slot or None)
 
     def iter_moves(self, lines: IndexedLines) -> Iterator[tuple[int, int | None]]:
-        return (move for move in super().iter_moves(lines) if not _is_aside(lines, move[0]))
+        return (move for move in super().iter_moves(lines) if not _is_slot_line(lines, move[0]))
 
     def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
-        return [node for node in super().find_path(lines, leaf, read_options) if not _is_aside(lines, node)]
+        return [node for node in super().find_path(lines, leaf, read_options) if not _is_slot_line(lines, node)]
 
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
         path = path_of_nodes(lines, self.find_path(lines, leaf, read_options))
         loaded: dict[str, Entry] = {}
-        context = build_context(as_read_here(path, loaded), self.rules)
-        said = [
+        context = build_context(as_client_reads(path, loaded), self.rules)
+        sent = [
             (message, source)
             for message, source in zip(context.messages, context.sources, strict=True)
             if is_sent(lines, loaded[source], read_options)
         ]
         if not read_options.recovered:
-            said = without_failed_turns(without_dangling_calls(said))
-        said = [*notes(path), *said]
+            sent = without_failed_turns(without_dangling_calls(sent))
+        sent = [*context_notes(path), *sent]
         return Context(
             context.path,
-            tuple(message for message, _ in said),
-            tuple(source for _, source in said),
+            tuple(message for message, _ in sent),
+            tuple(source for _, source in sent),
             context.state,
         )
 
@@ -151,24 +148,24 @@ class OhMyPi(PiShape):
         return header.title or None if header is not None else None
 
     def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
-        return super().decode(lines, [node for node in nodes if not _is_aside(lines, node)])
+        return super().decode(lines, [node for node in nodes if not _is_slot_line(lines, node)])
 
-    def to_canonical(self, kind: str, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    def to_canonical(self, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         match line.get("type"):
             case "model_usage":
-                return kind, with_key(line, "purpose", "kind")
+                return _RENAMED["model_usage"], with_key(line, "purpose", "kind")
             case "title_change":
-                is_by_user = line.get("source") == "user"  # as every name is that an entry gives
+                is_by_user = line.get("source") == "user"  # implied by every `session_info` entry
                 line = {name: value for name, value in line.items() if name != "source" or not is_by_user}
                 return "session_info", with_key(line, "title", "name")
             case _:
-                return super().to_canonical(kind, line)
+                return super().to_canonical(line)
 
-    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> ShapeEncoder:
-        return OhMyPiScribe(self, meta, lines)
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> PiFamilyEncoder:
+        return OhMyPiEncoder(self, meta, lines)
 
     def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        return find_destination(meta, environment)
+        return locations.find_destination(meta, environment)
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         return locations.session_roots(environment)
@@ -186,18 +183,18 @@ class OhMyPi(PiShape):
 
 
 def _slot_title(lines: IndexedLines) -> str | None:
-    """The title in the slot, which may be empty; None when there is no slot."""
-    if not lines.types or lines.types[0] != SLOT or not _is_aside(lines, 0):
+    """The title in the slot, which may be empty; None without a slot."""
+    if not lines.types or lines.types[0] != SLOT or not _is_slot_line(lines, 0):
         return None
     return str(lines.fields([0])[0].get("title", ""))
 
 
-def _is_aside(lines: IndexedLines, node: int) -> bool:
+def _is_slot_line(lines: IndexedLines, node: int) -> bool:
     return lines.types[node] == SLOT and is_metadata_id(lines.tree.ids[node])
 
 
 def _with_own_fields(entry: MessageEntry, raw: bytes) -> Entry:
-    """What canonical form have no field for: a turn that was tried again, and what a sub-agent used."""
+    """Fields that native entries do not have: a retried turn, and the usage of a sub-agent."""
     message = entry.message
     if isinstance(message, Assistant) and _RETRIED in raw:
         if _message_fields(raw).get("retryRecovery"):

@@ -1,15 +1,16 @@
-"""Pi's sessions, and the shape that native files and those of oh-my-pi share with them.
+"""Pi's sessions, and the line format that native files and those of oh-my-pi share with them.
 
-| module   | what it does                                                                       |
-|----------|------------------------------------------------------------------------------------|
-| `shape`  | read lines of the shape, tell them in canonical form; Pi's own rules                 |
-| `encoder` | write lines of the shape: ids, references, where the session stands in the end     |
-| `words`  | what Pi says in other words than oh-my-pi and the native form, and what it does not|
-| `places` | where Pi looks for a session                                                       |
+| module            | contents                                                                  |
+|-------------------|---------------------------------------------------------------------------|
+| `dialect`         | the shared line format, and Pi's own rules                                |
+| `encoder`         | canonical entries -> lines: ids, references, current entry, passthrough   |
+| `content`         | entries that Pi stores differently                                        |
+| `required_fields` | fields that Pi and oh-my-pi fail without                                  |
+| `locations`       | where Pi keeps sessions                                                   |
 """
 
 from __future__ import annotations
 
-from sessiontree.dialects.pi.dialect import PI, Pi, PiShape
+from sessiontree.dialects.pi.dialect import PI, Pi, PiFamily
 
-__all__ = ["PI", "Pi", "PiShape"]
+__all__ = ["PI", "Pi", "PiFamily"]

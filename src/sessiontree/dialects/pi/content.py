@@ -1,7 +1,7 @@
-"""What Pi says in other words than the native form and oh-my-pi do, and what it has no words for.
+"""Encoding of entries that Pi stores differently from native files and oh-my-pi, or not at all.
 
-Types that Pi does not know stay as they are: Pi takes such a line for a link in the chain that says nothing. Where a
-line would mislead Pi, or Pi would stumble over it, it is written in Pi's words and the entry rides along whole.
+Entry types that Pi does not know are written as they are: Pi takes such a line for a link in the chain without content.
+Where a line would mislead Pi or make it fail, Pi's form is written and the entry becomes passthrough data.
 """
 
 from __future__ import annotations
@@ -10,94 +10,94 @@ from collections.abc import Mapping
 from typing import Any
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
-from sessiontree.dialects.pi.encoder import Said, ShapeEncoder, riding, unsaid
-from sessiontree.dialects.pi.required_fields import with_needs
+from sessiontree.dialects.pi.encoder import EncodedLine, PiFamilyEncoder, ignored_line
+from sessiontree.dialects.pi.required_fields import with_required_fields
 
 _ROLES = frozenset(
     {"assistant", "bashExecution", "branchSummary", "compactionSummary", "custom", "system", "toolResult", "user"}
 )
-_BESIDE = "Pi has nothing of the kind; the lines stay where it does not look"
+_IGNORED = "Pi has nothing of the kind; they are kept on lines that it ignores"
 _NOTES = {
-    "config": LossNote("aside", "settings", _BESIDE),
-    "file_snapshot": LossNote("aside", "file snapshots", _BESIDE),
-    "mode_change": LossNote("aside", "changes of mode", _BESIDE),
-    "reset_boundary": LossNote("changed", "resets", "Pi does not know them: its context reaches back behind them"),
-    "service_tier_change": LossNote("aside", "changes of the service tier", _BESIDE),
-    "session_init": LossNote("aside", "briefs of sub-agents", _BESIDE),
-    "ttsr_injection": LossNote("aside", "injected rules", _BESIDE),
-    "worktree": LossNote("aside", "worktrees", _BESIDE),
+    "config": LossNote("aside", "settings", _IGNORED),
+    "file_snapshot": LossNote("aside", "file snapshots", _IGNORED),
+    "mode_change": LossNote("aside", "changes of mode", _IGNORED),
+    "reset_boundary": LossNote("changed", "resets", "Pi does not know them: its context goes back beyond them"),
+    "service_tier_change": LossNote("aside", "changes of the service tier", _IGNORED),
+    "session_init": LossNote("aside", "briefs of sub-agents", _IGNORED),
+    "ttsr_injection": LossNote("aside", "injected rules", _IGNORED),
+    "worktree": LossNote("aside", "worktrees", _IGNORED),
 }
-_OTHER_ROLE = LossNote("aside", "messages of unknown roles", _BESIDE)
-_PASSING = frozenset({"prewalk-plan", "vibe-mode-context"})
-"""Messages of oh-my-pi that it shows and never sends."""
+_UNKNOWN_ROLE = LossNote("aside", "messages of unknown roles", _IGNORED)
+_UNSENT_CUSTOM_TYPES = frozenset({"prewalk-plan", "vibe-mode-context"})
+"""Messages that oh-my-pi shows and never sends."""
 _CONTEXT_NOTES = "experimental_context_notes"
-_QUIET_TO_DOCTOR = frozenset(
+_PASSIVE_FOR_DOCTOR = frozenset(
     {"config", "credential_pin", "custom", "label", "model_usage", "session_info", "title_change", "usage"}
 )
 
 
-class PiScribe(ShapeEncoder):
-    """Writes a session that Pi resumes."""
+class PiEncoder(PiFamilyEncoder):
+    """Encodes a session that Pi resumes."""
 
-    _newest: str | None = None
+    _newest_message: str | None = None
     _last_kind = ""
 
-    def say(self, entry: CanonicalEntry) -> Said:
+    def encode_line(self, entry: CanonicalEntry) -> EncodedLine:
         match entry.kind:
             case "message":
                 return _message(entry, entry.fields["message"])
-            case "custom_message" if is_left_out(entry):
-                return hidden(entry)
+            case "custom_message" if is_never_sent(entry):
+                return hidden_line(entry)
             case "model_change":
                 return _model_change(entry)
             case "thinking_level_change" if not isinstance(entry.fields.get("thinkingLevel"), str):
                 note = LossNote("mapped", "thinking levels without a name", "Pi calls that off")
-                return Said(entry.kind, riding(entry, {"thinkingLevel": "off"}, whole=True), (note,))
-            case "compaction" if _has_history_of_its_own(entry.fields):
+                return EncodedLine(entry.kind, {"thinkingLevel": "off"}, (note,))
+            case "compaction" if _is_kept_by_provider(entry.fields):
                 why = "Pi cannot use it: its context has the summary and the kept messages"
-                return Said(entry.kind, entry.fields, (LossNote("changed", "compactions kept by the provider", why),))
+                note = LossNote("changed", "compactions kept by the provider", why)
+                return EncodedLine(entry.kind, entry.fields, (note,))
             case "custom" if entry.fields.get("customType") == _CONTEXT_NOTES:
-                return Said(entry.kind, entry.fields, (LossNote("aside", "context notes", _BESIDE),))
+                return EncodedLine(entry.kind, entry.fields, (LossNote("aside", "context notes", _IGNORED),))
             case kind:
-                note_of_kind = _NOTES.get(kind)
-                return Said(kind, entry.fields, () if note_of_kind is None else (note_of_kind,))
+                return EncodedLine(kind, entry.fields, (_NOTES[kind],) if kind in _NOTES else ())
 
-    def stands_at(self, leaf: str | None) -> bool:
-        return super().stands_at(leaf) and not self._looks_stale()
+    def is_current(self, leaf: str | None) -> bool:
+        return super().is_current(leaf) and not self._looks_stale()
 
-    def wrote(self, kind: str, id: str, parent: str | None) -> None:
-        super().wrote(kind, id, parent)
+    def track_line(self, kind: str, id: str, parent: str | None) -> None:
+        super().track_line(kind, id, parent)
         self._last_kind = kind
         if kind == "message":
-            self._newest = id
+            self._newest_message = id
 
     def _looks_stale(self) -> bool:
-        """Whether bookkeeping at the end leads away from the newest message, as after the death of a process."""
-        if self._last_kind not in _QUIET_TO_DOCTOR or self._newest is None:
+        """Whether bookkeeping at the end leads away from the newest message, as in a file of a killed process."""
+        if self._last_kind not in _PASSIVE_FOR_DOCTOR or self._newest_message is None:
             return False
         node = self._last
-        while node is not None and node != self._newest:
+        while node is not None and node != self._newest_message:
             node = self._parents.get(node)
         return node is None
 
 
-def is_left_out(entry: CanonicalEntry) -> bool:
-    """Whether an entry says itself that it is not to be sent, in words that only oh-my-pi understands."""
+def is_never_sent(entry: CanonicalEntry) -> bool:
+    """Whether an entry is marked as not to be sent, in a way that only oh-my-pi understands."""
     if entry.kind == "custom_message":
         custom_type = entry.fields.get("customType")
-        return isinstance(custom_type, str) and custom_type in _PASSING
+        return isinstance(custom_type, str) and custom_type in _UNSENT_CUSTOM_TYPES
     message = entry.fields.get("message")
     return isinstance(message, dict) and message.get("role") == "assistant" and bool(message.get("retryRecovery"))
 
 
-def hidden(entry: CanonicalEntry) -> Said:
-    """An entry as it is, with an edit of the context behind it that leaves it out."""
+def hidden_line(entry: CanonicalEntry) -> EncodedLine:
+    """An entry as it is, followed by a `context_edit` that leaves it out of the context."""
     note = LossNote("mapped", "entries that were never sent", "an edit of the context leaves them out")
-    return Said(entry.kind, entry.fields, (note,), is_hidden=True)
+    return EncodedLine(entry.kind, entry.fields, (note,), is_hidden=True)
 
 
-def with_pair(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A model change in canonical form: provider and id are two fields, also where one field names both."""
+def with_model_pair(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A model change in canonical form: provider and model id in two fields, also where one field has both."""
     model = fields.get("model")
     if not isinstance(model, str) or "provider" in fields or "modelId" in fields:
         return fields
@@ -108,51 +108,47 @@ def with_pair(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**pair, **{name: value for name, value in fields.items() if name != "model"}}
 
 
-def _model_change(entry: CanonicalEntry) -> Said:
-    """Pi takes every model change for that of its one model."""
-    fields = with_pair(entry.fields)
+def _model_change(entry: CanonicalEntry) -> EncodedLine:
+    # Pi has one model and applies every model change to it.
+    fields = with_model_pair(entry.fields)
     if fields.get("role") not in (None, "", "default"):
-        return unsaid(entry, LossNote("aside", "models of other roles", "Pi has one model"))
+        return ignored_line(LossNote("aside", "models of other roles", "Pi has one model"))
     if all(isinstance(fields.get(name), str) and fields[name] for name in ("provider", "modelId")):
-        return Said(entry.kind, fields)
-    return unsaid(entry, LossNote("aside", "models without a provider", "Pi names a model by provider and id"))
+        return EncodedLine(entry.kind, fields)
+    return ignored_line(LossNote("aside", "models without a provider", "Pi names a model by provider and id"))
 
 
-def _message(entry: CanonicalEntry, message: dict[str, Any]) -> Said:
+def _message(entry: CanonicalEntry, message: dict[str, Any]) -> EncodedLine:
     role = message.get("role")
-    if role == "assistant" and is_left_out(entry):
-        return hidden(entry)
+    if role == "assistant" and is_never_sent(entry):
+        return hidden_line(entry)
     if isinstance(role, str) and role in _ROLES:
-        return with_needs(entry, message, redacted_is_thinking=True)
+        return with_required_fields(entry, message, redacted_is_thinking=True)
     if role == "pythonExecution" and message.get("excludeFromContext"):
-        return unsaid(entry, LossNote("aside", "Python runs that are not sent", _BESIDE))
-    content = content_in_shared_words(message)
-    return unsaid(entry, _OTHER_ROLE) if content is None else _custom_message(entry, str(role), content)
+        return ignored_line(LossNote("aside", "Python runs that are not sent", _IGNORED))
+    content = content_for_model(message)
+    if content is None:
+        return ignored_line(_UNKNOWN_ROLE)
+    note = LossNote("mapped", f"messages of the role {role}", "Pi sends them as messages of an extension")
+    return EncodedLine("custom_message", {"customType": str(role), "content": content, "display": True}, (note,))
 
 
-def _custom_message(entry: CanonicalEntry, custom_type: str, content: str | list[Any]) -> Said:
-    """A message of a role that Pi does not know, as one of an extension: Pi sends it as the user's."""
-    note = LossNote("mapped", f"messages of the role {custom_type}", "Pi sends them as messages of an extension")
-    fields = {"customType": custom_type, "content": content, "display": True}
-    return Said("custom_message", riding(entry, fields, whole=True), (note,))
-
-
-def content_in_shared_words(message: Mapping[str, Any]) -> str | list[Any] | None:
-    """What a message of a role that only oh-my-pi has says to a model; None for any other role."""
+def content_for_model(message: Mapping[str, Any]) -> str | list[Any] | None:
+    """What a model receives for a message of a role that only oh-my-pi has; None for any other role."""
     match message.get("role"):
         case "developer":
             content = message.get("content")
             return content if isinstance(content, str | list) else ""
         case "fileMention":
-            return _mentioned(message.get("files"))
+            return _mentioned_files(message.get("files"))
         case "pythonExecution":
             return _python_text(message)
         case _:
             return None
 
 
-def _mentioned(files: Any) -> list[Any]:
-    """Files that were mentioned: their text in tags that name them, then their images."""
+def _mentioned_files(files: Any) -> list[Any]:
+    """The text of mentioned files in tags with their names, then their images."""
     blocks: list[Any] = []
     images: list[Any] = []
     for file in files if isinstance(files, list) else []:
@@ -167,7 +163,6 @@ def _mentioned(files: Any) -> list[Any]:
 
 
 def _python_text(message: Mapping[str, Any]) -> str:
-    """What was run and what it printed."""
     parts = [f"Ran Python:\n```\n{message.get('code') or ''}\n```"]
     output = message.get("output")
     parts.append(f"Output:\n```\n{output}\n```" if output else "(no output)")
@@ -178,6 +173,6 @@ def _python_text(message: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _has_history_of_its_own(fields: Mapping[str, Any]) -> bool:
+def _is_kept_by_provider(fields: Mapping[str, Any]) -> bool:
     preserved = fields.get("preserveData")
     return isinstance(preserved, dict) and "openaiRemoteCompaction" in preserved

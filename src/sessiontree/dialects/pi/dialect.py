@@ -1,9 +1,10 @@
-"""Pi's sessions, versions 1 to 3, and the shape that the native form and oh-my-pi share with them.
+"""Pi's sessions, versions 1 to 3, and the line format that native files and those of oh-my-pi share with them.
 
-Pi takes the last line of the file for the leaf, whatever its type, and lets the model of the latest assistant message
-outrank an earlier model change. Here, a line in a side branch is the leaf only if the session stands there (`sides`).
+Pi takes the last line of the file for the leaf, whatever its type, and the model of the latest assistant message
+outranks an earlier model change. Here, a line in a side branch is the leaf only if that branch is the current one
+(`side_branches`).
 
-Told in canonical form, old versions are current ones, and a model change names provider and id in two fields.
+Old versions decode to the current one, and a model change to provider and id in two fields.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadO
 from sessiontree.dialects.defaults import DialectBase, decode_records, iter_resolved, native_entry
 from sessiontree.dialects.detect import head_records
 from sessiontree.dialects.pi import locations
-from sessiontree.dialects.pi.content import PiScribe, with_pair
-from sessiontree.dialects.pi.encoder import ShapeEncoder
+from sessiontree.dialects.pi.content import PiEncoder, with_model_pair
+from sessiontree.dialects.pi.encoder import PiFamilyEncoder
 from sessiontree.dialects.side_branches import find_session_leaf
 
 
-class _Wire(Struct, gc=False, rename={"parent": "parentId"}):
+class _Record(Struct, gc=False, rename={"parent": "parentId"}):
     type: str = ""
     id: str = ""
     parent: str | None = None
 
 
-_MEANT_FOR = "sessiontreeFor"
-_decode_lines = msgspec.json.Decoder(_Wire).decode_lines
+_CLIENT_FIELD = "sessiontreeFor"
+_decode_lines = msgspec.json.Decoder(_Record).decode_lines
 
 
-class PiShape(DialectBase):
-    """What the files of Pi, of oh-my-pi and native ones have in common: the shape of header and entries."""
+class PiFamily(DialectBase):
+    """What the files of Pi, oh-my-pi and native ones have in common: header and entries."""
 
     version = 3
     has_header = True
@@ -53,18 +54,18 @@ class PiShape(DialectBase):
         return 10 if any(map(self.is_record, records)) else 0
 
     def decode_block(self, data: memoryview) -> Columns | None:
-        wires = decode_records(_decode_lines, data)
-        if wires is None:
+        records = decode_records(_decode_lines, data)
+        if records is None:
             return None
-        types = [intern(wire.type) for wire in wires]
-        ids = [wire.id for wire in wires]
-        parents = [wire.parent for wire in wires]
+        types = [intern(record.type) for record in records]
+        ids = [record.id for record in records]
+        parents = [record.parent for record in records]
         if "" in ids or "" in types or "" in parents or "session" in types:
             return None
         return Columns(types, ids, parents)
 
     def is_record(self, fields: dict[str, Any]) -> bool:
-        # The time tells an entry from the blocks inside one, which have types and ids too.
+        # Blocks inside of an entry have types and ids too, but no timestamp.
         return isinstance(fields.get("type"), str) and isinstance(fields.get("timestamp"), str)
 
     def is_header(self, fields: dict[str, Any]) -> bool:
@@ -98,12 +99,12 @@ class PiShape(DialectBase):
         return find_session_leaf(lines, self.iter_moves(lines))
 
     def iter_moves(self, lines: IndexedLines) -> Iterator[tuple[int, int | None]]:
-        """The entries that move the leaf unless they are in a side branch, the last one first, and where to."""
+        """The entries that move the leaf unless they are in a side branch, last one first, each with its target."""
         for node in range(len(lines.types) - 1, -1, -1):
             yield node, node
 
     def find_title(self, lines: IndexedLines) -> str | None:
-        """The last name in file order, whatever the branch."""
+        """The last name in file order, on any branch."""
         for node in range(len(lines.types) - 1, -1, -1):
             if lines.types[node] == "session_info":
                 (entry,) = lines.entries([node])
@@ -113,15 +114,16 @@ class PiShape(DialectBase):
 
     def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         for node, fields in iter_resolved(lines, nodes):
-            kind, line = self.to_canonical(lines.types[node], _as_version_3(lines, node, fields))
+            kind, line = self.to_canonical(_as_version_3(lines, node, fields))
             yield native_entry(kind, lines.tree.ids[node], line)
 
-    def to_canonical(self, kind: str, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The type and the decoded line in the words that all dialects share."""
-        return kind, dict(with_pair(line)) if kind == "model_change" else line
+    def to_canonical(self, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The type and the decoded line of an entry in canonical form."""
+        kind = self.envelope(line).type
+        return kind, dict(with_model_pair(line)) if kind == "model_change" else line
 
-    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> ShapeEncoder:
-        return ShapeEncoder(self, meta, lines)
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> PiFamilyEncoder:
+        return PiFamilyEncoder(self, meta, lines)
 
     def render_header(self, header: Header) -> bytes:
         return render_json(self.header_fields(header))
@@ -144,23 +146,23 @@ class PiShape(DialectBase):
         return render_json({"type": kind, "id": id, "parentId": parent, "timestamp": timestamp, **fields})
 
 
-class Pi(PiShape):
+class Pi(PiFamily):
     name = "pi"
     path_markers = ("/.pi/agent/sessions/",)
     rules = Rules(resets=False, explicit_model_wins=False, default_thinking=None)
 
     def recognize(self, head: bytes) -> int:
         header = next(filter(self.is_header, head_records(head)), None)
-        if header is not None and header.get(_MEANT_FOR) == self.name:
+        if header is not None and header.get(_CLIENT_FIELD) == self.name:
             return 90
         return super().recognize(head)
 
     def header_fields(self, header: Header) -> dict[str, Any]:
-        """What we write for Pi may hold entries that only other programs write, so the header says whom it is for."""
-        return {**super().header_fields(header), _MEANT_FOR: self.name}
+        # Files we write for Pi may hold entries that only other clients write, so the header names the client.
+        return {**super().header_fields(header), _CLIENT_FIELD: self.name}
 
-    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> ShapeEncoder:
-        return PiScribe(self, meta, lines)
+    def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> PiFamilyEncoder:
+        return PiEncoder(self, meta, lines)
 
     def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
         return locations.find_destination(meta, environment)
@@ -179,7 +181,7 @@ class Pi(PiShape):
 
 
 def _as_version_3(lines: IndexedLines, node: int, line: dict[str, Any]) -> dict[str, Any]:
-    """A decoded line in the words of the current version: bounds by id, and the role's new name."""
+    """A decoded line upgraded to the current version: compaction bounds by id, and the new name of a role."""
     message = line.get("message")
     if isinstance(message, dict) and message.get("role") == "hookMessage":
         line = {**line, "message": {**message, "role": "custom"}}

@@ -1,15 +1,14 @@
-"""Writing lines of the shape that Pi, native and oh-my-pi share: one line for each item, its fields as they are.
+"""Encoder for Pi's line format, which native files and those of oh-my-pi share: one line for each entry.
 
-What the three have in common is here: ids and the references to them, what rides along, and the lines at the end that
-name the session and make it stand where it should. What each says in words of its own is the business of `say`.
-
-Nothing is held but ids.
+Common to the three: ids and references to them, passthrough data, and the lines at the end that set the session's name,
+settings and current entry. Subclasses override `encode_line` for what their client stores differently. Only ids are
+kept in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -18,9 +17,12 @@ from sessiontree.core.entries import Config, Header
 from sessiontree.core.ids import new_entry_id, timestamp
 from sessiontree.core.jsonio import convert_fields
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
-from sessiontree.dialects.contract import Dialect, IndexedLines
-from sessiontree.dialects.passthrough import PASSTHROUGH, new_passthrough
+from sessiontree.dialects.contract import IndexedLines
+from sessiontree.dialects.passthrough import PASSTHROUGH, build_passthrough
 from sessiontree.dialects.side_branches import is_start
+
+if TYPE_CHECKING:
+    from sessiontree.dialects.pi.dialect import PiFamily
 
 _ENVELOPE = frozenset({"type", "id", "parentId", "timestamp"})
 _REFERENCES = {
@@ -32,138 +34,136 @@ _REFERENCES = {
 }
 """Fields that hold ids of other entries."""
 
-_TOO_DEEP = LossNote(
-    "dropped", "entries nested too deeply", "no line can hold them; an empty link stands in their place"
-)
+_TOO_DEEP = LossNote("dropped", "entries nested too deeply", "no line can hold them; an empty line takes their place")
 
 
-class Said(Struct, frozen=True):
-    """An item in the words of a target."""
+class EncodedLine(Struct, frozen=True):
+    """Type and fields of the line for an entry."""
 
     kind: str
     fields: Mapping[str, Any]
     notes: tuple[LossNote, ...] = ()
     is_hidden: bool = False
-    """Whether the line shall add nothing to the context, although it looks as if it did."""
+    """Whether a `context_edit` has to follow, because the client would send the line although it must not be sent."""
 
 
-class ShapeEncoder:
-    """Writes one session in the shape; its client takes the last line for where the session stands."""
+class PiFamilyEncoder:
+    """Encodes one session; its client takes the last line of the file for the current entry."""
 
-    quiet = frozenset({"config", "label", "leaf", "model_usage", "session_info", "title_change", "usage"})
-    """Types of lines that may hang below the leaf at the end of the file: they change nothing there."""
+    passive_types = frozenset({"config", "label", "leaf", "model_usage", "session_info", "title_change", "usage"})
+    """Types of lines that may follow the leaf at the end of the file without changing the context."""
 
-    names_by_entry = True
-    """Whether the client finds the name of the session in an entry."""
+    has_name_entries = True
+    """Whether the client reads the name of the session from an entry."""
 
-    def __init__(self, dialect: Dialect, meta: SessionMeta, lines: IndexedLines | None = None) -> None:
+    def __init__(self, dialect: PiFamily, meta: SessionMeta, lines: IndexedLines | None = None) -> None:
         self._dialect = dialect
         self._meta = meta
         self._lines = lines
-        self._held: Mapping[str, int] = {} if lines is None else lines.tree.node_of
+        self._existing: Mapping[str, int] = {} if lines is None else lines.tree.node_of
         self._parents: dict[str, str | None] = {}
         """The ids written so far, each with that of its parent."""
-        self._quiet: set[str] = set()
-        self._names: dict[str, str] = {}
-        """What entries are called here that are called otherwise where they come from."""
+        self._passive: set[str] = set()
+        self._new_ids: dict[str, str] = {}
+        """Ids that had to change: old -> new."""
         self._last: str | None = None
-        self._has_sides = False
+        self._has_side_branches = False
         self._time = meta.timestamp
         self._name: str | None = None
         self._config = Config()
 
-    # The contract
-
     def prologue(self) -> Sequence[bytes]:
-        start = self._meta
+        meta = self._meta
         header = Header(
-            id=start.id,
+            id=meta.id,
             version=self._dialect.version,
-            timestamp=start.timestamp,
-            cwd=start.cwd,
-            title=start.title or None,
-            parent_session=start.origin,
-            forked_from=start.forked_from,
-            large_content=start.large_content,
+            timestamp=meta.timestamp,
+            cwd=meta.cwd,
+            title=meta.title or None,
+            parent_session=meta.origin,
+            forked_from=meta.forked_from,
+            large_content=meta.large_content,
         )
         return [self._dialect.render_header(header)]
 
     def encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
-        id = self._id_for(entry)
-        self._names.pop(id, None)
-        self._names.update((name, id) for name in (entry.id, *entry.aliases) if name and name != id)
-        self._listen(entry)
-        said = self._said(msgspec.structs.replace(entry, fields=self._with_references(entry)))
+        id = entry.id if entry.id and not self._is_taken(entry.id) else self._derive_id(entry.id)
+        self._new_ids.pop(id, None)
+        self._new_ids.update((old, id) for old in (entry.id, *entry.aliases) if old and old != id)
+        self._track_metadata(entry)
         try:
-            lines = [self._line(said.kind, id, parent, entry.timestamp, said.fields)]
+            line = self._complete_line(msgspec.structs.replace(entry, fields=self._with_new_references(entry)))
+            raw = self._render(line.kind, id, parent, entry.timestamp, line.fields)
         except RecursionError:
-            said = Said(PASSTHROUGH, {}, (_TOO_DEEP,))
-            lines = [self._line(said.kind, id, parent, entry.timestamp, said.fields)]
-        if said.is_hidden:
-            edit = self._made_id(id)
-            lines.append(self._line("context_edit", edit, id, entry.timestamp, {"targetId": id, "replacement": None}))
-            id = edit
-        return Encoded(id, lines, said.notes)
+            line = EncodedLine(PASSTHROUGH, {}, (_TOO_DEEP,))
+            raw = self._render(line.kind, id, parent, entry.timestamp, line.fields)
+        if not line.is_hidden:
+            return Encoded(id, [raw], line.notes)
+        edit = self._derive_id(id)
+        fields = {"targetId": id, "replacement": None}
+        return Encoded(edit, [raw, self._render("context_edit", edit, id, entry.timestamp, fields)], line.notes)
 
     def epilogue(self, leaf: str | None) -> Sequence[bytes]:
-        lines = [self._line(kind, self._made_id(kind), leaf, "", fields) for kind, fields in self._still_to_say()]
-        if self._has_sides or not self.stands_at(leaf):
-            lines.append(self._line("leaf", self._made_id("leaf"), leaf, "", {"targetId": leaf}))
+        lines = [self._render(kind, self._derive_id(kind), leaf, "", fields) for kind, fields in self._final_metadata()]
+        if self._has_side_branches or not self.is_current(leaf):
+            lines.append(self._render("leaf", self._derive_id("leaf"), leaf, "", {"targetId": leaf}))
         return lines
 
-    # What differs
+    # Overridden by the dialects
 
-    def say(self, entry: CanonicalEntry) -> Said:
-        """The item in the target's own words: by default, in those it has."""
-        return Said(entry.kind, entry.fields)
+    def encode_line(self, entry: CanonicalEntry) -> EncodedLine:
+        """The line for an entry in the client's own form. What it loses becomes passthrough data."""
+        return EncodedLine(entry.kind, entry.fields)
 
-    def stands_at(self, leaf: str | None) -> bool:
-        """Whether the client finds the session at this entry, as the lines are now."""
+    def is_current(self, leaf: str | None) -> bool:
+        """Whether the client takes this entry for the current one, with the lines written so far."""
         node = self._last
-        while node != leaf and node in self._quiet:
+        while node != leaf and node in self._passive:
             node = self._parents[node]
         return node == leaf
 
-    def wrote(self, kind: str, id: str, parent: str | None) -> None:
-        """Called for each line."""
+    def track_line(self, kind: str, id: str, parent: str | None) -> None:
+        """Called for each line that is written."""
         self._parents[id] = parent
         self._last = id
-        if kind in self.quiet:
-            self._quiet.add(id)
+        if kind in self.passive_types:
+            self._passive.add(id)
 
-    # Inside
+    # Internal
 
-    def _said(self, entry: CanonicalEntry) -> Said:
-        is_speechless = entry.kind == "message" and not isinstance(entry.fields.get("message"), dict)
-        if is_speechless or entry.kind in ("", "session"):
-            return unsaid(entry)  # clients stumble over such lines, or take them for something else
-        said = self.say(entry)
-        if _ENVELOPE.isdisjoint(said.fields):
-            return said
-        outside = {name: value for name, value in entry.fields.items() if name in _ENVELOPE}
-        inside = {name: value for name, value in said.fields.items() if name not in _ENVELOPE}
-        return msgspec.structs.replace(said, fields=riding(entry, inside, fields=outside))
+    def _complete_line(self, entry: CanonicalEntry) -> EncodedLine:
+        """The line for an entry, with passthrough data for what decoding the line would lose."""
+        has_message = entry.kind != "message" or isinstance(entry.fields.get("message"), dict)
+        if not has_message or entry.kind in ("", "session"):
+            line = ignored_line()  # clients fail on such lines, or take them for something else
+        else:
+            line = self.encode_line(entry)
+        if line.kind == entry.kind and line.fields is entry.fields and _ENVELOPE.isdisjoint(line.fields):
+            return line  # nothing lost, the usual case
+        fields = {name: value for name, value in line.fields.items() if name not in _ENVELOPE and name != PASSTHROUGH}
+        kind, decoded = self._dialect.to_canonical({"type": line.kind, **fields})
+        decoded = {name: value for name, value in decoded.items() if name != "type"}
+        passthrough = build_passthrough(entry, CanonicalEntry(kind, decoded, entry.id))
+        return msgspec.structs.replace(line, fields={**fields, PASSTHROUGH: passthrough} if passthrough else fields)
 
-    def _line(self, kind: str, id: str, parent: str | None, time: str, fields: Mapping[str, Any]) -> bytes:
+    def _render(self, kind: str, id: str, parent: str | None, time: str, fields: Mapping[str, Any]) -> bytes:
         if time:
             self._time = time
         elif self._lines is not None:
             self._time = timestamp()
-        self.wrote(kind, id, parent)
-        self._has_sides = self._has_sides or (kind == "custom" and is_start(fields.get("customType")))
+        self.track_line(kind, id, parent)
+        is_side_branch = kind == "custom" and is_start(fields.get("customType"))
+        self._has_side_branches = self._has_side_branches or is_side_branch
         return self._dialect.render_entry(kind, id, parent, self._time, fields)
 
     def _is_taken(self, id: str) -> bool:
-        return id in self._parents or id in self._held
+        return id in self._parents or id in self._existing
 
-    def _id_for(self, entry: CanonicalEntry) -> str:
-        return entry.id if entry.id and not self._is_taken(entry.id) else self._made_id(entry.id)
-
-    def _made_id(self, old: str) -> str:
-        """Eight hex digits that are free: random in a file that is there, else the same each time."""
+    def _derive_id(self, old: str) -> str:
+        """A free id of eight hex digits: random in an existing file, else reproducible."""
         if self._lines is not None:
             while True:
-                id = new_entry_id(self._held)
+                id = new_entry_id(self._existing)
                 if id not in self._parents:
                     return id
         from hashlib import blake2b
@@ -174,49 +174,38 @@ class ShapeEncoder:
             id = blake2b(id.encode() + seed, digest_size=4).hexdigest()
         return id
 
-    def _with_references(self, entry: CanonicalEntry) -> dict[str, Any]:
-        """The fields with the ids of other entries as those are called here."""
+    def _with_new_references(self, entry: CanonicalEntry) -> dict[str, Any]:
+        """The fields, with references to entries whose id had to change updated."""
         changed: dict[str, str] = {}
         for name in _REFERENCES.get(entry.kind, ()):
             target = entry.fields.get(name)
-            if isinstance(target, str) and target in self._names:
-                changed[name] = self._names[target]
+            if isinstance(target, str) and target in self._new_ids:
+                changed[name] = self._new_ids[target]
         return {**entry.fields, **changed} if changed else entry.fields
 
-    def _listen(self, entry: CanonicalEntry) -> None:
-        """Remember what the session is called and set to, as far as it was said."""
+    def _track_metadata(self, entry: CanonicalEntry) -> None:
         if entry.kind == "session_info":
-            self._name = " ".join(name_of(entry).split())
+            self._name = " ".join(session_name(entry).split())
         elif entry.kind == "config":
             config = entry.fields.get("config")
             self._config = convert_fields(Config, config) if isinstance(config, dict) else Config()
 
-    def _still_to_say(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """What is known of the session and was said by no entry."""
+    def _final_metadata(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Name and settings of the session that no entry has set."""
         title = " ".join((self._meta.title or "").split())
-        if self.names_by_entry and title and title != self._name:
+        if self.has_name_entries and title and title != self._name:
             yield "session_info", {"name": title}
         config = self._meta.config
         if config is not None and config != self._config:
             yield "config", {"config": msgspec.to_builtins(config)}
 
 
-def name_of(entry: CanonicalEntry) -> str:
-    """The name that an item gives the session; empty when it takes the name away."""
+def session_name(entry: CanonicalEntry) -> str:
+    """The name that a `session_info` entry sets; empty when it removes the name."""
     name = entry.fields.get("name")
     return name if isinstance(name, str) else ""
 
 
-def unsaid(entry: CanonicalEntry, *notes: LossNote) -> Said:
-    """An item on a line that its client passes over, whole."""
-    return Said(PASSTHROUGH, riding(entry, {}, whole=True), notes)
-
-
-def riding(entry: CanonicalEntry, line: Mapping[str, Any], /, **parts: Any) -> dict[str, Any]:
-    """The fields of an entry's line with its passthrough data (see `passthrough`) added."""
-    rode = entry.fields.get(PASSTHROUGH)
-    bare = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
-    found = new_passthrough(msgspec.structs.replace(entry, fields=bare), entry.id, **parts)
-    plain = {name: value for name, value in line.items() if name != PASSTHROUGH}
-    merged = {**(rode if isinstance(rode, dict) else {}), **found}
-    return {**plain, PASSTHROUGH: merged} if merged else plain
+def ignored_line(*notes: LossNote) -> EncodedLine:
+    """A line that clients ignore: the whole entry becomes passthrough data."""
+    return EncodedLine(PASSTHROUGH, {}, notes)
