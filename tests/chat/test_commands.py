@@ -277,7 +277,7 @@ def test_slash_compact_lets_a_summary_stand_for_the_older_part(place: Place) -> 
 def test_slash_compact_says_when_there_is_nothing_to_compact(place: Place) -> None:
     begun = Begun(place)
     before = begun.path.read_bytes()
-    assert "there is nothing to compact" in begun.chat("/compact").out
+    assert "nothing to compact" in begun.chat("/compact").out
     assert begun.path.read_bytes() == before
 
 

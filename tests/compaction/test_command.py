@@ -27,7 +27,7 @@ def test_it_compacts_and_takes_it_back(run: Run, dialect: str, tmp_path: Path) -
     assert sent(sessiontree.open(path)) == before
     again = run("compact", str(path), "--undo")
     assert (again.code, again.out) == (1, "")
-    assert "no compaction to take back" in again.err
+    assert "no compaction to undo" in again.err
 
 
 def test_a_dry_run_shows_the_summary_and_writes_nothing(run: Run, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`list`, `continue` and `open` as processes, as a person runs them."""
+"""`list`, `continue` and `open` as processes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(world: World, here: Path) -> Run:
 
 
 def on_terminal(world: World, here: Path, *arguments: str, typed: bytes = b"", columns: int = 100, **more: str) -> str:
-    """What a command shows on a terminal of its own."""
+    """Output of a command on its own terminal."""
     master, slave = pty.openpty()
     import fcntl
     import struct
@@ -147,7 +147,7 @@ def test_columns_stay_straight_with_wide_characters(run: Run, world: World, here
     assert len({wcswidth(row[: row.index("claude")]) for row in rows}) == 1
 
 
-def test_subagents_stand_under_their_session_and_health_is_marked(run: Run, world: World, here: Path) -> None:
+def test_subagents_are_listed_below_their_session_and_health_is_marked(run: Run, world: World, here: Path) -> None:
     main = world.claude(IDS[0], here, ["mend the parser"])
     side = claude_lines(IDS[0], str(here), ["look around"], sidechain=True)
     world.put(main.parent / IDS[0] / "subagents" / "agent-a.jsonl", side)
@@ -170,7 +170,7 @@ def test_the_json_of_a_listing_is_one_object(run: Run, world: World, here: Path)
     assert found["timings"].keys() == {"scanMs", "totalMs"}
 
 
-def test_filters_and_limits_can_be_said(run: Run, world: World, here: Path) -> None:
+def test_filters_and_limits(run: Run, world: World, here: Path) -> None:
     world.claude(IDS[0], here, ["old"])
     world.pi(IDS[1], here, ["new"], minute=30)
     assert [one["title"] for one in run("list", "--json", "--limit", "1").json["sessions"]] == ["new"]
@@ -182,7 +182,7 @@ def test_filters_and_limits_can_be_said(run: Run, world: World, here: Path) -> N
     assert run("list", "--root", "x=y").code == 2
 
 
-def test_on_a_terminal_headings_are_dim_and_the_cost_is_said(world: World, here: Path) -> None:
+def test_on_a_terminal_headings_are_dim_and_timings_are_printed(world: World, here: Path) -> None:
     world.claude(IDS[0], here, ["mend the parser"])
     shown = on_terminal(world, here, "list")
     assert "\x1b[2m  title" in shown
@@ -204,7 +204,7 @@ def test_open_finds_by_title_and_shows_facts_and_the_last_messages(run: Run, wor
     assert (found["path"], found["lastMessages"][0]["text"]) == (str(path), "last of all")
 
 
-def test_open_refuses_what_is_ambiguous_or_not_there(run: Run, world: World) -> None:
+def test_open_refuses_ambiguous_and_missing_sessions(run: Run, world: World) -> None:
     world.pi(IDS[0], "/x", ["the same"])
     world.claude(IDS[1], "/x", ["the same"])
     ran = run("open", "the same")

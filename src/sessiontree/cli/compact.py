@@ -104,41 +104,41 @@ def _print_undone(session: Session, undone: Undone, options: Options) -> None:
 
 
 def _to_json(session: Session, done: Compacted) -> dict[str, Any]:
-    prepared = done.prepared
+    plan = done.plan
     return {
         "session": session.id,
         "dialect": session.dialect.name,
         "done": done.entry is not None,
         "entry": done.entry.id if done.entry is not None else None,
-        "strategy": prepared.strategy,
+        "strategy": plan.strategy,
         "summarizer": done.summarizer,
         "tokensBefore": done.tokens_before,
         "tokensAfter": done.tokens_after,
-        "piTokensBefore": prepared.tokens_before,
-        "firstKept": prepared.first_kept,
-        "kept": len(prepared.kept),
-        "summarised": len(prepared.summarised),
-        "turnPrefix": len(prepared.turn_prefix),
-        "isSplitTurn": prepared.is_split_turn,
-        "readFiles": list(prepared.files.read),
-        "modifiedFiles": list(prepared.files.modified),
+        "piTokensBefore": plan.tokens_before,
+        "firstKept": plan.first_kept,
+        "kept": len(plan.kept),
+        "summarised": len(plan.summarized),
+        "turnPrefix": len(plan.turn_prefix),
+        "isSplitTurn": plan.is_split_turn,
+        "readFiles": list(plan.files.read),
+        "modifiedFiles": list(plan.files.modified),
         "summary": done.summary,
         "reports": list(done.reports),
     }
 
 
 def _render(done: Compacted) -> Iterator[str]:
-    prepared = done.prepared
+    plan = done.plan
     yield f"{'tokens':<12}{done.tokens_before:,} before, about {done.tokens_after:,} after"
-    prefix = f", {len(prepared.turn_prefix):,} of a split turn" if prepared.turn_prefix else ""
-    yield f"{'summarized':<12}{plural(len(prepared.summarised), 'message')}{prefix}"
-    if prepared.kept:
-        first = cut(_preview(prepared.kept[0]), max(output.width() - 50, 20))
-        first_id = clean(prepared.first_kept or "")[:8]
-        yield f"{'kept':<12}{plural(len(prepared.kept), 'message')}, from {first_id}: {first}"
+    prefix = f", {len(plan.turn_prefix):,} of a split turn" if plan.turn_prefix else ""
+    yield f"{'summarized':<12}{plural(len(plan.summarized), 'message')}{prefix}"
+    if plan.kept:
+        first = cut(_preview(plan.kept[0]), max(output.width() - 50, 20))
+        first_id = clean(plan.first_kept or "")[:8]
+        yield f"{'kept':<12}{plural(len(plan.kept), 'message')}, from {first_id}: {first}"
     else:
         yield f"{'kept':<12}nothing"
-    yield f"{'files':<12}{len(prepared.files.read):,} read, {len(prepared.files.modified):,} modified"
+    yield f"{'files':<12}{len(plan.files.read):,} read, {len(plan.files.modified):,} modified"
     yield f"{'summary':<12}by {clean(done.summarizer)}, {len(done.summary):,} characters"
     if done.entry is not None:
         yield f"{'entry':<12}{clean(done.entry.id)}"
