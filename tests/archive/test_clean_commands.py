@@ -72,7 +72,7 @@ def test_named_labelled_pinned_and_other_agents_sessions_stay_when_asked_for(tmp
     home_of(tmp_path).tags.change(NATIVE_ID, str(named), lambda mark: type(mark)(mark.session, mark.path, pinned=True))
     assert str(named) not in chosen()
     assert "kept although old enough: 1 (pinned)" in command("clean").err
-    with pytest.raises(UsageError, match="no dialect"):
+    with pytest.raises(UsageError, match="unknown agent"):
         command("clean", "--agent", "nobody")
 
 

@@ -70,7 +70,7 @@ def run(options: Options) -> None:
 def check_target(name: str) -> str:
     known = plugins.names("dialects")
     if name not in known:
-        raise UsageError(f"unknown format {name!r}; use {', '.join(known)}")
+        raise UsageError(f"unknown agent {name!r}; use {', '.join(known)}")
     return name
 
 
