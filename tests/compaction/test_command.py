@@ -21,7 +21,7 @@ def test_it_compacts_and_takes_it_back(run: Run, dialect: str, tmp_path: Path) -
     assert [line.split()[0] for line in ran.lines] == ["tokens", "summarized", "kept", "files", "summary", "entry"]
     assert "1 read, 1 modified" in ran.out
     assert "4 messages" in ran.out
-    assert "--undo` takes it back" in ran.err
+    assert "--undo` reverts it" in ran.err
     assert len(sessiontree.open(path).context().messages) == 5
     assert run("compact", str(path), "--undo").code == 0
     assert sent(sessiontree.open(path)) == before
