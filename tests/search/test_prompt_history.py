@@ -348,7 +348,7 @@ def test_a_torn_line_is_kept_aside_and_harms_no_other(history: PromptHistory) ->
         file.write(b'\n{"prompt":"to')
     history.add("behind", time=NOON + 1)
     assert said(history.search()) == ["behind", "before"]
-    assert "did not finish: 1" in history.notes[0]
+    assert "incomplete lines: 1" in history.notes[0]
     (torn,) = Path(history.home).glob("history-torn-*.jsonl")
     assert b'{"prompt":"to' in torn.read_bytes()
 
