@@ -659,5 +659,5 @@ def test_a_damaged_history_is_imported_again_from_the_sessions(world: World) -> 
     (home / "history.sqlite").write_bytes(b"x" * 5000)
     shown = run(world, "history")
     assert shown.stdout.endswith("still in its session\n")
-    assert "it is kept as" in shown.stderr
+    assert "moved to" in shown.stderr
     assert [path.read_bytes() for path in home.glob("history.sqlite.damaged-*")] == [b"x" * 5000]
