@@ -23,7 +23,7 @@ def test_a_dry_run_shows_what_would_go_and_touches_nothing(tmp_path: Path, comma
     ran = command("clean", "--older-than", "30d")
     assert contents(tmp_path) == before
     assert ran.out.splitlines()[-1].startswith("2 sessions, ")
-    assert "--yes moves them into the archive" in ran.err
+    assert "add --yes to archive them" in ran.err
     rows = command("clean", "--json").json
     assert {row["path"] for row in rows["sessions"]} == {str(native), str(claude)}
     assert rows["done"] is False
@@ -39,7 +39,7 @@ def test_with_yes_they_move_into_the_archive_and_restore_brings_them_back(tmp_pa
     assert contents(tmp_path / "user", tmp_path / "home" / "sessions") == {}
     listed = command("restore", "--list")
     assert NATIVE_ID in listed.out or "first" in listed.out
-    assert "2 in the archive" in listed.err
+    assert "2 items in the archive" in listed.err
     command("restore", NATIVE_ID[:8] + NATIVE_ID[8:14])
     for item in command("restore", "--list", "--json").json["items"]:
         assert command("restore", item["path"], "--json").json["written"]
@@ -71,15 +71,15 @@ def test_named_labelled_pinned_and_other_agents_sessions_stay_when_asked_for(tmp
     assert chosen("--agent", "native") == {str(named), str(labelled)}
     home_of(tmp_path).tags.change(NATIVE_ID, str(named), lambda mark: type(mark)(mark.session, mark.path, pinned=True))
     assert str(named) not in chosen()
-    assert "1 old enough, but left: pinned" in command("clean").err
-    with pytest.raises(UsageError, match="no dialect"):
+    assert "kept although old enough: 1 (pinned)" in command("clean").err
+    with pytest.raises(UsageError, match="unknown agent"):
         command("clean", "--agent", "nobody")
 
 
 def test_purge_deletes_for_good_only_with_yes(tmp_path: Path, command: Command) -> None:
     write_native(tmp_path)
     before = contents(tmp_path)
-    assert "for good" in command("clean", "--purge").err
+    assert "permanently" in command("clean", "--purge").err
     assert contents(tmp_path) == before
     command("clean", "--purge", "--yes")
     assert contents(tmp_path / "home" / "sessions") == {}
@@ -123,7 +123,7 @@ def test_the_deletion_by_claude_code_is_warned_about_until_there_is_a_copy(tmp_p
     path = write_claude(tmp_path)
     old = time.time() - 28 * 86400
     os.utime(path, (old, old))
-    assert "Claude Code deletes 1 of your sessions" in command("clean", "--older-than", "9y").err
+    assert "Claude Code will delete 1 session within" in command("clean", "--older-than", "9y").err
     assert "1 copied" in command("keep", "--all").err
     assert "Claude Code deletes" not in command("clean", "--older-than", "9y").err
     (tmp_path / "user" / ".claude" / "settings.json").write_text('{"cleanupPeriodDays": 99999}')

@@ -158,7 +158,7 @@ def test_the_command_moves_one_session_or_all_of_a_project(tmp_path: Path, comma
     shown = command("mv", "--project", "/work/a", "/work/b", "--json").json
     assert sorted(move["cwd"] for move in shown["moves"]) == ["/work/b", "/work/b", "/work/b/inner"]
     assert contents(tmp_path) == before
-    assert "3 moved" in command("mv", "--project", "/work/a", "/work/b", "--yes").err
+    assert "moved 3 sessions" in command("mv", "--project", "/work/a", "/work/b", "--yes").err
     assert not path.exists()
     assert (path.parent / "2026_other.jsonl").exists(), "/work/a-b is another project than /work/a"
     assert "nothing to move" in command("mv", "--project", "/work/a", "/work/b").err

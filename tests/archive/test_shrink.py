@@ -224,4 +224,4 @@ def test_the_command_shows_before_and_after_first(tmp_path: Path, command: Comma
     assert done["after"] == path.stat().st_size
     command("restore", done["item"])
     assert path.read_bytes() == before
-    assert "nothing to save" in command("shrink", str(write_native(tmp_path))).err
+    assert "nothing to remove" in command("shrink", str(write_native(tmp_path))).err

@@ -241,7 +241,7 @@ def test_the_commands_report_what_they_did(tmp_path: Path, command: Command) -> 
     assert command("backup", str(folder), "--dry-run", "--json").json["counts"] == {"copied": 1}
     assert not folder.exists()
     assert "1 copied" in command("backup", str(folder)).err
-    assert "the same already" in command("sync", str(folder)).err
+    assert "already up to date" in command("sync", str(folder)).err
     append(path, said("x1", "n3", "mine"))
     append(copy_of(path, folder), said("y1", "n3", "theirs"))
     ran = command("sync", str(folder))

@@ -54,7 +54,7 @@ def test_a_deleted_worktree_is_recreated_with_its_branch(tmp_path: Path, tree: P
     saved = command("worktree", "save", NATIVE_ID, "--json").json
     assert (saved["path"], saved["branch"], saved["repository"]) == (str(tree), "feature", str(tmp_path / "repository"))
     assert saved["head"] == git(tree, "rev-parse", "HEAD")
-    assert "is there already" in command("worktree", "restore", NATIVE_ID).err
+    assert "exists already" in command("worktree", "restore", NATIVE_ID).err
     shutil.rmtree(tree)
     assert "(gone)" in command("worktree", "list").out
     command("worktree", "restore", NATIVE_ID, "--dry-run")
@@ -141,10 +141,10 @@ def test_a_name_that_looks_like_an_option_is_never_one(tmp_path: Path, tree: Pat
 def test_a_missing_worktree_or_repository_is_reported(tmp_path: Path, command: Command) -> None:
     write_native(tmp_path)
     (tmp_path / "plain").mkdir()
-    with pytest.raises(NotFoundError, match="no worktree was saved"):
+    with pytest.raises(NotFoundError, match="no saved worktree"):
         command("worktree", "restore", NATIVE_ID)
     with pytest.raises(UsageError, match="not in a git repository"):
         command("worktree", "save", NATIVE_ID, "--path", str(tmp_path / "plain"))
     with pytest.raises(UsageError, match="which session"):
         command("worktree", "save")
-    assert "no worktree was saved yet" in command("worktree", "list").err
+    assert "no saved worktree yet" in command("worktree", "list").err

@@ -587,7 +587,7 @@ def test_damage_is_reported_on_stderr(world: World) -> None:
     ran = run(world, "stats", "--all")
     assert ran.code == 0
     assert f"{path}:9 byte" in ran.err
-    assert "counted as far as it can be read" in ran.err
+    assert "only the readable part is counted" in ran.err
     assert run(world, "stats", "--all", "--json").json["gaps"][0]["first"]["kind"] == "torn-tail"
 
 

@@ -637,7 +637,7 @@ def test_here_limits_to_this_project_and_an_empty_history_has_a_hint(world: Worl
     world.claude(IDS[1], "/elsewhere", ["not here"])
     assert "in tides" in run(world, "history", "--here", cwd=here).stdout
     assert "not here" not in run(world, "history", "--here", cwd=here).stdout
-    assert "none of the 2 prompts" in run(world, "history", "unheard").stderr
+    assert "no match among 2 prompts" in run(world, "history", "unheard").stderr
     world.claude(IDS[2], here, ["said later"])
     assert "said later" not in run(world, "history", "--no-refresh").stdout
     assert "said later" in run(world, "history").stdout

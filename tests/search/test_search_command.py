@@ -160,7 +160,7 @@ def test_pages_follow_each_other_without_gaps(place: Place) -> None:
     assert len(paths) == len(set(paths)) == len(whole)
     more = place.search("needledead", "--limit", "2")
     assert "--offset 2" in more.err
-    assert "begins again" in place.search("needledead", "--offset", "50").err
+    assert "start over" in place.search("needledead", "--offset", "50").err
 
 
 def test_words_may_begin_with_a_hyphen_and_unknown_options_are_rejected(place: Place) -> None:
@@ -216,7 +216,7 @@ def test_a_query_never_fails_and_what_was_not_read_as_typed_is_noted(place: Plac
 def test_without_hits_the_scope_and_a_hint_are_printed(place: Place) -> None:
     ran = place.search("zyzzyva quokka", "--agent", "pi")
     assert (ran.code, ran.out) == (0, "")
-    assert "nothing fits 'zyzzyva quokka' in 2 sessions of pi" in ran.err
+    assert "no match for 'zyzzyva quokka' in 2 sessions of pi" in ran.err
     assert "try: " in ran.err
     assert "OR" in ran.err
     assert "an agent that has sessions here: claude, native, neovate, omp, pi" in place.search("x", "--agent", "no").err
