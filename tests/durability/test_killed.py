@@ -146,7 +146,10 @@ def test_a_killed_installation_leaves_nothing_half_written_where_an_agent_looks(
     assert {path.suffix for path in files} == {".jsonl"}
     for path in files:
         installed = sessiontree.open(path, dialect=to)
-        assert first_difference(sessiontree.open(source), sessiontree.open(source).leaf, installed, whole=True) is None
+        assert (
+            first_difference(sessiontree.open(source), sessiontree.open(source).leaf, installed, all_branches=True)
+            is None
+        )
 
 
 @pytest.mark.parametrize("processes", [8])

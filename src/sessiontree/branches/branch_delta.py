@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sessiontree.branches.merge_records import Join, Taken, history_ids, history_nodes, join_of, taken_by
 from sessiontree.branches.tips import SPEAKING
-from sessiontree.conversion.roles import with_own_role
+from sessiontree.conversion.roles import with_original_role
 from sessiontree.conversion.walk import REPORT
 from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Entry
@@ -77,7 +77,7 @@ def tell_side(session: Reader, leaf: str | None, known: AbstractSet[str]) -> Sid
 
 
 def _told(session: Reader, nodes: Sequence[int]) -> list[CanonicalEntry]:
-    entries = map(with_own_role, session.dialect.decode(session.journal, nodes))
+    entries = map(with_original_role, session.dialect.decode(session.journal, nodes))
     return [entry for entry in entries if not (entry.kind == "custom" and entry.fields.get("customType") == REPORT)]
 
 

@@ -16,8 +16,8 @@ from msgspec import Struct
 from sessiontree.branches.branch_delta import edited, is_same
 from sessiontree.branches.merge_records import MERGED_FROM, find_joins, history_nodes
 from sessiontree.branches.tips import SPEAKING
-from sessiontree.conversion.roles import in_common_roles
-from sessiontree.conversion.tool_names import ToolWords, with_own_words
+from sessiontree.conversion.roles import with_common_role
+from sessiontree.conversion.tool_names import ToolMapper, with_original_tools
 from sessiontree.core.context import entry_messages
 from sessiontree.core.ids import timestamp
 from sessiontree.core.messages import Assistant, Message, ToolResult, tool_calls
@@ -144,7 +144,7 @@ def fit_for(entries: Sequence[CanonicalEntry], source: Reader, target: Reader, l
 
     Calls get another id if the path has theirs, or the file: some programs take a call by its id wherever it stands.
     """
-    words = ToolWords(source.dialect.name, target.dialect.name)
+    tools = ToolMapper(source.dialect.name, target.dialect.name)
     used = {call.id for message in target.messages_to(leaf) for call in tool_calls(message)}
     if is_same(source, target):
         used |= {id for entry in entries for id in _call_ids(entry.fields.get("message"))}
@@ -156,9 +156,9 @@ def fit_for(entries: Sequence[CanonicalEntry], source: Reader, target: Reader, l
         bare = CanonicalEntry(
             entry.kind, _bare_fields(entry, keeps_responses=target.dialect.one_line_per_entry), timestamp=now
         )
-        said, _ = words.said(with_own_words(bare))
-        said, _ = in_common_roles(said, target.dialect.name)
-        fitted.append(_with_free_ids(said, used, renamed, number))
+        mapped, _ = tools.map_entry(with_original_tools(bare))
+        mapped, _ = with_common_role(mapped, target.dialect.name)
+        fitted.append(_with_free_ids(mapped, used, renamed, number))
     return fitted
 
 

@@ -80,7 +80,7 @@ def described(plan: Plan) -> dict[str, Any]:
         "size": plan.size,
         "cwd": plan.cwd,
         "resume": list(plan.resume),
-        "beside": plan.beside[1] if plan.beside else None,
+        "beside": plan.related_folder[1] if plan.related_folder else None,
         "report": plan.report.as_json(),
     }
 
@@ -90,8 +90,8 @@ def shown(plan: Plan) -> Iterator[str]:
     from sessiontree.views.text import clean
 
     yield clean(f"target   {plan.path}  ({plan.size:,} bytes)")
-    if plan.beside:
-        yield clean(f"beside   {plan.beside[1]}")
+    if plan.related_folder:
+        yield clean(f"beside   {plan.related_folder[1]}")
     if plan.resume:
         yield clean(f"resume   cd {shlex.quote(plan.cwd)} && {shlex.join(plan.resume)}")
     yield from report_lines(plan.report)

@@ -67,7 +67,7 @@ def _file_arguments(name: str, agent: str) -> tuple[FileArgument, ...]:
 def file_of(call: ToolCall, agent: str) -> tuple[FileUse, str] | None:
     """The file that a call reads, writes or edits, and which of them; in its agent's words, else in any agent's."""
     for way in _file_arguments(call.name, agent):
-        found = way.found_in(call.arguments)
+        found = way.find_in(call.arguments)
         if found is not None:
             return found
     return None
