@@ -14,10 +14,10 @@ from benchmarks import (
     compacting,
     converting,
     exploring,
-    exporting,
+    export,
     library,
     reading,
-    searching,
+    search,
     starting,
     writing,
 )
@@ -46,22 +46,22 @@ MEASUREMENTS: dict[str, Measurement] = {
     "help": starting.show_help,
     "convert": converting.convert_to_each,
     "compact": compacting.against_opening,
-    "export": exporting.export_one,
-    "export-corpus": exporting.export_corpus,
+    "export": export.export_one,
+    "export-corpus": export.export_corpus,
     "tree": library.tree,
     "list-cold": library.list_cold,
     "list-warm": library.list_warm,
     "complete": library.complete,
     "stats-cold": library.stats_cold,
     "stats-warm": library.stats_warm,
-    "search-index": searching.making,
-    "search": searching.asking,
-    "search-scan": searching.without_index,
+    "search-index": search.index_all,
+    "search": search.run_queries,
+    "search-scan": search.without_index,
 }
 LARGE: dict[str, Measurement] = {
     "large": reading.large_memory,
     "list-10000": library.list_10000,
-    "search-million": searching.million,
+    "search-million": search.million,
 }
 
 

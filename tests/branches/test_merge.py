@@ -17,7 +17,7 @@ from sessiontree.branches.merge import merge
 from sessiontree.branches.merge_records import find_joins, history_ids
 from sessiontree.branches.pick import pick
 from sessiontree.branches.summarize import Ask
-from sessiontree.compaction.hooks import Cancel, Hook, Occasion, Supply
+from sessiontree.compaction.hooks import Cancel, Hook, PendingSummary, SuppliedSummary
 from sessiontree.compaction.summarizers import Answer, ModelSummarizer
 from sessiontree.core.entries import BranchSummary
 from sessiontree.core.messages import Assistant, tool_calls
@@ -278,12 +278,12 @@ def test_hooks_may_cancel_a_merge_or_supply_its_summary(tmp_path: Path) -> None:
     world = World("native", tmp_path)
 
     class No(Hook):
-        def before(self, occasion: Occasion) -> Cancel:
+        def before(self, occasion: PendingSummary) -> Cancel:
             return Cancel("not now")
 
     class Mine(Hook):
-        def before(self, occasion: Occasion) -> Supply:
-            return Supply("my own words", {"mine": 1})
+        def before(self, occasion: PendingSummary) -> SuppliedSummary:
+            return SuppliedSummary("my own words", {"mine": 1})
 
     with pytest.raises(CompactionError, match="not now"):
         merge(world.opened(), world.one, into=world.other, ask=Ask(hooks=[No()]))

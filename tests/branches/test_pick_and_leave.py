@@ -18,7 +18,7 @@ from sessiontree.branches.merge_records import find_joins
 from sessiontree.branches.open_files import find_writers
 from sessiontree.branches.pick import pick
 from sessiontree.branches.summarize import Ask, newest_messages
-from sessiontree.compaction.hooks import Cancel, Hook, Occasion
+from sessiontree.compaction.hooks import Cancel, Hook, PendingSummary
 from sessiontree.compaction.summarizers import Request, Summary
 from sessiontree.core.entries import BranchSummary
 from sessiontree.core.messages import BranchSummaryText, ToolResult, message_text, tool_calls
@@ -198,7 +198,7 @@ def test_whatever_goes_wrong_leaves_the_session_as_it_was(tmp_path: Path) -> Non
             raise self.error
 
     class No(Hook):
-        def before(self, occasion: Occasion) -> Cancel:
+        def before(self, occasion: PendingSummary) -> Cancel:
             return Cancel("no")
 
     with pytest.raises(SummaryError):

@@ -20,7 +20,7 @@ from sessiontree.compaction import (
     find_summarizer,
     undo,
 )
-from sessiontree.compaction.context_units import project
+from sessiontree.compaction.context_units import build_units
 from sessiontree.compaction.extractive import HEADER
 from sessiontree.compaction.strategies import STRATEGIES
 from sessiontree.compaction.token_estimate import estimated_size
@@ -43,7 +43,7 @@ def test_its_owner_reads_the_summary_and_what_was_kept(path: Path, strategy: str
     texts = said(sessiontree.open(path))
     done = compact(sessiontree.open(path), keep=900, strategy=strategy)
     found = sessiontree.open(path)
-    kept = len(done.prepared.kept)
+    kept = len(done.plan.kept)
     assert {"recent": kept > 0, "segment": kept == 4, "replace": kept == 0}[strategy]
     assert HEADER in said(found)[0]
     assert said(found)[1:] == (texts[-kept:] if kept else [])
@@ -74,7 +74,7 @@ def test_it_goes_on_from_there_and_a_second_one_builds_on_the_first(path: Path) 
     assert asked[0].files.modified == ("src/parser.py",)
     compact_again = sessiontree.open(path)
     assert "split by lines instead of slicing" in said(compact_again)[0]
-    earlier = project(compact_again, compact_again.leaf).earlier
+    earlier = build_units(compact_again, compact_again.leaf).previous
     assert earlier is not None
     assert (earlier.files.read, earlier.files.modified) == (("src/lines.py",), ("src/parser.py",))
 
@@ -83,7 +83,7 @@ def test_undo_gives_back_the_context_exactly_and_says_what_is_left_behind(path: 
     before = sent(sessiontree.open(path))
     session = sessiontree.open(path)
     stood = session.leaf
-    assert compact(session, keep=900).stood_at == stood
+    assert compact(session, keep=900).leaf_before == stood
     time.sleep(0.002)  # Neovate's files tell by the time what was said since: nobody speaks in the same millisecond
     session.append("user", "one more")
     session.append(assistant(text("and one")))
@@ -159,8 +159,8 @@ def test_the_entry_is_what_pi_writes(tmp_path: Path) -> None:
     assert isinstance(done.entry, Compaction)
     fields = session.fields(done.entry.id)
     assert list(fields)[4:] == ["summary", "firstKeptEntryId", "tokensBefore", "details", "fromHook"]
-    assert fields["firstKeptEntryId"] == done.prepared.first_kept
-    assert fields["tokensBefore"] == done.prepared.tokens_before
+    assert fields["firstKeptEntryId"] == done.plan.first_kept
+    assert fields["tokensBefore"] == done.plan.tokens_before
     assert fields["fromHook"] is False
     assert fields["details"]["readFiles"] == ["src/lines.py"]
     assert fields["details"]["modifiedFiles"] == ["src/parser.py"]
@@ -186,7 +186,7 @@ def test_a_session_that_can_only_be_read_is_refused_before_anyone_is_asked(tmp_p
     def never(**asked: Any) -> Answer:
         raise AssertionError("a model was asked")
 
-    with pytest.raises(ReadOnlyError, match="cannot be compacted"):
+    with pytest.raises(ReadOnlyError, match="cannot compact"):
         compact(sessiontree.open(path), summarizer=ModelSummarizer(never))
 
 
@@ -205,7 +205,7 @@ def answering(answer: Answer, seen: list[str] | None = None) -> ModelSummarizer:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (Answer("half of a summ", "length"), "cut off"),
+        (Answer("half of a summ", "length"), "is incomplete"),
         (Answer("", "stop"), "empty"),
         (Answer(" \n ", "stop"), "empty"),
         (Answer("a summary", "error", error="overloaded"), "overloaded"),
@@ -227,7 +227,7 @@ def test_a_models_summary_is_stored_with_what_it_cost(tmp_path: Path) -> None:
     seen: list[str] = []
     used = Usage(input=10, output=5, total_tokens=15)
     done = compact(session, keep=600, instructions="the lexer", summarizer=answering(Answer("NOTES", usage=used), seen))
-    assert done.prepared.is_split_turn
+    assert done.plan.is_split_turn
     assert len(seen) == 2
     assert all("the lexer" in prompt for prompt in seen)
     assert "request 0" in seen[0]

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from sessiontree.compaction import MEASURED, PI, counting
+from sessiontree.compaction import MEASURED, PI, tokenizer_estimator
 from sessiontree.compaction.token_estimate import estimated_size, is_larger, measured_tokens, utf16_length
 from sessiontree.core.messages import (
     Assistant,
@@ -66,7 +66,7 @@ def test_code_has_more_tokens_than_prose_of_its_length() -> None:
 
 
 def test_a_real_tokenizer_takes_the_place_of_the_estimate() -> None:
-    estimate = counting(lambda text: len(text.split()), image=7)
+    estimate = tokenizer_estimator(lambda text: len(text.split()), image=7)
     assert estimate(User(content=(Text("three words here"), Image("aGk=")))) == 3 + 7 + 4
     assert MEASURED(User(content="")) == 4
 

@@ -10,7 +10,7 @@ import pytest
 import sessiontree
 from sessiontree import Session
 from sessiontree.compaction import EXTRACTIVE, Request, compact
-from sessiontree.compaction.extractive import HEADER, LONGEST
+from sessiontree.compaction.extractive import HEADER, MAX_TOKENS
 from sessiontree.compaction.sections import parse_sections, render_sections
 from sessiontree.compaction.token_estimate import measured_tokens
 from sessiontree.core.messages import Assistant, Message, Text, ToolCall, ToolResult, User
@@ -107,11 +107,11 @@ def test_planted_facts_are_kept_however_long_and_however_often(language: str, ro
     assert "`make export`" in "\n".join(sections["Blocked"])
     assert facts["task"] in "\n".join(sections["Next Steps"])
     assert facts["open"] in "\n".join(sections["In Progress"])
-    assert "src/exporter.py" in done.prepared.files.modified
-    assert "src/part_3.py" in done.prepared.files.read
+    assert "src/exporter.py" in done.plan.files.modified
+    assert "src/part_3.py" in done.plan.files.read
     assert done.summary.startswith(HEADER)
     assert "No model wrote them" in HEADER
-    assert measured_tokens(done.summary.split("<read-files>")[0]) <= LONGEST
+    assert measured_tokens(done.summary.split("<read-files>")[0]) <= MAX_TOKENS
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -119,8 +119,8 @@ def test_facts_are_found_in_the_words_of_every_agents_tools(dialect: str, tmp_pa
     path = file_of(long_session(LANGUAGES["english"], 6, seed=1), dialect, tmp_path)
     session = sessiontree.open(path)
     done = compact(session, strategy="replace")
-    assert done.prepared.files.modified == ("src/exporter.py",)
-    assert "src/part_3.py" in done.prepared.files.read
+    assert done.plan.files.modified == ("src/exporter.py",)
+    assert "src/part_3.py" in done.plan.files.read
     assert "TypeError: encode()" in said(sessiontree.open(path))[0]
     assert "`make export`" in done.summary
 

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 import sessiontree
-from sessiontree.compaction import Cancel, Compacted, Hook, Occasion, Supply, compact
-from sessiontree.compaction.context_units import project
+from sessiontree.compaction import Cancel, Compacted, Hook, PendingSummary, SuppliedSummary, compact
+from sessiontree.compaction.context_units import build_units
 from sessiontree.core.entries import Compaction
 from sessiontree.errors import CompactionError
 from tests.compaction.sessions import file_of, said, worked_session
 
 
 class Recording(Hook):
-    def __init__(self, verdict: Cancel | Supply | None = None) -> None:
+    def __init__(self, verdict: Cancel | SuppliedSummary | None = None) -> None:
         self.verdict = verdict
-        self.seen: list[Occasion] = []
+        self.seen: list[PendingSummary] = []
         self.told: list[Any] = []
 
-    def before(self, occasion: Occasion) -> Cancel | Supply | None:
+    def before(self, occasion: PendingSummary) -> Cancel | SuppliedSummary | None:
         self.seen.append(occasion)
         return self.verdict
 
@@ -30,7 +30,7 @@ class Recording(Hook):
 
 
 class Failing(Hook):
-    def before(self, occasion: Occasion) -> Cancel | Supply | None:
+    def before(self, occasion: PendingSummary) -> Cancel | SuppliedSummary | None:
         raise RuntimeError("no such thing")
 
     def after(self, done: Any) -> None:
@@ -47,9 +47,9 @@ def test_a_hook_sees_what_would_be_summarised_and_is_told_what_was_written(path:
     done = compact(sessiontree.open(path), keep=600, hooks=[hook], instructions="focus")
     (occasion,) = hook.seen
     assert occasion.kind == "compaction"
-    assert list(occasion.messages) == list(done.prepared.summarised)
-    assert list(occasion.turn_prefix) == list(done.prepared.turn_prefix)
-    assert occasion.first_kept == done.prepared.first_kept
+    assert list(occasion.messages) == list(done.plan.summarized)
+    assert list(occasion.turn_prefix) == list(done.plan.turn_prefix)
+    assert occasion.first_kept == done.plan.first_kept
     assert occasion.files.modified == ("src/parser.py",)
     assert occasion.instructions == "focus"
     (told,) = hook.told
@@ -68,18 +68,18 @@ def test_a_hook_may_cancel_and_then_nothing_is_written_and_nobody_else_is_asked(
 
 def test_what_a_hook_supplies_is_stored_as_such_and_its_files_are_not_carried_on(path: Path) -> None:
     session = sessiontree.open(path)
-    supplied = Supply("my own words", {"readFiles": ["planted"], "mine": 1})
+    supplied = SuppliedSummary("my own words", {"readFiles": ["planted"], "mine": 1})
     done = compact(session, keep=600, hooks=[Recording(supplied)])
     assert isinstance(done.entry, Compaction)
     assert (done.entry.summary, done.entry.from_hook, done.entry.details) == ("my own words", True, supplied.details)
     assert done.summarizer == "hook"
-    earlier = project(session, session.leaf).earlier
+    earlier = build_units(session, session.leaf).previous
     assert earlier is not None
     assert earlier.files.read == ()
 
 
 def test_a_hook_may_let_its_summary_stand_for_everything(path: Path) -> None:
-    compact(sessiontree.open(path), keep=600, hooks=[Recording(Supply("all of it", keep_nothing=True))])
+    compact(sessiontree.open(path), keep=600, hooks=[Recording(SuppliedSummary("all of it", keep_nothing=True))])
     assert said(sessiontree.open(path)) == ["all of it"]
 
 
@@ -89,12 +89,12 @@ def test_a_hook_that_fails_is_reported_and_the_built_in_way_goes_on(path: Path) 
     assert done.entry is not None
     assert last.told
     assert list(done.reports) == [
-        "the hook Failing failed before it: RuntimeError: no such thing",
-        "the hook Failing failed after it: KeyError: 'after'",
+        "the hook Failing failed in before(): RuntimeError: no such thing",
+        "the hook Failing failed in after(): KeyError: 'after'",
     ]
 
 
 def test_an_empty_summary_of_a_hook_is_not_taken(path: Path) -> None:
-    done = compact(sessiontree.open(path), keep=600, hooks=[Recording(Supply("  "))])
+    done = compact(sessiontree.open(path), keep=600, hooks=[Recording(SuppliedSummary("  "))])
     assert not done.is_from_hook
     assert "empty summary" in done.reports[0]

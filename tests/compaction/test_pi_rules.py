@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree.compaction import prepare
-from sessiontree.compaction.context_units import Unit, project
+from sessiontree.compaction.context_units import Unit, build_units
 from sessiontree.compaction.cut_point import find_cut, parts_at
 from sessiontree.compaction.prompts import conversation_text
 from sessiontree.compaction.strategies import RECENT
@@ -46,19 +46,19 @@ def test_the_answers_belong_to_these_cases() -> None:
 def test_cuts_candidates_split_turns_and_sums_are_pis(number: int) -> None:
     for case, wanted in _BOTH[number : number + 20]:
         session = pi_session(case.entries)
-        prepared = prepare(session, session.leaf, keep=case.keep, strategy=RECENT)
+        plan = prepare(session, session.leaf, keep=case.keep, strategy=RECENT)
         if wanted is None:
-            assert prepared is None
+            assert plan is None
             continue
-        assert prepared is not None
-        assert prepared.first_kept == wanted["firstKept"]
-        assert prepared.is_split_turn == wanted["split"]
-        assert prepared.tokens_before == wanted["before"]
-        assert prepared.previous_summary == wanted["previous"]
-        assert seconds(prepared.summarised) == wanted["summarised"]
-        assert seconds(prepared.turn_prefix) == wanted["prefix"]
+        assert plan is not None
+        assert plan.first_kept == wanted["firstKept"]
+        assert plan.is_split_turn == wanted["split"]
+        assert plan.tokens_before == wanted["before"]
+        assert plan.previous_summary == wanted["previous"]
+        assert seconds(plan.summarized) == wanted["summarised"]
+        assert seconds(plan.turn_prefix) == wanted["prefix"]
         if not any(isinstance(entry, BranchSummary) for entry in session.path()):
-            assert [list(prepared.files.read), list(prepared.files.modified)] == wanted["files"]
+            assert [list(plan.files.read), list(plan.files.modified)] == wanted["files"]
 
 
 # What Pi's own tests assert, in the words of its sheet
@@ -143,11 +143,11 @@ def test_messages_that_the_first_compaction_kept_are_candidates_for_the_second()
     say("user", "three")
     session = pi_session(lines)
     assert prepare(session, session.leaf, keep=1000, strategy=RECENT) is None  # what was kept still fits
-    prepared = prepare(session, session.leaf, keep=1, strategy=RECENT)
-    assert prepared is not None
-    assert prepared.previous_summary == "first summary"
-    assert [message_text(message)[:3] for message in prepared.summarised] == ["two"]
-    assert prepared.first_kept == "e3"
+    plan = prepare(session, session.leaf, keep=1, strategy=RECENT)
+    assert plan is not None
+    assert plan.previous_summary == "first summary"
+    assert [message_text(message)[:3] for message in plan.summarized] == ["two"]
+    assert plan.first_kept == "e3"
 
 
 def test_whole_turns_are_kept_and_the_last_one_whatever_its_size() -> None:
@@ -189,7 +189,7 @@ def test_usage_counts_only_if_nothing_changed_what_is_sent_since() -> None:
     more = line("c", "b", "message", message=asked)
     edit = line("c", "b", "context_edit", targetId="a", replacement=None)
     for lines, tokens in ((talk, 5100), ([*talk, more], 5110), ([*talk, edit], 10)):
-        assert project(pi_session(lines), lines[-1]["id"]).size().tokens == tokens
+        assert build_units(pi_session(lines), lines[-1]["id"]).size().tokens == tokens
     for change in ({"stopReason": "aborted"}, {"stopReason": "error"}, {"usage": None}, {"usage": {}}):
         lines = [talk[0], line("b", "a", "message", message={**said, **change})]
-        assert project(pi_session(lines), "b").size().tokens == 20
+        assert build_units(pi_session(lines), "b").size().tokens == 20

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import sessiontree
 from sessiontree import Session
 from sessiontree.compaction import MEASURED, compact, prune, undo
-from sessiontree.compaction.context_units import project
+from sessiontree.compaction.context_units import build_units
 from sessiontree.compaction.strategies import STRATEGIES
 from sessiontree.compaction.token_estimate import estimated_size
 from sessiontree.core.messages import tool_calls
@@ -96,7 +96,7 @@ class Work:
             assert self.path.read_bytes() == lines
             assert sent(sessiontree.open(self.path)) == before
             return
-        assert done.stood_at == stood
+        assert done.leaf_before == stood
         window = how.get("window")
         if isinstance(window, int):
             assert estimated_size(sessiontree.open(self.path).context().messages, MEASURED) <= window
@@ -114,7 +114,7 @@ class Work:
     def _undo(self, session: Session) -> None:
         if self._open_calls:
             return
-        if project(session, session.leaf).earlier is not None:
+        if build_units(session, session.leaf).previous is not None:
             undo(session)
             return
         with pytest.raises(CompactionError, match="no compaction"):

@@ -83,7 +83,7 @@ def test_old_outputs_make_room_and_can_be_put_back(tmp_path: Path) -> None:
     done = prune(session)
     assert len(done.entries) == 4  # two turns and the newest 40,000 tokens behind them are left alone
     texts = said(sessiontree.open(session.location))
-    assert [entry for entry in texts if "made room" in entry] == texts[2:15:4]
+    assert [entry for entry in texts if "removed to save context" in entry] == texts[2:15:4]
     assert measure(session).tokens == pytest.approx(tokens - done.freed, rel=0.01)
     assert Path(session.location).read_bytes().startswith(lines)
     assert separated(session) == []
@@ -103,7 +103,7 @@ def test_pruning_that_frees_too_little_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dialect", ["omp", "claude", "neovate"])
 def test_where_the_owner_does_not_know_edits_nothing_is_pruned(dialect: str, tmp_path: Path) -> None:
     session = sessiontree.open(file_of(worked_session(), dialect, tmp_path))
-    with pytest.raises(CompactionError, match="cannot be pruned"):
+    with pytest.raises(CompactionError, match="cannot prune sessions"):
         prune(session)
 
 
@@ -149,5 +149,5 @@ def test_an_overflow_with_nothing_to_compact_leaves_the_session_standing_where_i
 def test_what_is_protected_is_as_settings_say(tmp_path: Path) -> None:
     session = busy_session(tmp_path)
     usual = prune(session, dry_run=True)
-    assert prune(session, dry_run=True, protected_by=Prune(protect_tokens=10_000_000)) == Pruned((), 0)
-    assert set(usual.entries) < set(prune(session, dry_run=True, protected_by=Prune(protect_tokens=0)).entries)
+    assert prune(session, dry_run=True, settings=Prune(protect_tokens=10_000_000)) == Pruned((), 0)
+    assert set(usual.entries) < set(prune(session, dry_run=True, settings=Prune(protect_tokens=0)).entries)

@@ -1,4 +1,4 @@
-"""What is masked, what is not, and that hostile text does not take long."""
+"""What is masked and what is not; hostile text does not take long."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_each_rule_masks_its_secret_alone_in_prose_and_in_escaped_text(rule: str
         ("/x/.claude/projects/-home-ada-proj", "/x/.claude/projects/~-proj"),
     ],
 )
-def test_what_is_written_beside_a_name_is_masked(given: str, masked: str) -> None:
+def test_values_after_a_name_are_masked(given: str, masked: str) -> None:
     assert Redactor().text(given) == masked
 
 
@@ -100,13 +100,13 @@ def test_what_is_written_beside_a_name_is_masked(given: str, masked: str) -> Non
         "https://example.com/home/page, /homeassistant/x, ~/src",
     ],
 )
-def test_ordinary_words_stay(words: str) -> None:
+def test_ordinary_words_are_kept(words: str) -> None:
     redactor = Redactor("/root")
     assert redactor.text(words) == words
     assert redactor.report == "masked nothing"
 
 
-def test_the_same_secret_gets_the_same_stand_in_and_is_counted_once() -> None:
+def test_the_same_secret_gets_the_same_placeholder_and_counts_once() -> None:
     redactor = Redactor()
     first, second = SECRETS["anthropic-key"], SECRETS["github-token"]
     assert redactor.text(f"{first} {second} {first} a@example.com") == "[key 1] [key 2] [key 1] [e-mail address 1]"
@@ -115,14 +115,14 @@ def test_the_same_secret_gets_the_same_stand_in_and_is_counted_once() -> None:
     assert redactor.report == "masked 2 keys, 1 e-mail address"
 
 
-def test_the_own_home_folder_is_masked_wherever_it_lies() -> None:
+def test_the_users_home_folder_is_masked_wherever_it_is() -> None:
     redactor = Redactor("/srv/people/ada")
     assert (
         redactor.text("/srv/people/ada/x /srv/people/adam x/srv/people/ada") == "~/x /srv/people/adam x/srv/people/ada"
     )
 
 
-def test_a_private_key_that_was_cut_off_is_masked_as_far_as_it_goes() -> None:
+def test_a_truncated_private_key_is_masked() -> None:
     cut = "-----BEGIN PRIVATE KEY-----\nMIIEabcdefghijklmnopqr\nMIIEabcdefghijklmnopqr\nand then words"
     assert Redactor().text(cut) == "[private key 1]\nand then words"
 

@@ -55,12 +55,12 @@ def test_it_can_be_called_where_a_loop_is_running() -> None:
 @pytest.mark.parametrize(
     ("turn", "said"),
     [
-        (ScriptTurn(error=ScriptError("auth")), "gave no summary"),
-        (ScriptTurn(text="half", stop="length"), "cut off"),
-        (ScriptTurn(text="no", stop="refusal"), "gave no summary"),
+        (ScriptTurn(error=ScriptError("auth")), "returned no summary"),
+        (ScriptTurn(text="half", stop="length"), "is incomplete"),
+        (ScriptTurn(text="no", stop="refusal"), "returned no summary"),
         (ScriptTurn(tool_calls=(ScriptCall("rm"),)), "called a tool"),
         (ScriptTurn(text="  "), "empty"),
-        (ScriptTurn(text="half of it", drop_after=1), "gave no summary"),
+        (ScriptTurn(text="half of it", drop_after=1), "returned no summary"),
     ],
 )
 def test_what_is_no_whole_summary_is_an_error(turn: ScriptTurn, said: str) -> None:

@@ -1,4 +1,4 @@
-"""`sessiontree mcp`, asked by the client of the official package over the pipes of a real process."""
+"""`sessiontree mcp` as a real process, with the client of the official package."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sessiontree.core.jsonio import render_json
 from sessiontree.mcp_server.limits import MAX_BYTES, NOTICE
 from sessiontree.mcp_server.server import TOOLS
 from tests.library.world import IDS, World, claude_lines, clock
-from tests.search.building import SESSIONS
+from tests.search.builders import SESSIONS
 
 Use = Callable[[mcp.Client], Awaitable[None]]
 
@@ -31,7 +31,7 @@ def world(tmp_path: Path) -> World:
 
 
 def serving(world: World, use: Use, *arguments: str, cwd: Path | None = None) -> str:
-    """Run the server, let someone ask it, and give back what it said on stderr."""
+    """Run the server with a client, and return its stderr."""
     log = world.folder / "stderr.txt"
 
     async def run() -> None:
@@ -50,7 +50,7 @@ def serving(world: World, use: Use, *arguments: str, cwd: Path | None = None) ->
 
 
 async def ask(client: mcp.Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """A good answer: both of its forms, the same, marked and limit_result."""
+    """A successful result: both forms equal, marked and limited in size."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
     (content,) = result.content
@@ -77,7 +77,7 @@ async def refused(client: mcp.Client, tool: str, **arguments: Any) -> str:
     return content.text
 
 
-def test_the_tools_say_what_they_are_and_that_they_only_read(world: World) -> None:
+def test_tools_have_descriptions_and_are_marked_read_only(world: World) -> None:
     async def use(client: mcp.Client) -> None:
         tools = (await client.list_tools()).tools
         assert tuple(tool.name for tool in tools) == TOOLS
@@ -162,7 +162,7 @@ def test_answers_are_bounded_whatever_is_in_a_session(world: World) -> None:
     serving(world, use)
 
 
-def test_no_file_can_be_read_that_is_no_known_session(world: World, tmp_path: Path) -> None:
+def test_only_known_sessions_can_be_read(world: World, tmp_path: Path) -> None:
     known = world.pi(IDS[1], "/work", ["tide"])
     secret = tmp_path / "secret.jsonl"
     secret.write_bytes(known.read_bytes().replace(b"tide", b"sesame"))
@@ -191,7 +191,7 @@ def test_no_file_can_be_read_that_is_no_known_session(world: World, tmp_path: Pa
     serving(world, use)
 
 
-def test_hostile_arguments_are_errors_or_find_nothing_and_the_server_goes_on(world: World) -> None:
+def test_the_server_survives_hostile_arguments(world: World) -> None:
     world.pi(IDS[1], "/work", ["tide"])
 
     async def use(client: mcp.Client) -> None:
@@ -312,14 +312,14 @@ def run(world: World, *arguments: str, code: str = "") -> subprocess.CompletedPr
     )
 
 
-def test_json_is_what_an_agent_is_told_to_start(world: World) -> None:
+def test_json_prints_the_settings_of_an_agent(world: World) -> None:
     entry_text = json.loads(run(world, "mcp", "--json", "--root", f"pi={world.home}").stdout)
     started = entry_text["mcpServers"]["sessiontree"]
     assert started == {"command": "sessiontree", "args": ["mcp", "--root", f"pi={world.home}"]}
     assert entry_text["tools"] == list(TOOLS)
 
 
-def test_without_the_package_one_line_says_how_to_get_it(world: World) -> None:
+def test_without_the_package_an_install_hint_is_printed(world: World) -> None:
     without = "import sys; sys.modules['mcp'] = None\nfrom sessiontree.cli import main\nsys.exit(main(sys.argv[1:]))"
     done = run(world, "mcp", code=without)
     assert (done.returncode, done.stdout) == (2, "")

@@ -13,7 +13,7 @@ from sessiontree.branches.branch_delta import tell_side
 from sessiontree.branches.merge_records import end_at, history_ids
 from sessiontree.branches.replay import check_is_whole
 from sessiontree.branches.summarize import Ask, sum_up
-from sessiontree.compaction import hooks as hooking
+from sessiontree.compaction import hooks as hook_calls
 from sessiontree.compaction.prompts import BRANCH_HEADING
 from sessiontree.compaction.touched_files import FileLists
 from sessiontree.core.ids import timestamp
@@ -64,4 +64,4 @@ def leave(session: Session, to: str | None, ask: Ask | None = None) -> Left:
     fields = {"fromId": stood or _ROOT, **summed.fields(BRANCH_HEADING)}
     (entry,) = session.append_all([CanonicalEntry("branch_summary", fields, timestamp=timestamp())], to)
     done = Left(stood, entry, entry, fields["summary"], summed.by, summed.files, count, summed.reports)
-    return msgspec.structs.replace(done, reports=(*done.reports, *hooking.tell(wanted.hooks, done)))
+    return msgspec.structs.replace(done, reports=(*done.reports, *hook_calls.call_after(wanted.hooks, done)))

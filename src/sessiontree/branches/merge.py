@@ -18,7 +18,7 @@ from sessiontree.branches.file_conflicts import FileConflict, files_of, find_fil
 from sessiontree.branches.merge_records import MERGED_FROM, How, Join, end_at, find_same_join
 from sessiontree.branches.replay import Whole, can_be_said, check_is_whole, fit_for, whole
 from sessiontree.branches.summarize import Ask, newest_messages, sum_up
-from sessiontree.compaction import hooks as hooking
+from sessiontree.compaction import hooks as hook_calls
 from sessiontree.compaction.sections import DECISIONS, parse_sections
 from sessiontree.compaction.summarizers import Request, find_summarizer
 from sessiontree.compaction.touched_files import FileLists
@@ -195,7 +195,7 @@ def _summarise(session: Session, found: Merged, theirs: Side, ours: Side, ask: A
     line = {"fromId": found.source, **fields, "details": details}
     (entry,) = session.append_all([CanonicalEntry("branch_summary", line, timestamp=timestamp())], found.into)
     done = msgspec.structs.replace(found, entry=entry)
-    return msgspec.structs.replace(done, notes=(*done.notes, *hooking.tell(ask.hooks, done)))
+    return msgspec.structs.replace(done, notes=(*done.notes, *hook_calls.call_after(ask.hooks, done)))
 
 
 def _details(join: Join, conflicts: Sequence[Conflict]) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from sessiontree.branches.branch_delta import Side, edited, message_of
 from sessiontree.branches.file_conflicts import files_of
-from sessiontree.compaction import hooks as hooking
-from sessiontree.compaction.hooks import Cancel, Hook, Occasion
+from sessiontree.compaction import hooks as hook_calls
+from sessiontree.compaction.hooks import Cancel, Hook, PendingSummary
 from sessiontree.compaction.policies import RESERVE
-from sessiontree.compaction.prompts import RESULT_LENGTH, shortened
+from sessiontree.compaction.prompts import RESULT_LENGTH, shorten
 from sessiontree.compaction.summarizers import Request, Summarizer, find_summarizer
 from sessiontree.compaction.token_estimate import PI, Estimator
 from sessiontree.compaction.touched_files import FileLists
@@ -99,8 +99,8 @@ def sum_up(side: Side, session: Session, ask: Ask) -> Summed:
     """The summary of a branch, by a hook or by the summarizer. `session` is where it shall be written."""
     messages = newest_messages(side, ask.budget)
     files = files_of(side)
-    occasion = Occasion(session, "branch", messages, files=files, instructions=ask.instructions)
-    heard = hooking.ask(ask.hooks, occasion)
+    occasion = PendingSummary(session, "branch", messages, files=files, instructions=ask.instructions)
+    heard = hook_calls.call_before(ask.hooks, occasion)
     if isinstance(heard.verdict, Cancel):
         raise CompactionError(f"{session.location}: no summary was made: {heard.verdict.reason}")
     if heard.verdict is not None:
@@ -149,12 +149,12 @@ def _shortened(message: Message) -> Message:
     match message:
         case ToolResult():
             content = tuple(
-                Text(shortened(block.text, RESULT_LENGTH)) if isinstance(block, Text) else block
+                Text(shorten(block.text, RESULT_LENGTH)) if isinstance(block, Text) else block
                 for block in blocks_of(message.content)
                 if not isinstance(block, Image)
             )
             return msgspec.structs.replace(message, content=content)
         case BashExecution():
-            return msgspec.structs.replace(message, output=shortened(message.output, RESULT_LENGTH))
+            return msgspec.structs.replace(message, output=shorten(message.output, RESULT_LENGTH))
         case _:
             return message

@@ -1,28 +1,28 @@
-"""Compaction: a summary stands for the older part of a session, so that long sessions fit a model's window.
+"""Compaction: replace the older part of a session by a summary, so that long sessions fit a model's context window.
 
-    compact(session)                       summarise the older part; what was written and what it changed
-    compact(session, dry_run=True)         the same, and nothing is written
-    undo(session)                          stand before the last compaction again
-    should_compact(session, window)        is it time? by a policy
-    make_room(session, window)             nothing, or prune, or compact: what is needed
-    after_overflow(session)                the provider said the request is too long: once, then give up
-    prune(session), restore(session)       take old outputs of tools out of the context, and put them back
+    compact(session)                       summarize the older part
+    compact(session, dry_run=True)         the same without writing
+    undo(session)                          switch to the entry before the last compaction
+    should_compact(session, window)        whether a policy asks for a compaction
+    make_room(session, window)             prune or compact, if needed
+    after_overflow(session)                compact after the provider rejected a request as too long
+    prune(session), restore(session)       remove old tool outputs from the context, and add them again
 
 The parts, each replaceable:
 
-    when    `policies`      Reserve, Table, Share, Ratio, Manual: numbers in, a limit out
-    how much `estimate`     Pi's arithmetic, a measured one, or any tokenizer
-    where   `cut`, `strategies`   over plain values that `projection` makes of a session of any dialect
-    what    `prompts`, `sections`, `files`
-    by whom `summarizers`, `extractive`   a callable: Request in, Summary out
-    and     `hooks`         see, cancel or supply a summary before it is written
+    `policies`                   when: Reserve, Table, Share, Ratio, Manual
+    `token_estimate`             how large: Pi's arithmetic, a measured estimate, or any tokenizer
+    `cut_point`, `strategies`    what to keep, decided on `context_units`, which are the same for every dialect
+    `prompts`, `sections`, `touched_files`    what a summary contains
+    `summarizers`, `extractive`  who writes it: a callable from Request to Summary
+    `hooks`                      see, cancel or supply a summary before it is written
 
-Everything raises `CompactionError` (or `SummaryError`) before anything is written, and then the session is as it was.
+Failures raise `CompactionError` (or `SummaryError`) before anything is written.
 """
 
-from sessiontree.compaction.compact import Compacted, Prepared, Undone, compact, prepare, undo
+from sessiontree.compaction.compact import Compacted, CompactionPlan, Undone, compact, prepare, undo
 from sessiontree.compaction.extractive import EXTRACTIVE, ExtractiveSummarizer
-from sessiontree.compaction.hooks import Cancel, Hook, Occasion, Supply
+from sessiontree.compaction.hooks import Cancel, Hook, PendingSummary, SuppliedSummary
 from sessiontree.compaction.policies import (
     POLICIES,
     Manual,
@@ -46,7 +46,7 @@ from sessiontree.compaction.summarizers import (
     Summary,
     find_summarizer,
 )
-from sessiontree.compaction.token_estimate import MEASURED, PI, Estimator, Size, Tokenizer, counting
+from sessiontree.compaction.token_estimate import MEASURED, PI, Estimator, Size, Tokenizer, tokenizer_estimator
 from sessiontree.compaction.touched_files import FileLists
 from sessiontree.compaction.triggers import after_overflow, make_room, measure, should_compact
 
@@ -59,6 +59,7 @@ __all__ = [
     "Answer",
     "Cancel",
     "Compacted",
+    "CompactionPlan",
     "Complete",
     "Estimator",
     "ExtractiveSummarizer",
@@ -66,9 +67,8 @@ __all__ = [
     "Hook",
     "Manual",
     "ModelSummarizer",
-    "Occasion",
+    "PendingSummary",
     "Policy",
-    "Prepared",
     "Pruned",
     "Ratio",
     "Request",
@@ -78,14 +78,13 @@ __all__ = [
     "Strategy",
     "Summarizer",
     "Summary",
-    "Supply",
+    "SuppliedSummary",
     "Table",
     "Tokenizer",
     "Undone",
     "Window",
     "after_overflow",
     "compact",
-    "counting",
     "find_summarizer",
     "is_due",
     "make_room",
@@ -95,5 +94,6 @@ __all__ = [
     "prune",
     "restore",
     "should_compact",
+    "tokenizer_estimator",
     "undo",
 ]

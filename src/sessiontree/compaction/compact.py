@@ -1,8 +1,7 @@
-"""Compacting a session: cut, summarise, check, write. And taking it back.
+"""Compact a session: cut, summarize, check, write. And undo it.
 
-Everything that can go wrong goes wrong before anything is written: no summary, a cancelled one, one that is not whole,
-a result that does not fit. What is written is one entry behind the leaf; every line before it stays as it is, and
-`undo` lets the session stand before it again.
+Everything that can fail (no summary, an incomplete one, a hook that cancels, a result that does not fit) fails before
+anything is written. A compaction is one entry after the leaf; all lines before it stay, and `undo` switches back.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sessiontree.compaction import hooks as hooking
-from sessiontree.compaction.context_units import STOOD_AT, Projection, project
+from sessiontree.compaction import hooks as hook_calls
+from sessiontree.compaction.context_units import LEAF_BEFORE_KEY, ContextUnits, build_units
 from sessiontree.compaction.cut_point import KEEP_RECENT, Cut, Parts, find_cut, parts_at
-from sessiontree.compaction.hooks import Cancel, Hook, Occasion, Supply
+from sessiontree.compaction.hooks import Cancel, Hook, PendingSummary, SuppliedSummary
 from sessiontree.compaction.policies import RESERVE, Policy, Reserve, Window
 from sessiontree.compaction.prompts import TURN_HEADING
 from sessiontree.compaction.sections import without_file_lists
 from sessiontree.compaction.strategies import REPLACE, Strategy, find_strategy
-from sessiontree.compaction.summarizers import Request, Summarizer, Summary, added_usage, find_summarizer
+from sessiontree.compaction.summarizers import Request, Summarizer, Summary, add_usage, find_summarizer
 from sessiontree.compaction.system_prompt import current_system
 from sessiontree.compaction.token_estimate import MEASURED, PI, Estimator, estimated_size
 from sessiontree.compaction.touched_files import FileLists, files_in
@@ -32,56 +31,57 @@ from sessiontree.errors import CompactionError, ReadOnlyError
 from sessiontree.session.session import Branch, Session
 
 _SUMMARY_SHARE = 0.8
-"""How much of the reserve a summary may take."""
+"""Share of the reserve that a summary may use."""
 
 _TRIES = 12
+"""Attempts to fit a window; each keeps half as much, and the last keeps nothing."""
 
 
-class Prepared(Struct, frozen=True):
-    """What a compaction would do."""
+class CompactionPlan(Struct, frozen=True):
+    """What a compaction will summarize and keep."""
 
     strategy: str
     first_kept: str | None
-    """The entry from which on all is kept; None when nothing is."""
-    summarised: Sequence[Message]
+    """The first entry that is kept; None if none is."""
+    summarized: Sequence[Message]
     turn_prefix: Sequence[Message]
     kept: Sequence[Message]
     is_split_turn: bool
     previous_summary: str | None
     tokens_before: int
-    """The context as it is, by Pi's arithmetic."""
+    """Size of the context by Pi's arithmetic."""
     files: FileLists
     system: System | None
-    """The system prompt in force, which a compaction has to carry."""
+    """The system prompt in force, which the compaction entry has to contain."""
 
 
 class Compacted(Struct, frozen=True):
-    """What a compaction did, or with `dry_run` would do."""
+    """Result of a compaction, or with `dry_run` what it would be."""
 
-    prepared: Prepared
+    plan: CompactionPlan
     summary: str
     tokens_before: int
-    """The context as it was: what the provider counted, if that can be trusted, and a measured estimate of the rest."""
+    """Size before: the provider's count, if it can be trusted, plus a measured estimate of the rest."""
     tokens_after: int
-    """The context as it is now, by the measured estimate."""
+    """Size after, by the measured estimate."""
     summarizer: str
-    """Who wrote the summary."""
+    """Name of the summarizer."""
     is_from_hook: bool = False
     entry: Entry | None = None
-    """What was written; None for a dry run."""
-    stood_at: str | None = None
-    """Where the session stood before it."""
+    """The compaction entry; None for a dry run."""
+    leaf_before: str | None = None
+    """The current entry before the compaction."""
     reports: tuple[str, ...] = ()
-    """What went wrong in hooks."""
+    """Failures of hooks."""
 
 
 class Undone(Struct, frozen=True):
-    """Where the session stands after a compaction was taken back."""
+    """Result of undoing a compaction."""
 
     leaf: str | None
     compaction: str
     left: int
-    """How many messages were said after the compaction; they stay in the file, on a branch of their own."""
+    """Number of messages after the compaction; they stay in the file, on a branch of their own."""
 
 
 def prepare(
@@ -91,40 +91,40 @@ def prepare(
     keep: int = KEEP_RECENT,
     strategy: Strategy | None = None,
     estimate: Estimator = PI,
-    projection: Projection | None = None,
-) -> Prepared | None:
-    """What a compaction at an entry would do; None when there is nothing to compact."""
-    found = project(session, leaf) if projection is None else projection
+    context_units: ContextUnits | None = None,
+) -> CompactionPlan | None:
+    """Plan a compaction at an entry; None when there is nothing to compact."""
+    found = build_units(session, leaf) if context_units is None else context_units
     chosen = find_strategy(None, session.dialect.name) if strategy is None else strategy
     if found.ends_compacted:
         return None
-    cut = find_cut(found.units, keep, chosen.manner, estimate)
+    cut = find_cut(found.units, keep, chosen.rule, estimate)
     if cut is None:
         return None
     parts = parts_at(found.units, cut)
-    if not parts.summarised and not parts.turn_prefix:
+    if not parts.summarized and not parts.turn_prefix:
         return None
-    return Prepared(
+    return CompactionPlan(
         strategy=chosen.name,
         first_kept=found.units[cut.at].id if cut.at < len(found.units) else None,
-        summarised=parts.summarised,
+        summarized=parts.summarized,
         turn_prefix=parts.turn_prefix,
         kept=parts.kept,
         is_split_turn=cut.turn_start is not None,
-        previous_summary=found.earlier.summary if found.earlier is not None else None,
+        previous_summary=found.previous.summary if found.previous is not None else None,
         tokens_before=found.size(PI).tokens,
-        files=_files(session, found, cut, parts),
+        files=_touched_files(session, found, cut, parts),
         system=current_system(found.messages),
     )
 
 
-def _files(session: Session, projection: Projection, cut: Cut, parts: Parts) -> FileLists:
-    """What was touched by what is summarised, and by what earlier summaries stand for."""
+def _touched_files(session: Session, context_units: ContextUnits, cut: Cut, parts: Parts) -> FileLists:
+    """Files used in the summarized messages and in what earlier summaries replace."""
     agent = session.dialect.name
-    found = files_in(parts.summarised, agent) | files_in(parts.turn_prefix, agent)
-    if projection.earlier is not None:
-        found |= projection.earlier.files
-    for entry in session.entries(projection.ids_of("branch_summary", cut.at)):
+    found = files_in(parts.summarized, agent) | files_in(parts.turn_prefix, agent)
+    if context_units.previous is not None:
+        found |= context_units.previous.files
+    for entry in session.entries(context_units.ids_of("branch_summary", cut.at)):
         if isinstance(entry, BranchSummary) and not entry.from_hook:
             found |= FileLists.of_details(entry.details)
     return found
@@ -143,69 +143,69 @@ def compact(
     hooks: Sequence[Hook] = (),
     dry_run: bool = False,
 ) -> Compacted:
-    """Let a summary stand for the older part of a session, or of one of its branches.
+    """Replace the older messages of a session, or of one of its branches, by a summary.
 
-    With a window, the result is made to fit: by `policy` (default: a reserve) it is not due to be compacted again. If
-    it cannot be made to fit, or there is nothing to compact, that is a `CompactionError` and nothing is written.
+    With a window, the result fits: `policy` (default: a reserve) does not ask for another compaction. If that is not
+    possible, or there is nothing to compact, raise `CompactionError`; nothing is written.
     """
-    place: Session | Branch = session if branch is None else branch
+    target: Session | Branch = session if branch is None else branch
     if session.read_only is not None and not dry_run:
-        raise ReadOnlyError(f"{session.location}: cannot be compacted: {session.read_only}")
-    projection = project(session, place.leaf)
+        raise ReadOnlyError(f"{session.location}: cannot compact: {session.read_only}")
+    context_units = build_units(session, target.leaf)
     chosen = find_strategy(strategy, session.dialect.name)
-    room = _room(window, policy)
-    prepared = _prepared_to_fit(session, projection, KEEP_RECENT if keep is None else keep, chosen, room)
-    occasion = Occasion(
+    limit = _token_limit(window, policy)
+    plan = _plan_to_fit(session, context_units, KEEP_RECENT if keep is None else keep, chosen, limit)
+    pending = PendingSummary(
         session,
         "compaction",
-        prepared.summarised,
-        prepared.turn_prefix,
-        prepared.previous_summary,
-        prepared.first_kept,
-        prepared.tokens_before,
-        prepared.files,
+        plan.summarized,
+        plan.turn_prefix,
+        plan.previous_summary,
+        plan.first_kept,
+        plan.tokens_before,
+        plan.files,
         instructions,
     )
-    heard = hooking.ask(hooks, occasion)
-    if isinstance(heard.verdict, Cancel):
-        raise CompactionError(f"{session.location}: not compacted: {heard.verdict.reason}")
-    supplied = heard.verdict
+    decision = hook_calls.call_before(hooks, pending)
+    if isinstance(decision.verdict, Cancel):
+        raise CompactionError(f"{session.location}: not compacted: {decision.verdict.reason}")
+    supplied = decision.verdict
     writer = find_summarizer() if summarizer is None else summarizer
     if supplied is not None:
         summary, details = Summary(supplied.summary), supplied.details
         if supplied.keep_nothing:
-            prepared = msgspec.structs.replace(prepared, first_kept=None, kept=())
+            plan = msgspec.structs.replace(plan, first_kept=None, kept=())
     else:
-        written = _summarised(writer, prepared, instructions, session.dialect.name, _summary_room(room))
-        summary = Summary(written.text + prepared.files.text(), written.usage)
-        details = {**prepared.files.details(), "summarizer": writer.name, "strategy": prepared.strategy}
+        written = _summarize(writer, plan, instructions, session.dialect.name, _summary_limit(limit))
+        summary = Summary(written.text + plan.files.text(), written.usage)
+        details = {**plan.files.details(), "summarizer": writer.name, "strategy": plan.strategy}
         if not session.dialect.one_line_per_entry:
-            details[STOOD_AT] = place.leaf
-    after = _size_after(prepared, summary.text)
-    if room is not None and after > room:
+            details[LEAF_BEFORE_KEY] = target.leaf
+    after = _size_after(plan, summary.text)
+    if limit is not None and after > limit:
         raise CompactionError(
-            f"{session.location}: not compacted: {after:,} tokens would be left and {room:,} fit; "
+            f"{session.location}: not compacted: {after:,} tokens would be left but only {limit:,} fit; "
             "start a new session, or keep less of this one"
         )
     done = Compacted(
-        prepared,
+        plan,
         summary.text,
-        tokens_before=projection.likely_size().tokens,
+        tokens_before=context_units.plausible_size().tokens,
         tokens_after=after,
         summarizer="hook" if supplied is not None else writer.name,
         is_from_hook=supplied is not None,
-        stood_at=place.leaf,
-        reports=heard.reports,
+        leaf_before=target.leaf,
+        reports=decision.reports,
     )
     if dry_run:
         return done
-    entry = place.append({"type": "compaction", **_fields(session, prepared, summary, details, supplied)})
+    entry = target.append({"type": "compaction", **_fields(session, plan, summary, details, supplied)})
     done = msgspec.structs.replace(done, entry=entry)
-    return msgspec.structs.replace(done, reports=(*done.reports, *hooking.tell(hooks, done)))
+    return msgspec.structs.replace(done, reports=(*done.reports, *hook_calls.call_after(hooks, done)))
 
 
-def _room(window: Window | int | None, policy: Policy | None) -> int | None:
-    """How many tokens may be left. A reserve that eats up a small window leaves half of it."""
+def _token_limit(window: Window | int | None, policy: Policy | None) -> int | None:
+    """Largest size after the compaction: the policy's limit, and at least half of a small window."""
     if window is None:
         return None
     known = Window(window) if isinstance(window, int) else window
@@ -213,95 +213,95 @@ def _room(window: Window | int | None, policy: Policy | None) -> int | None:
     return known.tokens if limit is None else max(limit, known.tokens // 2)
 
 
-def _summary_room(room: int | None) -> int:
-    """How long a summary may be: most of the reserve, and of a small window not more than a third."""
+def _summary_limit(limit: int | None) -> int:
+    """Largest size of the summary: most of the reserve, at most a third of a small window."""
     longest = int(RESERVE * _SUMMARY_SHARE)
-    return longest if room is None else min(longest, max(room // 3, 1))
+    return longest if limit is None else min(longest, max(limit // 3, 1))
 
 
-def _prepared_to_fit(
-    session: Session, projection: Projection, keep: int, strategy: Strategy, room: int | None
-) -> Prepared:
-    """What to do, with as much less kept as it takes to fit: in the end, nothing."""
-    most = None if room is None else room - _summary_room(room)
+def _plan_to_fit(
+    session: Session, context_units: ContextUnits, keep: int, strategy: Strategy, limit: int | None
+) -> CompactionPlan:
+    """Plan a compaction that fits, keeping less and less: in the end, nothing."""
+    most = None if limit is None else limit - _summary_limit(limit)
     for attempt in range(_TRIES):
-        prepared = prepare(session, projection.leaf, keep=keep, strategy=strategy, projection=projection)
-        size = estimated_size(projection.messages, MEASURED) if prepared is None else _kept_size(prepared)
+        plan = prepare(session, context_units.leaf, keep=keep, strategy=strategy, context_units=context_units)
+        size = estimated_size(context_units.messages, MEASURED) if plan is None else _kept_size(plan)
         if most is None or size <= most:
             break
         if strategy is REPLACE:
-            break  # nothing is kept but calls that wait for their results
+            break  # this strategy keeps only calls that still need their results
         if attempt == _TRIES - 2 or keep == 0:
             strategy = REPLACE
         keep = min(keep // 2, most)
-    if prepared is None:
-        raise CompactionError(f"{session.location}: there is nothing to compact: all of it would be kept")
-    return prepared
+    if plan is None:
+        raise CompactionError(f"{session.location}: nothing to compact: everything would be kept")
+    return plan
 
 
-def _kept_size(prepared: Prepared) -> int:
-    system = 0 if prepared.system is None else MEASURED(prepared.system)
-    return system + sum(map(MEASURED, prepared.kept))
+def _kept_size(plan: CompactionPlan) -> int:
+    system = 0 if plan.system is None else MEASURED(plan.system)
+    return system + sum(map(MEASURED, plan.kept))
 
 
-def _size_after(prepared: Prepared, summary: str) -> int:
-    return _kept_size(prepared) + MEASURED(CompactionSummary(summary=summary))
+def _size_after(plan: CompactionPlan, summary: str) -> int:
+    return _kept_size(plan) + MEASURED(CompactionSummary(summary=summary))
 
 
-def _summarised(
-    writer: Summarizer, prepared: Prepared, instructions: str | None, agent: str, max_tokens: int
+def _summarize(
+    writer: Summarizer, plan: CompactionPlan, instructions: str | None, agent: str, max_tokens: int
 ) -> Summary:
-    """The summary of what is to be summarised, and of the beginning of a turn that is cut."""
-    previous = without_file_lists(prepared.previous_summary or "") or None
+    """Summarize the older messages and, if a turn is split, its first part."""
+    previous = without_file_lists(plan.previous_summary or "") or None
     request = Request(
-        "history", prepared.summarised, previous, instructions, files=prepared.files, agent=agent, max_tokens=max_tokens
+        "history", plan.summarized, previous, instructions, files=plan.files, agent=agent, max_tokens=max_tokens
     )
-    if not prepared.turn_prefix:
+    if not plan.turn_prefix:
         return writer(request)
     whole = msgspec.structs.replace(request, max_tokens=max_tokens * 2 // 3)
-    history = writer(whole) if prepared.summarised else Summary(previous or "")
+    history = writer(whole) if plan.summarized else Summary(previous or "")
     turn = Request(
-        "turn", prepared.turn_prefix, None, instructions, files=prepared.files, agent=agent, max_tokens=max_tokens // 3
+        "turn", plan.turn_prefix, None, instructions, files=plan.files, agent=agent, max_tokens=max_tokens // 3
     )
     prefix = writer(turn)
     text = f"{history.text}\n\n{TURN_HEADING}\n\n{prefix.text}".lstrip()
-    return Summary(text, added_usage(history.usage, prefix.usage))
+    return Summary(text, add_usage(history.usage, prefix.usage))
 
 
 def _fields(
-    session: Session, prepared: Prepared, summary: Summary, details: Any, supplied: Supply | None
+    session: Session, plan: CompactionPlan, summary: Summary, details: Any, supplied: SuppliedSummary | None
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {"summary": summary.text}
-    if prepared.first_kept is not None:
-        fields["firstKeptEntryId"] = prepared.first_kept
-    fields["tokensBefore"] = prepared.tokens_before
+    if plan.first_kept is not None:
+        fields["firstKeptEntryId"] = plan.first_kept
+    fields["tokensBefore"] = plan.tokens_before
     if details is not None:
         fields["details"] = details
     if summary.usage is not None:
         fields["usage"] = msgspec.to_builtins(summary.usage)
     fields["fromHook"] = supplied is not None
-    if prepared.system is not None and session.dialect.one_line_per_entry:
-        system = msgspec.structs.replace(prepared.system, timestamp=now_ms())
+    if plan.system is not None and session.dialect.one_line_per_entry:
+        system = msgspec.structs.replace(plan.system, timestamp=now_ms())
         fields["systemMessage"] = msgspec.to_builtins(system)
     return fields
 
 
 def undo(session: Session, *, branch: Branch | None = None) -> Undone:
-    """Let the session stand before its last compaction again. Nothing is taken out of the file."""
-    place: Session | Branch = session if branch is None else branch
-    projection = project(session, place.leaf)
-    if projection.earlier is None:
-        raise CompactionError(f"{session.location}: there is no compaction to take back")
+    """Switch to the entry before the last compaction. Nothing is removed from the file."""
+    target: Session | Branch = session if branch is None else branch
+    context_units = build_units(session, target.leaf)
+    if context_units.previous is None:
+        raise CompactionError(f"{session.location}: no compaction to undo")
     journal = session.journal
-    nodes = session.dialect.find_history(journal, session.node_of(place.leaf), session.read_options)
+    nodes = session.dialect.find_history(journal, session.node_of(target.leaf), session.read_options)
     ids = [journal.tree.ids[node] for node in nodes]
-    before = [id for id in ids[: ids.index(projection.earlier.id)] if id in session and not id.startswith("@")]
-    stood_at = projection.earlier.stood_at
-    place.move(stood_at if stood_at in before else before[-1] if before else None)
-    left = sum(len(unit.messages) for unit in projection.units) - _count_kept(projection)
-    return Undone(place.leaf, projection.earlier.id, left)
+    before = [id for id in ids[: ids.index(context_units.previous.id)] if id in session and not id.startswith("@")]
+    leaf_before = context_units.previous.leaf_before
+    target.move(leaf_before if leaf_before in before else before[-1] if before else None)
+    left = sum(len(unit.messages) for unit in context_units.units) - _count_kept(context_units)
+    return Undone(target.leaf, context_units.previous.id, left)
 
 
-def _count_kept(projection: Projection) -> int:
-    summary = len(projection.messages) - sum(len(unit.messages) for unit in projection.units)
-    return max(0, min(projection.trusted_from, len(projection.messages)) - summary)
+def _count_kept(context_units: ContextUnits) -> int:
+    summary = len(context_units.messages) - sum(len(unit.messages) for unit in context_units.units)
+    return max(0, min(context_units.trusted_from, len(context_units.messages)) - summary)

@@ -1,8 +1,8 @@
-"""What a compaction works on: the entries that a context is made of, in the context's order, with what each says.
+"""The context as units: its entries in order, each with its messages. Compaction works on these values only.
 
-A session of any dialect comes out as the same plain values, so that everything behind this module is arithmetic. Where
-the entries of a path are its lines (Pi, oh-my-pi, native), entries that say nothing are listed too, since a cut may
-stand at one; elsewhere only those that speak, since the others may be parts of a message.
+Units are the same for every dialect. Where each entry is one line (Pi, oh-my-pi, native), entries without messages are
+units too, because a cut may be at one of them; elsewhere only entries with messages are, because other lines may be
+parts of a message.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from sessiontree.core.lazy_messages import LazyMessages
 from sessiontree.core.messages import Assistant, Message, System
 from sessiontree.session.session import Session
 
-STOOD_AT = "stoodAt"
-"""The field of a compaction's details that says where the session stood."""
+LEAF_BEFORE_KEY = "stoodAt"
+"""Field of a compaction's details: the current entry before it."""
 
 _PLAUSIBLE = 2
-"""An estimate is not off by more than this factor."""
+"""Largest error factor of an estimate."""
 
 _STEP = 64
 
-_TOLD = frozenset({"message", "custom_message", "branch_summary", "context_edit"})
-"""Entries of which it matters what they say, even when they say nothing in the context."""
+_CONTENT_TYPES = frozenset({"message", "custom_message", "branch_summary", "context_edit"})
+"""Types of entries that have to be read even if they add no message to the context."""
 
 
 class Unit(Struct, frozen=True, gc=False):
-    """One entry of a context and what it says there: nothing, for labels, changes of model, edited-out messages."""
+    """An entry of a context and its messages there: none for labels, model changes and edited-out messages."""
 
     id: str
     kind: str
     messages: tuple[Message, ...] = ()
     is_omitted: bool = False
-    """It says something, and an edit of the context leaves it out."""
+    """A context edit removes its message."""
     is_answer: bool = False
-    """It is, or was before it was left out, an answer of the model."""
+    """It is an assistant message, also if an edit removes it."""
     edits: str | None = None
-    """For an edit that puts something in the place of an entry: that entry."""
+    """For a context edit with a replacement: the edited entry."""
 
 
 class LazyUnits(Sequence[Unit]):
-    """Units of entries that say one message each, which is decoded when the unit is looked at."""
+    """Units of entries with one message each, decoded on access."""
 
     def __init__(self, ids: Sequence[str], messages: LazyMessages) -> None:
         self._ids = ids
@@ -75,41 +75,41 @@ class LazyUnits(Sequence[Unit]):
         return Unit(self._ids[at], "message", (self.messages[at],))
 
 
-class Earlier(Struct, frozen=True):
-    """The compaction that a context begins with."""
+class PreviousCompaction(Struct, frozen=True):
+    """The compaction at the start of a context."""
 
     id: str
     summary: str
     files: FileLists
     timestamp: str = ""
-    stands_at: str | None = None
-    """The entry that its message comes from, where that is another one than the compaction's own."""
-    stood_at: str | None = None
-    """Where the session stood when it was compacted, where the compaction's parent does not tell."""
+    message_id: str | None = None
+    """The entry with the summary's message, if it is not the compaction entry itself."""
+    leaf_before: str | None = None
+    """The current entry before the compaction, if it is not the compaction's parent."""
 
 
-class Projection(Struct, frozen=True):
-    """A context as units, behind the summary that it begins with."""
+class ContextUnits(Struct, frozen=True):
+    """A context as units, without the summary at its start."""
 
     leaf: str | None
     units: Sequence[Unit]
-    earlier: Earlier | None
+    previous: PreviousCompaction | None
     messages: Sequence[Message]
-    """All messages of the context, the summary's too."""
+    """All messages of the context, including the summary."""
     trusted_from: int
-    """The first message whose usage tells of the context as it is now."""
+    """Index of the first message whose usage still counts for the current context."""
     ends_compacted: bool
     """Whether the path ends with a compaction."""
 
     def ids_of(self, kind: str, end: int) -> list[str]:
-        """The entries of a type other than messages among the first units."""
+        """Entries of a type other than `message` among the first `end` units."""
         return [] if isinstance(self.units, LazyUnits) else [unit.id for unit in self.units[:end] if unit.kind == kind]
 
     def size(self, estimate: Estimator = PI) -> Size:
-        """As Pi sees it: whatever the provider counted last is believed."""
+        """Size as Pi computes it, which always trusts the provider's last count."""
         return context_size(self.messages, self.trusted_from, estimate)
 
-    def likely_size(self, estimate: Estimator = MEASURED) -> Size:
+    def plausible_size(self, estimate: Estimator = MEASURED) -> Size:
         """The same, unless the provider counted so little that it cannot have counted all (cached input, say)."""
         size = self.size(estimate)
         if not size.counted or not is_larger(self.messages, size.tokens * _PLAUSIBLE):
@@ -117,63 +117,65 @@ class Projection(Struct, frozen=True):
         return Size(0, estimated_size(self.messages, estimate))
 
 
-def project(session: Session, leaf: str | None) -> Projection:
-    """The context of an entry as units."""
+def build_units(session: Session, leaf: str | None) -> ContextUnits:
+    """Build the units of an entry's context."""
     context = session.context(leaf) if leaf is not None else session.branch(None).context()
     ids = context.path
     journal = session.journal
     types, node_of = journal.types, journal.tree.node_of
     kinds = [types[node_of[id]] for id in (ids if session.dialect.one_line_per_entry else ids[-1:])]
-    earlier = _find_earlier(session, ids, kinds, frozenset(context.sources))
+    previous = _find_previous(session, ids, kinds, frozenset(context.sources))
     if session.dialect.one_line_per_entry:
-        units: Sequence[Unit] = _plain_units(session, ids, kinds, _by_source(context), earlier)
+        units: Sequence[Unit] = _line_units(session, ids, kinds, _by_source(context), previous)
     else:
-        units = _told_units(context, frozenset({earlier.id, earlier.stands_at} if earlier is not None else ()))
-    return Projection(
+        units = _decoded_units(context, frozenset({previous.id, previous.message_id} if previous is not None else ()))
+    return ContextUnits(
         leaf=leaf,
         units=units,
-        earlier=earlier,
+        previous=previous,
         messages=context.messages,
-        trusted_from=_trusted_from(session, context, kinds, earlier),
+        trusted_from=_trusted_from(session, context, kinds, previous),
         ends_compacted=bool(kinds) and kinds[-1] == "compaction",
     )
 
 
-def _told_units(context: Context, beginning: frozenset[str | None]) -> Sequence[Unit]:
-    """The units of a context behind the entries that it begins with."""
+def _decoded_units(context: Context, beginning: frozenset[str | None]) -> Sequence[Unit]:
+    """Units of a context, without the entries at its start."""
     messages, sources = context.messages, context.sources
     first = next((at for at, source in enumerate(sources) if source not in beginning), len(sources))
     ids = sources[first:]
     if isinstance(messages, LazyMessages) and len({*ids}) == len(ids) and beginning.isdisjoint(ids):
         return LazyUnits(ids, messages.part(first, len(messages)))
-    return tuple([Unit(id, "message", said) for id, said in _by_source(context).items() if id not in beginning])
+    return tuple([Unit(id, "message", messages) for id, messages in _by_source(context).items() if id not in beginning])
 
 
 def _by_source(context: Context) -> dict[str, tuple[Message, ...]]:
-    """What each entry of a context says in it."""
-    spoken: dict[str, tuple[Message, ...]] = dict(zip(context.sources, zip(context.messages), strict=True))
-    if len(spoken) == len(context.sources):
-        return spoken
-    spoken = {}
+    """Messages of a context by their entry."""
+    by_source: dict[str, tuple[Message, ...]] = dict(zip(context.sources, zip(context.messages), strict=True))
+    if len(by_source) == len(context.sources):
+        return by_source
+    by_source = {}
     for message, source in zip(context.messages, context.sources, strict=True):
-        spoken[source] = (*spoken.get(source, ()), message)
-    return spoken
+        by_source[source] = (*by_source.get(source, ()), message)
+    return by_source
 
 
-def _find_earlier(session: Session, ids: Sequence[str], kinds: Sequence[str], spoken: Container[str]) -> Earlier | None:
+def _find_previous(
+    session: Session, ids: Sequence[str], kinds: Sequence[str], by_source: Container[str]
+) -> PreviousCompaction | None:
     if session.dialect.one_line_per_entry:
         at = _last(kinds, "compaction")
-        if at < 0 or ids[at] not in spoken:  # none, or a reset behind it
+        if at < 0 or ids[at] not in by_source:  # none, or a reset after it
             return None
         (entry,) = session.entries([ids[at]])
         assert isinstance(entry, Compaction)
         files = FileLists() if entry.from_hook else FileLists.of_details(entry.details)
-        return Earlier(entry.id, entry.summary, files, entry.timestamp)
-    return _told_earlier(session, ids, spoken) if ids else None
+        return PreviousCompaction(entry.id, entry.summary, files, entry.timestamp)
+    return _decode_previous(session, ids, by_source) if ids else None
 
 
-def _told_earlier(session: Session, ids: Sequence[str], spoken: Container[str]) -> Earlier | None:
-    """The compaction that the lines at the beginning of a path tell of, in shared words."""
+def _decode_previous(session: Session, ids: Sequence[str], by_source: Container[str]) -> PreviousCompaction | None:
+    """Decode the compaction from the first lines of a path."""
     journal = session.journal
     nodes = [node for id in ids[:2] if (node := session.node_of(id)) is not None]
     first = next(iter(session.dialect.decode(journal, nodes)), None)
@@ -181,59 +183,61 @@ def _told_earlier(session: Session, ids: Sequence[str], spoken: Container[str]) 
         return None
     summary, details = first.fields.get("summary"), first.fields.get("details")
     files = FileLists() if first.fields.get("fromHook") else FileLists.of_details(details)
-    stands_at = ids[1] if ids[0] not in spoken and len(ids) > 1 and ids[1] in first.aliases else None
-    stood_at = details.get(STOOD_AT) if isinstance(details, dict) else None
+    message_id = ids[1] if ids[0] not in by_source and len(ids) > 1 and ids[1] in first.aliases else None
+    leaf_before = details.get(LEAF_BEFORE_KEY) if isinstance(details, dict) else None
     text = summary if isinstance(summary, str) else ""
-    return Earlier(ids[0], text, files, first.timestamp, stands_at, stood_at if isinstance(stood_at, str) else None)
+    return PreviousCompaction(
+        ids[0], text, files, first.timestamp, message_id, leaf_before if isinstance(leaf_before, str) else None
+    )
 
 
-def _plain_units(
+def _line_units(
     session: Session,
     ids: Sequence[str],
     kinds: Sequence[str],
-    spoken: Mapping[str, tuple[Message, ...]],
-    earlier: Earlier | None,
+    by_source: Mapping[str, tuple[Message, ...]],
+    previous: PreviousCompaction | None,
 ) -> Sequence[Unit]:
-    compaction_at = ids.index(earlier.id) if earlier is not None else -1
-    first = _first(session, ids, kinds, compaction_at, spoken)
-    unheard = _unheard(session, ids[first:], kinds[first:], spoken)
+    compaction_at = ids.index(previous.id) if previous is not None else -1
+    first = _first(session, ids, kinds, compaction_at, by_source)
+    omitted = _omitted_entries(session, ids[first:], kinds[first:], by_source)
     units: list[Unit] = []
     for at, (id, kind) in enumerate(zip(ids[first:], kinds[first:], strict=True), first):
-        said = spoken.get(id)
+        messages = by_source.get(id)
         if at == compaction_at:
             continue
-        if said is not None:
-            units.append(Unit(id, kind, said, False, isinstance(said[0], Assistant)))
+        if messages is not None:
+            units.append(Unit(id, kind, messages, False, isinstance(messages[0], Assistant)))
             continue
-        entry = unheard.get(id)
+        entry = omitted.get(id)
         if at < compaction_at and _is_system(entry):
-            continue  # a compaction carries the system prompt itself
-        units.append(_silent_unit(id, kind, entry))
+            continue  # the compaction entry contains the system prompt
+        units.append(_empty_unit(id, kind, entry))
     return tuple(units)
 
 
-def _unheard(
-    session: Session, ids: Sequence[str], kinds: Sequence[str], spoken: Mapping[str, object]
+def _omitted_entries(
+    session: Session, ids: Sequence[str], kinds: Sequence[str], by_source: Mapping[str, object]
 ) -> dict[str, Entry]:
-    """The entries that say something, but not in the context."""
-    silent = [id for id, kind in zip(ids, kinds, strict=True) if id not in spoken and kind in _TOLD]
+    """Entries with content that adds no message to the context."""
+    silent = [id for id, kind in zip(ids, kinds, strict=True) if id not in by_source and kind in _CONTENT_TYPES]
     return dict(zip(silent, session.entries(silent), strict=True))
 
 
 def _first(
-    session: Session, ids: Sequence[str], kinds: Sequence[str], compaction_at: int, spoken: Mapping[str, object]
+    session: Session, ids: Sequence[str], kinds: Sequence[str], compaction_at: int, by_source: Mapping[str, object]
 ) -> int:
-    """Where on a path the context begins."""
+    """Position on the path at which the context starts."""
     if compaction_at < 0:
         if "compaction" not in kinds and "reset_boundary" not in kinds:
             return 0
-        return next((at for at, id in enumerate(ids) if id in spoken), len(ids))
+        return next((at for at, id in enumerate(ids) if id in by_source), len(ids))
     (entry,) = session.entries([ids[compaction_at]])
     bound = entry.first_kept_entry_id if isinstance(entry, Compaction) else None
     return ids.index(bound) if bound is not None and bound in ids[:compaction_at] else compaction_at
 
 
-def _silent_unit(id: str, kind: str, entry: Entry | None) -> Unit:
+def _empty_unit(id: str, kind: str, entry: Entry | None) -> Unit:
     match entry:
         case ContextEdit():
             return Unit(id, kind, edits=None if entry.replacement is None else entry.target_id)
@@ -251,20 +255,20 @@ def _is_system(entry: Entry | None) -> bool:
     return isinstance(entry, MessageEntry) and isinstance(entry.message, System)
 
 
-def _trusted_from(session: Session, context: Context, kinds: Sequence[str], earlier: Earlier | None) -> int:
-    """The first message behind everything that changed what is sent of the messages before it."""
+def _trusted_from(session: Session, context: Context, kinds: Sequence[str], previous: PreviousCompaction | None) -> int:
+    """Index of the first message after the last change to what is sent of earlier messages."""
     if session.dialect.one_line_per_entry:
         changed_at = max(_last(kinds, "context_edit"), _last(kinds, "compaction"))
         if changed_at < 0:
             return 0
         behind = set(context.path[changed_at + 1 :])
         return next((at for at, source in enumerate(context.sources) if source in behind), len(context.sources))
-    # What a compaction kept was said before it, or stands once more with its time.
-    since = milliseconds(earlier.timestamp) if earlier is not None else None
+    # Kept messages are older than the compaction, or repeated with its time.
+    since = milliseconds(previous.timestamp) if previous is not None else None
     if since is None:
         return 0
     sources = context.sources
-    for start in range(0, len(sources), _STEP):  # what was said since stands near the beginning
+    for start in range(0, len(sources), _STEP):  # the first newer message is usually near the start
         for at, entry in enumerate(session.entries(list(sources[start : start + _STEP])), start):
             time = milliseconds(entry.timestamp)
             if time is not None and time > since:
@@ -273,5 +277,5 @@ def _trusted_from(session: Session, context: Context, kinds: Sequence[str], earl
 
 
 def _last(kinds: Sequence[str], kind: str) -> int:
-    """The last position of a type, or -1."""
+    """Last position of a type, or -1."""
     return len(kinds) - 1 - kinds[::-1].index(kind) if kind in kinds else -1

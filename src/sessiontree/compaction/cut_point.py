@@ -1,11 +1,11 @@
-"""Where a compaction cuts: what is summarised, what stays. Pure arithmetic over units (see `projection`), Pi's rules.
+"""Find the cut point of a compaction: what is summarized and what is kept. Pure arithmetic on units, by Pi's rules.
 
-Walking back from the newest entry, estimates are added up until they reach what shall be kept; the cut is at the next
-entry at which one may cut. One may cut at what a user or the model said, never at a result. If the cut falls inside a
-turn, the part of the turn before it is summarised on its own, so that what is kept can be understood.
+Walking back from the newest entry, estimates are added up until they reach the number of tokens to keep; the cut is at
+the next possible entry. A cut can be at a user or assistant message, never at a tool result. If the cut is inside a
+turn, the first part of that turn is summarized on its own, so that the kept part can be understood.
 
-In one case we differ from Pi: where something stands between a call and its result (a message of an extension, say), Pi
-may cut there; we go back to the call.
+One difference from Pi: where another message (of an extension, say) is between a call and its result, Pi may cut there;
+we move the cut back to the call, because providers reject a result without its call.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from sessiontree.core.messages import (
 )
 
 KEEP_RECENT = 20_000
-"""How many tokens stay as they are, when nothing else is said."""
+"""Default number of tokens to keep."""
 
-Manner = Literal["recent", "turns", "nothing"]
-"""What stays: the newest messages up to a number of tokens; whole turns only; nothing."""
+KeepRule = Literal["recent", "turns", "nothing"]
+"""What is kept: the newest messages up to a number of tokens; only complete turns; nothing."""
 
 _STARTS_TURN = (User, BashExecution, CustomText, BranchSummaryText, CompactionSummary)
 
 
 class Cut(Struct, frozen=True):
-    """Where units are cut: everything from `at` on stays."""
+    """A cut: everything from unit `at` on is kept."""
 
     at: int
     turn_start: int | None = None
-    """Where the turn begins that the cut splits; None when it splits none."""
+    """First unit of the turn that the cut splits; None if it splits none."""
 
 
 class Parts(Struct, frozen=True):
-    """What becomes of the messages at a cut."""
+    """The messages on both sides of a cut."""
 
-    summarised: Sequence[Message]
+    summarized: Sequence[Message]
     turn_prefix: Sequence[Message]
     kept: Sequence[Message]
 
 
-def find_cut(units: Sequence[Unit], keep: int, manner: Manner = "recent", estimate: Estimator = PI) -> Cut | None:
-    """Where to cut; None when there is nothing to cut."""
+def find_cut(units: Sequence[Unit], keep: int, rule: KeepRule = "recent", estimate: Estimator = PI) -> Cut | None:
+    """Find the cut; None when there are no units."""
     if not units:
         return None
-    match manner:
+    match rule:
         case "recent":
             return _recent(units, keep, estimate)
         case "turns":
@@ -69,13 +69,13 @@ def find_cut(units: Sequence[Unit], keep: int, manner: Manner = "recent", estima
 
 
 def parts_at(units: Sequence[Unit], cut: Cut) -> Parts:
-    """The messages on each side of a cut. The system prompt is no part of a conversation: see `system`."""
+    """Split the messages at a cut, without system prompts (see `system_prompt`)."""
     until = cut.at if cut.turn_start is None else cut.turn_start
     prefix = units[cut.turn_start : cut.at] if cut.turn_start is not None else ()
-    return Parts(_said(units[:until]), _said(prefix), _said(units[cut.at :]))
+    return Parts(_messages(units[:until]), _messages(prefix), _messages(units[cut.at :]))
 
 
-def _said(units: Sequence[Unit]) -> Sequence[Message]:
+def _messages(units: Sequence[Unit]) -> Sequence[Message]:
     if isinstance(units, LazyUnits):
         return units.messages
     return tuple([message for unit in units for message in unit.messages if not isinstance(message, System)])
@@ -88,26 +88,26 @@ def _recent(units: Sequence[Unit], keep: int, estimate: Estimator) -> Cut:
         return Cut(0)
     at, is_full = first, False
     kept = 0
-    for place in reversed(everywhere):
-        tokens = sum(map(estimate, units[place].messages))
+    for index in reversed(everywhere):
+        tokens = sum(map(estimate, units[index].messages))
         kept += tokens
         if tokens and kept >= keep:
             is_full = True
-            point = _next_cut_point(units, everywhere[place:])
+            point = _next_cut_point(units, everywhere[index:])
             if point is None:
-                point = _next_cut_point(units, everywhere[place::-1])
+                point = _next_cut_point(units, everywhere[index::-1])
             at = first if point is None else point
             break
     if is_full and _is_hidden_attempt(units[at + 1 :]):
         at += 1
-    at = _past_silence(units, _back_to_calls(units, at))
+    at = _skip_empty_back(units, _back_to_calls(units, at))
     if at < len(units) and _starts_turn(units[at]):
         return Cut(at)
     return Cut(at, _turn_start(units, at))
 
 
 def _whole_turns(units: Sequence[Unit], keep: int, estimate: Estimator) -> Cut:
-    """The last turns that fit, and the last one in any case."""
+    """Keep the last turns that fit, and at least the last one."""
     kept, at = 0, None
     end = len(units)
     for start in range(len(units) - 1, -1, -1):
@@ -119,7 +119,7 @@ def _whole_turns(units: Sequence[Unit], keep: int, estimate: Estimator) -> Cut:
         at = end = start
     if at is None:
         return Cut(_back_to_calls(units, 0))
-    return Cut(_past_silence(units, _back_to_calls(units, at)))
+    return Cut(_skip_empty_back(units, _back_to_calls(units, at)))
 
 
 def _next_cut_point(units: Sequence[Unit], places: Iterable[int]) -> int | None:
@@ -137,18 +137,18 @@ def _starts_turn(unit: Unit) -> bool:
 
 
 def _turn_start(units: Sequence[Unit], at: int) -> int | None:
-    return next((place for place in range(min(at, len(units) - 1), -1, -1) if _starts_turn(units[place])), None)
+    return next((index for index in range(min(at, len(units) - 1), -1, -1) if _starts_turn(units[index])), None)
 
 
-def _past_silence(units: Sequence[Unit], at: int) -> int:
-    """Back over what says nothing right before a cut: labels, changes of model."""
+def _skip_empty_back(units: Sequence[Unit], at: int) -> int:
+    """Move a cut back over entries without messages: labels, model changes."""
     while at > 0 and units[at - 1].kind != "compaction" and not units[at - 1].messages:
         at -= 1
     return at
 
 
 def _is_hidden_attempt(behind: Sequence[Unit]) -> bool:
-    """Whether nothing but an attempt that failed and was edited out stands behind the last message."""
+    """Whether only a failed attempt that was edited out follows the last message."""
     omitted = {unit.id for unit in behind if unit.is_omitted}
     if any(unit.edits is not None and unit.edits not in omitted for unit in behind):
         return False
@@ -157,7 +157,7 @@ def _is_hidden_attempt(behind: Sequence[Unit]) -> bool:
 
 
 def _back_to_calls(units: Sequence[Unit], at: int) -> int:
-    """The cut, or the place before it of a call that something behind it answers."""
+    """Move a cut back to the call of each result that would be kept without it."""
     called: set[str] = set()
     lost: set[str] = set()
     for unit in units[at:]:
@@ -165,23 +165,23 @@ def _back_to_calls(units: Sequence[Unit], at: int) -> int:
             called.update(call.id for call in tool_calls(message))
             if isinstance(message, ToolResult) and message.tool_call_id not in called:
                 lost.add(message.tool_call_id)
-    place = at
-    while lost and place > 0:
-        place -= 1
-        found = {call.id for message in units[place].messages for call in tool_calls(message)} & lost
+    index = at
+    while lost and index > 0:
+        index -= 1
+        found = {call.id for message in units[index].messages for call in tool_calls(message)} & lost
         lost -= found
-        at = place if found else at
+        at = index if found else at
     return at
 
 
 def _open_calls_from(units: Sequence[Unit]) -> int:
-    """Behind everything; or, if calls still wait for their results, at the answer that made them."""
+    """Cut after everything; or, if calls have no results yet, at the assistant message with these calls."""
     for at in range(len(units) - 1, -1, -1):
         for message in reversed(units[at].messages):
             if isinstance(message, ToolResult):
                 continue
             open_calls = {call.id for call in tool_calls(message)} - _answered(units[at:])
-            # A result may stand anywhere; where it should, behind the call, is looked first.
+            # A result may be anywhere, so the units before the call are checked too, but only if needed.
             return at if open_calls and open_calls - _answered(units[:at]) else len(units)
     return len(units)
 

@@ -1,8 +1,7 @@
-"""Where embedders and extensions come in: before a summary is written, and after.
+"""Hooks of embedders and extensions, called before and after a summary is written.
 
-Before: a hook sees what would be summarised, and may let it be, cancel it, or supply the summary itself; the first one
-that does not let it be decides. What was supplied is recorded as such (`fromHook`). After: every hook is told. A hook
-that fails is reported and otherwise passed over: the built-in way goes on.
+Before: a hook sees the messages, and may cancel or supply the summary; the first one that does decides. A supplied
+summary is recorded as such (`fromHook`). After: every hook is called. A failing hook is reported and otherwise ignored.
 """
 
 from __future__ import annotations
@@ -17,85 +16,85 @@ from sessiontree.core.messages import Message
 from sessiontree.session.session import Session
 
 
-class Occasion(Struct, frozen=True):
-    """What would be summarised."""
+class PendingSummary(Struct, frozen=True):
+    """A summary that is about to be written."""
 
     session: Session
     kind: str
     """`compaction` or `branch`."""
     messages: Sequence[Message]
-    """Those whose place the summary takes, or for a branch, those that are left."""
+    """The messages that the summary replaces or, for a branch, describes."""
     turn_prefix: Sequence[Message] = ()
-    """The beginning of a turn that is cut."""
+    """First part of a turn that is split."""
     previous_summary: str | None = None
     first_kept: str | None = None
-    """The entry from which on all is kept; None when nothing is."""
+    """The first entry that is kept; None if none is."""
     tokens_before: int = 0
     files: FileLists = FileLists()
     instructions: str | None = None
 
 
 class Cancel(Struct, frozen=True):
-    """Leave the session as it is."""
+    """Do not write a summary."""
 
     reason: str = "a hook cancelled it"
 
 
-class Supply(Struct, frozen=True):
-    """Take this for the summary."""
+class SuppliedSummary(Struct, frozen=True):
+    """Use this summary."""
 
     summary: str
     details: Any = None
     keep_nothing: bool = False
-    """The summary stands for everything, whatever would have been kept."""
+    """The summary replaces everything, including what would be kept."""
 
 
 class Hook:
-    """Both do nothing; take what you need. They may take their time, and raise."""
+    """Base class with two empty methods to override. They may block, and raise."""
 
-    def before(self, occasion: Occasion) -> Cancel | Supply | None:
-        """Called when it is known what would be summarised, and nothing has been done."""
+    def before(self, pending: PendingSummary) -> Cancel | SuppliedSummary | None:
+        """Called before a summary is written."""
 
     def after(self, done: Any) -> None:
-        """Called with what was done, when it is in the file."""
+        """Called with the result when it is in the file."""
 
 
-class Heard(Struct, frozen=True):
-    """What hooks came to, and what went wrong in them."""
+class HookDecision(Struct, frozen=True):
+    """The decision of the hooks, and reports of failures."""
 
-    verdict: Cancel | Supply | None
+    verdict: Cancel | SuppliedSummary | None
     reports: tuple[str, ...] = ()
 
 
-def ask(hooks: Sequence[Hook], occasion: Occasion) -> Heard:
-    """What the hooks want to happen."""
+def call_before(hooks: Sequence[Hook], pending: PendingSummary) -> HookDecision:
+    """Call the hooks until one decides."""
     reports: list[str] = []
     for hook in hooks:
         try:
-            verdict = hook.before(occasion)
-        except Exception as error:  # noqa: BLE001 - whatever an extension raises, the built-in way goes on
+            verdict = hook.before(pending)
+        except Exception as error:  # noqa: BLE001 - a failing extension must not prevent the compaction
             reports.append(_report(hook, "before", error))
             continue
-        if isinstance(verdict, Supply) and not verdict.summary.strip():
-            reports.append(f"{_name(hook)} supplied an empty summary; it was not taken")
+        if isinstance(verdict, SuppliedSummary) and not verdict.summary.strip():
+            reports.append(f"{_name(hook)} supplied an empty summary; it was ignored")
         elif verdict is not None:
-            return Heard(verdict, tuple(reports))
-    return Heard(None, tuple(reports))
+            return HookDecision(verdict, tuple(reports))
+    return HookDecision(None, tuple(reports))
 
 
-def tell(hooks: Sequence[Hook], done: Any) -> tuple[str, ...]:
-    """Tell every hook what was done; what went wrong in them."""
+def call_after(hooks: Sequence[Hook], done: Any) -> tuple[str, ...]:
+    """Call all hooks after the write, and return reports of failures."""
     reports: list[str] = []
     for hook in hooks:
         try:
             hook.after(done)
-        except Exception as error:  # noqa: BLE001 - it is done, and no extension can undo it by failing
+        except Exception as error:  # noqa: BLE001 - the summary is written, so a failing extension is only reported
             reports.append(_report(hook, "after", error))
     return tuple(reports)
 
 
 def _report(hook: Hook, when: str, error: Exception) -> str:
-    return f"{_name(hook)} failed {when} it: {type(error).__name__}: {error}"
+    return f"{_name(hook)} failed in {when}(): {type(error).__name__}: {error}"
 
 
 def _name(hook: Hook) -> str:

@@ -1,8 +1,7 @@
-"""What a conversation shows by its structure: requests, demands, decisions, changes, commands and their ends, tasks.
+"""Facts found in messages by rules: requests, demands, decisions, changed files, commands with their results, tasks.
 
-Nothing here understands language. Who said something, which tool was called and how it ended, and a few words that
-mark a demand or a decision in several languages, are all that is looked at. The rules are plain, so that two runs over
-the same messages notice the same.
+No language understanding: only roles, tool calls with their results, and a few words that mark a demand or a decision
+in several languages are used. The same messages always give the same facts.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from sessiontree.compaction.touched_files import file_of, speakers
+from sessiontree.compaction.touched_files import file_of, vocabularies
 from sessiontree.conversion.tools import FileUse, Intent, find_intent, find_intent_type
 from sessiontree.conversion.tools.intents import STATUSES, Todo
 from sessiontree.core.messages import (
@@ -33,14 +32,14 @@ from sessiontree.core.messages import (
 )
 
 _INJECTED = re.compile(r"<(system-reminder|local-command-stdout|command-[a-z]+)>.*?</\1>", re.DOTALL)
-_ENDS = re.compile(r"(?<=[。！？!?])\s*|(?<=[.;])\s+|\n+")
-_MARKED = {" ": "pending", "x": "completed", "X": "completed"}
-_BOX = len("- [ ] ")
-_BOXES = {f"{bullet} [{mark}] ": status for bullet in "-*" for mark, status in _MARKED.items()}
-_NEXT = re.compile(
+_SENTENCE_END = re.compile(r"(?<=[。！？!?])\s*|(?<=[.;])\s+|\n+")
+_CHECKBOX_STATUS = {" ": "pending", "x": "completed", "X": "completed"}
+_CHECKBOX_LENGTH = len("- [ ] ")
+_CHECKBOXES = {f"{bullet} [{mark}] ": status for bullet in "-*" for mark, status in _CHECKBOX_STATUS.items()}
+_NEXT_HEADING = re.compile(
     r"^#*\s*\**(next steps?|to-?do|remaining|下一步|待办|次のステップ|残り|다음 단계)\W*$", re.IGNORECASE
 )
-_LISTED = re.compile(r"^\s*(?:[-*]|\d+[.)])\s+(.+)$")
+_LIST_ITEM = re.compile(r"^\s*(?:[-*]|\d+[.)])\s+(.+)$")
 _DEMAND = re.compile(
     r"\b(must|never|always|only|don't|do not|doesn't need|shall|should|prefer|avoid|make sure|ensure|without|keep)\b"
     r"|必须|不要|不能|不得|务必|禁止|只能|只用|优先|请用|希望|别"
@@ -58,49 +57,49 @@ _DECISION = re.compile(
 )
 
 
-def _folded(raw: bytes) -> list[bytes]:
-    """The words of a text in small letters, as far as they are of ASCII."""
-    return raw.translate(_FOLDING).split()
+def _ascii_words(raw: bytes) -> list[bytes]:
+    """The ASCII words of a text in lower case."""
+    return raw.translate(_LOWERCASE_WORDS).split()
 
 
 _ASCII = bytes(range(128))
-_FOLDING = bytes(ord(chr(at).lower()) if at < 128 and chr(at).isalnum() else ord(" ") for at in range(256))
+_LOWERCASE_WORDS = bytes(ord(chr(at).lower()) if at < 128 and chr(at).isalnum() else ord(" ") for at in range(256))
 
 
-class _Words:
-    """What a text has some of wherever a pattern matches. Looking for that first is many times faster."""
+class _WordFilter:
+    """Words of which every match of a pattern contains one. Searching these first is many times faster."""
 
     def __init__(self, plain: str, foreign: str) -> None:
         self.plain = tuple(word.replace("_", " ") for word in plain.split())
-        self._first = frozenset(_folded(word.encode())[0] for word in self.plain)
+        self._first = frozenset(_ascii_words(word.encode())[0] for word in self.plain)
         self._foreign = tuple(foreign.split())
 
-    def may_be_in(self, text: str) -> bool:
-        """Whether a text is worth reading."""
+    def may_match(self, text: str) -> bool:
+        """Whether the pattern may match a text."""
         raw = text.encode("utf-8", "surrogatepass")
-        if not self._first.isdisjoint(_folded(raw)):
+        if not self._first.isdisjoint(_ascii_words(raw)):
             return True
         foreign = b"" if text.isascii() else raw.translate(None, _ASCII)
         return bool(foreign) and _has_any(foreign.decode("utf-8", "surrogatepass"), self._foreign)
 
     def found_in(self, text: str) -> list[str]:
-        """Those that a text has, in small letters."""
+        """The words that a text contains, in lower case."""
         lowered = text.lower()
         found = [word for word in self.plain if word in lowered]
         return found if text.isascii() else [*found, *(word for word in self._foreign if word in text)]
 
 
-_DEMAND_WORDS = _Words(
+_DEMAND_WORDS = _WordFilter(
     "must never always only don't do_not doesn't_need shall should prefer avoid make_sure ensure without keep",
     "必 不要 不能 不得 禁止 只 优先 请用 希望 别 して しないで なければ いけ 優先 だけ ください "
     "반드시 마 말고 주세요 금지 우선 만",
 )
-_DECISION_WORDS = _Words(
+_DECISION_WORDS = _WordFilter(
     "decision decide decided we'll_ we_will_ go_with going_with chose chosen choose opt_for opted_for settled_on "
     "agreed instead_of rather_than tradeoff trade-off stick_with sticking_with conclude conclusion",
     "决定 采用 选择 选用 改用 结论 定为 決 採用 選 ことに にします 結論 결정 채택 선택 하기로 결론",
 )
-_NEXT_WORDS = _Words("next_step todo to-do remaining", "下一步 待办 次の 残り 다음")
+_NEXT_WORDS = _WordFilter("next_step todo to-do remaining", "下一步 待办 次の 残り 다음")
 
 _ERROR_LINE = re.compile(
     r"error|exception|fail|fatal|panic|traceback|denied|not found|no such|refused|timed? ?out"
@@ -110,16 +109,16 @@ _ERROR_LINE = re.compile(
 
 
 class Run(Struct):
-    """A command, or another call that can fail, as it ended last."""
+    """A command, or another call that can fail, with its last result."""
 
-    what: str
+    name: str
     is_command: bool
     messages: Sequence[Message]
     ok: bool = True
     ended_at: int = 0
-    """Which of the messages says how it ended. Few outputs are ever looked at, so they are not read before."""
+    """Index of the message with the result. It is read on demand, because few outputs are needed."""
     failure: Content = ""
-    """What it gave the last time that it failed."""
+    """Output of the last failure."""
 
     @property
     def last_line(self) -> str:
@@ -131,127 +130,136 @@ class Run(Struct):
 
     @property
     def error(self) -> str:
-        """The error's own words, from the last time that it failed."""
+        """Error lines of the last failure."""
         return error_words(text_of(self.failure))
 
 
-class Heard(Struct, frozen=True):
-    """Sentences of a kind, in the order they were said last."""
+class Sentences(Struct, frozen=True):
+    """Sentences of one kind, ordered by their last occurrence."""
 
     sentences: tuple[str, ...] = ()
     is_all: bool = True
-    """Whether there are no others: where there are very many, only the first two and the newest are looked for."""
+    """Whether these are all: if there are very many, only the first two and the newest are listed."""
 
 
-class Noticed(Struct):
-    """What was noticed, each in the order it was said last."""
+class MessageFacts(Struct):
+    """Facts found in messages, each kind ordered by last occurrence."""
 
     requests: list[str] = field(default_factory=list)
-    demands: Heard = Heard()
-    decisions: Heard = Heard()
+    demands: Sentences = Sentences()
+    decisions: Sentences = Sentences()
     runs: dict[str, Run] = field(default_factory=dict)
     changes: dict[str, int] = field(default_factory=dict)
     tasks: dict[str, str] = field(default_factory=dict)
-    """Open and closed tasks with their status."""
+    """Tasks with their status."""
     plan: list[str] = field(default_factory=list)
-    """What the last list under a heading like "next steps" says."""
+    """Items of the last list under a heading like "next steps"."""
     notes: list[str] = field(default_factory=list)
-    """Summaries of branches that were left."""
+    """Summaries of other branches."""
     last_answer: str = ""
     is_answered: bool = True
-    """Whether the last request got an answer that ends its turn."""
+    """Whether the last request has a final answer."""
     answers_earlier: bool = False
-    """Whether such an answer came before the first request, so that it belongs to one before these messages."""
+    """Whether a final answer comes before the first request, so that it answers a request before these messages."""
     lists_tasks: bool = False
-    """Whether a whole list of tasks was given, which replaces any before it."""
+    """Whether a tool call set the complete list of tasks, which replaces earlier ones."""
 
 
-_PLAN_WITHIN = 1_000
-"""A plan that so many answers did not come back to is no plan any more."""
+_PLAN_ANSWERS = 1_000
+"""Only the last this many answers are searched for a plan."""
 
-_SOUGHT_TOGETHER = 32
-"""Texts that are searched in one go for words that most of them do not have."""
+_SEARCH_BATCH = 32
+"""Texts that are searched together for words that most of them do not contain."""
 
-_Waiting: TypeAlias = tuple[ToolCall, tuple[FileUse, str] | None]
-"""A call that has no result yet, and the file it is about."""
+_PendingCall: TypeAlias = tuple[ToolCall, tuple[FileUse, str] | None]
+"""A call without a result yet, and its file."""
 
 
-class _Said(Struct, frozen=True, gc=False):
-    """A text that may tell something, and who said it."""
+class _Statement(Struct, frozen=True, gc=False):
+    """A text of the user or the assistant."""
 
     text: str
     is_user: bool
 
 
-def notice(messages: Sequence[Message], agent: str, enough: int) -> Noticed:
-    """Everything that some messages show. Of more demands or decisions than `enough`, the first two and the newest."""
-    noticed, runs = Noticed(), _Runs(messages)
-    said: list[_Said] = []
-    waiting: dict[str, _Waiting] = {}
+def find_facts(messages: Sequence[Message], agent: str, enough: int) -> MessageFacts:
+    """Find the facts in messages. Of more than `enough` demands or decisions, the first two and the newest."""
+    facts, runs = MessageFacts(), _Runs(messages)
+    statements: list[_Statement] = []
+    pending: dict[str, _PendingCall] = {}
     for at, message in enumerate(messages):
         match message:
             case ToolResult():
-                runs.see_result(at, waiting.pop(message.tool_call_id, None), message)
+                runs.add_result(at, pending.pop(message.tool_call_id, None), message)
             case Assistant():
                 calls = tool_calls(message)
                 text = text_of(message.content).strip() if len(calls) < len(message.content) else ""
                 if text:
-                    _hear_answer(noticed, text, is_last=not calls)
-                    said.append(_Said(text, is_user=False))
+                    _add_answer(facts, text, is_last=not calls)
+                    statements.append(_Statement(text, is_user=False))
                 for call in calls:
                     file = file_of(call, agent)
-                    waiting[call.id] = (call, file)
-                    _see_call(noticed, call, file, agent)
+                    pending[call.id] = (call, file)
+                    _add_call(facts, call, file, agent)
             case User() | CustomText():
                 text = _without_injected(text_of(message.content)).strip()
                 if text:
-                    _hear_user(noticed, text)
-                    said.append(_Said(text, is_user=True))
+                    _add_user_text(facts, text)
+                    statements.append(_Statement(text, is_user=True))
             case BashExecution():
                 runs.record(message.command, True, not message.exit_code, at, message)
             case BranchSummaryText():
-                noticed.notes.append(message.summary)
+                facts.notes.append(message.summary)
             case _:
                 pass
-    noticed.runs = runs.found
-    noticed.demands = _heard([each for each in said if each.is_user], _DEMAND_WORDS, _demands_in, enough)
-    noticed.decisions = _heard(said, _DECISION_WORDS, _decisions_in, enough)
-    answers = (each.text for each in reversed(said) if not each.is_user)
-    noticed.plan = _last_plan(islice(answers, _PLAN_WITHIN))
-    return noticed
+    facts.runs = runs.found
+    facts.demands = _matching_sentences(
+        [each for each in statements if each.is_user], _DEMAND_WORDS, _demands_in, enough
+    )
+    facts.decisions = _matching_sentences(statements, _DECISION_WORDS, _decisions_in, enough)
+    answers = (each.text for each in reversed(statements) if not each.is_user)
+    facts.plan = _last_plan(islice(answers, _PLAN_ANSWERS))
+    return facts
 
 
-def _heard(told: Sequence[_Said], words: _Words, found_in: Callable[[_Said], Iterable[str]], enough: int) -> Heard:
+def _matching_sentences(
+    statements: Sequence[_Statement], words: _WordFilter, found_in: Callable[[_Statement], Iterable[str]], enough: int
+) -> Sentences:
     newest: dict[str, None] = {}
-    for said in _with(words, told[::-1]):
-        for sentence in reversed(list(found_in(said))):
+    for statement in _candidates(words, statements[::-1]):
+        for sentence in reversed(list(found_in(statement))):
             newest.setdefault(sentence)
         if len(newest) >= enough:
             break
     else:
-        return Heard(tuple(reversed(newest)))
-    older = (sentence for said in _with(words, told) for sentence in found_in(said) if sentence not in newest)
-    return Heard((*dict.fromkeys(islice(older, 2)), *reversed(newest)), is_all=False)
+        return Sentences(tuple(reversed(newest)))
+    older = (
+        sentence
+        for statement in _candidates(words, statements)
+        for sentence in found_in(statement)
+        if sentence not in newest
+    )
+    return Sentences((*dict.fromkeys(islice(older, 2)), *reversed(newest)), is_all=False)
 
 
-def _with(words: _Words, told: Sequence[_Said]) -> Iterator[_Said]:
-    """At least those of some texts that have any of the words."""
-    for start in range(0, len(told), _SOUGHT_TOGETHER):
-        together = told[start : start + _SOUGHT_TOGETHER]
-        if words.may_be_in("\n".join([said.text for said in together])):
+def _candidates(words: _WordFilter, statements: Sequence[_Statement]) -> Iterator[_Statement]:
+    """The texts that may contain any of the words, batch by batch."""
+    for start in range(0, len(statements), _SEARCH_BATCH):
+        together = statements[start : start + _SEARCH_BATCH]
+        if words.may_match("\n".join([statement.text for statement in together])):
             yield from together
 
 
-def _decisions_in(said: _Said) -> Iterator[str]:
-    words = _DECISION_WORDS.found_in(said.text)
-    for sentence in sentences(said.text, words) if words else ():
+def _decisions_in(statement: _Statement) -> Iterator[str]:
+    words = _DECISION_WORDS.found_in(statement.text)
+    for sentence in sentences(statement.text, words) if words else ():
         if _has_any(sentence.lower(), words) and _DECISION.search(sentence):
-            yield f"the user: {sentence}" if said.is_user else sentence
+            yield f"the user: {sentence}" if statement.is_user else sentence
 
 
-def _demands_in(said: _Said) -> Iterator[str]:
-    words = _DEMAND_WORDS.found_in(said.text)
-    for sentence in sentences(said.text, words) if words else ():
+def _demands_in(statement: _Statement) -> Iterator[str]:
+    words = _DEMAND_WORDS.found_in(statement.text)
+    for sentence in sentences(statement.text, words) if words else ():
         if _has_any(sentence.lower(), words) and _DEMAND.search(sentence) and not _is_decision(sentence):
             yield sentence
 
@@ -265,70 +273,70 @@ def _without_injected(text: str) -> str:
     return _INJECTED.sub("", text) if "</" in text else text
 
 
-def _hear_user(noticed: Noticed, text: str) -> None:
-    noticed.requests.append(text)
-    noticed.is_answered = False
-    _see_boxes(noticed, text)
+def _add_user_text(facts: MessageFacts, text: str) -> None:
+    facts.requests.append(text)
+    facts.is_answered = False
+    _add_checkboxes(facts, text)
 
 
-def _hear_answer(noticed: Noticed, text: str, *, is_last: bool) -> None:
+def _add_answer(facts: MessageFacts, text: str, *, is_last: bool) -> None:
     if is_last:
-        noticed.is_answered = True
-        noticed.answers_earlier = noticed.answers_earlier or not noticed.requests
-    noticed.last_answer = text
-    _see_boxes(noticed, text)
+        facts.is_answered = True
+        facts.answers_earlier = facts.answers_earlier or not facts.requests
+    facts.last_answer = text
+    _add_checkboxes(facts, text)
 
 
 def _has_any(text: str, words: Iterable[str]) -> bool:
     return any(word in text for word in words)
 
 
-def _see_boxes(noticed: Noticed, text: str) -> None:
+def _add_checkboxes(facts: MessageFacts, text: str) -> None:
     if "] " not in text:
         return
     for line in text.split("\n"):
         if "] " in line:
             bare = line.lstrip()
-            status, task = _BOXES.get(bare[:_BOX]), bare[_BOX:]
+            status, task = _CHECKBOXES.get(bare[:_CHECKBOX_LENGTH]), bare[_CHECKBOX_LENGTH:]
             if status is not None and task:
-                noticed.tasks[task.strip()] = status
+                facts.tasks[task.strip()] = status
 
 
 def _last_plan(answers: Iterable[str]) -> list[str]:
-    """The plan in the first of some answers that has one."""
+    """The plan of the first answer that has one."""
     for text in answers:
-        plan = list(_planned(text)) if _NEXT_WORDS.found_in(text) else []
+        plan = list(_planned_steps(text)) if _NEXT_WORDS.found_in(text) else []
         if plan:
             return plan
     return []
 
 
-def _planned(text: str) -> Iterator[str]:
-    """The points of a list under a heading that says what comes next."""
+def _planned_steps(text: str) -> Iterator[str]:
+    """Items of a list under a heading for next steps."""
     is_inside = False
     for line in text.splitlines():
-        if _NEXT.match(line.strip()):
+        if _NEXT_HEADING.match(line.strip()):
             is_inside = True
-        elif is_inside and (point := _LISTED.match(line)):
+        elif is_inside and (point := _LIST_ITEM.match(line)):
             yield point.group(1).strip()
         elif is_inside and line.strip():
             is_inside = False
 
 
-def _see_call(noticed: Noticed, call: ToolCall, file: tuple[FileUse, str] | None, agent: str) -> None:
+def _add_call(facts: MessageFacts, call: ToolCall, file: tuple[FileUse, str] | None, agent: str) -> None:
     if file is not None and file[0] != "read":
-        noticed.changes[file[1]] = noticed.changes.pop(file[1], 0) + 1
+        facts.changes[file[1]] = facts.changes.pop(file[1], 0) + 1
     todo = _todo(call, agent)
     if todo is not None:
-        for task in [task for task, status in noticed.tasks.items() if status != "completed"]:
-            del noticed.tasks[task]  # a list of tasks replaces the one before
-        noticed.lists_tasks = True
-        noticed.tasks.update(todo)
+        for task in [task for task, status in facts.tasks.items() if status != "completed"]:
+            del facts.tasks[task]  # the new list replaces the open tasks of the one before
+        facts.lists_tasks = True
+        facts.tasks.update(todo)
 
 
 def _todo(call: ToolCall, agent: str) -> dict[str, str] | None:
     if _may_list_tasks(call.name, agent):
-        meaning = _meaning(call, agent)
+        meaning = _call_intent(call, agent)
         if isinstance(meaning, Todo):
             return {item.text: item.status for item in meaning.items}
     items = call.arguments.get("todos")
@@ -346,11 +354,11 @@ def _task(item: Any) -> tuple[str, str] | None:
 
 @functools.lru_cache(maxsize=256)
 def _may_list_tasks(name: str, agent: str) -> bool:
-    return any(find_intent_type(name, words) is Todo for words in speakers(agent))
+    return any(find_intent_type(name, words) is Todo for words in vocabularies(agent))
 
 
-def _meaning(call: ToolCall, agent: str) -> Intent | None:
-    for words in speakers(agent):
+def _call_intent(call: ToolCall, agent: str) -> Intent | None:
+    for words in vocabularies(agent):
         found = find_intent(call.name, call.arguments, words)
         if found is not None:
             return found
@@ -358,33 +366,33 @@ def _meaning(call: ToolCall, agent: str) -> Intent | None:
 
 
 class _Runs:
-    """How commands and other calls ended, among some messages."""
+    """Results of commands and other calls in some messages."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
         self.found: dict[str, Run] = {}
 
-    def see_result(self, at: int, asked: _Waiting | None, result: ToolResult) -> None:
+    def add_result(self, at: int, asked: _PendingCall | None, result: ToolResult) -> None:
         call, file = asked or (None, None)
         command = call.arguments.get("command") if call is not None else None
         if isinstance(command, str) and command:
             self.record(command, True, not result.is_error, at, result)
             return
         name = result.tool_name or (call.name if call else "a tool")
-        what = f"{name} {file[1]}".strip() if file else name.strip()
-        if result.is_error or what in self.found:
-            self.record(what, False, not result.is_error, at, result)
+        name = f"{name} {file[1]}".strip() if file else name.strip()
+        if result.is_error or name in self.found:
+            self.record(name, False, not result.is_error, at, result)
 
-    def record(self, what: str, is_command: bool, ok: bool, at: int, end: Message) -> None:
-        run = self.found.pop(what, None) or Run(what, is_command, self._messages)
+    def record(self, name: str, is_command: bool, ok: bool, at: int, end: Message) -> None:
+        run = self.found.pop(name, None) or Run(name, is_command, self._messages)
         run.ok, run.ended_at = ok, at
         if not ok:
             run.failure = _output(end)
-        self.found[what] = run
+        self.found[name] = run
 
 
 def _output(message: Message) -> Content:
-    """What a call or a command gave."""
+    """Output of a call or a command."""
     return (
         message.output
         if isinstance(message, BashExecution)
@@ -395,31 +403,33 @@ def _output(message: Message) -> Content:
 
 
 def error_words(text: str) -> str:
-    """The lines of an output that name what went wrong: the last ones that sound like it, else the last line."""
+    """The last lines of an output that look like errors, else its last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = list(islice(filter(_ERROR_LINE.search, reversed(lines)), 2))
-    return "\n".join(dict.fromkeys(telling[::-1] or lines[-1:]))
+    error_lines = list(islice(filter(_ERROR_LINE.search, reversed(lines)), 2))
+    return "\n".join(dict.fromkeys(error_lines[::-1] or lines[-1:]))
 
 
 def sentences(text: str, words: Sequence[str] = ("",)) -> Iterator[str]:
-    """A text in sentences, code blocks and lines without any of the words left out."""
+    """Split a text into sentences, without code blocks and lines that contain none of the words."""
     is_code = False
     for line in text.splitlines():
         if line.lstrip().startswith("```"):
             is_code = not is_code
         elif not is_code and _has_any(line.lower(), words):
-            for part in _ENDS.split(line):
+            for part in _SENTENCE_END.split(line):
                 sentence = part.strip(" \t-*#>") if part else ""
                 if sentence:
                     yield sentence
 
 
 def focus_words(instructions: str) -> Sequence[str]:
-    """The words that instructions ask for: of languages without spaces, every pair of characters."""
+    """Words of the instructions to search for; for languages without spaces, every pair of characters."""
     words = [word.lower() for word in re.findall(r"[A-Za-z0-9_./-]{3,}", instructions)]
     for run in re.findall("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff]{2,}", instructions):
         words += [run[at : at + 2] for at in range(len(run) - 1)]
-    return tuple(word for word in dict.fromkeys(words) if word not in _COMMON)
+    return tuple(word for word in dict.fromkeys(words) if word not in _STOP_WORDS)
 
 
-_COMMON = frozenset({"the", "and", "for", "that", "this", "with", "from", "focus", "about", "keep", "what", "which"})
+_STOP_WORDS = frozenset(
+    {"the", "and", "for", "that", "this", "with", "from", "focus", "about", "keep", "what", "which"}
+)

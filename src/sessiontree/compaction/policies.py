@@ -1,8 +1,4 @@
-"""When to compact: policies, each an exact rule over numbers.
-
-A policy says how many tokens a context may have before it is compacted. It looks at nothing else, so one can be asked
-about any window and any size; which usage may be believed is said by `estimate` and `projection`.
-"""
+"""Policies: how many tokens a context may have before it is compacted."""
 
 from __future__ import annotations
 
@@ -15,32 +11,31 @@ from msgspec import Struct
 from sessiontree.settings import Compaction
 
 RESERVE = 16_384
-"""Tokens that are left free for the next answer, when nothing else is said."""
+"""Default number of tokens left free for the next answer."""
 
 
 class Window(Struct, frozen=True):
-    """What is known of the model that a context is for."""
+    """Context window of a model."""
 
     tokens: int
-    """How many tokens its context may have."""
+    """Size of the window."""
     output: int = 0
-    """How many of them it may answer with, if that is known."""
+    """Largest answer, if known."""
     model: str | None = None
     """Its name, as "provider/model"."""
 
 
 class Policy(Protocol):
-    """Says when a context is too large.
+    """Decides when a context is too large.
 
-    Contract: `limit` is the largest number of tokens that is not compacted yet; None for never. It depends on its
-    argument alone.
+    Contract: `limit` is the largest size that is not compacted yet; None for never. It depends on its argument alone.
     """
 
     def limit(self, window: Window) -> int | None: ...
 
 
 class Reserve(Struct, frozen=True):
-    """Compact when less than a reserve is free: Pi's rule. A model may have a reserve of its own ("provider/model")."""
+    """Compact when less than a reserve is free: Pi's rule. `models` has other reserves, by "provider/model"."""
 
     tokens: int = RESERVE
     models: Mapping[str, int] = msgspec.field(default_factory=dict)
@@ -59,24 +54,24 @@ class Ratio(Struct, frozen=True):
 
 
 class Manual(Struct, frozen=True):
-    """Compact only when somebody asks for it."""
+    """Compact only on request."""
 
-    def limit(self, window: Window) -> int | None:  # noqa: ARG002 - it never comes to that
+    def limit(self, window: Window) -> int | None:  # noqa: ARG002 - the contract's
         return None
 
 
 _SMALLEST = 25_600
-"""Neovate leaves contexts alone that are smaller than this."""
+"""Neovate never compacts a context that is smaller than this."""
 
 _LONGEST_OUTPUT = 32_000
 _RESERVES = {32_768: 10_000, 65_536: 27_000, 131_072: 30_000, 200_000: 40_000}
-"""What Neovate keeps free in windows of the usual sizes."""
+"""Neovate's reserves for common window sizes."""
 
 
 class Table(Struct, frozen=True):
-    """Neovate's rule up to version 0.25.0: a table of reserves, and nine tenths of what the answer leaves.
+    """Neovate's rule up to version 0.25.0: compact at the larger of two thresholds.
 
-    The larger of both counts, and a context that reaches it is compacted.
+    One is the window minus a reserve from a table, the other is 90% of the window minus the largest answer.
     """
 
     def limit(self, window: Window) -> int | None:
@@ -90,7 +85,7 @@ class Table(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """Neovate's rule since version 0.25.1: more than seven tenths of the window, and never a small context."""
+    """Neovate's rule since version 0.25.1: more than 70% of the window, and never a small context."""
 
     share: float = 0.7
 
@@ -101,12 +96,12 @@ class Share(Struct, frozen=True):
 
 
 def _below(threshold: float) -> int:
-    """The largest whole number below a threshold that must not be reached."""
+    """Largest integer below a threshold."""
     return int(threshold) - 1 if threshold == int(threshold) else int(threshold)
 
 
 def is_due(policy: Policy, tokens: int, window: Window) -> bool:
-    """Whether a context of so many tokens is compacted."""
+    """Whether a policy asks for a compaction of a context of this size."""
     limit = policy.limit(window)
     return limit is not None and tokens > limit
 
@@ -118,11 +113,11 @@ POLICIES: dict[str, Policy] = {
     "ratio": Ratio(),
     "manual": Manual(),
 }
-"""The policies by name, each with what it does when nothing else is said."""
+"""Policies by name, with their defaults."""
 
 
 def policy_of(settings: Compaction) -> Policy:
-    """When the settings want a context to be compacted by itself."""
+    """The policy of the settings."""
     if not settings.enabled:
         return Manual()
     match settings.policy:

@@ -1,8 +1,8 @@
-"""What a model is asked when it shall summarise, and the conversation as the text it is shown.
+"""Prompts for summaries, and the conversation as the text in them.
 
-The conversation is shown as one text with a role at the head of each part: a model that is shown messages goes on with
-them instead of summarising them. Thinking is left out, what it came to stands in the answers. Results are cut, and the
-cut says how much is missing. Tags with which our own parts are marked are made harmless inside the conversation.
+The conversation is one text with a role before each part: a model that receives it as messages tends to continue it
+instead of summarizing it. Thinking is left out, its outcome is in the answers. Long results are truncated with a note.
+Our own tags are escaped inside the conversation, so that its content cannot close them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sessiontree.core.messages import (
 )
 
 RESULT_LENGTH = 2000
-"""How many characters of a tool's result a model is shown."""
+"""Characters of a tool result in a prompt."""
 
 SYSTEM = (
     "You write handover notes. You are shown a record of the work of a user and a coding assistant. You do not take "
@@ -38,9 +38,9 @@ SYSTEM = (
 )
 
 _CARE = (
-    "Whoever reads the notes has nothing else and has to go on with the work at once. So give paths, names, commands, "
-    "numbers and error texts exactly as they stand in the record. Say nothing that is not in it. Short points, no "
-    "introduction, no closing words. Write (none) under a heading that has nothing to say."
+    "The reader of the notes has nothing else and must continue the work at once. So give paths, names, commands, "
+    "numbers and error texts exactly as they are in the record. Add nothing that is not in it. Short points, no "
+    "introduction, no closing words. Write (none) under a heading without content."
 )
 
 _OUTLINE = {
@@ -81,21 +81,21 @@ _TAGS = re.compile(r"<(/?)(record|notes)>")
 
 
 def history_prompt(messages: Iterable[Message], previous: str | None, instructions: str | None) -> str:
-    """The request for a summary, or with an earlier one, for bringing that one up to date."""
+    """Prompt for a summary, or with a previous one, for updating it."""
     parts = [_record(messages)]
     if previous:
-        parts.append(f"<notes>\n{_harmless(previous)}\n</notes>")
+        parts.append(f"<notes>\n{_escape_tags(previous)}\n</notes>")
     task = (_UPDATE if previous else _HISTORY).format(outline=_outline(), care=_CARE)
     return "\n\n".join([*parts, task, *_focus(instructions)])
 
 
 def turn_prompt(messages: Iterable[Message], instructions: str | None) -> str:
-    """The request for the part of a turn before a cut."""
+    """Prompt for the first part of a split turn."""
     return "\n\n".join([_record(messages), _TURN_PREFIX.format(care=_CARE), *_focus(instructions)])
 
 
 def branch_prompt(messages: Iterable[Message], instructions: str | None, *, only_instructions: bool = False) -> str:
-    """The request for the summary of a branch; instructions come on top of ours, or take their place."""
+    """Prompt for the summary of a branch; instructions are added to ours, or replace them."""
     if only_instructions and instructions:
         return f"{_record(messages)}\n\n{instructions}"
     task = _BRANCH.format(outline=_outline(leave_out=sections.CRITICAL), care=_CARE)
@@ -112,15 +112,15 @@ def _outline(leave_out: str = "") -> str:
 
 
 def _record(messages: Iterable[Message]) -> str:
-    return f"<record>\n{_harmless(conversation_text(messages))}\n</record>"
+    return f"<record>\n{_escape_tags(conversation_text(messages))}\n</record>"
 
 
-def _harmless(text: str) -> str:
+def _escape_tags(text: str) -> str:
     return _TAGS.sub(r"‹\1\2›", text)
 
 
 def conversation_text(messages: Iterable[Message], longest_result: int = RESULT_LENGTH) -> str:
-    """A conversation as one text, results cut to a length."""
+    """Render a conversation as one text, with long results truncated."""
     return "\n\n".join(part for message in messages for part in _parts(message, longest_result))
 
 
@@ -138,11 +138,11 @@ def _parts(message: Message, longest_result: int) -> Iterator[str]:
                 yield f"[assistant calls] {said}"
         case ToolResult():
             if text := message_text(message):
-                yield f"[{'error' if message.is_error else 'result'}] {shortened(text, longest_result)}"
+                yield f"[{'error' if message.is_error else 'result'}] {shorten(text, longest_result)}"
         case BashExecution():
             if not message.exclude_from_context:
                 code = f" (exit code {message.exit_code})" if message.exit_code else ""
-                yield f"[user ran] {message.command}{code}\n{shortened(message.output, longest_result)}".rstrip()
+                yield f"[user ran] {message.command}{code}\n{shorten(message.output, longest_result)}".rstrip()
         case CompactionSummary() | BranchSummaryText():
             if message.summary:
                 yield f"[notes of earlier work] {message.summary}"
@@ -154,8 +154,8 @@ def _arguments(arguments: dict[str, object]) -> str:
     return ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in arguments.items())
 
 
-def shortened(text: str, length: int) -> str:
-    """A text cut to a length, with a word about how much is missing."""
+def shorten(text: str, length: int) -> str:
+    """Truncate a text, with a note of how much is missing."""
     if len(text) <= length:
         return text
     return f"{text[:length]}\n[{len(text) - length} more characters are not shown]"

@@ -1,6 +1,6 @@
-"""The sections of a summary: their names and order, and a summary taken apart into them and put together again.
+"""Sections of a summary: names, order, parsing and rendering.
 
-All summaries have these sections, whoever writes them, so that a later one can build on an earlier one part by part.
+All summaries have these sections, from every summarizer, so that a later one can build on an earlier one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NEXT = "Next Steps"
 CRITICAL = "Critical Context"
 TURN = "The Turn in Progress"
 EARLIER = "Earlier Summary"
-"""What an earlier summary said outside of these sections, word for word."""
+"""Text of an earlier summary outside of these sections, unchanged."""
 
 LEVELS: dict[str, int] = {
     GOAL: 2,
@@ -33,10 +33,10 @@ LEVELS: dict[str, int] = {
     EARLIER: 2,
     TURN: 2,
 }
-"""Every section in its order, with the level of its heading."""
+"""Sections in order, with the level of their headings."""
 
 RULE = "---"
-"""Stands before the part of a summary that tells of a turn that was cut."""
+"""Separates the part of a summary about a split turn."""
 
 _BY_HEADING = {"#" * level + " " + name: name for name, level in LEVELS.items()}
 _MARKS = ("- [x] ", "- [ ] ", "- ", "* ")
@@ -44,7 +44,7 @@ _NONE = frozenset({"", "(none)", "none"})
 
 
 def parse_sections(summary: str) -> dict[str, list[str]]:
-    """The points of each section of a summary. What stands under no heading of ours is under `EARLIER`, in lines."""
+    """Parse a summary into the points of its sections. Text under no known heading goes to `EARLIER`, line by line."""
     found: dict[str, list[str]] = {}
     name = EARLIER
     for line in without_file_lists(summary).splitlines():
@@ -60,15 +60,15 @@ def parse_sections(summary: str) -> dict[str, list[str]]:
             found.setdefault(name, []).append(line)
         elif line.startswith(("  ", "\t")) and found.get(name):
             found[name][-1] += "\n" + line.strip()
-        elif (point := _bare(line)).lower() not in _NONE:
+        elif (point := _strip_marker(line)).lower() not in _NONE:
             found.setdefault(name, []).append(point)
     if not any(line.strip() for line in found.get(EARLIER, ())):
         found.pop(EARLIER, None)
     return found
 
 
-def _bare(line: str) -> str:
-    """A point without the mark it begins with."""
+def _strip_marker(line: str) -> str:
+    """Strip the list marker of a point."""
     line = line.strip()
     for mark in _MARKS:
         if line.startswith(mark):
@@ -78,25 +78,27 @@ def _bare(line: str) -> str:
 
 
 def render_sections(sections: Mapping[str, Iterable[str]]) -> str:
-    """A summary out of the points of its sections. A section that says nothing is left out."""
+    """Render a summary from the points of its sections; empty sections are left out."""
     parts: list[str] = []
     for name, level in LEVELS.items():
         points = list(sections.get(name, ()))
         is_needed = points or (name == PROGRESS and any(sections.get(sub) for sub in (DONE, IN_PROGRESS, BLOCKED)))
         if is_needed:
-            lines = points if name == EARLIER else [_pointed(name, at, point) for at, point in enumerate(points, 1)]
+            lines = (
+                points if name == EARLIER else [_render_point(name, at, point) for at, point in enumerate(points, 1)]
+            )
             parts.append("\n".join(["#" * level + " " + name, *lines]))
     return "\n\n".join(parts)
 
 
-def _pointed(name: str, number: int, point: str) -> str:
+def _render_point(name: str, number: int, point: str) -> str:
     mark = {DONE: "- [x] ", IN_PROGRESS: "- [ ] ", NEXT: f"{number}. "}.get(name, "- ")
     first, *more = point.splitlines() or [""]
     return "\n".join([mark + first, *("  " + line for line in more)])
 
 
 def without_file_lists(summary: str) -> str:
-    """A summary without the lists of files behind it, which are kept apart."""
+    """Remove the file lists at the end of a summary, which are stored separately."""
     for name in ("modified-files", "read-files"):
         start, end = summary.rfind(f"<{name}>\n"), summary.rfind(f"</{name}>")
         if 0 <= start < end:

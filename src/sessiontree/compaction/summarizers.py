@@ -1,8 +1,8 @@
-"""Who writes a summary. A summarizer is a callable: a request in, a summary out, or a `SummaryError`.
+"""Summarizers: callables that turn a `Request` into a `Summary`, or raise `SummaryError`.
 
-`find_summarizer` gives one by name, ours and other packages' alike (see `plugins`); without a name it is the extractive
-one, which needs no model. `ModelSummarizer` asks a model. What it answers is stored only when it is whole: an answer
-that failed, is empty, was cut off or calls a tool is an error, and the session stays as it was.
+`find_summarizer` finds one by name, also of other packages (see `plugins`); the default is the extractive one, which
+needs no model. `ModelSummarizer` asks a model; an answer that failed, is empty or truncated, or calls a tool is an
+error, and nothing is written.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from sessiontree.core.messages import Cost, Message, Usage
 from sessiontree.errors import SummaryError
 
 Kind = Literal["history", "turn", "branch"]
-"""The older part of a conversation; the beginning of a turn that is cut; a branch that is left."""
+"""The older part of a conversation; the first part of a split turn; another branch."""
 
 
 class Request(Struct, frozen=True):
-    """What is to be summarised."""
+    """Messages to summarize, with options."""
 
     kind: Kind
     messages: Sequence[Message]
     previous: str | None = None
-    """For a history: the summary that stands before these messages and is to be built on."""
+    """For a history: the summary of what came before these messages, to be updated."""
     instructions: str | None = None
-    """What the user wants to be kept above all."""
+    """What the user wants the summary to focus on."""
     only_instructions: bool = False
-    """The instructions take the place of our own, where a model is asked."""
+    """The instructions replace our own prompt."""
     files: FileLists = FileLists()
     agent: str = "native"
-    """Whose words the tools are called in."""
+    """The agent whose tools are called in the messages."""
     max_tokens: int = 13_000
-    """How long the summary may be."""
+    """Largest size of the summary."""
 
 
 class Summary(Struct, frozen=True):
-    """A summary, and what it cost."""
+    """A summary and the usage of its request."""
 
     text: str
     usage: Usage | None = None
@@ -51,37 +51,37 @@ class Summary(Struct, frozen=True):
 class Summarizer(Protocol):
     """Writes summaries.
 
-    Contract: gives a text that is not blank, or raises `SummaryError`. Nothing is written while it works; it may be
-    called from any thread, and may be interrupted by any exception.
+    Contract: returns a text that is not blank, or raises `SummaryError`. It may be called from any thread, and may be
+    interrupted by any exception: nothing has been written to the session then.
     """
 
     @property
     def name(self) -> str:
-        """What it is called where a summary says who wrote it."""
+        """Name recorded with its summaries."""
         ...
 
     def __call__(self, request: Request, /) -> Summary: ...
 
 
 class Answer(Struct, frozen=True):
-    """What a model answered."""
+    """Answer of a model."""
 
     text: str
     stop_reason: str = "stop"
-    """Pi's words: stop, length, toolUse, error, aborted."""
+    """One of Pi's values: stop, length, toolUse, error, aborted."""
     tool_calls: Sequence[Any] = ()
     usage: Usage | None = None
     error: str | None = None
 
 
 class Complete(Protocol):
-    """Asks a model once. The messages are `{"role": ..., "content": text}`."""
+    """Sends one request to a model. The messages are `{"role": ..., "content": text}`."""
 
     def __call__(self, *, system: str, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Answer: ...
 
 
 class ModelSummarizer:
-    """Lets a model write the summaries."""
+    """A Summarizer that asks a model."""
 
     def __init__(self, complete: Complete, name: str = "model") -> None:
         self._complete = complete
@@ -91,14 +91,14 @@ class ModelSummarizer:
         asked = [{"role": "user", "content": _prompt(request)}]
         answer = self._complete(system=SYSTEM, messages=asked, max_tokens=request.max_tokens)
         if answer.stop_reason in ("error", "aborted"):
-            raise SummaryError(f"{self.name} gave no summary: {answer.error or answer.stop_reason}")
+            raise SummaryError(f"{self.name} returned no summary: {answer.error or answer.stop_reason}")
         if answer.stop_reason == "length":
-            raise SummaryError(f"{self.name} was cut off at {request.max_tokens:,} tokens, so the summary is not whole")
+            raise SummaryError(f"{self.name} reached {request.max_tokens:,} tokens, so the summary is incomplete")
         if answer.tool_calls or answer.stop_reason == "toolUse":
             raise SummaryError(f"{self.name} called a tool instead of writing a summary")
         text = answer.text.strip()
         if not text:
-            raise SummaryError(f"{self.name} gave an empty summary")
+            raise SummaryError(f"{self.name} returned an empty summary")
         return Summary(text, answer.usage)
 
 
@@ -114,7 +114,7 @@ def _prompt(request: Request) -> str:
 
 
 def find_summarizer(name: str | None = None) -> Summarizer:
-    """A summarizer by the name it is installed under; without one, that which needs no model."""
+    """Find a summarizer by the name of its plugin; the default needs no model."""
     if name is None:
         from sessiontree.compaction.extractive import EXTRACTIVE
 
@@ -122,8 +122,8 @@ def find_summarizer(name: str | None = None) -> Summarizer:
     return cast("Summarizer", plugins.load("summarizers", name))
 
 
-def added_usage(one: Usage | None, other: Usage | None) -> Usage | None:
-    """What two requests used together."""
+def add_usage(one: Usage | None, other: Usage | None) -> Usage | None:
+    """Add the usage of two requests."""
     if one is None or other is None:
         return one or other
     fields = ("input", "output", "cache_read", "cache_write", "total_tokens")

@@ -1,4 +1,4 @@
-"""The system prompt in force: system messages patch one another, and a compaction has to carry what they come to."""
+"""The system prompt in force, merged from system messages that modify one another; a compaction has to contain it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sessiontree.core.messages import Message, System, text_of
 
 
 def current_system(messages: Iterable[Message]) -> System | None:
-    """All system messages as one: texts one after the other, sections by name, tools as they came and went."""
+    """Merge all system messages: texts joined, sections replaced by name, tools added and removed."""
     if isinstance(messages, LazyMessages):
         return None
     texts: list[str] = []

@@ -1,12 +1,12 @@
-"""How many tokens a text, a message and a context have, when nobody has counted them.
+"""Token estimates for texts, messages and contexts.
 
-Two estimates. `PI` is Pi's own arithmetic (a quarter of the UTF-16 length): with it a session is cut where Pi would
-cut it. `MEASURED` knows that a token of Chinese, Japanese, Korean or code is shorter than one of English prose; with
-it we judge whether a context fits a window. `counting` makes a third one from a real tokenizer. How far each is off is
-measured by `python -m benchmarks.tokens` (see docs/compaction.md).
+`PI` is Pi's own arithmetic (a quarter of the UTF-16 length): with it a session is cut where Pi would cut it. `MEASURED`
+takes into account that tokens of Chinese, Japanese, Korean and code are shorter than those of English prose; it decides
+whether a context fits a window. `tokenizer_estimator` makes an estimator from a real tokenizer. `python -m
+benchmarks.tokens` measures their errors (see docs/compaction.md).
 
-What a provider counted beats any estimate: a context is the last usage that can be trusted, and an estimate of what was
-said since.
+A provider's count beats any estimate: the size of a context is the last trustworthy usage plus an estimate of the
+messages since.
 """
 
 from __future__ import annotations
@@ -46,35 +46,35 @@ Tokenizer: TypeAlias = Callable[[str], int]
 """Counts the tokens of a text."""
 
 Estimator: TypeAlias = Callable[[Message], int]
-"""The tokens of a message."""
+"""Estimates the tokens of a message."""
 
 _PI_IMAGE = 4800
-"""What an image counts, in characters, before the division by four."""
+"""Characters that an image counts as, before the division by four."""
 
 _FRAME = 4
-"""Tokens around a message that its text does not show: role, borders."""
+"""Tokens of a message beyond its text: role, delimiters."""
 
 _FRAME_LENGTH = 16
-"""What these are in characters."""
+"""The same in characters."""
 
 _MANY = 4096
 _SAMPLE = 16
-"""Of more messages than so many, one in so many is estimated."""
+"""Of more than `_MANY` messages, one in `_SAMPLE` is estimated."""
 
 _GROUPS = 64
-"""Or so many groups of neighbours, where messages are decoded when they are looked at."""
+"""Of lazily decoded messages, this many groups of neighbors are estimated instead: they are decoded together."""
 
 _LATIN = 0.25
 _HAN = 0.80
 _KANA = 0.82
 _HANGUL = 0.86
 _OTHER = 0.5
-"""Tokens of one character: about halfway between what the vocabularies of two providers gave."""
+"""Tokens per character: about the mean of what the vocabularies of two providers gave."""
 
 _MARKS_IN_PROSE = 0.10
 _MARKS_FACTOR = 0.5
-"""Punctuation and digits make tokens short: in code as people write it hardly, in JSON, logs and ids very much. What a
-text has of them above a tenth adds half as many tokens."""
+"""Punctuation and digits make tokens shorter: hardly in hand-written code, a lot in JSON, logs and ids. Above a share
+of a tenth, each of these characters adds half a token."""
 
 _MARKS = b"{}[]()<>=;:_/\\|&*+#@$%^~`\"'0123456789"
 _ASCII = bytes(range(128))
@@ -89,13 +89,13 @@ _IN_BLOCKS = (ToolResult, Assistant, User, CustomText)
 
 
 class Size(Struct, frozen=True):
-    """How large a context is: what the provider counted, if that can be trusted, and an estimate of the rest."""
+    """Size of a context: the provider's count, if it can be trusted, and an estimate of the rest."""
 
     counted: int
-    """Up to and with the last answer whose usage can be trusted; 0 when there is none."""
+    """Tokens up to and including the last answer with trustworthy usage; 0 if there is none."""
     estimated: int
     counted_until: int | None = None
-    """The number of that answer among the messages."""
+    """Index of that answer."""
 
     @property
     def tokens(self) -> int:
@@ -103,13 +103,13 @@ class Size(Struct, frozen=True):
 
 
 def utf16_length(text: str) -> int:
-    """How long JavaScript takes a text to be."""
+    """Length of a text in JavaScript."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def measured_tokens(text: str) -> int:
-    """The tokens of a text by the kinds of its characters."""
-    # Everything is taken out of the bytes at once: no other character has a byte of an ASCII one in it.
+    """Estimate the tokens of a text by the scripts of its characters."""
+    # ASCII bytes can be removed from the UTF-8 bytes in one call, because no other character contains one.
     raw = text.encode("utf-8", "surrogatepass")
     plain = len(raw)
     tokens = 0.0
@@ -130,7 +130,7 @@ def measured_tokens(text: str) -> int:
 
 
 def pi_tokens(message: Message) -> int:
-    """The tokens of a message as Pi estimates them."""
+    """Estimate the tokens of a message as Pi does."""
     match message:
         case User() | CustomText() | ToolResult():
             characters = _pi_content(message.content)
@@ -189,10 +189,10 @@ def _json_length(value: Any) -> int:
     return len(raw) if raw.isascii() else utf16_length(raw.decode())
 
 
-def counting(tokenizer: Tokenizer, image: int = 1600) -> Estimator:
-    """An estimate by a tokenizer: all that a message sends, an image at a flat number of tokens.
+def tokenizer_estimator(tokenizer: Tokenizer, image: int = 1600) -> Estimator:
+    """Make an estimator from a tokenizer, with a fixed number of tokens per image.
 
-    An image of the largest size that providers do not shrink first has about 1,600 tokens.
+    The largest image that providers do not scale down has about 1,600 tokens.
     """
 
     def estimate(message: Message) -> int:
@@ -202,11 +202,11 @@ def counting(tokenizer: Tokenizer, image: int = 1600) -> Estimator:
     return estimate
 
 
-MEASURED: Estimator = counting(measured_tokens)
+MEASURED: Estimator = tokenizer_estimator(measured_tokens)
 
 
 def _sent(message: Message) -> tuple[list[str], int]:
-    """The texts of a message and how many images it has."""
+    """Texts and number of images of a message."""
     if isinstance(message, System):
         tools = [] if message.tools_added is None else [_json(message.tools_added)]
         patched = [text for text in (message.sections or {}).values() if text]
@@ -235,19 +235,19 @@ def _json(value: Any) -> str:
 
 
 def used_tokens(usage: Usage) -> int:
-    """What a request had in its context, with its answer."""
+    """Tokens of a request and its answer."""
     return int(valid_count(usage.total_tokens or usage.input + usage.output + usage.cache_read + usage.cache_write))
 
 
 def trusted_usage(message: Message) -> Usage | None:
-    """What an answer tells of the context's size: nothing, if it failed, was broken off, or counted nothing."""
+    """Usage of an answer, if it describes the context's size: None if the answer failed or counted nothing."""
     if not isinstance(message, Assistant) or message.usage is None or message.stop_reason in ("aborted", "error"):
         return None
     return message.usage if used_tokens(message.usage) > 0 else None
 
 
 def context_size(messages: Sequence[Message], trusted_from: int = 0, estimate: Estimator = PI) -> Size:
-    """How large a context is. Usage of messages before `trusted_from` tells of a context that is no more."""
+    """Size of a context. Usage of messages before `trusted_from` describes an earlier context and is ignored."""
     for at in range(len(messages) - 1, trusted_from - 1, -1):
         usage = trusted_usage(messages[at])
         if usage is not None:
@@ -256,9 +256,9 @@ def context_size(messages: Sequence[Message], trusted_from: int = 0, estimate: E
 
 
 def is_larger(messages: Sequence[Message], limit: int, estimate: Estimator = PI) -> bool:
-    """Whether a context has more than so many tokens by estimates alone. Nothing is counted that does not matter."""
+    """Whether a context is larger than a limit, by estimates alone; stops as soon as that is known."""
     if len(messages) > _MANY and sum(map(estimate, _sample(messages))) > limit:
-        return True  # if only some of them are
+        return True  # even the sample alone is larger
     tokens = 0
     for message in messages:
         if not isinstance(message, System):
@@ -270,11 +270,10 @@ def is_larger(messages: Sequence[Message], limit: int, estimate: Estimator = PI)
 
 
 def estimated_size(messages: Sequence[Message], estimate: Estimator = PI) -> int:
-    """A context by estimates alone. Of the system messages only what is in force counts, once.
+    """Size of a context by estimates alone; the system prompt in force counts once.
 
-    Of more messages than any model could read, most are judged by their length: the estimate of the others tells how
-    many tokens that is. The length is that of what is sent, or if the messages are not decoded yet, that of their lines
-    in the file. Pi's arithmetic is never shortened so, as it has to be equal.
+    Of very many messages only a sample is estimated, and the rest extrapolated by length: that of the text or, for
+    messages that are not decoded yet, that of their lines. Pi's arithmetic has to be exact and is never sampled.
     """
     if len(messages) > _MANY and estimate is not PI:
         tokens = _sampled_size(messages, estimate)
@@ -285,14 +284,14 @@ def estimated_size(messages: Sequence[Message], estimate: Estimator = PI) -> int
 
 
 def _sampled_size(messages: Sequence[Message], estimate: Estimator) -> int:
-    """About what an estimate gives for many messages together."""
+    """Extrapolate the estimate of many messages from a sample."""
     lengths = messages.sizes() if isinstance(messages, LazyMessages) else list(map(_length, messages))
     length = sum([lengths[at] for at in _sampled(messages)])
     return round(sum(lengths) * sum(map(estimate, _sample(messages))) / max(1, length))
 
 
 def _sampled(messages: Sequence[Message]) -> Sequence[int]:
-    """Which of many messages are estimated: of those that are decoded together, all or none."""
+    """Indexes of the sample. Messages that are decoded together are all in it, or none of them is."""
     return messages.sample(_GROUPS) if isinstance(messages, LazyMessages) else range(0, len(messages), _SAMPLE)
 
 
@@ -301,7 +300,7 @@ def _sample(messages: Sequence[Message]) -> list[Message]:
 
 
 def _length(message: Message) -> int:
-    """About how many characters are sent of a message, an image as many as its tokens are worth."""
+    """Approximate length of a message in characters; an image counts as many as its tokens are worth."""
     length = _FRAME_LENGTH
     if not isinstance(message, _IN_BLOCKS) or isinstance(message.content, str):
         return 0 if isinstance(message, System) else length + len(message_text(message))

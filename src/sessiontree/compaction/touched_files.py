@@ -1,7 +1,7 @@
-"""Which files were read and which were changed: out of the tool calls of every agent, and out of earlier summaries.
+"""Files that were read and modified, from the tool calls of any agent and from earlier summaries.
 
-A summary's `details` hold the lists, in Pi's fields, so that what was touched long ago is still known after the tenth
-compaction. Of a summary that a hook supplied they are not taken: nobody knows what such a hook put there.
+A summary's `details` contain the lists, in Pi's fields, so that they survive many compactions. The details of a summary
+from a hook are ignored: a hook may store anything there.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sessiontree.conversion.tools import FileArgument, FileUse, file_argument
 from sessiontree.core.messages import Message, ToolCall, tool_calls
 
 _AGENTS = ("pi", "claude", "omp", "neovate")
-"""Whose words a call is tried in when its own agent's have none for it: a session may come from another agent."""
+"""Agents whose tools are tried if the session's own agent has no such tool: a session may come from another agent."""
 
 
 class FileLists(Struct, frozen=True):
-    """Files that were only read, and files that were changed; each sorted."""
+    """Files that were read but not modified, and modified files; each sorted."""
 
     read: tuple[str, ...] = ()
     modified: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class FileLists(Struct, frozen=True):
 
     @classmethod
     def of_details(cls, details: Any) -> FileLists:
-        """The lists in a summary's `details`, whatever those are."""
+        """Read the lists from a summary's `details`, which may be anything."""
         if not isinstance(details, dict):
             return cls()
         return cls.of(_texts(details.get("readFiles")), _texts(details.get("modifiedFiles")))
@@ -44,7 +44,7 @@ class FileLists(Struct, frozen=True):
         return {"readFiles": list(self.read), "modifiedFiles": list(self.modified)}
 
     def text(self) -> str:
-        """The lists as they stand behind a summary; empty when there are none."""
+        """Render the lists for the end of a summary."""
         parts = [("read-files", self.read), ("modified-files", self.modified)]
         return "".join(f"\n\n<{name}>\n" + "\n".join(files) + f"\n</{name}>" for name, files in parts if files)
 
@@ -53,28 +53,28 @@ def _texts(value: Any) -> list[str]:
     return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
-def speakers(agent: str) -> tuple[str, ...]:
-    """The agents in whose words a call is tried, its own first."""
+def vocabularies(agent: str) -> tuple[str, ...]:
+    """Agents whose tools are tried for a call, its own first."""
     return (agent, *(other for other in _AGENTS if other != agent))
 
 
 @functools.lru_cache(maxsize=256)
 def _file_arguments(name: str, agent: str) -> tuple[FileArgument, ...]:
-    """How a tool of this name may tell its file. A session has many calls and few tools."""
-    return tuple(way for words in speakers(agent) if (way := file_argument(name, words)) is not None)
+    """Arguments of a tool that may name a file. Cached: a session has many calls but few tools."""
+    return tuple(argument for other in vocabularies(agent) if (argument := file_argument(name, other)) is not None)
 
 
 def file_of(call: ToolCall, agent: str) -> tuple[FileUse, str] | None:
-    """The file that a call reads, writes or edits, and which of them; in its agent's words, else in any agent's."""
-    for way in _file_arguments(call.name, agent):
-        found = way.find_in(call.arguments)
+    """The file of a tool call, and whether it is read, written or edited."""
+    for argument in _file_arguments(call.name, agent):
+        found = argument.find_in(call.arguments)
         if found is not None:
             return found
     return None
 
 
 def files_in(messages: Sequence[Message], agent: str) -> FileLists:
-    """The files that the tool calls of some messages touch."""
+    """Files used by the tool calls of some messages."""
     read: set[str] = set()
     modified: set[str] = set()
     for message in messages:

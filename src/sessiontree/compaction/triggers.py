@@ -1,8 +1,7 @@
-"""When a context is too large: is it, and what to do about it. For whoever runs a model.
+"""Detect that a context is too large, and compact it. For programs that send requests to a model.
 
-Ask `should_compact` between two requests, or let `make_room` do what is needed. When the provider refuses a request as
-too long, `after_overflow` compacts and says that the request may be tried again; when that happens again before the
-model has answered once, it gives up.
+Call `should_compact` between two requests, or let `make_room` do what is needed. When the provider rejects a request as
+too long, call `after_overflow`, then retry; it gives up if the model has not answered since the last compaction.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from sessiontree.compaction.compact import Compacted, compact
-from sessiontree.compaction.context_units import Projection, project
+from sessiontree.compaction.context_units import ContextUnits, build_units
 from sessiontree.compaction.policies import Policy, Reserve, Window, is_due
-from sessiontree.compaction.prune_outputs import AS_USUAL, Pruned, can_prune, find_prunable, prune
+from sessiontree.compaction.prune_outputs import DEFAULT_PRUNE, Pruned, can_prune, find_prunable, prune
 from sessiontree.compaction.token_estimate import MEASURED, Estimator, Size
 from sessiontree.core.messages import Assistant, Message, ToolResult, message_text, tool_calls
 from sessiontree.errors import CompactionError
@@ -23,8 +22,8 @@ _FAILED = ("error", "length", "aborted")
 
 
 def measure(session: Session, *, branch: Branch | None = None, estimate: Estimator = MEASURED) -> Size:
-    """How large the context is: what the provider counted, as far as that still holds, and an estimate of the rest."""
-    return project(session, _leaf(session, branch)).likely_size(estimate)
+    """Size of the context: the provider's count, as far as it still applies, and an estimate of the rest."""
+    return build_units(session, _leaf(session, branch)).plausible_size(estimate)
 
 
 def should_compact(
@@ -35,11 +34,11 @@ def should_compact(
     branch: Branch | None = None,
     estimate: Estimator = MEASURED,
 ) -> bool:
-    """Whether a policy (default: a reserve) wants the context to be compacted now.
+    """Whether a policy (default: a reserve) asks for a compaction now.
 
-    Usage that was counted before the last compaction says nothing about the context as it is, and never counts.
+    Usage from before the last compaction does not describe the current context, and is ignored.
     """
-    return _is_due(project(session, _leaf(session, branch)), _window(window), policy, estimate)
+    return _is_due(build_units(session, _leaf(session, branch)), _window(window), policy, estimate)
 
 
 def make_room(
@@ -49,54 +48,54 @@ def make_room(
     policy: Policy | None = None,
     branch: Branch | None = None,
     estimate: Estimator = MEASURED,
-    pruning: Prune = AS_USUAL,
-    **how: Any,
+    pruning: Prune = DEFAULT_PRUNE,
+    **options: Any,
 ) -> Pruned | Compacted | None:
-    """Do what is needed, and no more: nothing, prune old outputs of tools, or compact. `how` is for `compact`."""
-    projection = project(session, _leaf(session, branch))
+    """Prune old tool outputs or compact, if needed. `options` are arguments of `compact`."""
+    context_units = build_units(session, _leaf(session, branch))
     known = _window(window)
-    if not _is_due(projection, known, policy, estimate):
+    if not _is_due(context_units, known, policy, estimate):
         return None
     if pruning.enabled and can_prune(session):
-        freed = sum(saved for _, saved in find_prunable(projection, protected_by=pruning))
-        left = projection.likely_size(estimate).tokens - freed
+        freed = sum(saved for _, saved in find_prunable(context_units, settings=pruning))
+        left = context_units.plausible_size(estimate).tokens - freed
         if freed and not is_due(_policy(policy), left, known):
-            return prune(session, branch=branch, protected_by=pruning)
-    return compact(session, branch=branch, policy=policy, window=known, **how)
+            return prune(session, branch=branch, settings=pruning)
+    return compact(session, branch=branch, policy=policy, window=known, **options)
 
 
-def after_overflow(session: Session, *, branch: Branch | None = None, **how: Any) -> Compacted:
-    """Compact after a provider refused a request as too long. `how` is for `compact`.
+def after_overflow(session: Session, *, branch: Branch | None = None, **options: Any) -> Compacted:
+    """Compact after a provider rejected a request as too long. `options` are arguments of `compact`.
 
-    An attempt that failed and stands at the end of the path is left out of the context first. If the model has not
-    answered once since the last compaction, compacting again would not help: a `CompactionError` says so.
+    A failed attempt at the end of the path is removed from the context first. If the model has not answered since the
+    last compaction, another one would not help: that is a `CompactionError`.
     """
-    place: Session | Branch = session if branch is None else branch
-    projection = project(session, place.leaf)
-    if projection.earlier is not None and not _has_answered_since(projection):
+    target: Session | Branch = session if branch is None else branch
+    context_units = build_units(session, target.leaf)
+    if context_units.previous is not None and not _has_answered_since(context_units):
         raise CompactionError(
-            f"{session.location}: the request is still too long after a compaction; what is left does not fit this "
-            "model: use one with a larger window, or `sessiontree compact --undo` and keep less"
+            f"{session.location}: the request is still too long after a compaction; use a model with a larger window, "
+            "or `sessiontree compact --undo` and keep less"
         )
-    stood_at = place.leaf
-    _leave_out(place, projection, edits=can_prune(session))
+    leaf_before = target.leaf
+    _remove_failed_attempt(target, context_units, edits=can_prune(session))
     try:
-        return compact(session, branch=branch, **how)
+        return compact(session, branch=branch, **options)
     except Exception:
-        if place.leaf != stood_at:
-            place.move(stood_at)  # as it was, with the attempt that failed
+        if target.leaf != leaf_before:
+            target.move(leaf_before)  # restore the context, including the failed attempt
         raise
 
 
-def _has_answered_since(projection: Projection) -> bool:
-    since = projection.messages[projection.trusted_from :]
+def _has_answered_since(context_units: ContextUnits) -> bool:
+    since = context_units.messages[context_units.trusted_from :]
     return any(isinstance(message, Assistant) and not _has_failed(message) for message in since)
 
 
-def _leave_out(place: Session | Branch, projection: Projection, *, edits: bool) -> None:
-    """Take a failed attempt at the end, and its results, out of what is sent."""
+def _remove_failed_attempt(target: Session | Branch, context_units: ContextUnits, *, edits: bool) -> None:
+    """Remove a failed attempt at the end, and its tool results, from the context."""
     attempt: list[str] = []
-    for unit in reversed(projection.units):
+    for unit in reversed(context_units.units):
         if not unit.messages:
             continue
         attempt.append(unit.id)
@@ -109,22 +108,22 @@ def _leave_out(place: Session | Branch, projection: Projection, *, edits: bool) 
         return
     if edits:
         for id in reversed(attempt):
-            place.append({"type": "context_edit", "targetId": id, "replacement": None})
+            target.append({"type": "context_edit", "targetId": id, "replacement": None})
         return
-    before = [unit.id for unit in projection.units if unit.messages and unit.id not in attempt]
+    before = [unit.id for unit in context_units.units if unit.messages and unit.id not in attempt]
     if before:
-        place.move(before[-1])
+        target.move(before[-1])
 
 
 def _has_failed(message: Message) -> bool:
-    """Whether an attempt came to nothing. Not every format says so, but an answer without words or calls did."""
+    """Whether an answer failed. Not every format records that, but an answer without text and calls did."""
     if not isinstance(message, Assistant):
         return False
     return message.stop_reason in _FAILED or not (message_text(message).strip() or tool_calls(message))
 
 
-def _is_due(projection: Projection, window: Window, policy: Policy | None, estimate: Estimator) -> bool:
-    return is_due(_policy(policy), projection.likely_size(estimate).tokens, window)
+def _is_due(context_units: ContextUnits, window: Window, policy: Policy | None, estimate: Estimator) -> bool:
+    return is_due(_policy(policy), context_units.plausible_size(estimate).tokens, window)
 
 
 def _leaf(session: Session, branch: Branch | None) -> str | None:

@@ -160,5 +160,5 @@ async def name(talk: Conversation, rest: str) -> None:
 async def compact_older(talk: Conversation, rest: str) -> None:
     done = await talk.controller.compact(rest or None)
     size = f"{done.tokens_before:,} -> {done.tokens_after:,} tokens"
-    talk.screen.line(f"· {len(done.prepared.summarised):,} messages are summarised: {size}", DIM)
+    talk.screen.line(f"· {len(done.plan.summarized):,} messages are summarised: {size}", DIM)
     talk.show_preview(done.summary)

@@ -1,4 +1,4 @@
-"""Looking through bytes finds the lines that have a word in any case, whichever way they are looked through."""
+"""A scan finds lines with a word in any case, with either implementation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_line_is_found_if_and_only_if_it_has_the_word(needle: bytes, rare: flo
     lines=st.lists(st.text("abAB1é", max_size=12), max_size=8),
     needles=st.lists(st.text("ab1é", min_size=1, max_size=7), min_size=1, max_size=9),
 )
-def test_words_that_overlap_themselves_and_each_other_hide_no_line(lines: list[str], needles: list[str]) -> None:
+def test_overlapping_words_hide_no_line(lines: list[str], needles: list[str]) -> None:
     words = [needle.encode() for needle in needles]
     raw = "\n".join(lines).encode()
     found = [raw[first:last].rstrip(b"\n") for first, last in Finder(words).lines(raw, 0, len(raw))]
