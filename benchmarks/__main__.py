@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -21,6 +22,7 @@ from benchmarks import (
     starting,
     writing,
 )
+from benchmarks.against import compare
 from benchmarks.results import Outcome, Result, Skipped, render_table
 
 Measurement = Callable[[int], Outcome | list[Result]]
@@ -67,6 +69,9 @@ LARGE: dict[str, Measurement] = {
 
 def main() -> int:
     arguments = _arguments()
+    if arguments.against is not None:
+        names = list(_chosen(arguments.only, large=arguments.large))
+        return int(not compare(arguments.against, names, arguments.rounds))
     outcomes: list[Outcome] = []
     for name, measure in _chosen(arguments.only, large=arguments.large).items():
         _say(f"{name} ...")
@@ -89,6 +94,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--large", action="store_true", help="also measure a session of 1 GB and 10,000 sessions")
     parser.add_argument("--rounds", metavar="N", type=int, default=5, help="rounds per measurement (default: 5)")
+    parser.add_argument("--against", metavar="DIR", type=Path, help="compare with another checkout, in turns")
     return parser.parse_args()
 
 
