@@ -9,7 +9,7 @@ from sessiontree.cli import stderr
 from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
-    from sessiontree.branches.summarize import Ask
+    from sessiontree.branches.summarize import SummaryOptions
     from sessiontree.compaction.summarizers import Summarizer
     from sessiontree.session.session import Session
     from sessiontree.settings import Settings
@@ -47,12 +47,12 @@ def find_configured_summarizer(settings: Settings) -> Summarizer:
     return find_summarizer(name)
 
 
-def build_summary_request(session: Session, options: Options) -> Ask:
+def build_summary_request(session: Session, options: Options) -> SummaryOptions:
     """How a branch shall be summarised."""
-    from sessiontree.branches.summarize import Ask, budget_of
+    from sessiontree.branches.summarize import SummaryOptions, budget_of
 
     settings = load_session_settings(session, options)
-    return Ask(
+    return SummaryOptions(
         instructions=options.instructions or settings.branch_summary.instructions,
         summarizer=find_configured_summarizer(settings),
         budget=budget_of(settings.branch_summary.reserve_tokens),
