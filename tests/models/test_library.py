@@ -287,7 +287,7 @@ ERRORS: list[tuple[ErrorKind, type[ModelError], str]] = [
     ("server", BusyModelError, "fault"),
     ("overflow", ContextOverflowError, "larger than the model's window"),
     ("auth", ModelAccessError, "_API_KEY"),
-    ("refused", RefusedRequestError, "does not take"),
+    ("refused", RefusedRequestError, "rejected this request"),
 ]
 
 
