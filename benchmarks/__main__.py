@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -14,13 +15,14 @@ from benchmarks import (
     compacting,
     converting,
     exploring,
-    exporting,
+    export,
     library,
     reading,
-    searching,
+    search,
     starting,
     writing,
 )
+from benchmarks.against import compare
 from benchmarks.results import Outcome, Result, Skipped, render_table
 
 Measurement = Callable[[int], Outcome | list[Result]]
@@ -46,27 +48,30 @@ MEASUREMENTS: dict[str, Measurement] = {
     "help": starting.show_help,
     "convert": converting.convert_to_each,
     "compact": compacting.against_opening,
-    "export": exporting.export_one,
-    "export-corpus": exporting.export_corpus,
+    "export": export.export_one,
+    "export-corpus": export.export_corpus,
     "tree": library.tree,
     "list-cold": library.list_cold,
     "list-warm": library.list_warm,
     "complete": library.complete,
     "stats-cold": library.stats_cold,
     "stats-warm": library.stats_warm,
-    "search-index": searching.making,
-    "search": searching.asking,
-    "search-scan": searching.without_index,
+    "search-index": search.index_all,
+    "search": search.run_queries,
+    "search-scan": search.without_index,
 }
 LARGE: dict[str, Measurement] = {
     "large": reading.large_memory,
     "list-10000": library.list_10000,
-    "search-million": searching.million,
+    "search-million": search.million,
 }
 
 
 def main() -> int:
     arguments = _arguments()
+    if arguments.against is not None:
+        names = list(_chosen(arguments.only, large=arguments.large))
+        return int(not compare(arguments.against, names, arguments.rounds))
     outcomes: list[Outcome] = []
     for name, measure in _chosen(arguments.only, large=arguments.large).items():
         _say(f"{name} ...")
@@ -89,6 +94,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--large", action="store_true", help="also measure a session of 1 GB and 10,000 sessions")
     parser.add_argument("--rounds", metavar="N", type=int, default=5, help="rounds per measurement (default: 5)")
+    parser.add_argument("--against", metavar="DIR", type=Path, help="compare with another checkout, in turns")
     return parser.parse_args()
 
 

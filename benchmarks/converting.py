@@ -10,7 +10,8 @@ from benchmarks.generate import Shape, generated
 from benchmarks.results import Result, megabytes, milliseconds
 from benchmarks.timing import best_of, peak_memory
 
-TARGETS = ("claude", "neovate", "omp", "pi")
+BOUNDS = {"claude": 6.0, "neovate": 3.0, "omp": 3.0, "pi": 3.0}
+"""Claude Code takes longest: every line that is written is decoded again to find out what it does not preserve."""
 
 _CONVERT = (
     "import sys, sessiontree; session = sessiontree.open(sys.argv[1]); "
@@ -19,14 +20,17 @@ _CONVERT = (
 
 
 def convert_to_each(rounds: int) -> list[Result]:
-    """Converting 100 MB costs at most three times what it costs to decode and encode the same lines once."""
+    """Converting 100 MB costs at most three times what it costs to decode and encode the same lines once.
+
+    To Claude Code it costs at most six times as much.
+    """
     path = generated(Shape())
 
     def convert(target: str) -> int:
         return sum(map(len, sessiontree.convert(sessiontree.open(path), target, branch="all").lines))
 
     results: list[Result] = []
-    for target in TARGETS:
+    for target, bound in BOUNDS.items():
         best = best_of(
             max(1, rounds // 2), {"ours": partial(convert, target), "theirs": lambda: peers.decode_and_encode(path)}
         )
@@ -36,7 +40,7 @@ def convert_to_each(rounds: int) -> list[Result]:
                 milliseconds(best["ours"]),
                 milliseconds(best["theirs"]),
                 best["ours"] / best["theirs"],
-                bound=3.0,
+                bound=bound,
             )
         )
     bare = peak_memory("")

@@ -1,6 +1,6 @@
-"""Measurements of `sessiontree list`, `stats` and completion on a corpus of several agents, the first time and again.
+"""Benchmarks of `sessiontree list`, `stats` and completion on sessions of several agents, cold and warm.
 
-Each is a fresh process, and its processor time and memory count from its first instruction to its last.
+Each run is a new process; its CPU time and memory are measured from start to end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def tell_peak():
 from sessiontree.cli import enter
 enter()
 """
-"""As the command is started, but for its name. What it used is asked of the system when it is gone."""
+"""Starts the command as its entry point does. The parent reads its resource usage after it has ended."""
 
 
 class _Run(Struct, frozen=True):
@@ -74,7 +74,7 @@ def list_10000(rounds: int) -> list[Result]:
 
 
 def stats_cold(rounds: int) -> list[Result]:
-    """Adding up 200 sessions, of which every byte is read, after a listing; no bound, but under 80 MB."""
+    """Statistics of 200 sessions after a listing, reading every byte; no time limit, but under 80 MB."""
     folder = generated(Corpus())
     runs = []
     for _ in range(rounds):
@@ -86,7 +86,7 @@ def stats_cold(rounds: int) -> list[Result]:
 
 
 def stats_warm(rounds: int) -> list[Result]:
-    """Adding them up again reads none of them: under 0.5 s and 60 MB."""
+    """Statistics again, without reading any session: under 0.5 s and 60 MB."""
     folder = generated(Corpus())
     _run(folder, "stats")
     best = min((_run(folder, "stats") for _ in range(2 * rounds)), key=lambda run: run.seconds)
@@ -114,7 +114,7 @@ def _best_warm(corpus: Corpus, rounds: int) -> _Run:
 
 
 def complete(rounds: int) -> list[Result]:
-    """A key pressed to complete a session is answered in 0.15 s."""
+    """Completing a session takes at most 0.15 s."""
     folder = generated(Corpus())
     _run(folder, "list")
     asked = (_run(folder, "completion", "--complete", "plain", words="show\0\0") for _ in range(2 * rounds))
@@ -135,7 +135,7 @@ print(time.process_time(), peak)
 
 
 def tree(rounds: int) -> list[Result]:
-    """`sessiontree tree` of a Claude Code session of 6 MB takes 0.15 s and 60 MB, from starting Python on."""
+    """`sessiontree tree` of a Claude Code session of 6 MB takes 0.15 s and 60 MB, including the start of Python."""
     path = str(transcript(TranscriptShape(size=6_000_000)))
     runs = [run_python(_OPEN_AS_TREE, path)[0].split() for _ in range(4 * rounds)]
     seconds, peak = min(float(run[1]) for run in runs), min(int(run[2]) for run in runs)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.cli.parser import COMMANDS
+from sessiontree.cli.commands import COMMANDS
 from sessiontree.core.entries import ENTRY_TYPES
 from sessiontree.core.messages import BLOCK_TYPES, MESSAGE_ROLES
 from sessiontree.core.tree import TreeProblemKind

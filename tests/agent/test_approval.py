@@ -207,7 +207,7 @@ def test_the_question_shows_the_command_or_the_difference(place: Workplace) -> N
 def test_nobody_to_ask_means_no(place: Workplace) -> None:
     calls = ToolRunner(load_tools(), place.context, place.approvals)
     output = asyncio.run(calls.call(ToolCall("1", "bash", {"command": "touch x"})))
-    assert "nobody is there to approve it" in output.text
+    assert "no user is present to approve it" in output.text
     assert not (place.project / "x").exists()
 
 

@@ -87,14 +87,14 @@ def test_an_output_without_end_stays_within_bounds(place: Workplace) -> None:
     output = place.run(BASH, command="yes", timeout=0.5)
     assert output.is_error
     assert len(output.text) < HEAD + TAIL + 1_000
-    assert "ended after 0.5 s" in output.text
+    assert "timed out after 0.5 s" in output.text
 
 
 def test_a_folder_for_outputs_that_cannot_be_made_ends_no_command(place: Workplace) -> None:
     place.outputs.write_text("in the way")
     output = place.run(BASH, command="seq 1 50000")
     assert not output.is_error
-    assert output.text.endswith("[the output has 288,894 bytes; the rest was not kept]")
+    assert output.text.endswith("[the output has 288,894 bytes; the rest was not stored]")
 
 
 def test_a_call_id_cannot_lead_the_file_elsewhere(place: Workplace) -> None:
@@ -124,7 +124,7 @@ def test_a_time_limit_ends_the_whole_group_also_those_who_do_not_listen(place: W
     started = time.monotonic()
     output = place.run(BASH, command=STUBBORN.format(tmp_path), timeout=0.5)
     assert output.is_error
-    assert "ended after 0.5 s" in output.text
+    assert "timed out after 0.5 s" in output.text
     assert time.monotonic() - started < 10
     for name in ("one", "two", "three"):
         pid = pid_in(tmp_path / name)
@@ -155,7 +155,7 @@ def test_processes_in_the_background_end_with_the_command(place: Workplace, tmp_
     started = time.monotonic()
     output = place.run(BASH, command=f"sleep 300 & echo $! > {tmp_path}/pid; echo done")
     assert time.monotonic() - started < 10
-    assert output.text == "done\n\n[it left processes in the background, which were ended]"
+    assert output.text == "done\n\n[it left background processes, which were ended]"
     assert wait_for(lambda: not is_alive(pid_in(tmp_path / "pid")))
 
 

@@ -163,7 +163,7 @@ def test_a_file_that_changes_between_the_look_and_the_deed_is_left_alone(yolo: W
     (yolo.project / "a").write_text("edited in the last moment")
     done = yolo.checkpoints.rewind(plan, "files")
     assert done.restored == ()
-    assert "has changed since it was looked at" in done.failed[0]
+    assert "has changed since the plan was made" in done.failed[0]
     assert (yolo.project / "a").read_text() == "edited in the last moment"
 
 
@@ -174,7 +174,7 @@ def test_a_folder_in_the_place_of_a_file_is_a_conflict_that_stays(yolo: Workplac
     (yolo.project / "a").unlink()
     (yolo.project / "a" / "inner").mkdir(parents=True)
     plan = yolo.checkpoints.plan(start)
-    assert "in its place" in str(plan.conflicts[0].conflict)
+    assert "now a folder" in str(plan.conflicts[0].conflict)
     done = yolo.checkpoints.rewind(plan, "files", overwrite=["a"])
     assert done.failed
     assert (yolo.project / "a" / "inner").is_dir()
@@ -189,7 +189,7 @@ def test_a_session_of_someone_else_cannot_lead_a_rewind_outside(yolo: Workplace,
     saved = {"mode": "100755", "sha256": evil, "size": 4}
     paths = ["../victim", str(victim), "door/victim", ".git/hooks/post-checkout", "a\0b", "", ".", "x/../../victim"]
     stands = dict.fromkeys(
-        paths, msgspec.to_builtins(yolo.checkpoints.keep(str(victim)))
+        paths, msgspec.to_builtins(yolo.checkpoints.store(str(victim)))
     )  # as if a tool had left it so
     entry = {"type": "file_snapshot", "root": "/", "files": dict.fromkeys(paths, saved), "after": stands}
     yolo.session.append(entry)
@@ -229,7 +229,7 @@ def test_a_repository_that_makes_git_run_programs_is_not_watched(yolo: Workplace
     start = yolo.session.leaf
     yolo.call("bash", command="echo y > a")
     assert not (yolo.home / "ran").exists()
-    assert "git would run programs" in yolo.checkpoints.plan(start).lost[0]
+    assert "git settings run programs" in yolo.checkpoints.plan(start).lost[0]
 
 
 def test_what_a_cancelled_command_did_is_noted(yolo: Workplace) -> None:
@@ -439,7 +439,7 @@ def test_without_a_repository_it_is_said_that_commands_are_not_covered(yolo: Wor
     plan = yolo.checkpoints.plan(start)
     assert not plan.changes
     assert len(plan.lost) == 1
-    assert "no git worktree" in plan.lost[0]
+    assert "not a git worktree" in plan.lost[0]
 
 
 def test_reading_leaves_no_trace(yolo: Workplace) -> None:
@@ -466,7 +466,7 @@ ACTS = st.one_of(
 def act(place: Workplace, what: str, name: str, value: Any) -> None:
     """What a tool of someone may do, noted as a tool notes it."""
     path = place.project / name
-    before = {str(path): place.checkpoints.keep(str(path))}
+    before = {str(path): place.checkpoints.store(str(path))}
     is_there = os.path.lexists(path)
     match what:
         case "write":
@@ -485,7 +485,7 @@ def act(place: Workplace, what: str, name: str, value: Any) -> None:
             if is_there:
                 path.unlink()
             path.symlink_to(value)
-    place.checkpoints.note(before, what)
+    place.checkpoints.record(before, what)
 
 
 def files_of(folder: Path) -> dict[str, object]:

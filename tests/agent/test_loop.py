@@ -173,7 +173,7 @@ def test_a_question_is_told_put_and_its_answer_told(place: Workplace) -> None:
 
 def test_without_an_approver_what_has_to_be_asked_is_denied(place: Workplace) -> None:
     went(place, "Write.", turn(None, call("write", path="a", content="a")), turn("Well."), approver=None)
-    assert "nobody is there to approve it" in str(results(place.session.context().messages))
+    assert "no user is present to approve it" in str(results(place.session.context().messages))
 
 
 def test_an_approval_for_the_session_holds_for_the_next_call(place: Workplace) -> None:

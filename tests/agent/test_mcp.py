@@ -80,7 +80,7 @@ def test_a_server_that_dies_is_an_error_result_and_started_anew_by_the_next_call
     async def use(servers: McpServers) -> None:
         died = await asyncio.wait_for(find(servers, "small__die").run({}, place.context), 15)
         assert died.is_error
-        assert "has ended; whether the call was carried out is not known" in died.text
+        assert "has ended; it is not known whether the call was carried out" in died.text
         assert (await find(servers, "small__add").run({"one": 1, "other": 1}, place.context)).text == "2"
 
     with_servers(place, use, small=SMALL)

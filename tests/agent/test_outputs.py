@@ -124,7 +124,7 @@ def test_outputs_of_a_session_in_memory_can_be_read_and_end_with_the_app(tmp_pat
         await desk.say("Count")
         folder = Path(desk.controller.tool_context().outputs or "")
         (spilled,) = folder.iterdir()
-        assert desk.controller.workspace.place(str(spilled)).is_readable
+        assert desk.controller.workspace.resolve(str(spilled)).is_readable
         await desk.controller.close()
         return folder
 

@@ -28,7 +28,7 @@ from tests.agent.building import Workplace
     "text", ["a.txt", "./a.txt", "x/../a.txt", "-rf", "--help", "~x", "folder with spaces/日本.txt", "...", "a\nb"]
 )
 def test_a_path_in_the_project_is_inside(text: str, tmp_path: Path) -> None:
-    assert Workspace(tmp_path).place(text).is_inside
+    assert Workspace(tmp_path).resolve(text).is_inside
 
 
 @pytest.mark.parametrize(
@@ -36,21 +36,21 @@ def test_a_path_in_the_project_is_inside(text: str, tmp_path: Path) -> None:
 )
 def test_a_path_out_of_the_project_is_outside(text: str, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
-    assert not Workspace(tmp_path / "project").place(text).is_inside
+    assert not Workspace(tmp_path / "project").resolve(text).is_inside
 
 
 def test_a_folder_that_only_begins_alike_is_outside(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project-secret").mkdir()
-    assert not Workspace(tmp_path / "project").place("../project-secret/x").is_inside
+    assert not Workspace(tmp_path / "project").resolve("../project-secret/x").is_inside
 
 
 def test_an_added_folder_is_inside(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "lib").mkdir()
     workspace = Workspace(tmp_path / "project", [tmp_path / "lib"])
-    assert workspace.place("../lib/x").is_inside
-    assert not workspace.place("../x").is_inside
+    assert workspace.resolve("../lib/x").is_inside
+    assert not workspace.resolve("../x").is_inside
 
 
 def test_a_link_to_the_outside_is_outside_and_its_target_is_told(tmp_path: Path) -> None:
@@ -58,32 +58,32 @@ def test_a_link_to_the_outside_is_outside_and_its_target_is_told(tmp_path: Path)
     (tmp_path / "project" / "door").symlink_to(tmp_path)
     (tmp_path / "project" / "file").symlink_to("/etc/passwd")
     workspace = Workspace(tmp_path / "project")
-    assert workspace.place("door/x").path == str(tmp_path / "x")
-    assert not workspace.place("door/x").is_inside
-    assert not workspace.place("file").is_inside
+    assert workspace.resolve("door/x").path == str(tmp_path / "x")
+    assert not workspace.resolve("door/x").is_inside
+    assert not workspace.resolve("file").is_inside
 
 
 def test_a_project_that_is_itself_behind_a_link_is_a_project(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    assert Workspace(tmp_path / "link").place("x").is_inside
+    assert Workspace(tmp_path / "link").resolve("x").is_inside
 
 
 @pytest.mark.parametrize("text", ["", "a\0b", "\ud800"])
 def test_what_is_no_path_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(PathError):
-        Workspace(tmp_path).place(text)
+        Workspace(tmp_path).resolve(text)
 
 
 @pytest.mark.parametrize("text", [".git/config", "x/.GIT/hooks/pre-commit", ".ssh/authorized_keys"])
 def test_files_that_make_programs_run_are_guarded(text: str, tmp_path: Path) -> None:
-    assert Workspace(tmp_path).place(text).is_guarded
+    assert Workspace(tmp_path).resolve(text).is_guarded
 
 
 def test_a_link_put_in_the_way_after_the_question_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "project" / "src").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
-    place = Workspace(tmp_path / "project").place("src/new.txt")
+    place = Workspace(tmp_path / "project").resolve("src/new.txt")
     assert place.is_inside
     (tmp_path / "project" / "src").rmdir()
     (tmp_path / "project" / "src").symlink_to(tmp_path / "outside")
@@ -97,7 +97,7 @@ def test_a_file_swapped_for_a_link_after_the_question_is_neither_read_nor_writte
     target = tmp_path / "project" / "a.txt"
     target.parent.mkdir()
     target.write_text("a")
-    place = Workspace(tmp_path / "project").place("a.txt")
+    place = Workspace(tmp_path / "project").resolve("a.txt")
     target.unlink()
     target.symlink_to(tmp_path / "secret")
     with pytest.raises(PathError, match="symbolic link"):

@@ -279,7 +279,7 @@ def test_a_model_that_cannot_be_had_is_told_and_another_can_be_chosen(tmp_path: 
         desk.controller.session.append("user", "Hello")
         other = Desk(tmp_path, model=None)
         await other.controller.resume(desk.controller.session.location)
-        assert "cannot be asked here" in other.controller.state.notice
+        assert "cannot be opened" in other.controller.state.notice
         with pytest.raises(UsageError, match="no model is chosen"):
             await other.say("Hello?")
         await other.controller.set_model("two:b")
@@ -317,7 +317,7 @@ def test_large_pastes_are_marks_for_the_user_and_text_for_the_model(tmp_path: Pa
         text, image = desk.controller.paste_text(pasted), desk.controller.paste_image(PNG)
         assert (text, image) == ("[Pasted text #1 +120 lines]", "[Image #1]")
         assert desk.controller.paste_text("short") == "short"
-        with pytest.raises(UsageError, match="no image"):
+        with pytest.raises(UsageError, match="not an image"):
             desk.controller.paste_image(b"not one")
         await desk.say(f"Look: {text} and {image}. [Image #7]")
         config = desk.controller.session.config
@@ -355,15 +355,15 @@ def test_a_run_can_be_steered_followed_and_interrupted_and_nothing_moves_under_i
             if isinstance(event, ToolStart):
                 desk.controller.steer("Quickly")
                 assert desk.controller.state.queued == 1
-                with pytest.raises(UsageError, match="a run is under way"):
+                with pytest.raises(UsageError, match="a run is in progress"):
                     await desk.controller.new()
-                with pytest.raises(UsageError, match="a run is under way"):
+                with pytest.raises(UsageError, match="a run is in progress"):
                     await desk.controller.select(None)
             if isinstance(event, TextDelta) and event.text.startswith("Long"):
                 desk.controller.follow_up("And then?")
                 assert desk.controller.interrupt()
         assert not desk.controller.interrupt()
-        with pytest.raises(UsageError, match="nothing is under way"):
+        with pytest.raises(UsageError, match="no run is in progress"):
             desk.controller.steer("Too late")
 
     go(scene())

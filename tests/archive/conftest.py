@@ -1,4 +1,4 @@
-"""Running a command of the command line in this process, on a machine of its own."""
+"""Run a command in this process, on a machine of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sessiontree.cli.parser import Options, Parser
-from tests.archive.building import environment
+from tests.archive.machine import environment
 
 
 class Ran:
@@ -51,3 +51,9 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest
         return Ran(code or 0, captured.out, captured.err)
 
     return command
+
+
+@pytest.fixture(params=[pytest.param(7, id="every-7th-call"), pytest.param(1, id="every-call", marks=pytest.mark.slow)])
+def stride(request: pytest.FixtureRequest) -> int:
+    """At which calls a process is killed: at some in the ordinary run, at each of them in the slow one."""
+    return int(request.param)

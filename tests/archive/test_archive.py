@@ -1,4 +1,4 @@
-"""The archive: what goes in comes out byte for byte, and no death of the process loses anything."""
+"""Archived sessions are restored byte for byte, and a killed process loses nothing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from sessiontree.archive.move import move, plan_move
 from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.archive.restore import restore
 from sessiontree.errors import AmbiguousError, ConflictError, DamagedError, ExistsError, NotFoundError, UsageError
-from tests.archive.building import (
+from tests.archive.machine import (
     CLAUDE_ID,
     NATIVE_ID,
     contents,
-    die_at_every_step,
     home_of,
-    put_claude,
-    put_native,
+    kill_at_each_step,
+    write_claude,
+    write_native,
 )
 
 
@@ -38,11 +38,11 @@ def archive_claude(home: Home, path: Path) -> None:
     home.archive.archive(session_info(path, "claude", CLAUDE_ID))
 
 
-def test_an_archived_session_comes_back_byte_for_byte_with_its_folder(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_claude(tmp_path)
+def test_an_archived_session_is_restored_byte_for_byte_with_its_folder(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), write_claude(tmp_path)
     before = contents(tmp_path / "user")
-    freed = home.archive.archive(session_info(path, "claude", CLAUDE_ID))
-    assert freed.remaining == ()
+    archived = home.archive.archive(session_info(path, "claude", CLAUDE_ID))
+    assert archived.remaining == ()
     assert contents(tmp_path / "user") == {}
     assert not path.with_suffix("").exists()
     written = home.archive.restore(home.archive.find(CLAUDE_ID[:8]))
@@ -52,8 +52,8 @@ def test_an_archived_session_comes_back_byte_for_byte_with_its_folder(tmp_path: 
     assert not any(path.suffix == ".zst" for path in (tmp_path / "home" / "archive").rglob("*"))
 
 
-def test_the_index_tells_what_an_item_was(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+def test_the_catalog_describes_each_item(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), write_native(tmp_path)
     size = path.stat().st_size
     home.archive.archive(session_info(path), why="clean 30d")
     (item,) = home_of(tmp_path).archive.items()
@@ -67,8 +67,8 @@ def test_the_index_tells_what_an_item_was(tmp_path: Path) -> None:
     assert (item.why, item.kind, item.when[:2]) == ("clean 30d", "moved", "20")
 
 
-def test_a_claude_session_comes_back_with_a_fresh_date_and_others_with_their_own(tmp_path: Path) -> None:
-    home, claude, native = home_of(tmp_path), put_claude(tmp_path), put_native(tmp_path)
+def test_a_restored_claude_session_has_the_current_time_and_others_their_own(tmp_path: Path) -> None:
+    home, claude, native = home_of(tmp_path), write_claude(tmp_path), write_native(tmp_path)
     for path in (claude, native):
         os.utime(path, (1_000_000_000, 1_000_000_000))
     archive_claude(home, claude)
@@ -80,7 +80,7 @@ def test_a_claude_session_comes_back_with_a_fresh_date_and_others_with_their_own
 
 
 def test_everything_is_for_its_owner_only(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+    home, path = home_of(tmp_path), write_native(tmp_path)
     path.chmod(0o644)
     old = os.umask(0)
     try:
@@ -94,7 +94,7 @@ def test_everything_is_for_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_restoring_never_overwrites_and_writes_nothing_at_all_then(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_claude(tmp_path)
+    home, path = home_of(tmp_path), write_claude(tmp_path)
     archive_claude(home, path)
     agent = path.with_suffix("") / "subagents" / "agent-x.jsonl"
     agent.parent.mkdir(parents=True)
@@ -105,10 +105,10 @@ def test_restoring_never_overwrites_and_writes_nothing_at_all_then(tmp_path: Pat
     assert len(home.archive.items()) == 1
 
 
-def test_a_session_that_is_written_to_meanwhile_stays_where_it_is(
+def test_a_session_that_changes_while_it_is_archived_is_not_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+    home, path = home_of(tmp_path), write_native(tmp_path)
     put_file = home.archive.objects.put_file
 
     def put_and_grow(file: str) -> object:
@@ -124,7 +124,7 @@ def test_a_session_that_is_written_to_meanwhile_stays_where_it_is(
 
 
 def test_a_damaged_object_is_noticed_and_nothing_is_written(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+    home, path = home_of(tmp_path), write_native(tmp_path)
     home.archive.archive(session_info(path))
     (packed,) = (tmp_path / "home" / "archive" / "objects").rglob("*.zst")
     data = bytearray(packed.read_bytes())
@@ -140,7 +140,7 @@ def test_a_damaged_object_is_noticed_and_nothing_is_written(tmp_path: Path) -> N
 
 
 def test_a_damaged_object_is_replaced_by_a_good_copy_of_the_same_content(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+    home, path = home_of(tmp_path), write_native(tmp_path)
     before = path.read_bytes()
     home.archive.keep(session_info(path))
     (packed,) = (tmp_path / "home" / "archive" / "objects").rglob("*.zst")
@@ -150,8 +150,8 @@ def test_a_damaged_object_is_replaced_by_a_good_copy_of_the_same_content(tmp_pat
     assert path.read_bytes() == before
 
 
-def test_a_link_in_the_folder_is_neither_followed_nor_taken(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_claude(tmp_path)
+def test_a_link_in_the_folder_is_neither_followed_nor_archived(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), write_claude(tmp_path)
     outside = tmp_path / "outside.txt"
     outside.write_bytes(b"not a session")
     (tmp_path / "elsewhere").mkdir()
@@ -159,16 +159,16 @@ def test_a_link_in_the_folder_is_neither_followed_nor_taken(tmp_path: Path) -> N
     link = path.with_suffix("") / "subagents" / "agent-y.jsonl"
     link.symlink_to(outside)
     (path.with_suffix("") / "linked").symlink_to(tmp_path / "elsewhere")
-    freed = home.archive.archive(session_info(path, "claude", CLAUDE_ID))
-    assert freed.remaining == (str(link),)
+    archived = home.archive.archive(session_info(path, "claude", CLAUDE_ID))
+    assert archived.remaining == (str(link),)
     assert outside.read_bytes() == b"not a session"
     assert (tmp_path / "elsewhere" / "y.jsonl").exists()
-    assert all("agent-y" not in file.path and "linked" not in file.path for file in freed.item.files)
+    assert all("agent-y" not in file.path and "linked" not in file.path for file in archived.item.files)
 
 
 @pytest.mark.parametrize("make", ["outside", "dotted", "link", "folder link", "root", "nul", "missing", "folder"])
-def test_what_is_no_file_below_a_known_root_is_refused_and_not_touched(tmp_path: Path, make: str) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+def test_a_path_that_is_not_a_file_below_a_known_root_is_refused(tmp_path: Path, make: str) -> None:
+    home, path = home_of(tmp_path), write_native(tmp_path)
     outside = tmp_path / "outside" / "x.jsonl"
     outside.parent.mkdir()
     outside.write_bytes(path.read_bytes())
@@ -192,8 +192,8 @@ def test_what_is_no_file_below_a_known_root_is_refused_and_not_touched(tmp_path:
     assert home.archive.items() == []
 
 
-def test_nothing_is_restored_to_a_place_that_has_become_a_link_out_of_the_roots(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+def test_nothing_is_restored_through_a_link_that_leads_out_of_the_roots(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), write_native(tmp_path)
     home.archive.archive(session_info(path))
     path.parent.rmdir()
     (tmp_path / "outside").mkdir()
@@ -206,8 +206,8 @@ def test_nothing_is_restored_to_a_place_that_has_become_a_link_out_of_the_roots(
 @pytest.mark.parametrize(
     "path", ["/etc/x.jsonl", "{root}/../../x.jsonl", "{root}/a/../../../x", "relative.jsonl", "{root}"]
 )
-def test_an_index_that_names_a_place_outside_the_roots_is_not_obeyed(tmp_path: Path, path: str) -> None:
-    home, session = home_of(tmp_path), put_native(tmp_path)
+def test_a_catalog_line_with_a_path_outside_the_roots_is_refused(tmp_path: Path, path: str) -> None:
+    home, session = home_of(tmp_path), write_native(tmp_path)
     item = home.archive.archive(session_info(session)).item
     wanted = path.format(root=tmp_path / "home" / "sessions")
     files = tuple(msgspec.structs.replace(file, path=wanted) for file in item.files)
@@ -222,7 +222,7 @@ def test_an_index_that_names_a_place_outside_the_roots_is_not_obeyed(tmp_path: P
 
 
 def test_names_with_control_characters_and_no_utf8_come_back_as_they_were(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_claude(tmp_path)
+    home, path = home_of(tmp_path), write_claude(tmp_path)
     odd = os.fsencode(path.with_suffix("")) + b"/a\x1b[31m\n\xff.txt"
     with open(odd, "wb") as file:
         file.write(b"odd")
@@ -233,13 +233,13 @@ def test_names_with_control_characters_and_no_utf8_come_back_as_they_were(tmp_pa
         assert file.read() == b"odd"
 
 
-def test_an_index_line_that_cannot_be_read_is_told_and_the_others_count(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+def test_a_damaged_catalog_line_is_reported_and_the_others_are_used(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), write_native(tmp_path)
     home.archive.archive(session_info(path))
     with open(home.archive.catalog.path, "ab") as file:
         file.write(b'{"id":"torn')
-    put_claude(tmp_path)
-    archive_claude(home, put_claude(tmp_path))
+    write_claude(tmp_path)
+    archive_claude(home, write_claude(tmp_path))
     again = home_of(tmp_path).archive
     assert [item.agent for item in again.items()] == ["native", "claude"]
     assert len(again.catalog.problems) == 1
@@ -248,7 +248,7 @@ def test_an_index_line_that_cannot_be_read_is_told_and_the_others_count(tmp_path
 def test_a_prefix_that_fits_several_sessions_is_refused_with_the_candidates(tmp_path: Path) -> None:
     home = home_of(tmp_path)
     for name in ("one", "two"):
-        home.archive.archive(session_info(put_native(tmp_path, name=name)))
+        home.archive.archive(session_info(write_native(tmp_path, name=name)))
     with pytest.raises(AmbiguousError) as raised:
         home.archive.find(NATIVE_ID)
     assert len(raised.value.candidates) == 2
@@ -257,7 +257,7 @@ def test_a_prefix_that_fits_several_sessions_is_refused_with_the_candidates(tmp_
 
 
 def test_a_kept_copy_is_refreshed_when_the_session_grows_and_survives_its_deletion(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_claude(tmp_path)
+    home, path = home_of(tmp_path), write_claude(tmp_path)
     assert home.archive.keep(session_info(path, "claude", CLAUDE_ID)) is not None
     assert home.archive.keep(session_info(path, "claude", CLAUDE_ID)) is None
     with path.open("ab") as file:
@@ -273,7 +273,7 @@ def test_a_kept_copy_is_refreshed_when_the_session_grows_and_survives_its_deleti
 
 
 def test_an_older_copy_stays_when_the_session_was_rewritten(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+    home, path = home_of(tmp_path), write_native(tmp_path)
     first = path.read_bytes()
     home.archive.keep(session_info(path))
     path.write_bytes(b"something else altogether, and longer" * 100)
@@ -283,7 +283,7 @@ def test_an_older_copy_stays_when_the_session_was_rewritten(tmp_path: Path) -> N
 
 
 def test_purging_deletes_only_what_no_other_item_needs(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+    home, path = home_of(tmp_path), write_native(tmp_path)
     kept = home.archive.keep(session_info(path))
     moved = home.archive.archive(session_info(path)).item
     assert kept is not None
@@ -294,7 +294,7 @@ def test_purging_deletes_only_what_no_other_item_needs(tmp_path: Path) -> None:
 
 
 def test_a_session_is_found_again_after_it_was_rewritten_moved_copied_and_cleaned(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+    home, path = home_of(tmp_path), write_native(tmp_path)
     before = path.read_bytes()
     session = sessiontree.open(path)
     prune(home.archive, session, plan_prune(session, "m2"))
@@ -316,7 +316,7 @@ def test_a_session_is_found_again_after_it_was_rewritten_moved_copied_and_cleane
 
 
 def prepare(tmp: Path) -> None:
-    put_claude(tmp)
+    write_claude(tmp)
 
 
 def sound(tmp: Path) -> dict[str, bytes]:
@@ -331,7 +331,9 @@ def sound(tmp: Path) -> dict[str, bytes]:
     return found | {path: data for path, data in standing if not os.path.basename(path).startswith(".")}
 
 
-def test_a_process_killed_while_archiving_leaves_the_original_or_a_verified_archive(tmp_path: Path) -> None:
+def test_a_process_killed_while_archiving_leaves_the_original_or_a_verified_archive(
+    tmp_path: Path, stride: int
+) -> None:
     def check(here: Path) -> None:
         expected = dict(sound_original(here))
         assert sound(here) == expected
@@ -345,13 +347,13 @@ def test_a_process_killed_while_archiving_leaves_the_original_or_a_verified_arch
         home.archive.restore(home.archive.find(CLAUDE_ID))
         assert contents(here / "user") == expected
 
-    steps = die_at_every_step(tmp_path, prepare, lambda home: archive_claude(home, claude_of(home)), check)
+    steps = kill_at_each_step(tmp_path, prepare, lambda home: archive_claude(home, claude_of(home)), check, stride)
     assert steps > 30
 
 
-def test_a_process_killed_while_restoring_leaves_whole_files_and_the_archive(tmp_path: Path) -> None:
+def test_a_process_killed_while_restoring_leaves_whole_files_and_the_archive(tmp_path: Path, stride: int) -> None:
     def prepared(here: Path) -> None:
-        archive_claude(home_of(here), put_claude(here))
+        archive_claude(home_of(here), write_claude(here))
 
     def check(here: Path) -> None:
         expected = dict(sound_original(here))
@@ -361,15 +363,15 @@ def test_a_process_killed_while_restoring_leaves_whole_files_and_the_archive(tmp
             home.archive.restore(home.archive.find(CLAUDE_ID))
         assert {path: data for path, data in contents(here / "user").items() if ".tmp" not in path} == expected
 
-    steps = die_at_every_step(
-        tmp_path, prepared, lambda home: home.archive.restore(home.archive.find(CLAUDE_ID)), check
+    steps = kill_at_each_step(
+        tmp_path, prepared, lambda home: home.archive.restore(home.archive.find(CLAUDE_ID)), check, stride
     )
     assert steps > 15
 
 
-def test_a_process_killed_while_refreshing_a_copy_leaves_a_whole_copy(tmp_path: Path) -> None:
+def test_a_process_killed_while_refreshing_a_copy_leaves_a_whole_copy(tmp_path: Path, stride: int) -> None:
     def prepared(here: Path) -> None:
-        path = put_claude(here)
+        path = write_claude(here)
         home_of(here).archive.keep(session_info(path, "claude", CLAUDE_ID))
         with path.open("ab") as file:
             file.write(b'{"type":"user"}\n')
@@ -380,8 +382,12 @@ def test_a_process_killed_while_refreshing_a_copy_leaves_a_whole_copy(tmp_path: 
             assert b"".join(home.archive.objects.read(item.sha256)).startswith(original_lines(here))
         assert home.archive.items()
 
-    steps = die_at_every_step(
-        tmp_path, prepared, lambda home: home.archive.keep(session_info(claude_of(home), "claude", CLAUDE_ID)), check
+    steps = kill_at_each_step(
+        tmp_path,
+        prepared,
+        lambda home: home.archive.keep(session_info(claude_of(home), "claude", CLAUDE_ID)),
+        check,
+        stride,
     )
     assert steps > 15
 
@@ -396,7 +402,7 @@ def claude_of(home: Home) -> Path:
 
 def sound_original(tmp: Path) -> dict[str, bytes]:
     fresh = tmp / "fresh"
-    put_claude(fresh)
+    write_claude(fresh)
     return {path.replace(f"{tmp}/fresh/", f"{tmp}/"): data for path, data in contents(fresh / "user").items()}
 
 
@@ -405,7 +411,7 @@ def original_lines(tmp: Path) -> bytes:
 
 
 def test_two_runs_at_once_wait_for_each_other(tmp_path: Path) -> None:
-    paths = [put_native(tmp_path, name=f"s{number}") for number in range(20)]
+    paths = [write_native(tmp_path, name=f"s{number}") for number in range(20)]
     pids = []
     for half in (paths[::2], paths[1::2]):
         pid = os.fork()
@@ -430,7 +436,7 @@ def test_two_runs_at_once_wait_for_each_other(tmp_path: Path) -> None:
 
 
 def test_a_root_may_be_reached_through_a_link_of_its_own(tmp_path: Path) -> None:
-    path = put_native(tmp_path)
+    path = write_native(tmp_path)
     (tmp_path / "way").symlink_to(tmp_path / "home")
     archive = Archive(str(tmp_path / "archive"), AllowedPaths([str(tmp_path / "way" / "sessions")]))
     through = tmp_path / "way" / "sessions" / path.parent.name / path.name

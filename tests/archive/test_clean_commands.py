@@ -1,4 +1,4 @@
-"""`clean`, `restore` and `keep`: nothing goes without --yes, nothing goes for good without --purge."""
+"""`clean`, `restore` and `keep`: nothing moves without --yes, nothing is deleted without --purge."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pytest
 
 from sessiontree.archive.clean import parse_duration
 from sessiontree.errors import ExistsError, NotFoundError, UsageError
-from tests.archive.building import CLAUDE_ID, NATIVE_ID, contents, home_of, native_lines, put_claude, put_native
 from tests.archive.conftest import Command
+from tests.archive.machine import CLAUDE_ID, NATIVE_ID, contents, home_of, native_lines, write_claude, write_native
 from tests.building import entry
 
 NEW_TIME = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
 
 
 def test_a_dry_run_shows_what_would_go_and_touches_nothing(tmp_path: Path, command: Command) -> None:
-    native, claude = put_native(tmp_path), put_claude(tmp_path)
+    native, claude = write_native(tmp_path), write_claude(tmp_path)
     before = contents(tmp_path)
     ran = command("clean", "--older-than", "30d")
     assert contents(tmp_path) == before
     assert ran.out.splitlines()[-1].startswith("2 sessions, ")
-    assert "--yes moves them into the archive" in ran.err
+    assert "add --yes to archive them" in ran.err
     rows = command("clean", "--json").json
     assert {row["path"] for row in rows["sessions"]} == {str(native), str(claude)}
     assert rows["done"] is False
@@ -32,14 +32,14 @@ def test_a_dry_run_shows_what_would_go_and_touches_nothing(tmp_path: Path, comma
 
 
 def test_with_yes_they_move_into_the_archive_and_restore_brings_them_back(tmp_path: Path, command: Command) -> None:
-    put_native(tmp_path)
-    put_claude(tmp_path)
+    write_native(tmp_path)
+    write_claude(tmp_path)
     before = contents(tmp_path)
     assert command("clean", "--yes").code == 0
     assert contents(tmp_path / "user", tmp_path / "home" / "sessions") == {}
     listed = command("restore", "--list")
     assert NATIVE_ID in listed.out or "first" in listed.out
-    assert "2 in the archive" in listed.err
+    assert "2 items in the archive" in listed.err
     command("restore", NATIVE_ID[:8] + NATIVE_ID[8:14])
     for item in command("restore", "--list", "--json").json["items"]:
         assert command("restore", item["path"], "--json").json["written"]
@@ -48,19 +48,19 @@ def test_with_yes_they_move_into_the_archive_and_restore_brings_them_back(tmp_pa
 
 
 def test_age_counts_from_the_last_message_and_not_from_the_date_of_the_file(tmp_path: Path, command: Command) -> None:
-    old_file_new_talk = put_native(tmp_path, native_lines(NEW_TIME), name=f"x_{NATIVE_ID}")
+    old_file_new_talk = write_native(tmp_path, native_lines(NEW_TIME), name=f"x_{NATIVE_ID}")
     os.utime(old_file_new_talk, (1_000_000_000, 1_000_000_000))
-    new_file_old_talk = put_claude(tmp_path)
+    new_file_old_talk = write_claude(tmp_path)
     rows = command("clean", "--json").json
     assert [row["path"] for row in rows["sessions"]] == [str(new_file_old_talk)]
 
 
 def test_named_labelled_pinned_and_other_agents_sessions_stay_when_asked_for(tmp_path: Path, command: Command) -> None:
-    named = put_native(tmp_path, [*native_lines(), entry("session_info", "i1", "n3", name="mine")], name="2026_named")
-    labelled = put_native(
+    named = write_native(tmp_path, [*native_lines(), entry("session_info", "i1", "n3", name="mine")], name="2026_named")
+    labelled = write_native(
         tmp_path, [*native_lines(), entry("label", "l1", "n3", targetId="m0", label="here")], name="2026_labelled"
     )
-    put_claude(tmp_path)
+    write_claude(tmp_path)
 
     def chosen(*arguments: str) -> set[str]:
         return {row["path"] for row in command("clean", "--json", *arguments).json["sessions"]}
@@ -71,15 +71,15 @@ def test_named_labelled_pinned_and_other_agents_sessions_stay_when_asked_for(tmp
     assert chosen("--agent", "native") == {str(named), str(labelled)}
     home_of(tmp_path).tags.change(NATIVE_ID, str(named), lambda mark: type(mark)(mark.session, mark.path, pinned=True))
     assert str(named) not in chosen()
-    assert "1 old enough, but left: pinned" in command("clean").err
-    with pytest.raises(UsageError, match="no dialect"):
+    assert "kept although old enough: 1 (pinned)" in command("clean").err
+    with pytest.raises(UsageError, match="unknown agent"):
         command("clean", "--agent", "nobody")
 
 
 def test_purge_deletes_for_good_only_with_yes(tmp_path: Path, command: Command) -> None:
-    put_native(tmp_path)
+    write_native(tmp_path)
     before = contents(tmp_path)
-    assert "for good" in command("clean", "--purge").err
+    assert "permanently" in command("clean", "--purge").err
     assert contents(tmp_path) == before
     command("clean", "--purge", "--yes")
     assert contents(tmp_path / "home" / "sessions") == {}
@@ -87,7 +87,7 @@ def test_purge_deletes_for_good_only_with_yes(tmp_path: Path, command: Command) 
 
 
 def test_purge_also_deletes_what_was_archived_long_enough_ago(tmp_path: Path, command: Command) -> None:
-    put_native(tmp_path)
+    write_native(tmp_path)
     command("clean", "--yes")
     assert command("clean", "--purge", "--json").json["fromArchive"] == []
     assert len(command("clean", "--older-than", "0d", "--purge", "--json").json["fromArchive"]) == 1
@@ -96,11 +96,11 @@ def test_purge_also_deletes_what_was_archived_long_enough_ago(tmp_path: Path, co
     assert not any((tmp_path / "home" / "archive" / "objects").rglob("*.zst"))
 
 
-def test_a_session_that_cannot_be_archived_is_told_and_the_others_go(
+def test_a_session_that_cannot_be_archived_is_reported_and_the_others_are_archived(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_native(tmp_path)
-    claude = put_claude(tmp_path)
+    write_native(tmp_path)
+    claude = write_claude(tmp_path)
     from sessiontree.archive.object_store import ArchivedFile, ObjectStore
 
     put_file = ObjectStore.put_file
@@ -120,10 +120,10 @@ def test_a_session_that_cannot_be_archived_is_told_and_the_others_go(
 
 
 def test_the_deletion_by_claude_code_is_warned_about_until_there_is_a_copy(tmp_path: Path, command: Command) -> None:
-    path = put_claude(tmp_path)
+    path = write_claude(tmp_path)
     old = time.time() - 28 * 86400
     os.utime(path, (old, old))
-    assert "Claude Code deletes 1 of your sessions" in command("clean", "--older-than", "9y").err
+    assert "Claude Code will delete 1 session within" in command("clean", "--older-than", "9y").err
     assert "1 copied" in command("keep", "--all").err
     assert "Claude Code deletes" not in command("clean", "--older-than", "9y").err
     (tmp_path / "user" / ".claude" / "settings.json").write_text('{"cleanupPeriodDays": 99999}')
@@ -131,8 +131,8 @@ def test_the_deletion_by_claude_code_is_warned_about_until_there_is_a_copy(tmp_p
 
 
 def test_keep_copies_one_or_all_and_refreshes_by_later_runs(tmp_path: Path, command: Command) -> None:
-    path = put_claude(tmp_path)
-    put_native(tmp_path)
+    path = write_claude(tmp_path)
+    write_native(tmp_path)
     assert command("keep", CLAUDE_ID[:8], "--json").json["kept"][0]["path"] == str(path)
     both = command("keep", "--all", "--json").json
     assert (len(both["kept"]), len(both["current"])) == (1, 1)
@@ -148,7 +148,7 @@ def test_keep_copies_one_or_all_and_refreshes_by_later_runs(tmp_path: Path, comm
 
 
 def test_restore_writes_elsewhere_on_request_and_overwrites_nothing(tmp_path: Path, command: Command) -> None:
-    path = put_native(tmp_path)
+    path = write_native(tmp_path)
     data = path.read_bytes()
     command("clean", "--yes")
     out = tmp_path / "out.jsonl"
@@ -165,7 +165,7 @@ def test_restore_writes_elsewhere_on_request_and_overwrites_nothing(tmp_path: Pa
 
 
 def test_titles_with_escape_sequences_are_shown_harmless(tmp_path: Path, command: Command) -> None:
-    put_native(tmp_path, [*native_lines(), entry("session_info", "i1", "n3", name="red \x1b[31m\u202e title")])
+    write_native(tmp_path, [*native_lines(), entry("session_info", "i1", "n3", name="red \x1b[31m\u202e title")])
     for shown in (command("clean").out, command("clean", "--yes").out, command("restore", "--list").out):
         assert "\x1b" not in shown
         assert "\u202e" not in shown
@@ -173,6 +173,6 @@ def test_titles_with_escape_sequences_are_shown_harmless(tmp_path: Path, command
 
 
 @pytest.mark.parametrize("text", ["", "30", "d", "-3d", "30x", "3.5d", "99999999d"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="30d"):
         parse_duration(text)

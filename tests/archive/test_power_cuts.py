@@ -1,4 +1,4 @@
-"""Power cuts and failing disks: what was not synced is lost at worst, and still nothing is lost."""
+"""Power cuts and failing disks lose no line, even if all unsynced data is lost."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.archive.restore import restore
 from sessiontree.errors import StoreError
 from sessiontree.testing.faults import Call, FailingOsCalls, LosingOsCalls
-from tests.archive.building import archived_lines, home_of, native_lines, put_native, standing_lines
+from tests.archive.machine import archived_lines, current_lines, home_of, native_lines, write_native
 
 
 class PowerCut(BaseException):
-    """Nobody catches this one."""
+    """Not caught by any handler."""
 
 
 class PowerCutOsCalls(LosingOsCalls):
@@ -93,7 +93,7 @@ def test_a_power_cut_at_any_call_loses_no_line(
 ) -> None:
     for nth in range(1, 100):
         here = tmp_path / str(nth)
-        put_native(here)
+        write_native(here)
         before(home_of(here))
         os_calls = PowerCutOsCalls(nth)
         try:
@@ -103,7 +103,7 @@ def test_a_power_cut_at_any_call_loses_no_line(
             is_done = False
         os_calls.cut_power(str(here))
         home = home_of(here)
-        assert {line.rstrip(b"\n") for line in native_lines()} <= standing_lines(home) | archived_lines(home)
+        assert {line.rstrip(b"\n") for line in native_lines()} <= current_lines(home) | archived_lines(home)
         if is_done:
             return
     raise AssertionError("it never came to an end")
@@ -111,12 +111,12 @@ def test_a_power_cut_at_any_call_loses_no_line(
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "link", "rename"])
 @pytest.mark.parametrize(("before", "act"), WAYS)
-def test_a_disk_that_fails_at_any_call_loses_no_line_and_is_told(
+def test_a_disk_that_fails_at_any_call_loses_no_line_and_is_reported(
     tmp_path: Path, before: Callable[[Home], None], act: Callable[[Home], None], call: Call
 ) -> None:
     for nth in range(1, 40):
         here = tmp_path / str(nth)
-        put_native(here)
+        write_native(here)
         before(home_of(here))
         os_calls = FailingOsCalls()
         os_calls.fail(call, errno.ENOSPC, nth=nth)
@@ -126,7 +126,7 @@ def test_a_disk_that_fails_at_any_call_loses_no_line_and_is_told(
         except StoreError:
             failed = True
         home = home_of(here)
-        assert {line.rstrip(b"\n") for line in native_lines()} <= standing_lines(home) | archived_lines(home)
+        assert {line.rstrip(b"\n") for line in native_lines()} <= current_lines(home) | archived_lines(home)
         if not failed:
             return
         for item in reversed(home.archive.items()):

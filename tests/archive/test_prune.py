@@ -1,4 +1,4 @@
-"""Pruning takes one branch out, byte for byte, and restore puts it back between the lines where it stood."""
+"""Pruning removes one branch, byte for byte, and restore puts it back at its old position."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from sessiontree.archive.archive_home import Home
 from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.archive.restore import restore
 from sessiontree.errors import ConflictError, DamagedError, NotFoundError, UsageError
-from tests.archive.building import (
+from tests.archive.conftest import Command
+from tests.archive.machine import (
     NATIVE_ID,
     archived_lines,
     claude_said,
-    die_at_every_step,
+    current_lines,
     home_of,
+    kill_at_each_step,
     native_lines,
-    put_claude,
-    put_native,
-    standing_lines,
+    write_claude,
+    write_native,
 )
-from tests.archive.conftest import Command
 from tests.building import said
 
 
@@ -32,7 +32,7 @@ def pruned(home: Home, path: Path, entry: str) -> str:
 
 
 def test_the_branch_leaves_the_file_and_every_other_line_stays_as_it_is(tmp_path: Path) -> None:
-    home, path, lines = home_of(tmp_path), put_native(tmp_path), native_lines()
+    home, path, lines = home_of(tmp_path), write_native(tmp_path), native_lines()
     before = sessiontree.open(path)
     context = before.context()
     pruned(home, path, "m2")
@@ -46,7 +46,7 @@ def test_the_branch_leaves_the_file_and_every_other_line_stays_as_it_is(tmp_path
 
 
 def test_restore_brings_the_branch_back_byte_for_byte(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+    home, path = home_of(tmp_path), write_native(tmp_path)
     before = path.read_bytes()
     pruned(home, path, "m2")
     assert restore(home.archive, home.archive.find(NATIVE_ID)) == [str(path)]
@@ -54,8 +54,8 @@ def test_restore_brings_the_branch_back_byte_for_byte(tmp_path: Path) -> None:
     assert home.archive.items() == []
 
 
-def test_what_was_added_since_stays_when_the_branch_comes_back(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+def test_lines_added_since_stay_when_the_branch_is_restored(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), write_native(tmp_path)
     before = path.read_bytes()
     pruned(home, path, "m2")
     with path.open("ab") as file:
@@ -65,10 +65,10 @@ def test_what_was_added_since_stays_when_the_branch_comes_back(tmp_path: Path) -
     assert set(sessiontree.open(path).leaves()) == {"m3", "x1"}
 
 
-def test_a_file_without_a_last_newline_comes_back_without_one(tmp_path: Path) -> None:
+def test_a_file_without_a_last_newline_is_restored_without_one(tmp_path: Path) -> None:
     lines = native_lines()
     lines[-1] = lines[-1].rstrip(b"\n")
-    home, path = home_of(tmp_path), put_native(tmp_path, lines)
+    home, path = home_of(tmp_path), write_native(tmp_path, lines)
     pruned(home, path, "m2")
     with path.open("ab") as file:
         file.write(b"\n" + said("x1", "n3", "later"))
@@ -78,7 +78,7 @@ def test_a_file_without_a_last_newline_comes_back_without_one(tmp_path: Path) ->
 
 def test_two_prunings_are_undone_in_the_other_order(tmp_path: Path) -> None:
     lines = [*native_lines()[:5], said("k2", "m1", "third"), *native_lines()[5:]]
-    home, path = home_of(tmp_path), put_native(tmp_path, lines)
+    home, path = home_of(tmp_path), write_native(tmp_path, lines)
     first, second = pruned(home, path, "m2"), pruned(home, path, "k2")
     with pytest.raises(ConflictError, match="undo that first"):
         restore(home.archive, home.archive.find(first))
@@ -87,8 +87,8 @@ def test_two_prunings_are_undone_in_the_other_order(tmp_path: Path) -> None:
     assert path.read_bytes() == b"".join(lines)
 
 
-def test_the_branch_where_the_session_stands_is_refused(tmp_path: Path) -> None:
-    path = put_native(tmp_path)
+def test_the_current_branch_cannot_be_pruned(tmp_path: Path) -> None:
+    path = write_native(tmp_path)
     for entry in ("n2", "n3", "m1", "m0"):
         with pytest.raises(UsageError, match="current entry is on this branch"):
             plan_prune(sessiontree.open(path), entry)
@@ -99,7 +99,7 @@ def test_the_branch_where_the_session_stands_is_refused(tmp_path: Path) -> None:
 def test_an_entry_that_shares_its_line_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     lines = native_lines()
     lines[3:5] = [lines[3].rstrip(b"\n") + lines[4]]
-    home, path = home_of(tmp_path), put_native(tmp_path, lines)
+    home, path = home_of(tmp_path), write_native(tmp_path, lines)
     with pytest.raises(DamagedError, match="repair"):
         pruned(home, path, "m3")
     assert path.read_bytes() == b"".join(lines)
@@ -114,8 +114,8 @@ def test_a_session_outside_the_known_roots_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == b"".join(native_lines())
 
 
-def test_a_session_that_grows_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+def test_a_session_that_grows_during_the_rewrite_is_not_changed(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), write_native(tmp_path)
     session = sessiontree.open(path)
     plan = plan_prune(session, "m2")
     with path.open("ab") as file:
@@ -131,14 +131,16 @@ def test_a_rewound_branch_of_a_claude_session_can_go(tmp_path: Path) -> None:
     lines = [claude_said("u1", None, "first"), claude_said("a1", "u1", "answer", "assistant")]
     lines += [claude_said("u2", "a1", "left"), claude_said("a2", "u2", "left answer", "assistant")]
     lines += [claude_said("u3", "a1", "right"), claude_said("a3", "u3", "right answer", "assistant")]
-    home, path = home_of(tmp_path), put_claude(tmp_path, lines)
+    home, path = home_of(tmp_path), write_claude(tmp_path, lines)
     pruned(home, path, "u2")
     assert path.read_bytes() == b"".join(lines[:2] + lines[4:])
     restore(home.archive, home.archive.items()[-1])
     assert path.read_bytes() == b"".join(lines)
 
 
-def test_a_process_killed_while_pruning_leaves_the_old_or_the_new_file_and_every_line(tmp_path: Path) -> None:
+def test_a_process_killed_while_pruning_leaves_the_old_or_the_new_file_and_every_line(
+    tmp_path: Path, stride: int
+) -> None:
     lines = native_lines()
     whole, short = b"".join(lines), b"".join(lines[:3] + lines[5:])
 
@@ -149,36 +151,38 @@ def test_a_process_killed_while_pruning_leaves_the_old_or_the_new_file_and_every
         home = home_of(here)
         path = next((here / "home").glob("sessions/*/*.jsonl"))
         assert path.read_bytes() in (whole, short)
-        assert set(whole.split(b"\n")) <= standing_lines(home) | archived_lines(home)
+        assert set(whole.split(b"\n")) <= current_lines(home) | archived_lines(home)
         for item in home.archive.items():
             restore(home.archive, item)
         assert path.read_bytes() == whole
 
-    assert die_at_every_step(tmp_path, lambda here: put_native(here), act, check) > 15
+    assert kill_at_each_step(tmp_path, lambda here: write_native(here), act, check, stride) > 15
 
 
-def test_a_process_killed_while_bringing_a_branch_back_leaves_every_line(tmp_path: Path) -> None:
+def test_a_process_killed_while_bringing_a_branch_back_leaves_every_line(tmp_path: Path, stride: int) -> None:
     whole = b"".join(native_lines()) + said("x1", "n3", "later")
 
     def prepare(here: Path) -> None:
-        path = put_native(here)
+        path = write_native(here)
         pruned(home_of(here), path, "m2")
         with path.open("ab") as file:
             file.write(said("x1", "n3", "later"))
 
     def check(here: Path) -> None:
         home = home_of(here)
-        assert set(whole.split(b"\n")) <= standing_lines(home) | archived_lines(home)
+        assert set(whole.split(b"\n")) <= current_lines(home) | archived_lines(home)
         for item in home.archive.items():
             restore(home.archive, item)
         assert next((here / "home").glob("sessions/*/*.jsonl")).read_bytes() == whole
 
-    steps = die_at_every_step(tmp_path, prepare, lambda home: restore(home.archive, home.archive.items()[-1]), check)
+    steps = kill_at_each_step(
+        tmp_path, prepare, lambda home: restore(home.archive, home.archive.items()[-1]), check, stride
+    )
     assert steps > 8
 
 
 def test_the_command_shows_first_and_does_it_with_yes(tmp_path: Path, command: Command) -> None:
-    path = put_native(tmp_path)
+    path = write_native(tmp_path)
     before = path.read_bytes()
     assert command("prune", NATIVE_ID, "--branch", "m2").out.startswith("2 entries, ")
     assert path.read_bytes() == before

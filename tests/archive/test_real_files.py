@@ -1,4 +1,4 @@
-"""Files of the real programs: tidied in every way, and given back byte for byte."""
+"""Files of the real clients are rewritten in every way, and restored byte for byte."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.archive.restore import restore
 from sessiontree.archive.shrink import shrink
 from sessiontree.errors import SessionTreeError
-from tests.archive.building import home_of
+from tests.archive.machine import home_of
 
 CORPUS = [path for path in sorted((Path(__file__).parents[1] / "corpus").glob("*/*.jsonl")) if path.stat().st_size]
 ROOTS = {
@@ -30,7 +30,7 @@ def test_a_real_session_is_the_same_after_everything_was_undone(tmp_path: Path, 
     try:
         dialect = sessiontree.open(source).dialect.name
     except SessionTreeError:
-        return  # there is no session in it: nothing here would touch it
+        return  # not a session, so no command would touch it
     path = tmp_path / "user" / ROOTS[dialect] / source.name
     path.parent.mkdir(parents=True)
     shutil.copyfile(source, path)
@@ -49,7 +49,7 @@ def test_a_real_session_is_the_same_after_everything_was_undone(tmp_path: Path, 
         try:
             prune(home.archive, session, plan_prune(session, leaf))
         except SessionTreeError:
-            continue  # it stands there, or what is left would read otherwise: refused, and nothing written
+            continue  # refused: the current branch, or the rest would change
         check_and_undo()
         session = sessiontree.open(path)
     for dead in (False, True):

@@ -16,18 +16,18 @@ from sessiontree.archive.truncate import POINTER, plan_truncate, truncate
 from sessiontree.core.messages import User
 from sessiontree.errors import UsageError
 from sessiontree.session.session import Session
-from tests.archive.building import (
+from tests.archive.conftest import Command
+from tests.archive.machine import (
     archived_lines,
     claude_line,
     claude_said,
-    die_at_every_step,
+    current_lines,
     home_of,
+    kill_at_each_step,
     native_lines,
-    put_claude,
-    put_native,
-    standing_lines,
+    write_claude,
+    write_native,
 )
-from tests.archive.conftest import Command
 from tests.building import entry, header, json_line, said
 
 
@@ -51,8 +51,8 @@ def conversation(session: Session) -> object:
     return [session.context(leaf) for leaf in session.leaves()]
 
 
-def test_repeated_progress_goes_and_what_hung_on_it_hangs_on_the_call(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_claude(tmp_path, claude_with_progress())
+def test_repeated_progress_is_removed_and_its_children_become_children_of_the_call(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), write_claude(tmp_path, claude_with_progress())
     before = path.read_bytes()
     session = sessiontree.open(path)
     said_before, leaf = session.context().messages, session.leaf
@@ -78,7 +78,7 @@ def test_inline_images_go_to_blobs_and_read_the_same(tmp_path: Path) -> None:
         *native_lines(),
         entry("message", "i1", "n3", message={"role": "user", "content": content, "timestamp": 1}),
     ]
-    home, path = home_of(tmp_path), put_native(tmp_path, lines)
+    home, path = home_of(tmp_path), write_native(tmp_path, lines)
     session = sessiontree.open(path)
     context = session.context()
     assert plan_shrink(session).after < 5_000
@@ -95,7 +95,7 @@ def test_inline_images_go_to_blobs_and_read_the_same(tmp_path: Path) -> None:
 def test_dead_branches_go_only_when_asked_for_and_labelled_ones_stay(tmp_path: Path) -> None:
     lines = [*native_lines()[:5], said("k2", "m1", "third"), said("k3", "k2", "third answer", role="assistant")]
     lines += [entry("label", "l1", "k3", targetId="k3", label="keep this"), *native_lines()[5:]]
-    home, path = home_of(tmp_path), put_native(tmp_path, lines)
+    home, path = home_of(tmp_path), write_native(tmp_path, lines)
     session = sessiontree.open(path)
     assert plan_shrink(session).is_empty
     assert shrink(home.archive, session)[1] is None
@@ -110,7 +110,7 @@ def test_dead_branches_go_only_when_asked_for_and_labelled_ones_stay(tmp_path: P
 
 def test_a_name_that_was_given_on_a_dead_branch_stays(tmp_path: Path) -> None:
     lines = [*native_lines()[:5], entry("session_info", "i1", "m3", name="my name"), *native_lines()[5:]]
-    home, path = home_of(tmp_path), put_native(tmp_path, lines)
+    home, path = home_of(tmp_path), write_native(tmp_path, lines)
     shrink(home.archive, sessiontree.open(path), dead_branches=True)
     after = sessiontree.open(path)
     assert (after.name, after.parent("i1"), after.problems) == ("my name", "m1", [])
@@ -118,7 +118,7 @@ def test_a_name_that_was_given_on_a_dead_branch_stays(tmp_path: Path) -> None:
 
 
 def test_what_was_added_after_shrinking_stays_when_it_is_undone(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+    home, path = home_of(tmp_path), write_native(tmp_path)
     before = path.read_bytes()
     shrink(home.archive, sessiontree.open(path), dead_branches=True)
     session = sessiontree.open(path)
@@ -144,7 +144,7 @@ def long_session(compacted: bool) -> list[bytes]:
 
 
 def test_a_huge_compacted_session_is_reduced_to_its_tail_and_a_model_is_sent_the_same(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path, long_session(compacted=True))
+    home, path = home_of(tmp_path), write_native(tmp_path, long_session(compacted=True))
     before, session = path.read_bytes(), sessiontree.open(path)
     context = session.context()
     plan, item = truncate(home.archive, session, min_size=1000)
@@ -164,13 +164,13 @@ def test_a_huge_compacted_session_is_reduced_to_its_tail_and_a_model_is_sent_the
 def test_the_last_list_of_a_worktree_s_files_stays_with_the_tail(tmp_path: Path) -> None:
     lines = long_session(compacted=True)
     lines[3:3] = [entry("file_snapshot", f"f{at}", "mc", files={}, path="/w", head="h") for at in range(3)]
-    home, path = home_of(tmp_path), put_native(tmp_path, lines)
+    home, path = home_of(tmp_path), write_native(tmp_path, lines)
     truncate(home.archive, sessiontree.open(path), min_size=1000)
     assert {"f0", "f1", "f2"} & set(sessiontree.open(path).ids) == {"f2"}
 
 
-def test_without_a_compaction_the_last_turns_stay_and_that_is_said(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path, long_session(compacted=False))
+def test_without_a_compaction_the_last_turns_stay_and_the_plan_reports_it(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), write_native(tmp_path, long_session(compacted=False))
     before = path.read_bytes()
     session = sessiontree.open(path)
     whole = session.context().messages
@@ -189,10 +189,10 @@ def test_without_a_compaction_the_last_turns_stay_and_that_is_said(tmp_path: Pat
 
 def test_small_sessions_are_not_reduced_to_their_tail(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="50,000,000"):
-        plan_truncate(sessiontree.open(put_native(tmp_path)))
+        plan_truncate(sessiontree.open(write_native(tmp_path)))
 
 
-def test_a_process_killed_while_shrinking_leaves_every_line(tmp_path: Path) -> None:
+def test_a_process_killed_while_shrinking_leaves_every_line(tmp_path: Path, stride: int) -> None:
     lines = claude_with_progress()
 
     def find(folder: str) -> Path:
@@ -204,17 +204,17 @@ def test_a_process_killed_while_shrinking_leaves_every_line(tmp_path: Path) -> N
     def check(here: Path) -> None:
         home = home_of(here)
         path = find(home.folder)
-        assert {line.rstrip(b"\n") for line in lines} <= standing_lines(home) | archived_lines(home)
+        assert {line.rstrip(b"\n") for line in lines} <= current_lines(home) | archived_lines(home)
         assert sessiontree.open(path).context().messages
         for item in home.archive.items():
             restore(home.archive, item)
         assert path.read_bytes() == b"".join(lines)
 
-    assert die_at_every_step(tmp_path, lambda here: put_claude(here, lines), act, check) > 15
+    assert kill_at_each_step(tmp_path, lambda here: write_claude(here, lines), act, check, stride) > 15
 
 
 def test_the_command_shows_before_and_after_first(tmp_path: Path, command: Command) -> None:
-    path = put_claude(tmp_path, claude_with_progress())
+    path = write_claude(tmp_path, claude_with_progress())
     before = path.read_bytes()
     shown = command("shrink", str(path))
     assert "repeated progress" in shown.out
@@ -224,4 +224,4 @@ def test_the_command_shows_before_and_after_first(tmp_path: Path, command: Comma
     assert done["after"] == path.stat().st_size
     command("restore", done["item"])
     assert path.read_bytes() == before
-    assert "nothing to save" in command("shrink", str(put_native(tmp_path))).err
+    assert "nothing to remove" in command("shrink", str(write_native(tmp_path))).err

@@ -13,16 +13,16 @@ from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.archive.restore import restore
 from sessiontree.archive.sync import FolderSync, SyncResult
 from sessiontree.errors import UsageError
-from tests.archive.building import (
+from tests.archive.conftest import Command
+from tests.archive.machine import (
     claude_said,
     contents,
-    die_at_every_step,
     home_of,
+    kill_at_each_step,
     native_lines,
-    put_claude,
-    put_native,
+    write_claude,
+    write_native,
 )
-from tests.archive.conftest import Command
 from tests.building import header, said
 
 
@@ -41,12 +41,12 @@ def copy_of(path: Path, folder: Path, agent: str = "native") -> Path:
 
 def test_a_backup_holds_every_file_of_every_session_and_blobs_as_they_are(tmp_path: Path) -> None:
     home, folder = home_of(tmp_path), tmp_path / "backup"
-    native, claude = put_native(tmp_path), put_claude(tmp_path)
+    native, claude = write_native(tmp_path), write_claude(tmp_path)
     session = sessiontree.open(native)
     session.append("user", "x" * 600_000)
     session.close()
-    told = synced(home, folder, both_ways=False)
-    assert {one.what for one in told} == {"copied"}
+    results = synced(home, folder, both_ways=False)
+    assert {result.what for result in results} == {"copied"}
     assert copy_of(native, folder).read_bytes() == native.read_bytes()
     for path, data in contents(tmp_path / "user" / ".claude" / "projects").items():
         assert Path(path.replace(str(claude.parent.parent), str(folder / "claude"))).read_bytes() == data
@@ -55,11 +55,11 @@ def test_a_backup_holds_every_file_of_every_session_and_blobs_as_they_are(tmp_pa
     assert synced(home, folder, both_ways=False) == []
 
 
-def test_a_backup_grows_by_what_is_new_and_takes_nothing_back(tmp_path: Path) -> None:
-    home, folder, path = home_of(tmp_path), tmp_path / "backup", put_native(tmp_path)
+def test_a_backup_gets_new_lines_and_changes_nothing_here(tmp_path: Path) -> None:
+    home, folder, path = home_of(tmp_path), tmp_path / "backup", write_native(tmp_path)
     synced(home, folder, both_ways=False)
     append(path, said("x1", "n3", "later"))
-    assert [one.what for one in synced(home, folder, both_ways=False)] == ["grown"]
+    assert [result.what for result in synced(home, folder, both_ways=False)] == ["grown"]
     assert copy_of(path, folder).read_bytes() == path.read_bytes()
     before = path.read_bytes()
     append(copy_of(path, folder), said("y1", "n3", "only in the backup"))
@@ -69,7 +69,7 @@ def test_a_backup_grows_by_what_is_new_and_takes_nothing_back(tmp_path: Path) ->
 
 def test_sync_brings_new_sessions_both_ways(tmp_path: Path) -> None:
     one, other, folder = home_of(tmp_path / "one"), home_of(tmp_path / "other"), tmp_path / "shared"
-    first, second = put_native(tmp_path / "one"), put_claude(tmp_path / "other")
+    first, second = write_native(tmp_path / "one"), write_claude(tmp_path / "other")
     os.utime(second, (1_000_000_000, 1_000_000_000))
     synced(one, folder)
     synced(other, folder)
@@ -82,17 +82,17 @@ def test_sync_brings_new_sessions_both_ways(tmp_path: Path) -> None:
     assert synced(one, folder) == synced(other, folder) == []
 
 
-def test_a_session_that_went_on_in_two_places_gets_both_branches_and_stands_at_the_newer(tmp_path: Path) -> None:
-    home, folder, path = home_of(tmp_path), tmp_path / "shared", put_native(tmp_path)
+def test_a_session_continued_on_two_machines_gets_both_branches_and_the_newer_is_current(tmp_path: Path) -> None:
+    home, folder, path = home_of(tmp_path), tmp_path / "shared", write_native(tmp_path)
     synced(home, folder)
     there = copy_of(path, folder)
     mine = said("x1", "n3", "mine").replace(b"2026-02-16T10:00:01", b"2026-02-18T10:00:01")
     append(path, mine)
     append(there, said("y1", "n3", "theirs"))
     before = path.read_bytes(), there.read_bytes()
-    told = synced(home, folder)
-    assert [one.what for one in told] == ["merged", "merged"]
-    assert set(told[0].branches) == {"x1", "y1"}
+    results = synced(home, folder)
+    assert [result.what for result in results] == ["merged", "merged"]
+    assert set(results[0].branches) == {"x1", "y1"}
     assert path.read_bytes().startswith(before[0])
     assert there.read_bytes().startswith(before[1])
     for _ in range(2):
@@ -105,8 +105,8 @@ def test_a_session_that_went_on_in_two_places_gets_both_branches_and_stands_at_t
     assert sorted(path.read_bytes().split(b"\n")) == sorted(there.read_bytes().split(b"\n"))
 
 
-def test_a_claude_session_that_went_on_in_two_places_gets_both_branches(tmp_path: Path) -> None:
-    home, folder, path = home_of(tmp_path), tmp_path / "shared", put_claude(tmp_path)
+def test_a_claude_session_continued_on_two_machines_gets_both_branches(tmp_path: Path) -> None:
+    home, folder, path = home_of(tmp_path), tmp_path / "shared", write_claude(tmp_path)
     synced(home, folder)
     there = copy_of(path, folder, "claude")
     append(path, claude_said("x1", "u2", "mine"))
@@ -117,30 +117,30 @@ def test_a_claude_session_that_went_on_in_two_places_gets_both_branches(tmp_path
 
 
 def test_two_sessions_under_one_name_are_a_conflict_and_both_stay(tmp_path: Path) -> None:
-    home, folder, path = home_of(tmp_path), tmp_path / "shared", put_native(tmp_path)
+    home, folder, path = home_of(tmp_path), tmp_path / "shared", write_native(tmp_path)
     synced(home, folder)
     there = copy_of(path, folder)
     there.write_bytes(header(id="another", sessiontree=1) + said("z1"))
     before = contents(tmp_path)
-    told = synced(home, folder)
-    assert {one.what for one in told} == {"conflict"}
+    results = synced(home, folder)
+    assert {result.what for result in results} == {"conflict"}
     assert contents(tmp_path) == before
 
 
-def test_another_line_under_the_same_id_is_told_and_each_file_keeps_its_own(tmp_path: Path) -> None:
-    home, folder, path = home_of(tmp_path), tmp_path / "shared", put_native(tmp_path)
+def test_a_different_line_under_the_same_id_is_reported_and_each_file_keeps_its_own(tmp_path: Path) -> None:
+    home, folder, path = home_of(tmp_path), tmp_path / "shared", write_native(tmp_path)
     synced(home, folder)
     there = copy_of(path, folder)
     append(path, said("x1", "n3", "mine"))
     append(there, said("x1", "n3", "theirs, by chance under the same id"))
     before = contents(tmp_path)
-    told = synced(home, folder)
-    assert {(one.what, one.why[:7]) for one in told} == {("conflict", "1 line ")}
+    results = synced(home, folder)
+    assert {(result.what, result.why[:7]) for result in results} == {("conflict", "1 line ")}
     assert contents(tmp_path) == before
 
 
 def test_files_without_lines_that_differ_are_kept_on_both_sides(tmp_path: Path) -> None:
-    home, folder, path = home_of(tmp_path), tmp_path / "shared", put_claude(tmp_path)
+    home, folder, path = home_of(tmp_path), tmp_path / "shared", write_claude(tmp_path)
     synced(home, folder)
     here = path.with_suffix("") / "tool-results" / "out.txt"
     there = copy_of(path, folder, "claude").with_suffix("") / "tool-results" / "out.txt"
@@ -156,7 +156,7 @@ def test_files_without_lines_that_differ_are_kept_on_both_sides(tmp_path: Path) 
 
 
 def test_a_pruned_branch_does_not_come_back_by_sync_and_restore_brings_it_once(tmp_path: Path) -> None:
-    home, folder, path = home_of(tmp_path), tmp_path / "shared", put_native(tmp_path)
+    home, folder, path = home_of(tmp_path), tmp_path / "shared", write_native(tmp_path)
     before = path.read_bytes()
     synced(home, folder)
     session = sessiontree.open(path)
@@ -169,8 +169,8 @@ def test_a_pruned_branch_does_not_come_back_by_sync_and_restore_brings_it_once(t
     assert sessiontree.open(path).problems == []
 
 
-def test_a_pruned_branch_comes_back_when_someone_went_on_with_it_elsewhere(tmp_path: Path) -> None:
-    home, folder, path = home_of(tmp_path), tmp_path / "shared", put_native(tmp_path)
+def test_a_pruned_branch_returns_if_it_was_continued_on_the_other_side(tmp_path: Path) -> None:
+    home, folder, path = home_of(tmp_path), tmp_path / "shared", write_native(tmp_path)
     before = path.read_bytes()
     synced(home, folder)
     session = sessiontree.open(path)
@@ -185,7 +185,7 @@ def test_a_pruned_branch_comes_back_when_someone_went_on_with_it_elsewhere(tmp_p
 
 
 def test_links_and_overlapping_folders_are_refused(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+    home, path = home_of(tmp_path), write_native(tmp_path)
     for folder in (path.parent, tmp_path / "home", tmp_path):
         with pytest.raises(UsageError, match="overlaps"):
             synced(home, folder)
@@ -193,27 +193,29 @@ def test_links_and_overlapping_folders_are_refused(tmp_path: Path) -> None:
     outside.mkdir()
     (shared / "native").mkdir(parents=True)
     (shared / "native" / path.parent.name).symlink_to(outside)
-    told = synced(home, shared)
-    assert [one.what for one in told] == ["failed"]
+    results = synced(home, shared)
+    assert [result.what for result in results] == ["failed"]
     assert contents(outside) == {}
     target = outside / "real.jsonl"
     target.write_bytes(b"not yours\n")
     (shared / "native" / path.parent.name).unlink()
     (shared / "native" / path.parent.name).mkdir()
     copy_of(path, shared).symlink_to(target)
-    assert [one.what for one in synced(home, shared)] == ["failed"]
+    assert [result.what for result in synced(home, shared)] == ["failed"]
     assert target.read_bytes() == b"not yours\n"
 
 
-def test_a_process_killed_while_syncing_leaves_every_line_and_the_next_run_completes_it(tmp_path: Path) -> None:
+def test_a_process_killed_while_syncing_leaves_every_line_and_the_next_run_completes_it(
+    tmp_path: Path, stride: int
+) -> None:
     mine, theirs = said("x1", "n3", "mine" * 100), said("y1", "n3", "theirs" * 100)
 
     def prepare(here: Path) -> None:
-        path = put_native(here)
+        path = write_native(here)
         synced(home_of(here), here / "shared")
         append(path, mine)
         append(copy_of(path, here / "shared"), theirs)
-        put_claude(here)
+        write_claude(here)
 
     def act(home: Home) -> None:
         synced(home, Path(home.folder).parent / "shared")
@@ -230,16 +232,16 @@ def test_a_process_killed_while_syncing_leaves_every_line_and_the_next_run_compl
             assert set(expected) <= set(file.read_bytes().split(b"\n"))
             assert (set(session.leaves()), session.problems) == ({"m3", "x1", "y1"}, [])
 
-    assert die_at_every_step(tmp_path, prepare, act, check) > 20
+    assert kill_at_each_step(tmp_path, prepare, act, check, stride) > 20
 
 
-def test_the_commands_tell_what_they_did(tmp_path: Path, command: Command) -> None:
-    path = put_native(tmp_path)
+def test_the_commands_report_what_they_did(tmp_path: Path, command: Command) -> None:
+    path = write_native(tmp_path)
     folder = tmp_path / "shared"
     assert command("backup", str(folder), "--dry-run", "--json").json["counts"] == {"copied": 1}
     assert not folder.exists()
     assert "1 copied" in command("backup", str(folder)).err
-    assert "the same already" in command("sync", str(folder)).err
+    assert "already up to date" in command("sync", str(folder)).err
     append(path, said("x1", "n3", "mine"))
     append(copy_of(path, folder), said("y1", "n3", "theirs"))
     ran = command("sync", str(folder))

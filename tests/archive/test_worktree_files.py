@@ -1,4 +1,4 @@
-"""Uncommitted work is kept with the session and comes back exactly; nothing of it leads out of the worktree."""
+"""Uncommitted work is saved with a session and restored exactly, never outside the worktree."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from sessiontree.git.worktree import plan_restore, restore_worktree
 from sessiontree.paths import blobs_folder
 from sessiontree.secrets.names import has_secret_name
 from sessiontree.stores.blobs import FileBlobs
-from tests.archive.building import (
+from tests.archive.conftest import Command
+from tests.archive.machine import (
     CLAUDE_ID,
     NATIVE_ID,
     claude_said,
     contents,
-    die_at_every_step,
     home_of,
-    put_claude,
+    kill_at_each_step,
+    write_claude,
 )
-from tests.archive.conftest import Command
 from tests.archive.test_worktrees import git, put_session, tree
 from tests.building import json_line
 
@@ -62,7 +62,7 @@ def work(tree: Path) -> None:
 
 
 def state(tree: Path) -> object:
-    """Everything in a worktree, and what git says of it."""
+    """Everything in a worktree, with the output of git status."""
     files = {}
     for path in sorted(tree.rglob("*")):
         if path.name == ".git" or (path.is_dir() and not path.is_symlink()):
@@ -80,7 +80,7 @@ def remove(tmp_path: Path, tree: Path, *, with_objects: bool = False) -> None:
 
 
 @pytest.mark.parametrize("with_objects", [False, True])
-def test_uncommitted_work_comes_back_exactly(tmp_path: Path, tree: Path, command: Command, with_objects: bool) -> None:
+def test_uncommitted_work_is_restored_exactly(tmp_path: Path, tree: Path, command: Command, with_objects: bool) -> None:
     put_session(tmp_path, tree)
     work(tree)
     before = state(tree)
@@ -115,7 +115,7 @@ def test_a_native_session_carries_the_list_itself(tmp_path: Path, tree: Path) ->
     assert set(found.files.files) == {"new.txt"}
 
 
-def test_the_list_is_still_found_when_tidying_took_it_out_of_the_session(tmp_path: Path, tree: Path) -> None:
+def test_the_list_of_files_is_found_after_it_was_pruned_from_the_session(tmp_path: Path, tree: Path) -> None:
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
     (tree / "new.txt").write_text("n")
     save_worktree(sessiontree.open(path), home.tags, blobs_in(home))
@@ -126,14 +126,14 @@ def test_the_list_is_still_found_when_tidying_took_it_out_of_the_session(tmp_pat
     assert set(found.files.files) == {"new.txt"}
 
 
-def test_a_folder_that_cannot_be_written_is_told_and_nothing_is_lost(tmp_path: Path, tree: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported_and_nothing_is_lost(tmp_path: Path, tree: Path) -> None:
     blobs = FileBlobs(tmp_path / "blobs")
     files = {"x" * 300: FileState("100644", blobs.put(b"n"), 1)}
     with pytest.raises(WriteError, match="snapshot is unchanged"):
         restore_files(str(tree), Snapshot(str(tree), None, files), blobs)
 
 
-def test_work_that_was_committed_since_is_not_laid_over_the_commit(
+def test_files_are_not_restored_over_work_that_was_committed_since(
     tmp_path: Path, tree: Path, command: Command
 ) -> None:
     put_session(tmp_path, tree)
@@ -148,8 +148,8 @@ def test_work_that_was_committed_since_is_not_laid_over_the_commit(
     assert git(tree, "symbolic-ref", "--short", "HEAD") == "feature"
 
 
-def test_a_session_of_another_agent_has_its_files_beside_it(tmp_path: Path, tree: Path, command: Command) -> None:
-    put_claude(tmp_path)
+def test_files_of_another_agents_session_are_stored_in_the_tags(tmp_path: Path, tree: Path, command: Command) -> None:
+    write_claude(tmp_path)
     before = contents(tmp_path / "user")
     work(tree)
     stood = state(tree)
@@ -162,7 +162,7 @@ def test_a_session_of_another_agent_has_its_files_beside_it(tmp_path: Path, tree
     assert contents(tmp_path / "user") == before
 
 
-def test_what_is_left_out_is_said_when_saving_and_when_restoring(
+def test_files_that_are_left_out_are_listed_when_saving_and_when_restoring(
     tmp_path: Path, tree: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_session(tmp_path, tree)
@@ -184,7 +184,7 @@ def test_what_is_left_out_is_said_when_saving_and_when_restoring(
     assert "ignored" not in saved.err
     assert command("worktree", "save", NATIVE_ID, "--json").json["files"] == [".env.example", ".gitignore", "kept.txt"]
     remove(tmp_path, tree)
-    assert "was not saved: big.bin" in command("worktree", "restore", NATIVE_ID).err
+    assert "not saved: big.bin" in command("worktree", "restore", NATIVE_ID).err
     assert sorted(os.listdir(tree)) == [".env.example", ".git", ".gitignore", "a.txt", "b.txt", "kept.txt"]
     (tree / ".env").write_text("KEY=1")
     assert ".env" in command("worktree", "save", NATIVE_ID, "--secrets", "--json").json["files"]
@@ -217,7 +217,8 @@ def test_a_file_that_differs_is_overwritten_only_when_asked_for_and_kept_then(
     command("worktree", "save", NATIVE_ID)
     (tree / "a.txt").write_text("later work")
     (tree / "other.txt").write_text("not of the snapshot")
-    assert "in the way, --yes overwrites it: a.txt" in command("worktree", "restore", NATIVE_ID, "--dry-run").err
+    planned = command("worktree", "restore", NATIVE_ID, "--dry-run").err
+    assert "exists and differs (--yes overwrites it): a.txt" in planned
     with pytest.raises(ExistsError, match=r"a\.txt"):
         command("worktree", "restore", NATIVE_ID)
     assert (tree / "a.txt").read_text() == "later work"
@@ -229,7 +230,7 @@ def test_a_file_that_differs_is_overwritten_only_when_asked_for_and_kept_then(
     assert FileBlobs(tmp_path / "home" / "blobs").get(kept["blob"]) == b"later work"
 
 
-def test_what_is_staged_otherwise_is_in_the_way(tmp_path: Path, tree: Path, command: Command) -> None:
+def test_a_different_staged_version_is_a_conflict(tmp_path: Path, tree: Path, command: Command) -> None:
     put_session(tmp_path, tree)
     (tree / "a.txt").write_text("saved")
     git(tree, "add", "a.txt")
@@ -241,7 +242,7 @@ def test_what_is_staged_otherwise_is_in_the_way(tmp_path: Path, tree: Path, comm
         command("worktree", "restore", NATIVE_ID)
 
 
-def test_a_branch_that_moved_on_or_is_taken_leaves_the_worktree_at_the_commit(
+def test_a_branch_that_moved_on_or_is_checked_out_leaves_the_worktree_at_the_commit(
     tmp_path: Path, tree: Path, command: Command
 ) -> None:
     put_session(tmp_path, tree)
@@ -277,7 +278,7 @@ def test_a_commit_that_is_gone_is_named_with_a_next_step(tmp_path: Path, tree: P
     assert (tree / "b.txt").exists()
 
 
-def test_content_that_is_gone_is_named_and_the_rest_comes_back(tmp_path: Path, tree: Path, command: Command) -> None:
+def test_missing_content_is_reported_and_the_rest_is_restored(tmp_path: Path, tree: Path, command: Command) -> None:
     put_session(tmp_path, tree)
     (tree / "one.txt").write_text("1")
     (tree / "two.txt").write_text("2")
@@ -348,7 +349,7 @@ def test_a_snapshot_that_makes_no_sense_is_none(tmp_path: Path, tree: Path, file
     assert found.files is None
 
 
-def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path, tree: Path) -> None:
+def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path, tree: Path, stride: int) -> None:
     work(tree)
     stood = state(tree)
     backup = tmp_path / "backup"
@@ -356,7 +357,7 @@ def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path
 
     def act(home: Home) -> None:
         path = next(Path(home.folder).glob("sessions/*/*.jsonl"))
-        os_calls = home.tags._os_calls  # the one that kills this process
+        os_calls = home.tags._os_calls  # those that kill this process
         blobs = FileBlobs(blobs_folder(home.folder), os_calls=os_calls)
         session = sessiontree.open(path)
         save_worktree(session, home.tags, blobs_in(home))
@@ -377,17 +378,19 @@ def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path
             left.unlink()
         assert state(tree) == stood
 
-    assert die_at_every_step(tmp_path, lambda here: put_session(here, tree), act, check) > 5
+    assert kill_at_each_step(tmp_path, lambda here: put_session(here, tree), act, check, stride) > 5
     shutil.rmtree(backup)
 
 
-def test_a_process_killed_while_saving_beside_a_session_leaves_the_older_files_or_the_newer(
-    tmp_path: Path, tree: Path
+def test_a_process_killed_while_saving_to_the_tags_leaves_the_older_files_or_the_newer(
+    tmp_path: Path,
+    tree: Path,
+    stride: int,
 ) -> None:
     (tree / "a.txt").write_text("older")
 
     def prepare(here: Path) -> None:
-        put_claude(here)
+        write_claude(here)
         (tree / "a.txt").write_text("older")
         save_in(home_of(here))
         (tree / "a.txt").write_text("newer")
@@ -406,7 +409,7 @@ def test_a_process_killed_while_saving_beside_a_session_leaves_the_older_files_o
         assert blobs_in(home).get(found.files.files["a.txt"].sha256) in (b"older", b"newer")
         assert (tree / "a.txt").read_text() == "newer"
 
-    assert die_at_every_step(tmp_path, prepare, save_in, check) > 10
+    assert kill_at_each_step(tmp_path, prepare, save_in, check, stride) > 10
 
 
 def worktree_state(**state: object) -> bytes:
@@ -431,7 +434,7 @@ def test_what_claude_code_noted_itself_is_listed_and_restored(tmp_path: Path, tr
         noted,
         claude_said("u2", "u1", "answer", "assistant"),
     ]
-    put_claude(tmp_path, lines)
+    write_claude(tmp_path, lines)
     copies = tmp_path / "user" / ".claude" / "file-history" / CLAUDE_ID
     copies.mkdir(parents=True)
     (copies / "0123abcd@v2").write_text("an earlier b")
@@ -447,7 +450,7 @@ def test_what_claude_code_noted_itself_is_listed_and_restored(tmp_path: Path, tr
     assert (tree / "b.txt").read_text() == "an earlier b"
     assert not (tmp_path / "x").exists()
     assert contents(tmp_path / "user") == before
-    put_claude(tmp_path, [*lines, worktree_state()])  # it left the worktree
+    write_claude(tmp_path, [*lines, worktree_state()])  # it left the worktree
     assert command("worktree", "list", "--json").json["worktrees"] == []
 
 

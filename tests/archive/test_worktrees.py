@@ -1,4 +1,4 @@
-"""The worktree of a session is remembered, and made again by the real git, or it is said what is missing."""
+"""The worktree of a session is saved, and recreated by the real git, or the missing parts are reported."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.git.worktree import SavedWorktree, plan_restore
 from sessiontree.paths import blobs_folder
 from sessiontree.stores.blobs import FileBlobs
-from tests.archive.building import CLAUDE_ID, NATIVE_ID, contents, home_of, native_lines, put_claude, put_native
 from tests.archive.conftest import Command
+from tests.archive.machine import CLAUDE_ID, NATIVE_ID, contents, home_of, native_lines, write_claude, write_native
 from tests.building import header
 
 
@@ -46,15 +46,15 @@ def tree(tmp_path: Path) -> Path:
 
 
 def put_session(tmp_path: Path, cwd: Path) -> Path:
-    return put_native(tmp_path, [header(cwd=str(cwd), sessiontree=1), *native_lines()[1:]])
+    return write_native(tmp_path, [header(cwd=str(cwd), sessiontree=1), *native_lines()[1:]])
 
 
-def test_a_deleted_worktree_comes_back_with_its_branch(tmp_path: Path, tree: Path, command: Command) -> None:
+def test_a_deleted_worktree_is_recreated_with_its_branch(tmp_path: Path, tree: Path, command: Command) -> None:
     path = put_session(tmp_path, tree)
     saved = command("worktree", "save", NATIVE_ID, "--json").json
     assert (saved["path"], saved["branch"], saved["repository"]) == (str(tree), "feature", str(tmp_path / "repository"))
     assert saved["head"] == git(tree, "rev-parse", "HEAD")
-    assert "is there already" in command("worktree", "restore", NATIVE_ID).err
+    assert "exists already" in command("worktree", "restore", NATIVE_ID).err
     shutil.rmtree(tree)
     assert "(gone)" in command("worktree", "list").out
     command("worktree", "restore", NATIVE_ID, "--dry-run")
@@ -78,7 +78,7 @@ def test_saving_twice_adds_one_entry_and_the_conversation_stays(tmp_path: Path, 
 
 
 def test_a_session_of_another_agent_is_not_written_to(tmp_path: Path, tree: Path, command: Command) -> None:
-    put_claude(tmp_path)
+    write_claude(tmp_path)
     before = contents(tmp_path / "user")
     command("worktree", "save", CLAUDE_ID, "--path", str(tree))
     assert contents(tmp_path / "user") == before
@@ -97,7 +97,7 @@ def test_a_deleted_branch_is_made_again_at_the_commit(tmp_path: Path, tree: Path
     assert git(tree, "symbolic-ref", "--short", "HEAD") == "feature"
 
 
-def test_what_is_missing_is_said_and_nothing_is_made(tmp_path: Path, tree: Path, command: Command) -> None:
+def test_missing_parts_are_reported_and_nothing_is_created(tmp_path: Path, tree: Path, command: Command) -> None:
     put_session(tmp_path, tree)
     command("worktree", "save", NATIVE_ID)
     git(tmp_path / "repository", "worktree", "remove", str(tree))
@@ -138,13 +138,13 @@ def test_a_name_that_looks_like_an_option_is_never_one(tmp_path: Path, tree: Pat
     assert plan_restore(SavedWorktree(bad)).missing
 
 
-def test_no_worktree_and_no_repository_are_said(tmp_path: Path, command: Command) -> None:
-    put_native(tmp_path)
+def test_a_missing_worktree_or_repository_is_reported(tmp_path: Path, command: Command) -> None:
+    write_native(tmp_path)
     (tmp_path / "plain").mkdir()
-    with pytest.raises(NotFoundError, match="no worktree was saved"):
+    with pytest.raises(NotFoundError, match="no saved worktree"):
         command("worktree", "restore", NATIVE_ID)
     with pytest.raises(UsageError, match="not in a git repository"):
         command("worktree", "save", NATIVE_ID, "--path", str(tmp_path / "plain"))
     with pytest.raises(UsageError, match="which session"):
         command("worktree", "save")
-    assert "no worktree was saved yet" in command("worktree", "list").err
+    assert "no saved worktree yet" in command("worktree", "list").err

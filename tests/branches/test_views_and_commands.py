@@ -107,7 +107,8 @@ def test_a_page_of_two_branches_shows_hostile_words_as_words(run: Run, world: Wo
     assert "default-src 'none'" in text
     again = run("diff", str(world.path), "by hand", end, "--html", str(out))
     assert again.code == 1
-    assert "not touched" in again.err
+    assert "file exists" in again.err
+    assert out.read_text() == text
 
 
 def test_merging_on_the_command_line(run: Run, world: World) -> None:
@@ -154,7 +155,7 @@ def test_merging_another_session_on_the_command_line(run: Run, world: World, tmp
 def test_picking_on_the_command_line(run: Run, world: World) -> None:
     done = run("pick", str(world.path), "by hand", "--onto", "生成器")
     assert done.code == 0
-    assert "1 message picked" in done.err
+    assert "1 message copied" in done.err
     same = run("merge", str(world.path), "by hand", "--how", "pick", "--entries", "by hand")
     assert "nothing was added" in same.err
 
@@ -172,8 +173,8 @@ def test_leaving_with_a_summary_on_the_command_line(run: Run, world: World) -> N
     ("arguments", "code", "words"),
     [
         (("merge", "S", "nowhere"), 1, "no entry"),
-        (("merge", "S", "by hand", "--how", "pick"), 2, "go together"),
-        (("merge", "S", "by hand", "--entries", "by hand"), 2, "go together"),
+        (("merge", "S", "by hand", "--how", "pick"), 2, "must be used together"),
+        (("merge", "S", "by hand", "--entries", "by hand"), 2, "must be used together"),
         (("merge", "S", "by hand", "--how", "sideways"), 2, "invalid choice"),
         (("merge", "S", "by hand", "--summarizer", "nobody"), 1, "nobody"),
         (("merge", "S", "by hand", "--from-session", "/nowhere.jsonl"), 1, "nowhere"),
@@ -183,7 +184,7 @@ def test_leaving_with_a_summary_on_the_command_line(run: Run, world: World) -> N
         (("pick", "S", "nowhere"), 1, "no entry"),
         (("pick", "S"), 2, "required"),
         (("branches", "/nowhere.jsonl"), 1, "nowhere"),
-        (("branch", "S", "by hand", "--instructions", "x"), 2, "--summarise"),
+        (("branch", "S", "by hand", "--instructions", "x"), 2, "--summarize"),
     ],
 )
 def test_bad_input_is_one_line_that_names_what_is_wrong(

@@ -168,7 +168,7 @@ def test_what_was_approved_stays_with_the_session_that_is_left_and_that_is_said(
     else:
         script = scripted(place, turn("I write.", call("write", path="x", content="x")), turn("No, then."))
         out = begun.chat(how.format(second=begun.second), "write it", "n", model=script).out
-    assert "approvals are not taken along to a copy (mode yolo; approved: bash)" in out
+    assert "approvals were not copied (mode yolo; approved: bash)" in out
     assert "Do it?" in out
     assert not (place.project / "x").exists()
     assert other(place, begun).config.approval_mode == "default"
@@ -323,7 +323,7 @@ def test_a_resumed_session_says_when_its_model_cannot_be_asked(place: Place) -> 
     session.close()
     settings = {"SESSIONTREE_MODEL": scripted(place, turn("Three."))}
     done = place.run("--session", str(begun.path), typed="go on\n/quit\n", more=settings)
-    assert "· the session was answered by nobody:knows, which cannot be asked here" in done.out
+    assert "· nobody:knows, the last model of this session, cannot be opened" in done.out
     assert texts(begun.session())[-1] == "Three."
 
 
@@ -356,7 +356,7 @@ def test_slash_approve_keeps_tools_for_the_session_and_takes_them_back(place: Pl
     assert begun.session().config.approval_tools == ("bash", "write")
     assert "· approved for this session: nothing" in begun.chat("/approve none").out
     assert begun.session().config.approval_tools == ()
-    assert "✗ there is no tool 'sing'" in begun.chat("/approve sing").out
+    assert "✗ no tool is named 'sing'" in begun.chat("/approve sing").out
 
 
 def test_slash_tools_lists_what_the_model_can_call(place: Place) -> None:

@@ -72,7 +72,7 @@ def test_what_would_have_to_be_asked_is_denied_and_said(place: Place) -> None:
     with ModelServer(script) as server:
         done = place.run("-p", "write", "--model", MODELS[0], more=server.environment())
     assert done.out == "Denied, then.\n"
-    assert "nobody is there to approve it" in done.err
+    assert "no user is present to approve it" in done.err
     assert not (place.project / "x").exists()
 
 

@@ -327,15 +327,3 @@ def test_a_closed_stdout_is_no_error(session: str) -> None:
     command = f"{sys.executable} -m sessiontree tree {session} >&-"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_help_of_every_command_has_a_summary_and_two_examples(run: Run) -> None:
-    from sessiontree.cli.parser import COMMANDS
-
-    root = run("--help").out
-    assert "exit codes:" in root
-    assert "..." not in root.split("examples:")[0].split("commands:")[1]
-    for command in COMMANDS:
-        text = run(command, "--help").out
-        assert text.split("examples:")[1].count("sessiontree " + command) == 2, command
-        assert "--json" in text

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.cli.completion.protocol import AGENT_ARGUMENTS, PLACES, answer
-from sessiontree.cli.completion.quotes import unquoted
-from sessiontree.cli.parser import COMMANDS, build
+from sessiontree.cli.commands import COMMANDS
+from sessiontree.cli.completion.protocol import AGENT_ARGUMENTS, FALLBACKS, complete_line
+from sessiontree.cli.completion.quotes import unquote
+from sessiontree.cli.parser import build_parsers
 from tests.library.world import IDS, World
 
 HOSTILE = [
@@ -44,7 +45,7 @@ def complete(world: World, monkeypatch: pytest.MonkeyPatch) -> Complete:
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(world.folder)
-    return lambda *words: list(answer(words))
+    return lambda *words: list(complete_line(words))
 
 
 def words_of(lines: list[str]) -> list[str]:
@@ -61,8 +62,8 @@ def test_the_first_word_is_a_command_with_its_summary(complete: Complete) -> Non
     assert words_of(complete("")) == list(COMMANDS)
     assert complete("cont") == [
         "nothing",
-        "context\tshow what a model is sent",
-        "continue\tfind the session to go on with",
+        "context\tshow the messages a model receives",
+        "continue\tfind the session to continue",
     ]
     assert words_of(complete("-")) == ["--help", "--version", "-c", "-r"]
     assert complete("nonsense", "") == ["nothing"]
@@ -74,7 +75,7 @@ def test_settings_are_completed_with_what_they_are(complete: Complete) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_in_the_help_of_a_command_is_offered(command: str, complete: Complete) -> None:
-    _, parsers = build([command])
+    _, parsers = build_parsers([command])
     offered = words_of(complete(command, "--"))
     for action in parsers[command]._actions:
         names = [name for name in action.option_strings if name.startswith("--")]
@@ -83,8 +84,8 @@ def test_every_option_in_the_help_of_a_command_is_offered(command: str, complete
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_value_of_a_command_is_completed_or_known_to_be_free(command: str) -> None:
-    _, parsers = build([command])
-    known = {*PLACES, "ENTRY", "ITEM", "KEY", *FREE}
+    _, parsers = build_parsers([command])
+    known = {*FALLBACKS, "ENTRY", "ITEM", "KEY", *FREE}
     for action in parsers[command]._actions:
         if action.nargs == 0 or action.choices or action.dest in AGENT_ARGUMENTS:
             continue
@@ -242,13 +243,13 @@ def test_words_that_a_terminal_would_not_print_as_they_are_are_not_offered(world
     ],
 )
 def test_quotes_of_a_line_are_taken_away_as_a_shell_does(typed: str, plain: str) -> None:
-    assert unquoted(typed) == plain
+    assert unquote(typed) == plain
 
 
 def test_words_may_be_quoted_or_no_text_at_all(world: World) -> None:
     assert ask(world, "list", "'--sort'", '"re', form="quoted").stdout == b"nothing\nrecent\n"
     assert ask(world, "show", "\udcff").stdout == b"files\n"
-    assert ask(world).stdout.startswith(b"nothing\nnew\t")
+    assert ask(world).stdout.startswith(b"nothing\nlist\t")
     assert ask(world, "branch", "nowhere.jsonl", "").returncode == 1
 
 

@@ -21,7 +21,7 @@ def test_a_healthy_session_is_told_in_one_line(run: Run) -> None:
     ran = run("doctor", str(CORPUS / "pi-family" / "01_linear.jsonl"))
     assert (ran.code, ran.err) == (0, "")
     assert len(ran.lines) == 1
-    assert "nothing is wrong" in ran.out
+    assert "no problems found" in ran.out
 
 
 def test_findings_say_rule_count_place_cost_owner_and_repair(run: Run, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_file_that_is_no_session_is_a_line_and_not_the_end(run: Run, tmp_path:
     ran = run("doctor", str(tmp_path))
     assert ran.code == 3
     assert "not a session in a known format" in ran.out
-    assert "2 files: 1 without findings, 1 that are no session" in ran.out
+    assert "2 files: 1 without problems, 1 not a session" in ran.out
     assert run("doctor", str(tmp_path / "nowhere")).code == 1
 
 
@@ -75,7 +75,7 @@ def test_repair_in_place_keeps_a_backup_and_a_side_car_and_is_done_then(run: Run
     assert run("doctor", str(path)).code == 0
     again = run("repair", str(path), "--in-place")
     assert (again.code, again.out) == (0, "")
-    assert "nothing to mend" in again.err
+    assert "nothing to repair" in again.err
 
 
 def test_context_reads_every_dialect_as_its_owner_and_recovered_adds_the_rest(run: Run, tmp_path: Path) -> None:

@@ -13,21 +13,12 @@ import pytest
 
 from tests.cli.conftest import Ran, Run
 
-# The command is run through the real parser whether or not it is in its list of commands.
-PROGRAM = """
-import sys
-from sessiontree import cli
-from sessiontree.cli import parser
-parser.COMMANDS = tuple(dict.fromkeys([*parser.COMMANDS, "export"]))
-sys.exit(cli.main())
-"""
-
 
 @pytest.fixture
 def export(tmp_path: Path) -> Callable[..., Ran]:
     def run(*arguments: str) -> Ran:
         environment = {**os.environ, "SESSIONTREE_HOME": str(tmp_path / "home"), "HOME": "/srv/ada"}
-        command = [sys.executable, "-c", PROGRAM, "export", *arguments]
+        command = [sys.executable, "-m", "sessiontree", "export", *arguments]
         return Ran(subprocess.run(command, capture_output=True, env=environment, timeout=60, check=False))
 
     return run
@@ -72,7 +63,7 @@ def test_a_file_is_never_overwritten(export: Export, session: str, tmp_path: Pat
     out.write_text("mine")
     done = export(session, "--out", str(out))
     assert done.code == 1
-    assert "there is a file already; it was not touched" in done.err
+    assert "file exists; choose another name" in done.err
     assert out.read_text() == "mine"
 
 
@@ -123,7 +114,7 @@ def test_damage_is_shown_and_said(export: Export, session: str) -> None:
 def test_a_reader_that_goes_away_is_no_error(session: str, tmp_path: Path) -> None:
     environment = {**os.environ, "SESSIONTREE_HOME": str(tmp_path / "home")}
     writer = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "export", session, "--format", "html"],
+        [sys.executable, "-m", "sessiontree", "export", session, "--format", "html"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,

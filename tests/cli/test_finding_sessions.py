@@ -76,7 +76,7 @@ def test_several_that_fit_are_listed_and_none_is_an_error_with_the_next_step(run
         assert "\x1b" not in ran.err
         ran = run(*command, "nothing like it")
         assert (ran.code, ran.out) == (1, "")
-        assert "`sessiontree list --all`" in ran.err
+        assert "(searched 2 sessions; use a path, an id prefix or a title)" in ran.err
     assert run("doctor", str(tmp_path / "gone.jsonl")).err.endswith("gone.jsonl: no such file or folder\n")
     assert run("doctor", "nothing like it").code == 1
 

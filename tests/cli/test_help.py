@@ -1,32 +1,108 @@
-"""What `--help` shows, as a person reads it."""
+"""The help: the grouped list of commands, the help of each command, and suggestions for unknown commands."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from sessiontree.cli import main
+from sessiontree.cli.commands import COMMANDS, GROUPS, SUMMARIES
 
 
-def shown(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "sessiontree", *arguments, "--help"],
-        capture_output=True,
-        text=True,
-        env={"COLUMNS": "200", "LC_ALL": "C.UTF-8"},
-        check=True,
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def show_help(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as exited:
+        main([*arguments, "--help"])
+    assert exited.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_the_root_help_lists_each_command_once_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
+    paragraphs = {part.split("\n")[0]: part.split("\n")[1:] for part in show_help(capsys).split("\n\n")}
+    for group, commands in GROUPS.items():
+        rows = [line.split(maxsplit=1) for line in paragraphs[f"{group}:"]]
+        assert rows == [[name, summary] for name, summary in commands.items()]
+    assert len(COMMANDS) == sum(map(len, GROUPS.values()))
+    assert [*GROUPS] == ["Look", "Resume and branch", "Find", "Share", "Tidy", "Repair", "Agent", "Set up"]
+
+
+def test_every_module_of_a_command_is_in_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    import sessiontree.cli
+
+    folder = Path(sessiontree.cli.__file__).parent
+    modules = {path.stem for path in folder.glob("*.py") if "\nEXAMPLES = " in path.read_text(encoding="utf-8")}
+    assert modules | {"completion"} == {"continue_" if name == "continue" else name for name in COMMANDS}
+
+
+def test_the_root_help_imports_no_command() -> None:
+    program = (
+        "import sys\nfrom sessiontree.cli import main\n"
+        "try: main(['--help'])\n"
+        "finally: print([name for name in sys.modules if name.startswith(('sessiontree.session', 'sessiontree.lib'))])"
     )
-    return done.stdout
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
 
 
-def test_the_list_of_commands_has_nothing_in_it_but_commands() -> None:
-    lines = shown().splitlines()
-    at = lines.index("commands:")
-    assert lines[at + 1].split() == ["COMMAND"]
-    assert lines[at + 2].split()[:2] == ["new", "start"]
-    assert "None" not in shown()
+def test_the_help_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for arguments in ((), *((name,) for name in COMMANDS)):
+        prose = show_help(capsys, *arguments).split("examples:")[0]
+        assert max(map(len, prose.splitlines())) <= 80, arguments
 
 
-def test_each_command_says_what_it_prints_as_json() -> None:
-    (line,) = [line for line in shown("tree").splitlines() if line.startswith("  --json ")]
+def test_the_help_command_prints_what_the_option_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ((), ("tree",), ("continue",)):
+        expected = show_help(capsys, *arguments)
+        assert main(["help", *arguments]) == 0
+        assert capsys.readouterr().out == expected
+
+
+def test_the_help_command_has_json(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["help", "--json"])
+    groups = json.loads(capsys.readouterr().out)["groups"]
+    assert {name: text for group in groups for name, text in group["commands"].items()} == SUMMARIES
+    main(["help", "tree", "--json"])
+    assert json.loads(capsys.readouterr().out)["summary"] == SUMMARIES["tree"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("ls", "list"), ("log", "show"), ("find", "search"), ("serch", "search"), ("Tree", "tree"), ("resum", "resume")],
+)
+def test_an_unknown_command_gets_a_suggestion(typed: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([typed], [typed, "--json"], ["help", typed]):
+        assert main(arguments) == 2
+        assert capsys.readouterr().err == f"sessiontree: unknown command '{typed}'; did you mean '{meant}'?\n"
+
+
+def test_an_unknown_command_like_no_other_leads_to_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["xyzzy"]) == 2
+    expected = "sessiontree: unknown command 'xyzzy'; `sessiontree help` lists all commands\n"
+    assert capsys.readouterr().err == expected
+    assert main([]) == 2
+    assert "--help" in capsys.readouterr().err
+
+
+def test_each_command_describes_its_json(capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = [line for line in show_help(capsys, "tree").splitlines() if line.startswith("  --json ")]
     assert line.endswith("print one JSON object")
-    (line,) = [line for line in shown("explore").splitlines() if line.startswith("  --json ")]
+    (line,) = [line for line in show_help(capsys, "explore").splitlines() if line.startswith("  --json ")]
     assert "each event" in line
+
+
+def test_every_command_has_a_summary_examples_and_a_description(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in COMMANDS:
+        text = show_help(capsys, command)
+        assert text.split("examples:")[1].count("sessiontree " + command) == 2, command
+        assert "--json" in text
+        assert SUMMARIES[command]
+    assert "exit codes:" in show_help(capsys)

@@ -6,7 +6,8 @@ from itertools import permutations
 
 import pytest
 
-from sessiontree.cli.parser import COMMANDS, parse
+from sessiontree.cli.commands import COMMANDS
+from sessiontree.cli.parser import parse
 from sessiontree.errors import UsageError
 
 

@@ -8,14 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sessiontree.cli.parser import COMMANDS, build
-from sessiontree.cli.reference import RENEWED_BY, page
+from sessiontree.cli.commands import COMMANDS
+from sessiontree.cli.parser import build_parsers
+from sessiontree.cli.reference import GENERATED_BY, render_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli-reference.md"
 
 
 def test_the_page_is_what_the_code_gives() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), f"{PAGE.name} is out of date: `{RENEWED_BY}` renews it"
+    assert PAGE.read_text(encoding="utf-8") == render_page(), f"{PAGE.name} is out of date: run `{GENERATED_BY}`"
 
 
 def test_the_page_depends_on_neither_the_terminal_nor_the_environment(tmp_path: Path) -> None:
@@ -26,13 +27,13 @@ def test_the_page_depends_on_neither_the_terminal_nor_the_environment(tmp_path: 
             capture_output=True,
             check=True,
         )
-        assert done.stdout.decode() == page()
+        assert done.stdout.decode() == render_page()
 
 
 def test_every_command_with_every_argument_is_on_the_page() -> None:
-    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", page(), re.MULTILINE | re.DOTALL))
+    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", render_page(), re.MULTILINE | re.DOTALL))
     assert list(sections) == list(COMMANDS)
-    _, parsers = build(COMMANDS)
+    _, parsers = build_parsers(COMMANDS)
     for name, parser in parsers.items():
         assert f"sessiontree {name}" in sections[name]
         assert sections[name].count("```sh\n") == 2, "usage and examples"
@@ -41,12 +42,12 @@ def test_every_command_with_every_argument_is_on_the_page() -> None:
                 assert not any(f"`{option}" in sections[name] for option in action.option_strings)
             else:
                 assert all(
-                    option in sections[name] + page().split("## Commands")[0] for option in action.option_strings
+                    option in sections[name] + render_page().split("## Commands")[0] for option in action.option_strings
                 )
             for choice in action.choices or ():
                 assert f"`{choice}`" in sections[name] or action.help == "==SUPPRESS=="
 
 
 def test_defaults_and_exit_codes_are_told() -> None:
-    assert "| `recent`, `size`, `cost`, `messages` | `recent` |" in page()
-    assert "| 3 | damaged input" in page()
+    assert "| `recent`, `size`, `cost`, `messages` | `recent` |" in render_page()
+    assert "| 3 | damaged input" in render_page()

@@ -18,10 +18,10 @@ def test_it_compacts_and_takes_it_back(run: Run, dialect: str, tmp_path: Path) -
     before = sent(sessiontree.open(path))
     ran = run("compact", str(path), "--keep", "900", "--strategy", "segment")
     assert ran.code == 0
-    assert [line.split()[0] for line in ran.lines] == ["tokens", "summarised", "kept", "files", "summary", "entry"]
+    assert [line.split()[0] for line in ran.lines] == ["tokens", "summarized", "kept", "files", "summary", "entry"]
     assert "1 read, 1 modified" in ran.out
     assert "4 messages" in ran.out
-    assert "--undo` takes it back" in ran.err
+    assert "--undo` reverts it" in ran.err
     assert len(sessiontree.open(path).context().messages) == 5
     assert run("compact", str(path), "--undo").code == 0
     assert sent(sessiontree.open(path)) == before

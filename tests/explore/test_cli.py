@@ -38,26 +38,26 @@ TREE = """
 ● assistant Try several ways.
 ├─○ user Write gamma. [lane 3 · claude-sonnet-5 · dropped]
 │ ○ assistant I write gamma. → write
-│ ○ toolResult created gamma.txt (1 lines, 6 bytes)
+│ ○ toolResult created gamma.txt (1 line, 6 bytes)
 │ ○ assistant I look. → read
 │ ○ toolResult gamma
 │ ○ assistant There is gamma now.
 ├─○ user Write beta. [lane 2 · gpt-5 · merged]
 │ ○ assistant I write beta. → write
-│ ○ toolResult created beta.txt (1 lines, 5 bytes)
+│ ○ toolResult created beta.txt (1 line, 5 bytes)
 │ ○ assistant I look. → read
 │ ○ toolResult beta
 │ ○ assistant There is beta now. ⇢ merge
 ├─○ user Write alpha. [lane 1 · claude-opus-5 · merged]
 │ ○ assistant I write alpha. → write
-│ ○ toolResult created alpha.txt (1 lines, 6 bytes)
+│ ○ toolResult created alpha.txt (1 line, 6 bytes)
 │ ○ assistant I look. → read
 │ ○ toolResult alpha
 │ ○ assistant There is alpha now.
 │ ◇ merge ⇠ Another branch of this conversation was merged here
 ● user Write delta. [lane 4 · gpt-5-mini · kept]
 ● assistant I write delta. → write
-● toolResult created delta.txt (1 lines, 6 bytes)
+● toolResult created delta.txt (1 line, 6 bytes)
 ● assistant I look. → read
 ● toolResult delta
 ● assistant There is delta now. ◀ here

@@ -42,7 +42,7 @@ from sessiontree.session.journal import Journal
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from tests.agent.loops import turn
-from tests.archive.building import home_of
+from tests.archive.machine import home_of
 from tests.explore.lanes import MINOR, explored, new_session
 
 SHAPES = ["native", "pi", "omp"]

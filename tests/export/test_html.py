@@ -1,4 +1,4 @@
-"""The HTML page: complete, self-contained, and nothing in it but what we put there."""
+"""The HTML page: complete, self-contained, with no markup other than ours."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VOID = frozenset({"meta", "input", "img"})
 
 
 class Page(HTMLParser):
-    """Checks that tags are ours and balanced, and remembers ids, links and text."""
+    """Checks that tags are ours and balanced, and collects ids, links and text."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -107,7 +107,7 @@ def test_every_entry_can_be_linked_to_and_every_link_leads_somewhere() -> None:
     assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
 
 
-def test_a_result_stands_beside_its_call_and_an_error_is_marked() -> None:
+def test_a_result_is_shown_with_its_call_and_an_error_is_marked() -> None:
     page = exported(EVERYTHING, "html")
     card = re.search(r'<details id="entry-e5">.*?</details>', page, re.DOTALL)
     assert card is not None
@@ -181,7 +181,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("words", HOSTILE)
-def test_no_content_becomes_markup_wherever_it_stands(words: str) -> None:
+def test_content_never_becomes_markup(words: str) -> None:
     data = b"".join(
         [
             header(sessiontree=1, title=words, cwd=words, id=words),
@@ -258,7 +258,7 @@ def test_thousands_of_nested_branches_do_not_exhaust_the_stack() -> None:
     assert page.count("<article") == 4001
 
 
-def test_the_page_is_made_piece_by_piece() -> None:
+def test_the_page_is_rendered_in_pieces() -> None:
     session = opened(header() + b"".join(chain(2000, "word " * 200)))
     sizes = [len(piece) for piece in export(session, "html")]
     assert len(sizes) > 10

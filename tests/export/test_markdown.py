@@ -1,4 +1,4 @@
-"""Markdown that renders on GitHub: messages keep to their place whatever is in them."""
+"""Markdown for GitHub: messages cannot affect anything outside of themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.export.conversations import EVERYTHING, call, exported, message, text
 
 
 def tokens(document: str) -> list[Token]:
-    """The document as a reader of CommonMark sees it, flat."""
+    """The flat tokens of a CommonMark parser."""
     found: list[Token] = []
     for token in MarkdownIt("commonmark").parse(document):
         found += [token, *(token.children or [])]
@@ -21,7 +21,7 @@ def tokens(document: str) -> list[Token]:
 
 
 def html_in(document: str) -> set[str]:
-    """Every tag that a reader would take for HTML."""
+    """Every tag that a renderer would take for HTML."""
     said = "".join(token.content for token in tokens(document) if token.type.startswith("html"))
     return set(re.findall(r"</?([a-z]+)", said))
 
@@ -50,7 +50,7 @@ def test_a_fence_is_longer_than_any_fence_within() -> None:
     assert inner == ["a\n````\n<b>\n"]
 
 
-def test_code_in_a_message_stays_code_wherever_its_fence_stands() -> None:
+def test_code_in_a_message_stays_code_wherever_its_fence_is() -> None:
     for opening, closing in (("```js", "```"), ("  ~~~~", "~~~~"), ("- ```html", "  ```"), ("    ```", "    ```")):
         document = exported(header() + said("a", None, f"x\n{opening}\n<b>&amp;</b>\n{closing}\nafter <i>"), "md")
         code = [token.content.strip() for token in tokens(document) if token.type == "fence"]

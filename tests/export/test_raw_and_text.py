@@ -1,4 +1,4 @@
-"""JSON and raw lines for programs, text for terminals; and every corpus file in every format."""
+"""JSON and raw lines for programs, text for terminals; every corpus file in every format."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def reopened(session: Session, data: bytes) -> Session:
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_the_lines_of_every_corpus_file_open_again_where_it_stands(path: Path) -> None:
+def test_the_lines_of_every_corpus_file_open_at_the_same_current_entry(path: Path) -> None:
     session = opened(path.read_bytes() or said("a"))
     whole = exported_bytes(session, "all")
     assert whole == (path.read_bytes() or said("a"))

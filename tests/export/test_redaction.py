@@ -1,4 +1,4 @@
-"""What is masked, what is not, and that hostile text does not take long."""
+"""What is masked and what is not; hostile text does not take long."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_each_rule_masks_its_secret_alone_in_prose_and_in_escaped_text(rule: str
         ("/x/.claude/projects/-home-ada-proj", "/x/.claude/projects/~-proj"),
     ],
 )
-def test_what_is_written_beside_a_name_is_masked(given: str, masked: str) -> None:
+def test_values_after_a_name_are_masked(given: str, masked: str) -> None:
     assert Redactor().text(given) == masked
 
 
@@ -100,13 +100,13 @@ def test_what_is_written_beside_a_name_is_masked(given: str, masked: str) -> Non
         "https://example.com/home/page, /homeassistant/x, ~/src",
     ],
 )
-def test_ordinary_words_stay(words: str) -> None:
+def test_ordinary_words_are_kept(words: str) -> None:
     redactor = Redactor("/root")
     assert redactor.text(words) == words
     assert redactor.report == "masked nothing"
 
 
-def test_the_same_secret_gets_the_same_stand_in_and_is_counted_once() -> None:
+def test_the_same_secret_gets_the_same_placeholder_and_counts_once() -> None:
     redactor = Redactor()
     first, second = SECRETS["anthropic-key"], SECRETS["github-token"]
     assert redactor.text(f"{first} {second} {first} a@example.com") == "[key 1] [key 2] [key 1] [e-mail address 1]"
@@ -115,14 +115,14 @@ def test_the_same_secret_gets_the_same_stand_in_and_is_counted_once() -> None:
     assert redactor.report == "masked 2 keys, 1 e-mail address"
 
 
-def test_the_own_home_folder_is_masked_wherever_it_lies() -> None:
+def test_the_users_home_folder_is_masked_wherever_it_is() -> None:
     redactor = Redactor("/srv/people/ada")
     assert (
         redactor.text("/srv/people/ada/x /srv/people/adam x/srv/people/ada") == "~/x /srv/people/adam x/srv/people/ada"
     )
 
 
-def test_a_private_key_that_was_cut_off_is_masked_as_far_as_it_goes() -> None:
+def test_a_truncated_private_key_is_masked() -> None:
     cut = "-----BEGIN PRIVATE KEY-----\nMIIEabcdefghijklmnopqr\nMIIEabcdefghijklmnopqr\nand then words"
     assert Redactor().text(cut) == "[private key 1]\nand then words"
 
@@ -188,29 +188,31 @@ def test_a_picture_survives_redaction() -> None:
     assert PIXEL in exported(header() + message("a", None, "user", [block]), "html", redactor=Redactor())
 
 
-HOSTILE = {
-    "letters": "a" * 10**6,
-    "ats": "a@" * 500_000,
-    "dots": "a." * 500_000 + "@",
-    "domains": "a@" + "a." * 500_000,
-    "tokens": "eyJ" * 333_333,
-    "keys": "sk-" * 333_333,
-    "begins": "-----BEGIN PRIVATE KEY-----\n" * 36_000,
-    "half keys": ("-----BEGIN PRIVATE KEY-----" + " \\n" * 20) * 11_000,
-    "assignments": "password=" * 111_111,
-    "backslashes": "password" + "\\" * 10**6,
-    "spaces": "password" + " " * 10**6,
-    "long value": "password: '" + "x" * 10**6,
-    "schemes": "://a:" * 200_000,
-    "homes": "/home/" * 166_666,
-    "windows": "c:\\users\\" * 111_111,
-    "secret keys": "secret_key" * 100_000,
-    "bearers": "authorization: bearer " * 45_000,
+HOSTILE: dict[str, tuple[str, str, str]] = {
+    "letters": ("", "a", ""),
+    "ats": ("", "a@", ""),
+    "dots": ("", "a.", "@"),
+    "domains": ("a@", "a.", ""),
+    "tokens": ("", "eyJ", ""),
+    "keys": ("", "sk-", ""),
+    "begins": ("", "-----BEGIN PRIVATE KEY-----\n", ""),
+    "half keys": ("", "-----BEGIN PRIVATE KEY-----" + " \\n" * 20, ""),
+    "assignments": ("", "password=", ""),
+    "backslashes": ("password", "\\", ""),
+    "spaces": ("password", " ", ""),
+    "long value": ("password: '", "x", ""),
+    "schemes": ("", "://a:", ""),
+    "homes": ("", "/home/", ""),
+    "windows": ("", "c:\\users\\", ""),
+    "secret keys": ("", "secret_key", ""),
+    "bearers": ("", "authorization: bearer ", ""),
 }
 
 
+@pytest.mark.parametrize("size", [200_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_megabyte_of_hostile_text_takes_no_longer_than_it_must(name: str) -> None:
+def test_hostile_text_takes_linear_time(name: str, size: int) -> None:
+    before, unit, after = HOSTILE[name]
     started = time.process_time()
-    Redactor("/home/ada").text(HOSTILE[name])
-    assert time.process_time() - started < 8, "linear takes well under a second; anything else, minutes"
+    Redactor("/home/ada").text(before + unit * (size // len(unit)) + after)
+    assert time.process_time() - started < size / 125_000, "linear takes a tenth of this; quadratic, minutes"

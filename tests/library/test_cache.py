@@ -1,4 +1,4 @@
-"""What was read before: only changes are read again, and nothing that happens to the cache is more than lost time."""
+"""The cache: only changes are read again, and damage to it costs only time."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_of_a_file_that_grew_only_the_new_end_is_read(world: World) -> None:
 
 
 @pytest.mark.parametrize("agent", ["claude", "pi", "omp", "native"])
-def test_a_file_that_grows_line_by_line_is_told_as_if_it_were_read_anew(agent: str, world: World) -> None:
-    """Rewinds, titles, names and answers of several lines come one after the other."""
+def test_a_file_that_grows_line_by_line_has_the_summary_of_a_fresh_read(agent: str, world: World) -> None:
+    """Rewinds, titles, names and responses of several lines, one after the other."""
     lines = _story(agent)
     place = {
         "claude": f".claude/projects/-x/{IDS[0]}.jsonl",
@@ -119,7 +119,7 @@ def test_a_large_file_that_branches_far_away_is_only_estimated(world: World) -> 
     assert (branched.exact, branched.messages, branched.branches) == (False, 402, 2)
 
 
-def test_exact_numbers_of_other_bytes_are_not_taken(world: World) -> None:
+def test_exact_counts_of_another_size_are_ignored(world: World) -> None:
     path = world.claude(IDS[0], "/x", ["x" * 2000] * 200)
     asked(world)
     with world.library() as library:
@@ -128,7 +128,7 @@ def test_exact_numbers_of_other_bytes_are_not_taken(world: World) -> None:
     assert not asked(world)[0][IDS[0]].exact
 
 
-def test_a_file_that_was_replaced_cut_or_rewritten_is_read_anew(world: World) -> None:
+def test_a_replaced_truncated_or_rewritten_file_is_read_again(world: World) -> None:
     path = world.pi("a", "/x", ["one", "two"])
     assert asked(world)[0]["a"].title == "one"
     path.write_bytes(json_lines(pi_lines("a", "/x", ["ONE", "two", "three"])))
@@ -192,7 +192,7 @@ def test_deleting_it_loses_nothing(world: World) -> None:
     assert library.scan.read == 1
 
 
-def test_only_its_owner_can_read_it(world: World) -> None:
+def test_the_cache_is_readable_by_the_user_only(world: World) -> None:
     asked(world)
     for path in (world.folder / "cache").iterdir():
         assert path.stat().st_mode & 0o077 == 0, path
@@ -202,7 +202,7 @@ def test_only_its_owner_can_read_it(world: World) -> None:
 @pytest.mark.parametrize(
     "data", [b"not a database at all, but long enough to be one" * 200, b"SQLite format 3\x00" + b"\xff" * 8192]
 )
-def test_a_corrupt_file_is_moved_away_and_made_anew(data: bytes, world: World) -> None:
+def test_a_corrupt_file_is_moved_away_and_rebuilt(data: bytes, world: World) -> None:
     world.claude(IDS[0], "/x")
     database(world).parent.mkdir()
     database(world).write_bytes(data)
@@ -223,7 +223,7 @@ def test_damage_in_the_middle_of_it_is_mended_too(world: World) -> None:
     assert asked(world)[0] == expected
 
 
-def test_rows_that_hold_something_else_are_read_anew(world: World) -> None:
+def test_damaged_rows_are_read_again(world: World) -> None:
     world.claude(IDS[0], "/x")
     expected, _ = asked(world)
     with sqlite3.connect(database(world)) as other:
@@ -233,7 +233,7 @@ def test_rows_that_hold_something_else_are_read_anew(world: World) -> None:
     assert asked(world)[0] == expected
 
 
-def test_tables_of_another_version_are_made_anew_and_other_parts_stay(world: World) -> None:
+def test_tables_of_another_version_are_rebuilt_and_other_parts_kept(world: World) -> None:
     world.claude(IDS[0], "/x")
     expected, _ = asked(world)
     with sqlite3.connect(database(world)) as other:
@@ -248,7 +248,7 @@ def test_tables_of_another_version_are_made_anew_and_other_parts_stay(world: Wor
     other.close()
 
 
-def test_a_table_that_someone_dropped_is_made_anew(world: World) -> None:
+def test_a_dropped_table_is_rebuilt(world: World) -> None:
     world.claude(IDS[0], "/x")
     expected, _ = asked(world)
     with sqlite3.connect(database(world)) as other:
@@ -307,7 +307,7 @@ def test_several_processes_list_at_once(world: World) -> None:
         ({"HOME": "/h"}, "/h/.cache/sessiontree/library.sqlite"),
     ],
 )
-def test_it_lies_where_the_environment_says(
+def test_the_environment_sets_its_path(
     variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.platform", "linux")

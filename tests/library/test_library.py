@@ -1,4 +1,4 @@
-"""Asking the library: filters, order, finding one session, the newest of a project, threads."""
+"""Library queries: filters, order, finding one session, the newest of a project, threads."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_newest_session_of_a_project_is_never_a_subagent_nor_empty(world: Wo
         assert newest.id == IDS[0]
 
 
-def test_forks_stand_under_their_origin_across_dialects(world: World) -> None:
+def test_forks_are_below_their_origin_across_dialects(world: World) -> None:
     origin = world.pi(IDS[0], "/x", ["the beginning"], minute=0)
     world.pi(IDS[1], "/x", ["a fork by path"], minute=10, parentSession=str(origin))
     world.pi(IDS[2], "/x", ["a fork by id"], minute=20, forkedFrom={"session": IDS[0], "entry": "u0000000"})
@@ -141,7 +141,7 @@ def test_forks_that_name_each_other_make_no_ring(world: World) -> None:
         assert {one.summary.id for one in library.thread()} == set(IDS[:4])
 
 
-def test_a_copy_in_another_dialect_stands_under_the_older_one(world: World) -> None:
+def test_a_copy_in_another_dialect_is_below_the_older_one(world: World) -> None:
     first = world.pi(IDS[0], "/x")
     second = world.claude(IDS[0], "/x")
     import os
@@ -165,7 +165,7 @@ def test_subagents_follow_their_session(full: World) -> None:
     ]
 
 
-def test_a_session_file_whose_name_is_no_text_is_listed(world: World) -> None:
+def test_a_session_file_with_an_invalid_name_is_listed(world: World) -> None:
     folder = world.home / ".pi/agent/sessions/--x--"
     folder.mkdir(parents=True)
     import os

@@ -1,4 +1,4 @@
-"""Which sessions belong to a project: by its real path and its repository, never by the name of an agent's folder."""
+"""Which sessions belong to a project: by real path and repository, never by the name of an agent's folder."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_copies_of_one_template_with_remotes_of_their_own_are_different_projects
     assert listed(world, world.folder / "other") == set()
 
 
-def test_what_takes_the_place_of_a_renamed_repository_does_not_take_its_sessions_along(world: World) -> None:
+def test_a_repository_that_replaces_a_renamed_one_does_not_get_its_sessions(world: World) -> None:
     old = repository(world.folder / "old", content="one")
     world.claude(IDS[0], old)
     listed(world, old)
@@ -155,9 +155,7 @@ def test_what_takes_the_place_of_a_renamed_repository_does_not_take_its_sessions
     assert listed(world, world.folder / "new") == {IDS[0]}
 
 
-def test_a_home_folder_under_version_control_is_no_project_of_everything_in_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_home_folder_under_version_control_is_not_a_project(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(world.home))
     git(world.home, "init", "-q")
     git(world.home, "commit", "-q", "--allow-empty", "-m", "dotfiles")
@@ -207,12 +205,12 @@ def test_a_remote_has_one_form_whatever_way_it_is_written(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["/srv/git/x.git", "../x", "file:///srv/x", "", "C:\\x", "https://", "x"])
-def test_a_remote_on_this_machine_says_nothing_about_the_repository(url: str) -> None:
+def test_a_local_remote_does_not_identify_a_repository(url: str) -> None:
     assert normalize_remote(url) is None
 
 
 @pytest.mark.parametrize("text", ["", "gitdir: ", "gitdir: /nonexistent", "\x00\xff", "gitdir: " + "x" * 5000])
-def test_a_strange_git_file_is_no_repository(text: str, tmp_path: Path) -> None:
+def test_an_invalid_git_file_is_not_a_repository(text: str, tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / ".git").write_bytes(text.encode("latin-1"))
     assert find_repository(str(tmp_path / "p")) is None or find_repository(str(tmp_path / "p")).root != str(
@@ -220,7 +218,7 @@ def test_a_strange_git_file_is_no_repository(text: str, tmp_path: Path) -> None:
     )  # type: ignore[union-attr]
 
 
-def test_what_is_remembered_survives_torn_lines(world: World) -> None:
+def test_records_survive_torn_lines(world: World) -> None:
     old = repository(world.folder / "old")
     world.claude(IDS[0], old)
     listed(world, old)
@@ -231,7 +229,7 @@ def test_what_is_remembered_survives_torn_lines(world: World) -> None:
     assert listed(world, world.folder / "new") == {IDS[0]}
 
 
-def test_a_recorded_folder_that_is_no_path_belongs_to_no_project(world: World) -> None:
+def test_an_invalid_folder_belongs_to_no_project(world: World) -> None:
     here = world.folder / "here"
     here.mkdir()
     for number, cwd in enumerate(["", "relative", "..", "\x00", "/" + "x" * 5000, "~"]):

@@ -1,4 +1,4 @@
-"""What a listing tells of a session, from the ends of its file."""
+"""Summaries read from both ends of a session file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write(folder: Path, lines: list[dict[str, object]] | bytes) -> Path:
     return path
 
 
-def test_a_small_session_is_told_exactly(tmp_path: Path) -> None:
+def test_counts_of_a_small_session_are_exact(tmp_path: Path) -> None:
     path = write(tmp_path, claude_lines(IDS[0], "/src/tides", ["first things first", "and then"]))
     one = summary_of(path, "claude")
     assert (one.id, one.agent, one.cwd, one.git_branch) == (IDS[0], "claude", "/src/tides", "main")
@@ -114,7 +114,7 @@ def test_at_the_edge_between_whole_and_ends_nothing_is_lost(extra: int, tmp_path
 
 
 @pytest.mark.parametrize("size", [WINDOW + 7, 5 * WINDOW])
-def test_one_giant_line_is_no_trouble(size: int, tmp_path: Path) -> None:
+def test_one_giant_line_can_be_summarized(size: int, tmp_path: Path) -> None:
     for lines in ([*pi_lines("a", "/x", ["hello"]), {"type": "custom", "id": "c", "data": "d" * size}],):
         one = summary_of(write(tmp_path, lines), "pi")
         assert (one.id, one.title) == ("a", "hello")
@@ -180,7 +180,7 @@ def test_a_file_that_cannot_be_opened_is_listed_as_damaged(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("path", sorted(CORPUS.rglob("*.jsonl")), ids=lambda path: path.name)
-def test_small_files_of_the_corpus_are_told_as_the_session_itself_tells_them(path: Path) -> None:
+def test_summaries_of_small_corpus_files_agree_with_the_session(path: Path) -> None:
     if path.stat().st_size > 2 * WINDOW:
         return
     try:
@@ -216,7 +216,7 @@ def test_parallel_results_and_compactions_are_no_branches_and_a_rewind_makes_one
 
 
 def test_a_line_that_is_added_to_parallel_results_adds_no_branch(tmp_path: Path) -> None:
-    """Whichever lines were known when the file was read before: the sum is that of reading it at once."""
+    """Wherever the file ended when it was first read, the total is that of a single read."""
     raw = (CORPUS / "claude" / "03_parallel.jsonl").read_bytes()
     lines = raw.splitlines(keepends=True)
     for known in range(1, len(lines)):

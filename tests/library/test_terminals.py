@@ -1,4 +1,4 @@
-"""The last session of a terminal, as commands leave it: in real terminals, each with several commands one by one."""
+"""The last session of a terminal, with real terminals that run several commands."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.library.world import IDS, World, append, claude_lines, repository
 
 
 class Terminal:
-    """A terminal that stays open from one command to the next."""
+    """A terminal that stays open between commands."""
 
     def __init__(self, world: World, folder: Path) -> None:
         self._master, self._slave = pty.openpty()
         self._world, self._folder = world, folder
 
     def run(self, *arguments: str, code: int = 0, **more: str) -> str:
-        """What a command prints to stdout, which is captured as by `$(...)`; its talk goes to the terminal."""
+        """Captures stdout as `$(...)` does; stderr goes to the terminal."""
         process = subprocess.Popen(
             [sys.executable, "-m", "sessiontree", *arguments],
             stdin=self._slave,
@@ -68,9 +68,7 @@ def terminal(world: World, here: Path) -> Iterator[Open]:
         one.close()
 
 
-def test_what_was_appended_to_in_a_terminal_is_continued_there_and_the_newest_elsewhere(
-    terminal: Open, world: World, here: Path
-) -> None:
+def test_a_terminal_continues_its_last_session_and_others_the_newest(terminal: Open, world: World, here: Path) -> None:
     one, other = terminal(), terminal()
     older = one.run("new")
     one.run("append", older, "user", "the older one")
@@ -91,7 +89,7 @@ def test_a_new_session_is_the_last_one_of_its_terminal(terminal: Open) -> None:
     assert one.run("continue", "--print-path") == third != second
 
 
-def test_branching_and_forking_are_work_and_reading_is_none(terminal: Open, world: World, here: Path) -> None:
+def test_branch_and_fork_set_the_last_session_and_reading_does_not(terminal: Open, world: World, here: Path) -> None:
     one = terminal()
     foreign = world.claude(IDS[0], here, ["mend the parser", "and the lexer"], minute=90)
     path = one.run("new")

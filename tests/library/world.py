@@ -1,4 +1,4 @@
-"""A machine of its own for each test: agents' folders with sessions in them, git repositories, a library to ask."""
+"""A machine for each test: agents' folders with sessions, git repositories, a library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def clock(minute: int) -> str:
 
 
 class World:
-    """Everything below one folder, and the environment that keeps a library inside it."""
+    """Everything below one folder, and an environment that keeps a library inside it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,7 +62,7 @@ class World:
 def claude_lines(
     id: str, cwd: str, prompts: Sequence[str] = ("hello",), *, minute: int = 0, sidechain: bool = False
 ) -> list[dict[str, Any]]:
-    """One prompt and one answer after the other."""
+    """Alternating prompts and responses."""
     lines: list[dict[str, Any]] = []
     parent: str | None = None
     for number, prompt in enumerate(prompts):
@@ -88,7 +88,7 @@ def claude_lines(
 def pi_lines(
     id: str, cwd: str, prompts: Sequence[str] = ("hello",), *, minute: int = 0, **header: Any
 ) -> list[dict[str, Any]]:
-    """A session in the shape of Pi."""
+    """A session in Pi's format."""
     lines = [{"type": "session", "version": 3, "id": id, "timestamp": clock(minute), "cwd": cwd, **header}]
     parent: str | None = None
     for number, prompt in enumerate(prompts):
@@ -105,7 +105,7 @@ def pi_lines(
 
 
 def append(path: Path, lines: Sequence[Any] | bytes) -> None:
-    """Add lines the way an agent does; the date of the file changes, however fast the test is."""
+    """Append lines as an agent does; the modification time changes, however fast the test is."""
     with open(path, "ab") as file:
         file.write(lines if isinstance(lines, bytes) else json_lines(lines))
     touch(path)

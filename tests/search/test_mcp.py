@@ -1,4 +1,4 @@
-"""`sessiontree mcp`, asked by the client of the official package over the pipes of a real process."""
+"""The MCP server, as a process and in this one, with the client of the official package."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import mcp
@@ -17,10 +18,12 @@ import pytest
 from mcp.types import CallToolResult
 
 from sessiontree.core.jsonio import render_json
+from sessiontree.library import Library
 from sessiontree.mcp_server.limits import MAX_BYTES, NOTICE
 from sessiontree.mcp_server.server import TOOLS
+from sessiontree.mcp_server.tools import build_server
 from tests.library.world import IDS, World, claude_lines, clock
-from tests.search.building import SESSIONS
+from tests.search.builders import SESSIONS
 
 Use = Callable[[mcp.Client], Awaitable[None]]
 
@@ -30,8 +33,24 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+def connected(world: World, use: Use, cwd: Path | None = None) -> None:
+    """Connect a client to a server in this process, which is much faster than a process for each test."""
+    indexed = Event()
+    indexed.set()
+
+    async def run() -> None:
+        async with mcp.Client(build_server(Library, indexed)) as client:
+            await use(client)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in world.environment.items():
+            patch.setenv(name, value)
+        patch.chdir(cwd or world.home)
+        asyncio.run(run())
+
+
 def serving(world: World, use: Use, *arguments: str, cwd: Path | None = None) -> str:
-    """Run the server, let someone ask it, and give back what it said on stderr."""
+    """Run the server as a process with a client, and return its stderr."""
     log = world.folder / "stderr.txt"
 
     async def run() -> None:
@@ -50,7 +69,7 @@ def serving(world: World, use: Use, *arguments: str, cwd: Path | None = None) ->
 
 
 async def ask(client: mcp.Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """A good answer: both of its forms, the same, marked and limit_result."""
+    """A successful result: both forms equal, marked and limited in size."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
     (content,) = result.content
@@ -77,7 +96,7 @@ async def refused(client: mcp.Client, tool: str, **arguments: Any) -> str:
     return content.text
 
 
-def test_the_tools_say_what_they_are_and_that_they_only_read(world: World) -> None:
+def test_tools_have_descriptions_and_are_marked_read_only(world: World) -> None:
     async def use(client: mcp.Client) -> None:
         tools = (await client.list_tools()).tools
         assert tuple(tool.name for tool in tools) == TOOLS
@@ -133,7 +152,7 @@ def test_pages_of_hits_and_of_sessions_follow_each_other(world: World) -> None:
                 offset = page["nextOffset"]
             assert sorted(seen) == IDS[:25]
 
-    serving(world, use)
+    connected(world, use)
 
 
 def test_answers_are_bounded_whatever_is_in_a_session(world: World) -> None:
@@ -159,10 +178,10 @@ def test_answers_are_bounded_whatever_is_in_a_session(world: World) -> None:
             offset = asked["nextOffset"]
         assert pieces == text
 
-    serving(world, use)
+    connected(world, use)
 
 
-def test_no_file_can_be_read_that_is_no_known_session(world: World, tmp_path: Path) -> None:
+def test_only_known_sessions_can_be_read(world: World, tmp_path: Path) -> None:
     known = world.pi(IDS[1], "/work", ["tide"])
     secret = tmp_path / "secret.jsonl"
     secret.write_bytes(known.read_bytes().replace(b"tide", b"sesame"))
@@ -188,10 +207,10 @@ def test_no_file_can_be_read_that_is_no_known_session(world: World, tmp_path: Pa
         assert (await ask(client, "search_sessions", query="sesame"))["hits"] == []
         assert (await ask(client, "list_sessions"))["total"] == 1
 
-    serving(world, use)
+    connected(world, use)
 
 
-def test_hostile_arguments_are_errors_or_find_nothing_and_the_server_goes_on(world: World) -> None:
+def test_the_server_survives_hostile_arguments(world: World) -> None:
     world.pi(IDS[1], "/work", ["tide"])
 
     async def use(client: mcp.Client) -> None:
@@ -218,7 +237,7 @@ def test_hostile_arguments_are_errors_or_find_nothing_and_the_server_goes_on(wor
         assert "nope" in await refused(client, "nope")
         assert (await ask(client, "search_sessions", query="tide"))["hits"]
 
-    serving(world, use)
+    connected(world, use)
 
 
 def test_text_that_speaks_to_a_model_stays_between_marks_it_cannot_know(world: World) -> None:
@@ -237,7 +256,7 @@ def test_text_that_speaks_to_a_model_stays_between_marks_it_cannot_know(world: W
         assert len(marks) == 2
         assert not any(mark in spoken for mark in marks)
 
-    serving(world, use)
+    connected(world, use)
 
 
 def test_recent_decisions_are_those_of_the_project_the_newest_first(world: World, tmp_path: Path) -> None:
@@ -274,7 +293,7 @@ def test_recent_decisions_are_those_of_the_project_the_newest_first(world: World
         other = await ask(client, "recent_decisions", project=str(elsewhere))
         assert other["decisions"][0]["text"] == "we decided on something else"
 
-    serving(world, use, cwd=here)
+    connected(world, use, here)
 
 
 def test_the_server_reads_into_the_index_but_never_touches_a_session(world: World) -> None:
@@ -312,14 +331,14 @@ def run(world: World, *arguments: str, code: str = "") -> subprocess.CompletedPr
     )
 
 
-def test_json_is_what_an_agent_is_told_to_start(world: World) -> None:
+def test_json_prints_the_settings_of_an_agent(world: World) -> None:
     entry_text = json.loads(run(world, "mcp", "--json", "--root", f"pi={world.home}").stdout)
     started = entry_text["mcpServers"]["sessiontree"]
     assert started == {"command": "sessiontree", "args": ["mcp", "--root", f"pi={world.home}"]}
     assert entry_text["tools"] == list(TOOLS)
 
 
-def test_without_the_package_one_line_says_how_to_get_it(world: World) -> None:
+def test_without_the_package_an_install_hint_is_printed(world: World) -> None:
     without = "import sys; sys.modules['mcp'] = None\nfrom sessiontree.cli import main\nsys.exit(main(sys.argv[1:]))"
     done = run(world, "mcp", code=without)
     assert (done.returncode, done.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""`sessiontree search` as a person and a script use it: a process, its output, a real terminal."""
+"""`sessiontree search` for people and scripts: process, output, real terminal."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from sessiontree.views.search_results import draw_snippet
 from sessiontree.views.text import columns
 from tests.cli.conftest import Ran
 from tests.library.world import IDS, World, append, pi_lines
-from tests.search.building import SESSIONS
+from tests.search.builders import SESSIONS
 
 HOSTILE = "\x1b]0;owned\x07\x1b[31mred\x1b[0m \u202eevil\u2066 needlehostile \x9b2J"
 
 
 class Place:
-    """A world, and the command in it."""
+    """A world with the command."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World(folder)
@@ -52,7 +52,7 @@ class Place:
         )
 
     def on_terminal(self, *arguments: str, width: int = 80, program: Sequence[str] = (), **environment: str) -> str:
-        """What a person sees, with every control sequence in it."""
+        """Terminal output with all control sequences."""
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
         process = subprocess.Popen(
@@ -99,7 +99,7 @@ def fresh(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_a_hit_shows_its_session_its_place_and_the_words_marked(place: Place) -> None:
+def test_a_hit_shows_its_session_its_entry_and_marked_words(place: Place) -> None:
     ran = place.search("needleoutput", "--agent", "pi")
     assert ran.code == 0
     assert re.fullmatch(
@@ -111,7 +111,7 @@ def test_a_hit_shows_its_session_its_place_and_the_words_marked(place: Place) ->
 
 
 @pytest.mark.parametrize("agent", SESSIONS)
-def test_a_hit_that_no_model_sees_any_more_says_so(place: Place, agent: str) -> None:
+def test_a_hit_outside_of_the_context_is_marked(place: Place, agent: str) -> None:
     assert "on an abandoned branch" in place.search("needledead", "--agent", agent).out
     assert "before a compaction" in place.search("needlebefore", "--agent", agent).out
     answer = place.search("needleanswer", "--agent", agent).out
@@ -120,7 +120,7 @@ def test_a_hit_that_no_model_sees_any_more_says_so(place: Place, agent: str) -> 
     assert "compaction" not in answer
 
 
-def test_hits_of_a_session_stand_together_and_are_numbered_through(fresh: Place) -> None:
+def test_hits_are_grouped_by_session_and_numbered(fresh: Place) -> None:
     fresh.world.pi(IDS[1], "/a", ["tide one", "other", "tide two"])
     fresh.world.pi(IDS[2], "/b", ["tide three"])
     lines = fresh.search("tide").lines
@@ -160,10 +160,10 @@ def test_pages_follow_each_other_without_gaps(place: Place) -> None:
     assert len(paths) == len(set(paths)) == len(whole)
     more = place.search("needledead", "--limit", "2")
     assert "--offset 2" in more.err
-    assert "begins again" in place.search("needledead", "--offset", "50").err
+    assert "start over" in place.search("needledead", "--offset", "50").err
 
 
-def test_words_that_begin_with_a_hyphen_are_words_and_a_misspelt_option_is_none(place: Place) -> None:
+def test_words_may_begin_with_a_hyphen_and_unknown_options_are_rejected(place: Place) -> None:
     assert "«needleprompt»" in place.search("needleprompt", "-needlezzz", "--limit", "1").out
     assert place.search("needleprompt", "-say").out == ""
     behind = place.search("--", "--json")
@@ -213,10 +213,10 @@ def test_a_query_never_fails_and_what_was_not_read_as_typed_is_noted(place: Plac
     assert "since: expects an age" in place.search("since:xx needle*").err
 
 
-def test_nothing_found_says_what_was_searched_and_what_to_try(place: Place) -> None:
+def test_without_hits_the_scope_and_a_hint_are_printed(place: Place) -> None:
     ran = place.search("zyzzyva quokka", "--agent", "pi")
     assert (ran.code, ran.out) == (0, "")
-    assert "nothing fits 'zyzzyva quokka' in 2 sessions of pi" in ran.err
+    assert "no match for 'zyzzyva quokka' in 2 sessions of pi" in ran.err
     assert "try: " in ran.err
     assert "OR" in ran.err
     assert "an agent that has sessions here: claude, native, neovate, omp, pi" in place.search("x", "--agent", "no").err
@@ -294,7 +294,7 @@ def test_a_pager_is_given_the_whole_branch_without_our_colours_unless_it_is_less
 
 
 def large(world: World, sessions: int = 3) -> None:
-    """More than is read into the index before an answer."""
+    """More than is indexed before a search."""
     for number in range(sessions):
         lines = pi_lines(IDS[number], "/work", [f"tide {number} " + "some words of filling " * 2000] * 40)
         world.put(f".pi/agent/sessions/--work--/2026-02-16T10-00-00-000Z_{IDS[number]}.jsonl", lines)
@@ -314,7 +314,7 @@ def test_without_an_index_the_files_answer_and_the_index_is_there_next_time(fres
     assert {hit["session"]["id"] for hit in second["hits"]} == set(IDS[:3])
 
 
-def test_a_terminal_is_answered_first_and_left_clean_when_the_index_is_made(fresh: Place) -> None:
+def test_a_terminal_gets_hits_first_and_is_clean_after_indexing(fresh: Place) -> None:
     large(fresh.world)
     shown = fresh.on_terminal("tide", "--limit", "1")
     assert "from the files in" in shown
@@ -346,7 +346,7 @@ show(9 << 20, 9 << 20, "/a/" + "潮" * 200)
     assert columns(second) < 60
 
 
-def test_rebuild_makes_the_same_index_anew(fresh: Place) -> None:
+def test_rebuild_creates_the_same_index(fresh: Place) -> None:
     path = fresh.world.pi(IDS[1], "/work", ["tide"])
     assert len(fresh.search("tide", "--json").json["hits"]) == 2
     append(path, pi_lines(IDS[1], "/work", ["ebb"])[1:])

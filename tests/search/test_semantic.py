@@ -1,4 +1,4 @@
-"""Search by meaning: with an embedder whose meanings are known, and with the model if it is installed."""
+"""Semantic search: with an embedder of known meanings, and with the real model if it is installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sessiontree.search.embedder import Embedder, WordLlamaEmbedder, find_embedd
 from sessiontree.search.semantic import fuse_rankings, search_by_meaning
 from sessiontree.search.vector_db import Vectors
 from tests.library.world import IDS, World, append, pi_lines
-from tests.search.building import SESSIONS
+from tests.search.builders import SESSIONS
 
 ALIKE = [
     {"login", "sign", "in", "password", "credentials", "authentication"},
@@ -30,7 +30,7 @@ IS_INSTALLED = importlib.util.find_spec("wordllama") is not None
 
 
 class Meanings:
-    """Words of one of the sets mean the same; any other word only itself. Vectors are random, but always the same."""
+    """Words of one set mean the same; any other word only itself. Vectors are random but fixed."""
 
     least = 0.3
 
@@ -66,7 +66,7 @@ def ids(world: World, query: str, embedder: Embedder, **arguments: object) -> li
         return list(dict.fromkeys(hit.session.id for hit in found))
 
 
-def test_what_means_the_same_is_found_without_its_words(world: World) -> None:
+def test_the_same_meaning_in_other_words_is_found(world: World) -> None:
     found = ids(world, "authentication login", Meanings())
     assert set(found) == {IDS[1], IDS[3]}
     with world.library() as library:
@@ -77,12 +77,12 @@ def test_what_means_the_same_is_found_without_its_words(world: World) -> None:
     assert hit.command[:2] == ("sessiontree", "show")
 
 
-def test_what_has_the_words_and_the_meaning_comes_first(world: World) -> None:
+def test_sessions_found_by_words_and_meaning_come_first(world: World) -> None:
     assert ids(world, "password", Meanings())[0] == IDS[3]
     assert ids(world, "credentials", Meanings())[0] == IDS[1]
 
 
-def test_filters_and_refused_words_count_for_meaning_too(world: World) -> None:
+def test_filters_and_negated_words_apply_to_semantic_hits(world: World) -> None:
     assert ids(world, "login -password", Meanings()) == [IDS[1]]
     assert ids(world, "login agent:claude", Meanings()) == []
     assert ids(world, "login project:kitchen", Meanings()) == []
@@ -96,7 +96,7 @@ def test_filters_and_refused_words_count_for_meaning_too(world: World) -> None:
 
 
 @pytest.mark.parametrize("dialect", SESSIONS)
-def test_branches_are_told_of_hits_by_meaning(dialect: str, tmp_path: Path) -> None:
+def test_semantic_hits_have_a_branch_state(dialect: str, tmp_path: Path) -> None:
     world = World(tmp_path)
     SESSIONS[dialect](world)
     with world.library() as library:
@@ -125,14 +125,14 @@ def test_pages_by_meaning_follow_each_other(tmp_path: Path) -> None:
 
 
 def embedded(world: World) -> list[str]:
-    """What is embedded when the vectors are brought up to date."""
+    """The texts that an update embeds."""
     model = Meanings()
     with world.library() as library, Vectors(library.environment, model) as vectors:
         vectors.update(library.everything())
     return model.texts
 
 
-def test_of_a_file_that_grew_only_what_was_added_is_embedded(world: World) -> None:
+def test_of_a_file_that_grew_only_new_lines_are_embedded(world: World) -> None:
     assert "bake rye bread" in embedded(world)
     assert embedded(world) == []
     path = next(world.home.rglob(f"*{IDS[2]}.jsonl"))
@@ -156,7 +156,7 @@ def test_a_file_that_was_replaced_or_is_gone_leaves_no_hits(world: World) -> Non
     assert len(rows) == 2
 
 
-def test_another_model_and_a_damaged_file_are_made_anew(world: World) -> None:
+def test_vectors_of_another_model_and_damaged_files_are_rebuilt(world: World) -> None:
     assert IDS[2] in ids(world, "flour", Meanings())
     other = Meanings("meanings-2")
     assert IDS[2] in ids(world, "flour", other)
@@ -167,7 +167,7 @@ def test_another_model_and_a_damaged_file_are_made_anew(world: World) -> None:
     assert IDS[2] in ids(world, "flour", other)
 
 
-def test_without_refresh_only_what_is_known_is_found(world: World) -> None:
+def test_without_refresh_only_indexed_text_is_found(world: World) -> None:
     assert ids(world, "authentication", Meanings(), refresh="none") == []
     ids(world, "authentication", Meanings())
     assert set(ids(world, "authentication", Meanings(), refresh="none")) == {IDS[1], IDS[3]}
@@ -179,7 +179,7 @@ def hit_of(world: World, id: str, offset: int, score: float) -> Hit:
     return Hit(one, "e", offset, "prompt", "user", "", "", None, False, "active", (Part("x"),), score, ("sessiontree",))
 
 
-def test_fusion_puts_what_both_rankings_have_before_what_only_one_has(world: World) -> None:
+def test_fusion_ranks_sessions_of_both_rankings_first(world: World) -> None:
     one, two, three = (hit_of(world, id, 7, 9.0) for id in IDS[1:4])
     assert [hit.session.id for hit in fuse_rankings([one, two], [three, two], 3)] == [IDS[2], IDS[1], IDS[3]]
     same = msgspec.structs.replace(one, score=0.1)
@@ -226,7 +226,7 @@ def test_a_package_can_bring_an_embedder_of_its_own(world: World, tmp_path: Path
 
 
 def test_the_model_of_wordllama_is_used_if_it_is_installed_and_named_if_not(world: World) -> None:
-    """Both are checked where they can be; which of them a run has checked depends on what is installed."""
+    """Checks whichever case applies: the model is installed or it is not."""
     done = command(world, "authentication is broken")
     if not IS_INSTALLED:
         assert (done.returncode, done.stdout) == (2, "")

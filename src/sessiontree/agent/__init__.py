@@ -1,17 +1,17 @@
-"""The parts of a coding agent that stand on the engine: tools, approval, checkpoints, MCP servers, and the run loop.
+"""A coding agent on top of the engine: run loop, tools, approval, checkpoints, MCP servers.
 
 from sessiontree import agent
 
 async for event in agent.run(session, "What is here?", model=model, tools=load_tools()):
     ...
 
-loop        the run: ask, call, keep, ask again      events     what it tells
-resuming    calls that were left without a result    spending   what it used, and limits
-controller  what a person can do, for front ends     state      what front ends show
-account     what one run uses, request by request    groups     commands that must not outlive the program
-summarising who summarises, through the same gate    relief     when room has to be made
+loop           requests, tool calls, next request    events           what a run reports
+pending        calls without a result                limits           usage and its limits
+controller     actions of a user, for front ends     state            what front ends show
+metering       usage of one run, per request         auto_compaction  keeps the context within the window
+tool_calls     approval, checkpoint and run          process          shell commands and their processes
 
-`explore` is `sessiontree.explore.explore`: several runs at once, each on a branch of its own.
+`explore` is `sessiontree.explore.explore`: several runs in parallel, each on a branch of its own.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from sessiontree.agent.pending import pending_calls, resolve_pending
     from sessiontree.explore.start import explore
 
-# Imported when first used: who only wants a tool needs no run loop.
-_HOME_OF = {
+# Imported on first use: code that needs a single tool should not load the run loop.
+_MODULES = {
     "Run": "agent.loop",
     "explore": "explore.start",
     "pending_calls": "agent.pending",
@@ -37,6 +37,6 @@ __all__ = ["Run", "explore", "pending_calls", "resolve_pending", "run"]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
+    if name not in _MODULES:
         raise AttributeError(f"module 'sessiontree.agent' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"sessiontree.{_HOME_OF[name]}"), name)
+    return getattr(importlib.import_module(f"sessiontree.{_MODULES[name]}"), name)

@@ -1,15 +1,16 @@
-"""What tools did to files, and taking it back.
+"""A log of file changes by tools, and rewinding them.
 
-Before a tool changes a file, what stands there goes to the blob store, and a `file_snapshot` entry says so: `files` is
-what stood there, `after` what the tool leaves. The entries are a log in the order of the file, over all branches,
-because files live in time and not in a tree. The state at an entry is what stands now, with every change that was noted
-behind that entry taken back, the newest first; so it does not matter how often a conversation was rewound or switched.
+Before a tool changes a file, its content is put into the blob store and a `file_snapshot` entry is appended: `files` is
+the state before, `after` the state that the tool leaves. The entries are a log in file order across all branches,
+because files change in time, not along a tree. The state at an entry is the current one with every later change
+reverted, newest first; it does not matter how often the conversation was rewound or switched in between.
 
-A rewind is a change like any other and is noted as one, which is why it can be undone. What does not look as the log
-says it was left was changed by someone else: it is told, and overwritten only by name. Its content is kept before.
+A rewind is a change like any other and is recorded as one, so it can be undone. A file that differs from what the log
+left was changed by someone else: it is reported as a conflict, and overwritten only if the caller names it. Its content
+is stored first.
 
-The entries come from a session file that anyone may have written. No path in them is followed out of the project and
-the added folders, or through a link.
+The entries come from a session file that anyone may have written. No path in them is followed out of the workspace, or
+through a link.
 """
 
 from __future__ import annotations
@@ -40,31 +41,31 @@ from sessiontree.stores.safe_files import read_path, read_umask, remove_empty_fo
 
 RewindScope: TypeAlias = Literal["conversation", "files", "both"]
 REWIND = "rewind"
-_KINDS = frozenset({"file_snapshot", "sessiontree:file_snapshot"})
-"""The type of such an entry, as the dialects spell it."""
+_ENTRY_TYPES = frozenset({"file_snapshot", "sessiontree:file_snapshot"})
+"""The type of a log entry in the different dialects."""
 
 
 class RewindRecord(Value, frozen=True):
-    """Where a rewind led, for its undoing."""
+    """How a rewind moved the conversation, for its undo."""
 
     from_leaf: str | None = None
     to_leaf: str | None = None
     moved: bool = False
-    """Whether the conversation went, too."""
+    """Whether the conversation was rewound too."""
     undoes: int | None = None
-    """The number of the entry whose rewind this one took back."""
+    """The node of the entry whose rewind this one undid."""
 
 
 class ChangeRecord(Value, frozen=True):
-    """One entry of the log: what a call did to files."""
+    """A log entry: what one call did to files."""
 
     files: dict[str, FileState] = msgspec.field(default_factory=dict)
-    """What stood there before. Paths inside the project are relative to it."""
+    """States before. Paths inside the project are relative to it."""
     after: dict[str, FileState] = msgspec.field(default_factory=dict)
     folders: tuple[str, ...] = ()
-    """Folders that were not there before."""
+    """Folders that were created."""
     left_out: dict[str, str] = msgspec.field(default_factory=dict)
-    """What was changed and is not kept, each with the reason."""
+    """Changes whose old content is not stored, each with the reason."""
     root: str = ""
     tool: str = ""
     call: str = ""
@@ -77,11 +78,11 @@ class RewindChange(Struct, frozen=True):
     path: str
     shown: str
     now: FileState | None
-    """What stands there; None for a folder or the like."""
+    """The current state; None for a folder or special file."""
     then: FileState
     diff: str
     conflict: str | None = None
-    """Why it is not done unless the path is named: someone else changed it, or it leads outside."""
+    """Why it is skipped unless the caller names the path: someone else changed it, or it is outside."""
 
     @property
     def kind(self) -> Literal["create", "delete", "change"]:
@@ -91,18 +92,18 @@ class RewindChange(Struct, frozen=True):
 
 
 class RewindPlan(Struct, frozen=True):
-    """What a rewind would do. Nothing was done yet."""
+    """What a rewind would do."""
 
     entry: str | None
     leaf: str | None
-    """Where the conversation will stand."""
+    """The current entry after the rewind."""
     text: Any = None
-    """What the user had said there, to be said otherwise; None when it is no message of the user."""
+    """The content of the user message that was rewound to, for editing; None for other entries."""
     changes: tuple[RewindChange, ...] = ()
     folders: tuple[str, ...] = ()
-    """Folders that were made since, and go when they are empty."""
+    """Folders created since, which are removed if empty."""
     lost: tuple[str, ...] = ()
-    """What cannot be brought back, each with the reason."""
+    """Changes that cannot be reverted, each with the reason."""
 
     @property
     def conflicts(self) -> tuple[RewindChange, ...]:
@@ -110,7 +111,7 @@ class RewindPlan(Struct, frozen=True):
 
     @property
     def diff(self) -> str:
-        """All changes of files, as text for a person. Untrusted: to be escaped by who shows it."""
+        """The diff of all files. Untrusted text: front ends must escape it."""
         return "".join(change.diff for change in self.changes)
 
 
@@ -119,102 +120,99 @@ class Rewound(Struct, frozen=True):
 
     restored: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
-    """Paths with a conflict that were not named."""
+    """Paths with a conflict that the caller did not name."""
     failed: tuple[str, ...] = ()
-    """What could not be done, each with the reason."""
+    """Changes that failed, each with the reason."""
     leaf: str | None = None
 
 
 class Checkpoints:
     """The log of file changes of one session."""
 
-    def __init__(self, session: Session, room: Workspace, blobs: BlobStore, *, watch: bool = True) -> None:
-        """`watch` looks before and after a command at what git says has changed; without, commands are not covered."""
-        self._session, self._room = session, room
+    def __init__(self, session: Session, workspace: Workspace, blobs: BlobStore, *, watch: bool = True) -> None:
+        """`watch`: compare git's list of changed files before and after commands; without it, they are not covered."""
+        self._session, self._workspace = session, workspace
         self._blobs = CachedBlobs(blobs)
-        self._watch = ChangeDetector(room, self._blobs) if watch else None
+        self._detector = ChangeDetector(workspace, self._blobs) if watch else None
 
-    # Noting
+    # Recording
 
     @contextlib.asynccontextmanager
     async def around(self, tool: str, plan: Plan, call: str = "", branch: Branch | None = None) -> AsyncIterator[None]:
-        """Note what a call does to files. Contents are durable before the body runs."""
+        """Record what a call does to files. Old contents are durable before the body runs."""
         if plan.writes:
-            await uncancelled(asyncio.to_thread(lambda: self._append(self._intended(plan, tool, call), branch)))
+            await uncancelled(asyncio.to_thread(lambda: self._append(self._planned(plan, tool, call), branch)))
             yield
             return
-        if self._watch is None:
+        if self._detector is None:
             yield
             return
-        before = await asyncio.to_thread(self._watch.look)
+        before = await asyncio.to_thread(self._detector.read)
         try:
             yield
         except BaseException:
-            with contextlib.suppress(SessionTreeError):  # what ended the call is told, not that it could not be noted
-                await self._note_changes(self._watch, before, tool, call, branch)
+            with contextlib.suppress(SessionTreeError):  # how the call ended matters more than a failure to record it
+                await self._record_detected(self._detector, before, tool, call, branch)
             raise
-        await self._note_changes(self._watch, before, tool, call, branch)
+        await self._record_detected(self._detector, before, tool, call, branch)
 
-    async def _note_changes(
-        self, watch: ChangeDetector, before: WorktreeStates, tool: str, call: str, branch: Branch | None
+    async def _record_detected(
+        self, detector: ChangeDetector, before: WorktreeStates, tool: str, call: str, branch: Branch | None
     ) -> None:
-        found = await asyncio.shield(asyncio.to_thread(watch.changed_since, before))
+        found = await asyncio.shield(asyncio.to_thread(detector.changed_since, before))
         if found.files or found.left_out:
             files, after = self._keyed(found.files), self._keyed(found.after)
-            touched = ChangeRecord(files, after, (), found.left_out, self._room.root, tool, call)
-            await uncancelled(in_thread(self._append, touched, branch))
+            record = ChangeRecord(files, after, (), found.left_out, self._workspace.root, tool, call)
+            await uncancelled(in_thread(self._append, record, branch))
 
-    def note(self, before: Mapping[str, FileState], tool: str, call: str = "", branch: Branch | None = None) -> None:
-        """Note changes that were done already: what stood at each path before, by `keep`."""
+    def record(self, before: Mapping[str, FileState], tool: str, call: str = "", branch: Branch | None = None) -> None:
+        """Record changes that are already done; `before` has the old states, from `store`."""
         after = {path: read_state(path, self._blobs.put) or ABSENT for path in before}
-        changed = {path: saved for path, saved in before.items() if not is_same_state(saved, after[path])}
+        changed = {path: state for path, state in before.items() if not is_same_state(state, after[path])}
         if changed:
-            then = {path: after[path] for path in changed}
-            self._append(
-                ChangeRecord(self._keyed(changed), self._keyed(then), root=self._room.root, tool=tool, call=call),
-                branch,
-            )
+            files, then = self._keyed(changed), self._keyed({path: after[path] for path in changed})
+            self._append(ChangeRecord(files, then, root=self._workspace.root, tool=tool, call=call), branch)
 
-    def keep(self, path: str) -> FileState:
-        """Keep what stands at a path; `PathError` when that is a folder or the like."""
-        saved = read_state(path, self._blobs.put)
-        if saved is None:
-            raise PathError(f"{path}: is no file")
-        return saved
+    def store(self, path: str) -> FileState:
+        """Store the content of a file; `PathError` if it is a folder or special file."""
+        state = read_state(path, self._blobs.put)
+        if state is None:
+            raise PathError(f"{path}: not a file")
+        return state
 
-    def _intended(self, plan: Plan, tool: str, call: str) -> ChangeRecord:
-        """What a plan will do, before it is done."""
+    def _planned(self, plan: Plan, tool: str, call: str) -> ChangeRecord:
         files, after = {}, {}
         folders: list[str] = []
         for write in plan.writes:
-            key = self._key(write.place.path)
-            files[key] = self.keep(write.place.path)
+            key = self._key(write.target.path)
+            files[key] = self.store(write.target.path)
             mode = files[key].mode or f"{_new_file_mode():o}"
             after[key] = FileState(mode, self._blobs.put(write.data), len(write.data))
-            folders += map(self._key, _missing_folders(write.place.path))
-        return ChangeRecord(files, after, tuple(dict.fromkeys(folders)), {}, self._room.root, tool, call)
+            folders += map(self._key, _missing_folders(write.target.path))
+        return ChangeRecord(files, after, tuple(dict.fromkeys(folders)), {}, self._workspace.root, tool, call)
 
-    def _append(self, touched: ChangeRecord, branch: Branch | None) -> None:
-        body = {"type": "file_snapshot", **msgspec.to_builtins(touched)}
+    def _append(self, record: ChangeRecord, branch: Branch | None) -> None:
+        body = {"type": "file_snapshot", **msgspec.to_builtins(record)}
         (branch if branch is not None else self._session).append(body)
 
     def _key(self, path: str) -> str:
-        return os.path.relpath(path, self._room.root) if is_within(path, self._room.root) else path
+        root = self._workspace.root
+        return os.path.relpath(path, root) if is_within(path, root) else path
 
     def _keyed(self, files: Mapping[str, FileState]) -> dict[str, FileState]:
-        return {self._key(path): saved for path, saved in files.items()}
+        return {self._key(path): state for path, state in files.items()}
 
-    # Looking
+    # Planning
 
-    def log(self, behind: int = -1) -> Iterator[tuple[int, ChangeRecord]]:
-        """What was noted behind an entry, by its number in file order; in the order it was done."""
+    def log(self, after: int = -1) -> Iterator[tuple[int, ChangeRecord]]:
+        """The log entries after a node, with their nodes, in file order."""
         journal = self._session.journal
-        wanted = [node for node in range(behind + 1, len(journal)) if journal.types[node] in _KINDS]
+        wanted = [node for node in range(after + 1, len(journal)) if journal.types[node] in _ENTRY_TYPES]
         for node, fields in zip(wanted, journal.resolved_fields(wanted), strict=True):
             inner = fields.get("entry") if fields.get("type") == "sessiontree" else fields
-            touched = _parse(inner)
-            if touched is not None:
-                yield node, touched
+            record = _parse(inner)
+            if record is not None:
+                yield node, record
 
     def plan(self, entry: str | None) -> RewindPlan:
         """Plan a rewind to an entry; to a user message, to just before it; to None, to the beginning."""
@@ -225,179 +223,181 @@ class Checkpoints:
                 leaf, text = self._session.parent(entry), found.message.content
         node = -1 if entry is None else self._session.node_of(entry)
         assert node is not None
-        changes, folders, lost = self._back_to(node)
+        changes, folders, lost = self._revert_to(node)
         return RewindPlan(entry, leaf, text, changes, folders, lost)
 
-    def _back_to(self, node: int) -> tuple[tuple[RewindChange, ...], tuple[str, ...], tuple[str, ...]]:
-        """What makes files what they were at an entry."""
+    def _revert_to(self, node: int) -> tuple[tuple[RewindChange, ...], tuple[str, ...], tuple[str, ...]]:
         then: dict[str, FileState] = {}
         last: dict[str, tuple[FileState, FileState]] = {}
         folders: dict[str, None] = {}
         lost: list[str] = []
-        for _, touched in self.log(node):
-            for path, saved in touched.files.items():
-                then.setdefault(path, saved)
-                last[path] = (saved, touched.after.get(path, ABSENT))
-            folders.update(dict.fromkeys(touched.folders))
-            lost += [f"{path}: {why}" for path, why in touched.left_out.items()]
+        for _, record in self.log(node):
+            for path, state in record.files.items():
+                then.setdefault(path, state)  # the first change after the node has the state at the node
+                last[path] = (state, record.after.get(path, ABSENT))
+            folders.update(dict.fromkeys(record.folders))
+            lost += [f"{path}: {why}" for path, why in record.left_out.items()]
         changes = self._changes(then, last, lost)
         return changes, tuple(folders), tuple(dict.fromkeys(lost))
 
     def _changes(
         self, then: Mapping[str, FileState], last: Mapping[str, tuple[FileState, FileState]], lost: list[str]
     ) -> tuple[RewindChange, ...]:
-        """The paths that do not stand as they did then; what cannot be brought back goes to `lost`."""
+        """The paths whose state differs from `then`; what cannot be restored is added to `lost`."""
         changes = []
-        for key, saved in sorted(then.items()):
-            path = os.path.normpath(os.path.join(self._room.root, key))
+        for key, state in sorted(then.items()):
+            path = os.path.normpath(os.path.join(self._workspace.root, key))
             try:
                 now = read_state(path)
-                if is_same_state(now, saved):
+                if is_same_state(now, state):
                     continue
-                new = load_content(saved, self._blobs)
-                diff = self._diff(path, now, saved, new)
+                new = load_content(state, self._blobs)
+                diff = self._diff(path, now, state, new)
             except (DamagedError, PathError, OSError, ValueError) as error:
                 lost.append(f"{key}: {error}")
                 continue
-            changes.append(RewindChange(path, key, now, saved, diff, self._conflict(path, now, last[key])))
+            changes.append(RewindChange(path, key, now, state, diff, self._conflict(path, now, last[key])))
         return tuple(changes)
 
-    def _diff(self, path: str, now: FileState | None, saved: FileState, new: bytes | None) -> str:
+    def _diff(self, path: str, now: FileState | None, then: FileState, new: bytes | None) -> str:
         found = read_path(path) if now is not None and now.mode else None
         key = self._key(path)
         diff = render_diff(key, None if found is None else found.data, new)
-        if now is not None and now.mode and saved.mode and now.mode != saved.mode:
-            diff = f"{key}: mode {now.mode} -> {saved.mode}\n{diff}"
+        if now is not None and now.mode and then.mode and now.mode != then.mode:
+            diff = f"{key}: mode {now.mode} -> {then.mode}\n{diff}"
         return diff
 
     def _conflict(self, path: str, now: FileState | None, last: tuple[FileState, FileState]) -> str | None:
-        """Why a path is not touched without being named."""
+        """Why a path is not changed unless the caller names it. `last` are the states of its last log entry.
+
+        Both count as known: a program that died between recording and writing leaves the first.
+        """
         real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-        place = self._room.place_of(real)
-        if not place.is_inside:
+        resolved = self._workspace.classify(real)
+        if not resolved.is_inside:
             return "it is outside the project and the added folders"
         if real != path:
             return "a symbolic link leads to it"
-        if place.is_guarded:
-            return "a change there may make programs run later"
+        if resolved.is_guarded:
+            return "a change there may run programs later"
         if now is None:
-            return "a folder or something else is in its place"
+            return "it is now a folder or special file"
         if not any(is_same_state(now, known) for known in last):
-            return "it was changed since by someone else"
+            return "someone else has changed it since"
         return None
 
-    # Going back
+    # Rewinding
 
     def rewind(
         self,
         plan: RewindPlan,
-        what: RewindScope = "both",
+        scope: RewindScope = "both",
         *,
         overwrite: Collection[str] = (),
         branch: Branch | None = None,
     ) -> Rewound:
-        """Do what a plan says. Changes with a conflict are done only if their path is in `overwrite`.
+        """Carry out a plan. Changes with a conflict are made only if their path is in `overwrite`.
 
-        The plan must be fresh: a file that changed since it was made is left alone, and that is told.
+        A file that changed since the plan was made is left alone and reported as failed.
         """
         at = branch if branch is not None else self._session.branch()
-        rewinding = RewindRecord(at.leaf, plan.leaf, what != "files")
-        return self._carry_out(plan, what, overwrite, branch, rewinding)
+        rewinding = RewindRecord(at.leaf, plan.leaf, scope != "files")
+        return self._carry_out(plan, scope, overwrite, branch, rewinding)
 
     def find_rewind(self) -> int | None:
-        """The number of the last rewind that can be undone: that is not undone yet."""
+        """The node of the last rewind that is not undone yet."""
         undone: set[int] = set()
-        for node, touched in reversed(list(self.log())):
-            if touched.rewinding is None or node in undone:
+        for node, record in reversed(list(self.log())):
+            if record.rewinding is None or node in undone:
                 continue
-            if touched.rewinding.undoes is not None:
-                undone.add(touched.rewinding.undoes)
+            if record.rewinding.undoes is not None:
+                undone.add(record.rewinding.undoes)
                 continue
             return node
         return None
 
-    def plan_undo(self) -> RewindPlan:
-        """What undoing the last rewind means; `NotFoundError` when there is none."""
+    def _last_rewind(self) -> tuple[int, ChangeRecord, RewindRecord]:
         node = self.find_rewind()
         if node is None:
-            raise NotFoundError("there is no rewind that could be undone")
-        _, touched = next(self.log(node - 1))
-        assert touched.rewinding is not None
-        last = {path: (saved, touched.after.get(path, ABSENT)) for path, saved in touched.files.items()}
-        for _, later in self.log(node):  # what was done since is not undone with it, and not taken for someone else's
+            raise NotFoundError("there is no rewind to undo")
+        _, record = next(self.log(node - 1))
+        assert record.rewinding is not None
+        return node, record, record.rewinding
+
+    def plan_undo(self) -> RewindPlan:
+        """Plan the undo of the last rewind; `NotFoundError` if there is none."""
+        node, record, rewinding = self._last_rewind()
+        last = {path: (state, record.after.get(path, ABSENT)) for path, state in record.files.items()}
+        for _, later in self.log(node):  # our own later changes are not conflicts
             for path in later.files.keys() & last.keys():
                 last[path] = (later.files[path], later.after.get(path, ABSENT))
         lost: list[str] = []
-        changes = self._changes(touched.files, last, lost)
-        leaf = touched.rewinding.from_leaf
-        return RewindPlan(leaf, leaf, None, changes, touched.folders, tuple(lost))
+        changes = self._changes(record.files, last, lost)
+        leaf = rewinding.from_leaf
+        return RewindPlan(leaf, leaf, None, changes, record.folders, tuple(lost))
 
     def undo(self, plan: RewindPlan, *, overwrite: Collection[str] = (), branch: Branch | None = None) -> Rewound:
-        """Undo the last rewind, as `plan_undo` says: files, and the conversation if that had gone, too."""
-        node = self.find_rewind()
-        if node is None:
-            raise NotFoundError("there is no rewind that could be undone")
-        _, touched = next(self.log(node - 1))
-        assert touched.rewinding is not None
-        what: RewindScope = "both" if touched.rewinding.moved else "files"
+        """Undo the last rewind as planned: files, and the conversation if it was rewound too."""
+        node, _, undone = self._last_rewind()
+        scope: RewindScope = "both" if undone.moved else "files"
         at = branch if branch is not None else self._session.branch()
-        rewinding = RewindRecord(at.leaf, plan.leaf, touched.rewinding.moved, node)
-        return self._carry_out(plan, what, overwrite, branch, rewinding)
+        rewinding = RewindRecord(at.leaf, plan.leaf, undone.moved, node)
+        return self._carry_out(plan, scope, overwrite, branch, rewinding)
 
     def _carry_out(
         self,
         plan: RewindPlan,
-        what: RewindScope,
+        scope: RewindScope,
         overwrite: Collection[str],
         branch: Branch | None,
         rewinding: RewindRecord,
     ) -> Rewound:
         chosen = [change for change in plan.changes if not change.conflict or _is_named(change, overwrite)]
         skipped = tuple(change.shown for change in plan.changes if change not in chosen)
-        if what == "conversation":
+        if scope == "conversation":
             chosen, skipped = [], ()
-        chosen, failed = self._still_so(chosen)
+        chosen, failed = self._check_current(chosen)
         if rewinding.moved:
             if branch is not None:
                 branch.move(plan.leaf)
             else:
                 self._session.move(plan.leaf)
-        # Noted before it is done: a process that dies in between leaves a rewind that can be undone or done again.
-        note = ChangeRecord(
+        # Recorded before it is done: a process that dies in between leaves a rewind that can be undone or repeated.
+        record = ChangeRecord(
             {self._key(change.path): change.now for change in chosen if change.now is not None},
             {self._key(change.path): change.then for change in chosen},
             tuple(dict.fromkeys(self._key(folder) for change in chosen for folder in _missing_folders(change.path))),
-            root=self._room.root,
+            root=self._workspace.root,
             tool=REWIND,
             rewinding=rewinding,
         )
-        self._append(note, branch)
-        restored, not_done = self._restore(chosen)
-        if what != "conversation":
-            for folder in sorted(plan.folders, key=len, reverse=True):
+        self._append(record, branch)
+        restored, not_restored = self._restore(chosen)
+        if scope != "conversation":
+            for folder in sorted(plan.folders, key=len, reverse=True):  # inner folders first
                 self._remove_folder(folder)
         leaf = branch.leaf if branch is not None else self._session.leaf
-        return Rewound(tuple(restored), skipped, (*failed, *not_done), leaf)
+        return Rewound(tuple(restored), skipped, (*failed, *not_restored), leaf)
 
-    def _still_so(self, changes: Collection[RewindChange]) -> tuple[list[RewindChange], list[str]]:
-        """The changes whose paths stand as they did when the plan was made; what stands there is kept."""
-        chosen: list[RewindChange] = []
+    def _check_current(self, changes: Collection[RewindChange]) -> tuple[list[RewindChange], list[str]]:
+        """The changes whose files are still as planned, with their content stored; and messages for the others."""
+        current: list[RewindChange] = []
         failed: list[str] = []
         for change in changes:
             try:
-                if is_same_state(self.keep(change.path), change.now):
-                    chosen.append(change)
+                if is_same_state(self.store(change.path), change.now):
+                    current.append(change)
                     continue
-                why = "has changed since it was looked at, and was left as it is"
+                why = "not restored: it has changed since the plan was made"
             except (PathError, OSError) as error:
                 why = str(error)
             failed.append(f"{change.shown}: {why}")
-        return chosen, failed
+        return current, failed
 
     def _restore(self, changes: Collection[RewindChange]) -> tuple[list[str], list[str]]:
-        """Deletions first: what goes may be in the way of what comes."""
         restored: list[str] = []
         failed: list[str] = []
+        # Deletions first: a file may be where a folder has to be created.
         for change in sorted(changes, key=lambda change: bool(change.then.mode)):
             try:
                 restore_state(change.path, change.then, self._blobs)
@@ -407,13 +407,13 @@ class Checkpoints:
         return restored, failed
 
     def _remove_folder(self, key: str) -> None:
-        path = os.path.normpath(os.path.join(self._room.root, key))
-        if any(is_within(path, folder) and path != folder for folder in self._room.folders):
+        path = os.path.normpath(os.path.join(self._workspace.root, key))
+        if any(is_within(path, folder) and path != folder for folder in self._workspace.folders):
             remove_empty_folder(path)
 
 
 def _parse(fields: Any) -> ChangeRecord | None:
-    """An entry of the log out of decoded JSON; None for snapshots of another kind, as of a worktree."""
+    """Decode a log entry; None for snapshots of another kind, such as those of a worktree."""
     if not isinstance(fields, dict) or "root" not in fields:
         return None
     try:
@@ -427,7 +427,7 @@ def _is_named(change: RewindChange, overwrite: Collection[str]) -> bool:
 
 
 def _missing_folders(path: str) -> list[str]:
-    """The folders that would have to be made for a path, the outermost first."""
+    """The folders that have to be created for a path, outermost first."""
     missing: list[str] = []
     folder = os.path.dirname(path)
     while not os.path.lexists(folder):
@@ -437,5 +437,4 @@ def _missing_folders(path: str) -> list[str]:
 
 
 def _new_file_mode() -> int:
-    """Kind and permissions that a new file gets."""
     return 0o100000 | (0o666 & ~read_umask())

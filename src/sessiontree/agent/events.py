@@ -1,18 +1,18 @@
-"""What a run tells while it goes: a closed set of small values, in the order things happen.
+"""Events of a run: a closed set of small values, in the order in which things happen.
 
     agent_start
-        entry                                   the prompt is in the file
+        entry                                   the prompt was written
         turn_start
-            thinking_delta* text_delta*         what comes of the answer
-            retry*                              an attempt failed; what came of it does not count
-            entry, usage                        the answer is in the file
-            tool_start, tool_update*, approval, answered, entry, tool_end    of parallel calls, in any mixture
+            thinking_delta* text_delta*         parts of the answer
+            retry*                              an attempt failed; its deltas are void
+            entry, usage                        the answer was written
+            tool_start, tool_update*, approval, answered, entry, tool_end    interleaved for parallel calls
         turn_end
         compaction*                             before, between and after turns
     error?
     agent_end
 
-An `entry` is told when it is in the file, never before. `agent_end` is always the last.
+An `entry` event is sent after the entry is in the file, never before. `agent_end` is always the last event.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from sessiontree.core.jsonio import Value
 from sessiontree.core.messages import Assistant, ToolCall, Usage
 
 EndReason: TypeAlias = Literal["done", "interrupted", "limit", "error", "pending"]
-"""Why a run ended: nothing is left to do, someone stopped it, a limit is reached, something failed, or calls from
-before wait for a decision (see `resuming`)."""
+"""Why a run ended: it is complete, was interrupted, reached a limit, failed, or found calls of an earlier run that need
+a decision (see `pending`)."""
 
 Occasion: TypeAlias = Literal["before", "between", "after", "overflow"]
-"""When a context was made smaller: before a prompt, between results and the next request, after the run, or because the
-provider refused the request as too long."""
+"""When a compaction happened: before a prompt, between results and the next request, after the run, or because the
+provider refused a request as too long."""
 
 
 class EventBase(Value, frozen=True, tag_field="type", omit_defaults=False):
-    """What happened."""
+    """Base class of events."""
 
 
 class AgentStart(EventBase, frozen=True, tag="agent_start"):
@@ -58,7 +58,7 @@ class ThinkingDelta(EventBase, frozen=True, tag="thinking_delta"):
 
 
 class Retry(EventBase, frozen=True, tag="retry"):
-    """An attempt failed. The next one follows after `delay` seconds; deltas since `turn_start` are void."""
+    """An attempt failed; the next one starts after `delay` seconds. Deltas since `turn_start` are void."""
 
     attempt: int
     delay: float
@@ -66,17 +66,17 @@ class Retry(EventBase, frozen=True, tag="retry"):
 
 
 class Persisted(EventBase, frozen=True, tag="entry"):
-    """An entry is in the file."""
+    """An entry was written."""
 
     entry: Entry
 
 
 class Used(EventBase, frozen=True, tag="usage"):
-    """Something was used: by an answer, or while a call runs, by a sub-agent."""
+    """Usage of an answer, or of a sub-agent during a call."""
 
     usage: Usage
     spent: RunUsage
-    """The whole run so far."""
+    """Of the whole run so far."""
 
 
 class ToolStart(EventBase, frozen=True, tag="tool_start"):
@@ -86,7 +86,7 @@ class ToolStart(EventBase, frozen=True, tag="tool_start"):
 class ToolUpdate(EventBase, frozen=True, tag="tool_update"):
     call_id: str
     text: str
-    """What was printed since the last update; of much, the end."""
+    """Output since the last update; if it is long, its end."""
 
 
 class ToolEnd(EventBase, frozen=True, tag="tool_end"):
@@ -95,7 +95,7 @@ class ToolEnd(EventBase, frozen=True, tag="tool_end"):
 
 
 class ApprovalAsked(EventBase, frozen=True, tag="approval"):
-    """A person is being asked. The approver that was given to the run puts the question."""
+    """The user is asked. The run's approver presents the question."""
 
     question: Question
 
@@ -106,7 +106,7 @@ class ApprovalAnswered(EventBase, frozen=True, tag="answered"):
 
 
 class Compacting(EventBase, frozen=True, tag="compaction"):
-    """The context is being made smaller, was, or could not be."""
+    """Auto-compaction starts, has ended, or failed."""
 
     stage: Literal["start", "end", "failed"]
     occasion: Occasion
@@ -123,7 +123,7 @@ class TurnEnd(EventBase, frozen=True, tag="turn_end"):
 
 
 class Failed(EventBase, frozen=True, tag="error"):
-    """The run cannot go on. `kind` is the name of the error's class."""
+    """The run cannot continue. `kind` is the name of the error class."""
 
     kind: str
     message: str
@@ -134,9 +134,9 @@ class AgentEnd(EventBase, frozen=True, tag="agent_end"):
     leaf: str | None
     spent: RunUsage
     text: str = ""
-    """What the model said last."""
+    """The text of the last answer."""
     why: str = ""
-    """Which limit was reached, who interrupted, what failed."""
+    """Details: the limit, the cause of the interrupt, or the error."""
 
 
 Event: TypeAlias = (
@@ -160,7 +160,7 @@ Event: TypeAlias = (
 
 
 def ends_request(event: Event) -> bool:
-    """Whether a request is over, one way or the other: something may have been used that no entry tells."""
+    """Whether a request has ended, successfully or not: there may be usage that no entry records."""
     match event:
         case Retry() | Compacting():
             return True

@@ -1,8 +1,8 @@
-"""What a command did to files, found out by git: what it lists as changed before, and what after.
+"""Detect what a command changed, by comparing the uncommitted files that git lists before and after it.
 
-A command can change anything, and nobody knows beforehand what. In a git worktree the uncommitted files are kept before
-the command runs, and those that were as committed can be had from git afterwards. What git ignores, and folders that
-are in no repository, are not covered; the latter is said in the log, once.
+A command may change any file. In a git worktree, uncommitted files are stored before the command runs; files that were
+unmodified can be read from git afterwards. Ignored files and folders outside of repositories are not covered; the
+latter is recorded in the log, once.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from sessiontree.git.snapshot import (
 from sessiontree.git.worktree import find_head, find_root
 
 LIMITS = SnapshotLimits(file_bytes=10_000_000, total_bytes=50_000_000, files=2_000)
-_MOST = 500
-"""How many files that were as committed are asked from git after one command."""
+_MAX_COMMITTED = 500
+"""Changed files whose committed content is read from git after one command."""
 _LINK = "120000"
 
 
 class WorktreeStates(Struct, frozen=True):
-    """The uncommitted files of the worktrees at one moment."""
+    """The uncommitted files of the worktrees at one time."""
 
     at: int
-    """When, in nanoseconds as files have it."""
+    """Nanoseconds, comparable to the times of files."""
     worktrees: tuple[Snapshot, ...] = ()
     uncovered: dict[str, str] = {}
-    """Folders where it is not known, each with the reason."""
+    """Folders without a snapshot, each with the reason."""
 
 
 class DetectedChanges(Struct, frozen=True):
-    """What a command changed: absolute path -> what stood there, and what stands there now."""
+    """What a command changed: states before and after, by absolute path."""
 
     files: dict[str, FileState] = {}
     after: dict[str, FileState] = {}
@@ -54,56 +54,57 @@ class DetectedChanges(Struct, frozen=True):
 
 
 class ChangeDetector:
-    """Looks at the folders of a room."""
+    """Compares the folders of a workspace before and after commands."""
 
-    def __init__(self, room: Workspace, blobs: CachedBlobs, limits: SnapshotLimits = LIMITS) -> None:
-        self._room, self._blobs, self._limits = room, blobs, limits
-        self._told: set[str] = set()
+    def __init__(self, workspace: Workspace, blobs: CachedBlobs, limits: SnapshotLimits = LIMITS) -> None:
+        self._workspace, self._blobs, self._limits = workspace, blobs, limits
+        self._reported: set[str] = set()
 
-    def look(self) -> WorktreeStates:
-        """What is uncommitted now. Contents are durable when this returns."""
+    def read(self) -> WorktreeStates:
+        """Read the uncommitted files. Contents are durable when this returns."""
         worktrees: dict[str, Snapshot] = {}
         uncovered: dict[str, str] = {}
-        for folder in self._room.folders:
+        for folder in self._workspace.folders:
             top = find_root(folder)
             if not top:
-                uncovered[folder] = "no git worktree: what commands change there is not kept"
+                uncovered[folder] = "not a git worktree: changes by commands are not recorded"
                 continue
             if runs_programs(top):
-                uncovered[folder] = "git would run programs that the repository names: what commands change is not kept"
+                uncovered[folder] = "its git settings run programs: changes by commands are not recorded"
                 continue
             head = find_head(top)
             try:
                 taken = take_snapshot(os.path.realpath(top), head, self._blobs.put, limits=self._limits)
             except StoreError as error:
-                uncovered[folder] = f"what commands change there is not kept: {error}"
+                uncovered[folder] = f"changes by commands are not recorded: {error}"
                 continue
             worktrees[taken.path] = taken
         return WorktreeStates(time.time_ns(), tuple(worktrees.values()), uncovered)
 
     def changed_since(self, before: WorktreeStates) -> DetectedChanges:
-        """What is otherwise than it was."""
-        now = {one.path: one for one in self.look().worktrees}
+        """Compare with an earlier state."""
+        current = {snapshot.path: snapshot for snapshot in self.read().worktrees}
         found = DetectedChanges({}, {}, {})
         for old in before.worktrees:
-            new = now.get(old.path)
+            new = current.get(old.path)
             if new is None:
-                found.left_out[old.path] = "it was a git worktree, and is none any more"
+                found.left_out[old.path] = "no longer a git worktree"
             else:
                 self._compare(old, new, before.at, found)
         for folder, why in before.uncovered.items():
-            if folder not in self._told:
-                self._told.add(folder)
+            if folder not in self._reported:
+                self._reported.add(folder)
                 found.left_out[folder] = why
         return found
 
     def _compare(self, old: Snapshot, new: Snapshot, since: int, found: DetectedChanges) -> None:
-        moved = _between(old.path, old.head, new.head)
-        paths = sorted({*old.files, *new.files, *moved})
+        # A commit or checkout in between changes files that git lists neither before nor after.
+        committed = _changed_between(old.path, old.head, new.head)
+        paths = sorted({*old.files, *new.files, *committed})
         rules_changed = any(os.path.basename(path) == ".gitignore" for path in paths)
         for path in paths:
             full = os.path.join(old.path, path)
-            if not self._room.place_of(full).is_inside:
+            if not self._workspace.classify(full).is_inside:
                 continue
             try:
                 after = read_state(full, self._blobs.put)
@@ -114,13 +115,16 @@ class ChangeDetector:
                 continue
             before = old.files.get(path)
             if before is None:
-                if path in old.left_out or (path not in moved and _is_older(full, since)):
+                # git lists a file it did not list before. Unless the file itself is older than the command, it was
+                # unmodified, so its old content is that of the commit.
+                if path in old.left_out or (path not in committed and _is_older(full, since)):
                     continue
-                before = self._committed(old, path, after, found)
+                before = self._read_committed(old, path, after, found)
                 if before is None:
                     continue
                 if before is ABSENT and rules_changed:
-                    found.left_out[full] = "it may have been there, ignored by git; what it held is not known"
+                    # A file that git ignored before looks like a new one. Deleting it on a rewind would lose it.
+                    found.left_out[full] = "it may have existed before, ignored by git; its content is not known"
                     continue
             before = FileState(before.mode, before.sha256, before.size)
             if not is_same_state(before, after):
@@ -129,41 +133,42 @@ class ChangeDetector:
             {os.path.join(old.path, path): why for path, why in new.left_out.items() if path not in old.left_out}
         )
 
-    def _committed(self, old: Snapshot, path: str, after: FileState, found: DetectedChanges) -> FileState | None:
-        """What a file was that was as committed; absent when the commit does not have it, None when it is not known."""
+    def _read_committed(self, old: Snapshot, path: str, after: FileState, found: DetectedChanges) -> FileState | None:
+        """The committed state of a file; `ABSENT` if the commit does not contain it, None if it cannot be read."""
         full = os.path.join(old.path, path)
         listed = command.query(old.path, "ls-tree", "-z", old.head, "--", f":(literal){path}") if old.head else ""
         if not listed:
             return ABSENT
         mode = listed.split(" ", 1)[0]
-        if len(found.files) >= _MOST or mode not in ("100644", "100755", _LINK):
+        if len(found.files) >= _MAX_COMMITTED or mode not in ("100644", "100755", _LINK):
             found.left_out[full] = (
-                f"more than {_MOST} files changed" if mode.startswith("100") else "a repository of its own"
+                f"more than {_MAX_COMMITTED} files changed" if mode.startswith("100") else "a repository of its own"
             )
             return None
         try:
-            # As it stands in the worktree: with the line ends and filters that git puts in when it checks out.
-            plain = ("--filters",) if mode != _LINK else ("blob",)
-            data = command.output(old.path, "cat-file", *plain, f"{old.head}:{path}")
+            # With the line ends and filters that git applies on a checkout, as the file was in the worktree.
+            kind = ("--filters",) if mode != _LINK else ("blob",)
+            data = command.output(old.path, "cat-file", *kind, f"{old.head}:{path}")
         except StoreError as error:
             found.left_out[full] = str(error)
             return None
         return FileState(_mode(mode, after), self._blobs.put(data), len(data))
 
 
-def _between(top: str, old: str | None, new: str | None) -> set[str]:
+def _changed_between(top: str, old: str | None, new: str | None) -> set[str]:
     """The files that differ between two commits."""
     if old is None or new is None or old == new:
         return set()
     try:
-        told = command.output(top, "diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", old, new)
+        listed = command.output(top, "diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", old, new)
     except StoreError:
         return set()
-    return {os.fsdecode(path) for path in told.split(b"\0") if path}
+    return {os.fsdecode(path) for path in listed.split(b"\0") if path}
 
 
 def _is_older(full: str, since: int) -> bool:
-    """Whether a file was not touched since; git may list it for other reasons, as a change of what is ignored."""
+    # git may list a file that was not touched, for example after a change of `.gitignore`. The time of the inode
+    # cannot be set by programs, unlike the time of the content.
     try:
         return os.lstat(full).st_ctime_ns < since
     except OSError:
@@ -171,7 +176,7 @@ def _is_older(full: str, since: int) -> bool:
 
 
 def _mode(committed: str, after: FileState) -> str:
-    """Permissions of a file by what git knows, which is only whether it can be run; the rest is as it is now."""
+    """The mode of a committed file. git records only whether it is executable; the rest is taken from the file now."""
     if committed == _LINK:
         return _LINK
     if after.mode and not after.is_link:

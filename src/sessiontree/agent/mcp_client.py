@@ -1,13 +1,13 @@
-"""Tools of MCP servers: programs of the user's choice that are started with the agent and asked over their pipes.
+"""Tools of MCP servers: programs chosen by the user, which are started with the agent and called over stdio.
 
-Needs `pip install sessiontree[mcp]`. Servers are listed in `<home>/mcp.json`, in the form that other agents use, too:
+Needs `pip install sessiontree[mcp]`. Servers are listed in `<home>/mcp.json`, in the common format:
 
     {"mcpServers": {"docs": {"command": "docs-server", "args": ["--stdio"], "env": {"KEY": "${DOCS_KEY}"}}}}
 
-Only the user's own file is read: one that comes with a project would run programs of whoever wrote it. A server gets a
-small environment without secrets, plus what `env` says; `${NAME}` there is taken from the user's environment. What a
-server says about its tools (that they only read, for one) is its word and not a fact: each call may change anything,
-and is asked about like a command. A server that dies gives error results, and is started anew by the next call.
+Only the user's own file is read: one in a project would run programs chosen by its author. A server gets a small
+environment without secrets, plus `env`, where `${NAME}` is replaced from the user's environment. What a server declares
+about its tools (such as read-only) is not trusted: each call may change anything, and needs approval like a command. A
+server that dies produces error results, and is restarted by the next call.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 
 FILE = "mcp.json"
 _SEPARATOR = "__"
-_LONGEST = 64
-_END = 15.0
-_UNKNOWN = "whether the call was carried out is not known"
+_MAX_NAME = 64
+_STOP_TIMEOUT = 15.0
+_UNKNOWN = "it is not known whether the call was carried out"
 _variable = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class McpServer(Struct, frozen=True):
-    """How a server is started."""
+    """How to start a server."""
 
     command: str
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     cwd: str | None = None
     timeout: float = 60.0
-    """Seconds that a call may take."""
+    """Seconds a call may take."""
     start_timeout: float = 30.0
 
 
 def read_servers(path: str, environment: Mapping[str, str] = os.environ) -> dict[str, McpServer]:
-    """The servers that a file lists; none when there is no file."""
+    """Read the list of servers; empty if the file does not exist."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -65,54 +65,54 @@ def read_servers(path: str, environment: Mapping[str, str] = os.environ) -> dict
         listed = parse_json(data)["mcpServers"]
         return {str(name): _server(name, fields, environment) for name, fields in listed.items()}
     except (ValueError, TypeError, LookupError, AttributeError, msgspec.ValidationError) as error:
-        raise DamagedError(f"{path}: cannot be used: {error}") from None
+        raise DamagedError(f"{path}: invalid: {error}") from None
 
 
 def _server(name: str, fields: Any, environment: Mapping[str, str]) -> McpServer:
     if isinstance(fields, dict) and "command" not in fields:
-        raise ValueError(f"`{name}` has no `command`; only servers that are started as programs can be used")
+        raise ValueError(f"`{name}` has no `command`; only servers started as programs are supported")
     server = msgspec.convert(fields, McpServer)
     env = {key: _variable.sub(lambda found: environment.get(found[1], ""), value) for key, value in server.env.items()}
     return msgspec.structs.replace(server, env=env)
 
 
 def require_mcp() -> None:
-    """Say what to install when the package is missing."""
+    """Raise `UsageError` if the package is missing."""
     try:
         import mcp  # noqa: F401
     except ModuleNotFoundError:
-        raise UsageError("MCP servers need one more package: pip install 'sessiontree[mcp]'") from None
+        raise UsageError("MCP servers need an extra package: pip install 'sessiontree[mcp]'") from None
 
 
 class McpTool:
-    """One tool of a server."""
+    """A tool of a server."""
 
     changes: Changes = "anything"
 
     def __init__(self, connection: Connection, name: str, listed: mcp.Tool) -> None:
-        self._connection, self._their_name = connection, listed.name
+        self._connection, self._remote_name = connection, listed.name
         self.name = name
         self.description = (listed.description or listed.title or listed.name)[:4_000]
         self.schema: JsonObject = dict(listed.input_schema)
 
-    def plan(self, arguments: JsonObject, context: ToolContext) -> Plan:  # noqa: ARG002 - what it will do is not known
-        title = f"{self._their_name} of the MCP server {self._connection.name}: {short(arguments)}"
-        return Plan(title, self.changes, command=f"{self._their_name} {render_json(arguments).decode()}")
+    def plan(self, arguments: JsonObject, context: ToolContext) -> Plan:  # noqa: ARG002 - what it does is not known
+        title = f"{self._remote_name} of the MCP server {self._connection.name}: {short(arguments)}"
+        return Plan(title, self.changes, command=f"{self._remote_name} {render_json(arguments).decode()}")
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         try:
-            result = await self._connection.call(self._their_name, arguments)
+            result = await self._connection.call(self._remote_name, arguments)
         except McpError as error:
             return ToolOutput(f"{self.name}: {error}", is_error=True)
         return _as_output(result, context)
 
 
 class McpError(UsageError):
-    """A server could not be started, died, took too long, or refused."""
+    """A server did not start, died, timed out, or refused a call."""
 
 
 class Connection:
-    """One server, in a task of its own: what opens its pipes must close them."""
+    """A running server. It has a task of its own, as anyio wants pipes closed by the task that opened them."""
 
     def __init__(self, name: str, server: McpServer, cwd: str, log: str) -> None:
         self.name, self._server, self._cwd, self._log = name, server, cwd, log
@@ -126,13 +126,13 @@ class Connection:
         return self._client is not None and self._task is not None and not self._task.done()
 
     async def start(self) -> None:
-        """Start the server; `McpError` when that does not work."""
+        """Start the server; `McpError` if it fails."""
         async with self._starting:
             if self.is_alive:
                 return
             await self.stop()
             ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._task = asyncio.create_task(self._keep_open(ready))
+            self._task = asyncio.create_task(self._serve(ready))
             try:
                 await asyncio.wait_for(asyncio.shield(ready), self._server.start_timeout)
             except TimeoutError:
@@ -140,15 +140,15 @@ class Connection:
                 raise McpError(f"the server did not answer within {self._server.start_timeout:g} s") from None
 
     async def stop(self) -> None:
-        """End the server, and wait until it is gone."""
+        """Stop the server and wait until it has ended."""
         task, self._task, self._client = self._task, None, None
         if task is not None and not task.done():
-            if self._scope is not None:  # a cancel of the task itself would break into the ending of the program
+            if self._scope is not None:  # cancelling the task itself would interrupt the shutdown of the program
                 self._scope.cancel()
-            await asyncio.wait([task], timeout=_END)
+            await asyncio.wait([task], timeout=_STOP_TIMEOUT)
             task.cancel()
 
-    async def _keep_open(self, ready: asyncio.Future[None]) -> None:
+    async def _serve(self, ready: asyncio.Future[None]) -> None:
         import anyio
         import mcp
 
@@ -164,9 +164,9 @@ class Connection:
                     self._client = client
                     ready.set_result(None)
                     await anyio.sleep_forever()
-        except Exception as error:  # noqa: BLE001 - a program of someone else may fail in any way; it is told, not lost
+        except Exception as error:  # noqa: BLE001 - a third-party program may fail in any way; the error is passed to the caller
             if not ready.done():
-                ready.set_exception(McpError(f"the server could not be started: {_told(error)}; see {self._log}"))
+                ready.set_exception(McpError(f"the server could not be started: {_describe(error)}; see {self._log}"))
         finally:
             self._client = None
             if not ready.done():
@@ -176,7 +176,7 @@ class Connection:
         found: list[mcp.Tool] = []
         cursor: str | None = None
         while True:
-            page = await self._ask(lambda client, at=cursor: client.list_tools(cursor=at))
+            page = await self._request(lambda client, at=cursor: client.list_tools(cursor=at))
             found += page.tools
             cursor = page.next_cursor
             if not cursor or len(found) > 1_000:
@@ -185,66 +185,66 @@ class Connection:
     async def call(self, tool: str, arguments: JsonObject) -> CallToolResult:
         if not self.is_alive:
             await self.start()
-        result: CallToolResult = await self._ask(lambda client: client.call_tool(tool, arguments))
+        result: CallToolResult = await self._request(lambda client: client.call_tool(tool, arguments))
         return result
 
-    async def _ask(self, request: Any) -> Any:
+    async def _request(self, request: Any) -> Any:
         client, task = self._client, self._task
         if client is None or task is None:
             raise McpError("the server is not running")
-        asked = asyncio.ensure_future(request(client))
+        pending = asyncio.ensure_future(request(client))
         try:
-            done, _ = await asyncio.wait([asked, task], timeout=self._server.timeout, return_when="FIRST_COMPLETED")
+            done, _ = await asyncio.wait([pending, task], timeout=self._server.timeout, return_when="FIRST_COMPLETED")
         except asyncio.CancelledError:
-            asked.cancel()
+            pending.cancel()
             raise
-        if asked not in done:
-            asked.cancel()
-            await asyncio.wait([asked])
+        if pending not in done:
+            pending.cancel()
+            await asyncio.wait([pending])
             if task in done:
                 raise McpError(f"the server has ended; {_UNKNOWN}")
             raise McpError(f"the server did not answer within {self._server.timeout:g} s; {_UNKNOWN}")
         try:
-            return asked.result()
+            return pending.result()
         except Exception as error:  # noqa: BLE001 - as above
             if _is_closed(error):
                 await self.stop()
                 raise McpError(f"the server has ended; {_UNKNOWN}") from None
-            raise McpError(_told(error)) from None
+            raise McpError(_describe(error)) from None
 
 
 class McpServers:
-    """The servers that run, and their tools."""
+    """Running servers and their tools."""
 
     def __init__(self, tools: list[McpTool], problems: dict[str, str], connections: list[Connection]) -> None:
         self.tools = tools
         self.problems = problems
-        """Servers that could not be used: name -> why."""
+        """Servers that failed: name -> reason."""
         self.connections = connections
 
 
 @contextlib.asynccontextmanager
 async def running_servers(servers: Mapping[str, McpServer], cwd: str, logs: str) -> AsyncIterator[McpServers]:
-    """Start servers side by side, and end them in the end. One that fails is a problem, not an error.
+    """Start servers in parallel, and stop them at the end. A failure is listed in `problems`, not raised.
 
-    What servers print beside the protocol goes to files in the folder `logs`.
+    The stderr of servers goes to files in the folder `logs`.
     """
     require_mcp()
     os.makedirs(logs, mode=0o700, exist_ok=True)
     connections = [
-        Connection(name, server, cwd, os.path.join(logs, f"mcp-{_fit(name, 40)}.log"))
+        Connection(name, server, cwd, os.path.join(logs, f"mcp-{_safe_name(name, 40)}.log"))
         for name, server in servers.items()
     ]
     started = McpServers([], {}, connections)
     try:
         listed = await asyncio.gather(*map(_list, connections))
-        taken: set[str] = set()
+        used: set[str] = set()
         for connection, (tools, problem) in zip(connections, listed, strict=True):
             if problem is not None:
                 started.problems[connection.name] = problem
             for tool in tools:
-                name = _tool_name(connection.name, tool.name, taken)
-                taken.add(name)
+                name = _tool_name(connection.name, tool.name, used)
+                used.add(name)
                 started.tools.append(McpTool(connection, name, tool))
         yield started
     finally:
@@ -259,17 +259,17 @@ async def _list(connection: Connection) -> tuple[list[mcp.Tool], str | None]:
         return [], str(error)
 
 
-def _tool_name(server: str, tool: str, taken: set[str]) -> str:
-    """A name that providers accept and that no other tool has."""
-    name = f"{_fit(server, 24)}{_SEPARATOR}{_fit(tool, 200)}"
-    if len(name) > _LONGEST or name in taken:
+def _tool_name(server: str, tool: str, used: set[str]) -> str:
+    """A unique name that providers accept."""
+    name = f"{_safe_name(server, 24)}{_SEPARATOR}{_safe_name(tool, 200)}"
+    if len(name) > _MAX_NAME or name in used:
         mark = hashlib.sha256(f"{server}\0{tool}".encode()).hexdigest()[:8]
-        name = f"{name[: _LONGEST - 9]}_{mark}"
+        name = f"{name[: _MAX_NAME - 9]}_{mark}"
     return name
 
 
-def _fit(text: str, longest: int) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", text)[:longest] or "_"
+def _safe_name(text: str, limit: int) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", text)[:limit] or "_"
 
 
 def _as_output(result: CallToolResult, context: ToolContext) -> ToolOutput:
@@ -287,20 +287,20 @@ def _as_output(result: CallToolResult, context: ToolContext) -> ToolOutput:
             case "resource_link":
                 texts.append(f"[{block.name}: {block.uri}]")
             case other:
-                texts.append(f"[{other}: cannot be shown]")
+                texts.append(f"[{other}: not supported]")
     if not texts and result.structured_content is not None:
         texts.append(render_json(result.structured_content).decode())
-    collected = OutputCollector(context.masked(), context.outputs, context.call_id or "mcp", None)
-    collected.add("\n".join(texts).encode("utf-8", "replace"))
-    collected.end()
-    told = collected.told(exit_code=None, timed_out=False, cancelled=False, left_behind=False, seconds=0.0)
-    note = f"\n\n[all of it is in {told.spill}]" if told.spill else ""
-    text = told.output or ("(images)" if images else "(no output)")
+    collector = OutputCollector(context.masked(), context.outputs, context.call_id or "mcp", None)
+    collector.add("\n".join(texts).encode("utf-8", "replace"))
+    collector.end()
+    collected = collector.result()
+    note = f"\n\n[all of it is in {collected.spill}]" if collected.spill else ""
+    text = collected.output or ("(images)" if images else "(no output)")
     return ToolOutput(text + note, bool(result.is_error), images=tuple(images))
 
 
 def _is_closed(error: BaseException) -> bool:
-    """Whether an error says that the other side is gone."""
+    """Whether an error means that the connection is closed."""
     import anyio
     import mcp
     from mcp.types import CONNECTION_CLOSED
@@ -312,8 +312,8 @@ def _is_closed(error: BaseException) -> bool:
     )
 
 
-def _told(error: BaseException) -> str:
-    """What went wrong, of a group of errors the first."""
+def _describe(error: BaseException) -> str:
+    """The message of an error; of an exception group, the first one."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return short(str(error) or type(error).__name__, 300)

@@ -1,9 +1,9 @@
-"""Large pastes stand in the input as a short mark, and go to the model as what they are.
+"""Large pastes: a short placeholder in the input, the full content in the message to the model.
 
     [Pasted text #1 +120 lines]     [Image #1]
 
-The marks and what they stand for are kept in the settings of the session, so that a prompt can be shown, and brought
-back to the input, the way it was typed. The message itself has everything: whoever reads the session needs no map.
+The session's settings map placeholders to their content, so that a prompt can be shown and edited the way it was typed.
+The message itself is complete: readers of the session do not need the map.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from sessiontree.session.session import Session
 
 LINES = 10
 CHARACTERS = 1_000
-"""A paste with at least so many lines, or more characters than this, becomes a mark."""
+"""A paste with at least this many lines, or more characters than this, becomes a placeholder."""
 IMAGE_BYTES = 5_000_000
-"""The largest image that providers take."""
+"""The largest image that providers accept."""
 
-_mark = re.compile(r"\[(?:Pasted text (#\d+) \+\d+ lines|Image (#\d+))\]")
+_placeholder = re.compile(r"\[(?:Pasted text (#\d+) \+\d+ lines|Image (#\d+))\]")
 _data_url = re.compile(r"data:(image/[a-z]+);base64,(.*)\Z", re.DOTALL)
 
 
 class Pastes:
-    """What was pasted into the prompts of a session."""
+    """Content pasted into the prompts of a session."""
 
     def __init__(self, config: Config | None = None) -> None:
         known = config or Config()
         self._texts, self._images = dict(known.pasted_text_map), dict(known.pasted_image_map)
 
     def add_text(self, text: str) -> str:
-        """What stands in the input for a pasted text: a mark, or the text itself when it is short."""
+        """Store a pasted text; returns its placeholder, or the text itself if it is short."""
         lines = text.count("\n") + 1
         if lines < LINES and len(text) <= CHARACTERS:
             return text
@@ -46,18 +46,18 @@ class Pastes:
         return f"[Pasted text {key} +{lines} lines]"
 
     def add_image(self, data: bytes) -> str:
-        """What stands in the input for a pasted image; `UsageError` for what no model can see."""
+        """Store a pasted image; returns its placeholder. `UsageError` if models do not accept it."""
         mime = image_type(data)
         if mime is None:
-            raise UsageError("what was pasted is no image that a model can see: PNG, JPEG, GIF or WebP")
+            raise UsageError("the pasted data is not an image that models accept: use PNG, JPEG, GIF or WebP")
         if len(data) > IMAGE_BYTES:
-            raise UsageError(f"the pasted image has {len(data):,} bytes; providers take at most {IMAGE_BYTES:,}")
+            raise UsageError(f"the pasted image has {len(data):,} bytes; providers accept at most {IMAGE_BYTES:,}")
         key = _next_key(self._images)
         self._images[key] = f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"
         return f"[Image {key}]"
 
     def message(self, prompt: str) -> JsonObject:
-        """A prompt as a message of the user: expanded for the model, and the way it was typed if that differs."""
+        """A prompt as a user message: expanded, and as typed (`displayText`) if that differs."""
         blocks = list(self._expanded(prompt))
         if all(isinstance(block, Text) for block in blocks):
             text = "".join(block.text for block in blocks if isinstance(block, Text))
@@ -68,27 +68,27 @@ class Pastes:
         return {"role": "user", "content": content, "displayText": prompt}
 
     def _expanded(self, prompt: str) -> Iterator[Block]:
-        """Texts and images in their order; a mark that stands for nothing known stays as it is."""
+        """Texts and images in order. An unknown placeholder is left as it is."""
         text, at = "", 0
-        for found in _mark.finditer(prompt):
+        for found in _placeholder.finditer(prompt):
             text += prompt[at : found.start()]
             at = found.end()
             pasted, image = found.groups()
-            shown = _data_url.match(self._images.get(image, "")) if image else None
-            if shown is None:
+            image_data = _data_url.match(self._images.get(image, "")) if image else None
+            if image_data is None:
                 text += self._texts.get(pasted, found[0]) if pasted else found[0]
                 continue
             yield Text(text + found[0])
             text = ""
-            yield Image(shown[2], shown[1])
+            yield Image(image_data[2], image_data[1])
         if text or at < len(prompt) or not prompt:
             yield Text(text + prompt[at:])
 
     def used_in(self, prompt: str) -> bool:
-        return _mark.search(prompt) is not None
+        return _placeholder.search(prompt) is not None
 
     def save(self, session: Session) -> None:
-        """Keep the maps in the session's settings, if there is something new in them."""
+        """Write the maps to the session's settings if they changed."""
         known = session.config
         if (known.pasted_text_map, known.pasted_image_map) != (self._texts, self._images):
             session.set_config(pasted_text_map=self._texts, pasted_image_map=self._images)

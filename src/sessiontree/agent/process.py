@@ -1,9 +1,9 @@
 """Run a command in a process group of its own, with limits of time and output, and end everything it started.
 
-The end of a command is the end of its process group. On a cancel or a time limit, processes that left the group go
-as well: each is known by a mark in its environment (Linux tells; elsewhere only the group is ended). What is printed is
-masked before anyone sees it; what is too long to be told goes to a file that only the user can read. When this program
-is killed, `groups` sees to the end of what ran.
+When a command ends, its process group is ended. On a cancellation or timeout, processes that left the group are ended
+as well: each is recognized by a mark in its environment (on Linux; elsewhere only the group is ended). Output is masked
+before anyone sees it; long output is written to a file that only the user can read. `process_groups` cleans up if this
+program is killed.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ from sessiontree.stores.atomic_files import make_folder
 
 HEAD = 8_000
 TAIL = 24_000
-"""How many bytes of the beginning and of the end are told; what is between them is in the spill file."""
-SPILL = 100_000_000
+"""Bytes of the beginning and end of the output that are returned; all of it is in the spill file."""
+MAX_SPILL = 100_000_000
 _GRACE = 1.0
-"""Seconds between asking a process to end and ending it."""
-_DEATH = 3.0
-"""Seconds that are waited for processes to be gone that were forced to end."""
+"""Seconds between SIGTERM and SIGKILL."""
+_KILL_TIMEOUT = 3.0
+"""Seconds to wait for killed processes to disappear."""
 _DRAIN = 0.3
-"""Seconds in which the output of a command that has ended still comes."""
+"""Seconds to wait for the remaining output of a command that has ended."""
 _MARK = "SESSIONTREE_CALL"
 _starters = ThreadPoolExecutor(4, thread_name_prefix="start")
 _programs = ThreadPoolExecutor(16, thread_name_prefix="program")
 _CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_MISLEADING = ("BASH_ENV", "ENV")
+_STARTUP_VARIABLES = ("BASH_ENV", "ENV")
 """Variables that make a shell run something before the command."""
 
 
 class CommandResult(Struct, frozen=True):
-    """A command that has ended, or was ended."""
+    """The result of a command that has ended, or was ended."""
 
     output: str
     exit_code: int | None = None
-    """None when it was ended from outside."""
+    """None if it was cancelled or timed out."""
     timed_out: bool = False
     cancelled: bool = False
     size: int = 0
-    """Bytes of output, of which only some may be told."""
+    """Bytes of output, of which `output` may have only a part."""
     truncated: bool = False
     spill: str | None = None
-    """The file that has all of the output."""
-    spill_is_whole: bool = True
-    left_behind: bool = False
-    """Whether it had left processes in the background, which were ended."""
+    """The file with all of the output."""
+    spill_is_complete: bool = True
+    left_background: bool = False
+    """Whether it left background processes, which were ended."""
     seconds: float = 0.0
 
 
@@ -80,9 +80,9 @@ async def run_command(
     name: str = "output",
     update: Callable[[str], None] | None = None,
 ) -> CommandResult:
-    """Run a shell command until it ends, the time is up, or the task is cancelled.
+    """Run a shell command until it ends, times out, or the task is cancelled.
 
-    A cancelled task gets `CancelledError` when every process is gone; `run_until_cancelled` gives what had come.
+    `CancelledError` is raised after every process is gone; `run_until_cancelled` returns the output instead.
     """
     running = await RunningCommand.start(command, cwd, environment, OutputCollector(mask, outputs, name, update))
     try:
@@ -96,7 +96,7 @@ async def run_until_cancelled(
     command: str, *, cwd: str, environment: Mapping[str, str], mask: Mask, outputs: str | None, name: str,
     update: Callable[[str], None] | None = None, seconds: float | None = None,
 ) -> CommandResult:  # fmt: skip
-    """Like `run_command`, but a cancel ends the command and not the caller: what it had printed is given."""
+    """Like `run_command`, but a cancellation ends only the command: the output so far is returned."""
     running = await RunningCommand.start(command, cwd, environment, OutputCollector(mask, outputs, name, update))
     try:
         return await running.wait(seconds)
@@ -105,9 +105,9 @@ async def run_until_cancelled(
 
 
 async def run_program(arguments: Sequence[str], data: bytes, *, cwd: str, seconds: float) -> tuple[int, bytes, bytes]:
-    """Run a program of ours that is given all of its input: its exit code and what it prints.
+    """Run one of our own programs with all of its input; returns exit code, stdout and stderr.
 
-    `TimeoutError` when the time is up. Then, and when the task is cancelled, it is gone before anyone goes on.
+    `TimeoutError` when the time is up. Then, and on a cancellation, the program has ended before this returns.
     """
     program = _Program(arguments, cwd)
     running = asyncio.get_running_loop().run_in_executor(_programs, program.run, data, seconds)
@@ -120,20 +120,20 @@ async def run_program(arguments: Sequence[str], data: bytes, *, cwd: str, second
 
 
 class _Program:
-    """A program that is started and waited for in one thread, and may be ended from another."""
+    """Started and awaited in one thread, killed from another."""
 
     def __init__(self, arguments: Sequence[str], cwd: str) -> None:
         self._arguments, self._cwd = arguments, cwd
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_unwanted = False
+        self._is_killed = False
 
     def run(self, data: bytes, seconds: float) -> tuple[int, bytes, bytes]:
         with self._lock:
-            if self._is_unwanted:
+            if self._is_killed:  # before it was started
                 return 1, b"", b""
             pipe = subprocess.PIPE
-            process = subprocess.Popen(  # noqa: S603 - a list of arguments that our own tools make
+            process = subprocess.Popen(  # noqa: S603 - a list of arguments built by our own tools
                 self._arguments, cwd=self._cwd, stdin=pipe, stdout=pipe, stderr=pipe
             )
             self._process = process
@@ -147,18 +147,18 @@ class _Program:
 
     def kill(self) -> None:
         with self._lock:
-            self._is_unwanted = True
+            self._is_killed = True
             if self._process is not None:
                 self._process.kill()
 
 
 class RunningCommand:
-    """A command that runs."""
+    """A shell command in progress."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], ended: asyncio.Future[None], mark: str, collected: OutputCollector
+        self, process: subprocess.Popen[bytes], ended: asyncio.Future[None], mark: str, collector: OutputCollector
     ) -> None:
-        self._process, self._ended, self._mark, self._collected = process, ended, mark, collected
+        self._process, self._ended, self._mark, self._collector = process, ended, mark, collector
         self._began = time.monotonic()
         assert process.stdout is not None
         self._fd = process.stdout.fileno()
@@ -170,30 +170,31 @@ class RunningCommand:
 
     @classmethod
     async def start(
-        cls, command: str, cwd: str, environment: Mapping[str, str], collected: OutputCollector
+        cls, command: str, cwd: str, environment: Mapping[str, str], collector: OutputCollector
     ) -> RunningCommand:
-        """Start a command, in a thread: that takes milliseconds, and on a busy machine tens of them.
+        """Start a command in a thread: a fork takes milliseconds, on a busy machine tens of them.
 
-        Whoever is cancelled meanwhile hears of it when they wait for the command: by then there is one to be ended.
+        A cancellation meanwhile is raised by `wait`: only then is there a process that can be ended.
         """
         mark = os.urandom(12).hex()
-        around = {key: value for key, value in environment.items() if key not in _MISLEADING}
+        inherited = {key: value for key, value in environment.items() if key not in _STARTUP_VARIABLES}
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
 
         def start() -> subprocess.Popen[bytes]:
             PROCESS_GROUPS.prepare()
-            process = subprocess.Popen(  # noqa: S603 - running commands is what this is for; who may is asked before
+            process = subprocess.Popen(  # noqa: S603 - running commands is the purpose; approval comes before
                 [shell(), "-c", command],
                 cwd=cwd,
-                env={**around, _MARK: mark},
+                env={**inherited, _MARK: mark},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            PROCESS_GROUPS.begin(process.pid)  # killed before this, the program leaves a command behind
-            _tell_of_end(process.pid, loop, ended)
+            # If this program is killed between the two lines, the command survives. The window cannot be closed.
+            PROCESS_GROUPS.begin(process.pid)
+            _notify_of_end(process.pid, loop, ended)
             return process
 
         starting = loop.run_in_executor(_starters, start)
@@ -203,7 +204,7 @@ class RunningCommand:
                 await asyncio.wait([starting])
             except asyncio.CancelledError:
                 was_cancelled = True
-        running = cls(starting.result(), ended, mark, collected)
+        running = cls(starting.result(), ended, mark, collector)
         running._was_cancelled = was_cancelled
         return running
 
@@ -212,48 +213,49 @@ class RunningCommand:
         return self._process.pid
 
     async def wait(self, seconds: float | None) -> CommandResult:
-        """Until it has ended, or the time is up."""
+        """Wait until the command has ended; stop it when the time is up."""
         if self._was_cancelled:
             raise asyncio.CancelledError
         try:
             await asyncio.wait_for(asyncio.shield(self._ended), seconds)
         except TimeoutError:
             return await self.stop(timed_out=True)
-        with contextlib.suppress(TimeoutError):  # something in the background may keep the output open
+        with contextlib.suppress(TimeoutError):  # a background process may keep the output open
             await asyncio.wait_for(self._eof.wait(), _DRAIN)
-        left = not self._eof.is_set() or await asyncio.to_thread(_has_others, self._process.pid, self._process.pid)
+        left = not self._eof.is_set() or await asyncio.to_thread(_has_members, self._process.pid, self._process.pid)
         _signal_group(self._process.pid, signal.SIGKILL)
-        return self._finish(left_behind=left)
+        return self._finish(left_background=left)
 
     async def stop(self, *, timed_out: bool = False, cancelled: bool = False) -> CommandResult:
-        """End it and everything it started: asked first, then forced."""
+        """End the command and everything it started: SIGTERM first, then SIGKILL."""
         _signal_group(self._process.pid, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._ended), _GRACE)
-        end = time.monotonic() + _DEATH
+        # Repeated: a process may fork between being listed and being killed.
+        end = time.monotonic() + _KILL_TIMEOUT
         while self._kill_all() and time.monotonic() < end:
             await asyncio.sleep(0.01)
         await asyncio.shield(self._ended)
         return self._finish(timed_out=timed_out, cancelled=cancelled)
 
     def _kill_all(self) -> bool:
-        """Force every process to end that is still there; whether there was one besides the first."""
-        marked = [pid for pid in _marked(self._mark) if pid != self.pid]
+        """Kill all processes of the command; returns whether there was one besides the shell."""
+        marked = [pid for pid in _find_marked(self._mark) if pid != self.pid]
         for pid in marked:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        others = _has_others(self.pid)
+        has_members = _has_members(self.pid)
         _signal_group(self.pid, signal.SIGKILL)
-        return bool(marked) or others
+        return bool(marked) or has_members
 
     def _read(self) -> None:
-        """Take what is there, a limited amount at a time, so that others get their turn."""
+        # One read per call, so that a command which prints without end does not block the event loop.
         try:
             data = os.read(self._fd, 1 << 16)
         except BlockingIOError:
             return
         if data:
-            self._collected.add(data)
+            self._collector.add(data)
         else:
             asyncio.get_running_loop().remove_reader(self._fd)
             self._eof.set()
@@ -263,7 +265,7 @@ class RunningCommand:
         *,
         timed_out: bool = False,
         cancelled: bool = False,
-        left_behind: bool = False,
+        left_background: bool = False,
     ) -> CommandResult:
         if not self._is_over:
             self._is_over = True
@@ -271,31 +273,33 @@ class RunningCommand:
             asyncio.get_running_loop().remove_reader(self._fd)
             assert self._process.stdout is not None
             self._process.stdout.close()
+        # `wait` reaps the process, and its id may be reused from then on: no signal may be sent after it.
         PROCESS_GROUPS.end(self._process.pid)
-        exit_code = self._process.wait()  # a process that has ended; until now its number could not be given to another
-        self._collected.end()
-        return self._collected.told(
+        exit_code = self._process.wait()
+        self._collector.end()
+        return self._collector.result(
             exit_code=None if timed_out or cancelled else exit_code,
             timed_out=timed_out,
             cancelled=cancelled,
-            left_behind=left_behind,
+            left_background=left_background,
             seconds=time.monotonic() - self._began,
         )
 
     def _drain(self) -> None:
-        """What is still in the pipe."""
+        """Read what is left in the pipe; bounded, as a process that escaped may still write to it."""
         with contextlib.suppress(BlockingIOError):
             for _ in range(64):
                 data = os.read(self._fd, 1 << 16)
                 if not data:
                     break
-                self._collected.add(data)
+                self._collector.add(data)
 
 
 class OutputCollector:
-    """The output of a command: its beginning, its end, and all of it in a file when it is long."""
+    """Masks output, keeps its beginning and end, and writes all of it to a file when it is long."""
 
     def __init__(self, mask: Mask, outputs: str | None, name: str, update: Callable[[str], None] | None) -> None:
+        """`outputs` is the folder for spill files, `name` a prefix for theirs; `update` receives masked output."""
         self._stream = MaskedStream(mask)
         self._outputs, self._name, self._update = outputs, name, update
         self._head, self._tail = bytearray(), bytearray()
@@ -318,34 +322,39 @@ class OutputCollector:
             return
         if self._update is not None:
             self._update(clean(data))
-        room = max(0, HEAD - len(self._head))
-        self._head += data[:room]
-        self._tail += data[room:]
+        free = max(0, HEAD - len(self._head))
+        self._head += data[:free]
+        self._tail += data[free:]
         self._size += len(data)
         if self._size > HEAD + TAIL:
             self._spill(data)
             del self._tail[: max(0, len(self._tail) - TAIL)]
 
     def _spill(self, data: bytes) -> None:
-        """Put output into the file. A full disk must not end the command; that the file is not whole is told."""
-        if self._outputs is None or self._spilled >= SPILL:
+        if self._outputs is None or self._spilled >= MAX_SPILL:
             return
         try:
             if self._fd is None:
-                self._path, self._fd = _new_file(self._outputs, self._name)
+                self._path, self._fd = _create_file(self._outputs, self._name)
                 data = bytes(self._head + self._tail)
-            self._spilled += os.write(self._fd, data[: SPILL - self._spilled])
-        except OSError:
+            self._spilled += os.write(self._fd, data[: MAX_SPILL - self._spilled])
+        except OSError:  # a full disk must not end the command; the result reports that the file is incomplete
             self._outputs = None
 
-    def told(
-        self, *, exit_code: int | None, timed_out: bool, cancelled: bool, left_behind: bool, seconds: float
+    def result(
+        self,
+        *,
+        exit_code: int | None = None,
+        timed_out: bool = False,
+        cancelled: bool = False,
+        left_background: bool = False,
+        seconds: float = 0.0,
     ) -> CommandResult:
-        left_out = self._size - len(self._head) - len(self._tail)
-        if left_out:
+        omitted = self._size - len(self._head) - len(self._tail)
+        if omitted:
             first, last = clean(bytes(self._head)), clean(bytes(self._tail))
-            note = f"[about {left_out:,} of {self._size:,} bytes left out here]"
-            text = f"{_whole_lines_before(first)}\n\n{note}\n\n{_whole_lines_behind(last)}"
+            note = f"[about {omitted:,} of {self._size:,} bytes omitted here]"
+            text = f"{_drop_last_line(first)}\n\n{note}\n\n{_drop_first_line(last)}"
         else:
             text = clean(bytes(self._head + self._tail))
         return CommandResult(
@@ -354,16 +363,16 @@ class OutputCollector:
             timed_out=timed_out,
             cancelled=cancelled,
             size=self._size,
-            truncated=left_out > 0,
+            truncated=omitted > 0,
             spill=self._path,
-            spill_is_whole=self._path is not None and self._spilled == self._size,
-            left_behind=left_behind,
+            spill_is_complete=self._path is not None and self._spilled == self._size,
+            left_background=left_background,
             seconds=seconds,
         )
 
 
-def _new_file(folder: str, name: str) -> tuple[str, int]:
-    """A file that only the user can read, with a name that leads nowhere else."""
+def _create_file(folder: str, name: str) -> tuple[str, int]:
+    """Create a file that only the user can read. `name` comes from a model: anything but letters is dropped."""
     make_folder(folder)
     safe = re.sub(r"[^A-Za-z0-9_-]", "", name)[:40] or "output"
     path = os.path.join(folder, f"{safe}-{os.urandom(4).hex()}.txt")
@@ -371,44 +380,43 @@ def _new_file(folder: str, name: str) -> tuple[str, int]:
 
 
 def clean(data: bytes) -> str:
-    """Output as text: without colours and cursor movements, and without NUL, which not every store can hold."""
+    """Decode output, without colors and cursor movements, and without NUL, which not every store supports."""
     return _CONTROL.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\0", "\ufffd")
 
 
-def _whole_lines_before(text: str) -> str:
+def _drop_last_line(text: str) -> str:
     return text[: text.rfind("\n")] if "\n" in text else text
 
 
-def _whole_lines_behind(text: str) -> str:
+def _drop_first_line(text: str) -> str:
     return text[text.find("\n") + 1 :] if "\n" in text[:2000] else text
 
 
-def _tell_of_end(pid: int, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[None]) -> None:
-    """Let a future be done when a child has ended; its number stays taken, so that a signal to its group cannot reach a
-    stranger.
+def _notify_of_end(pid: int, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[None]) -> None:
+    """Resolve a future when a child has ended, without reaping it.
 
-    Where the system has no way to tell of it, it is waited for in a thread of its own: those of the event loop are few,
-    and commands may take long.
+    Until it is reaped its id stays taken, so that a signal to its group cannot reach an unrelated process.
     """
     if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # too old a kernel, or no more files may be opened
-            told_by = os.pidfd_open(pid)
+        with contextlib.suppress(OSError):  # an old kernel, or too many open files
+            pidfd = os.pidfd_open(pid)
 
-            def over() -> None:
-                loop.remove_reader(told_by)
-                os.close(told_by)
+            def on_readable() -> None:
+                loop.remove_reader(pidfd)
+                os.close(pidfd)
                 if not ended.done():
                     ended.set_result(None)
 
-            loop.call_soon_threadsafe(loop.add_reader, told_by, over)
+            loop.call_soon_threadsafe(loop.add_reader, pidfd, on_readable)
             return
 
     def wait() -> None:
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
             loop.call_soon_threadsafe(lambda: None if ended.done() else ended.set_result(None))
 
+    # A thread of its own: executors have few, and commands may run for hours.
     threading.Thread(target=wait, daemon=True, name=f"command-{pid}").start()
 
 
@@ -417,31 +425,31 @@ def _signal_group(pid: int, number: int) -> None:
         os.killpg(pid, number)
 
 
-def _has_others(group: int, above: int = 0) -> bool:
-    """Whether a process group has a living process besides its leader, among those with a number above another one.
+def _has_members(group: int, above: int = 0) -> bool:
+    """Whether a process group has a live process besides its leader, among those with an id greater than `above`.
 
-    Numbers are given in turn, so what a command started has one above its own, but for once in a whole round of them;
-    and to look at all there are takes longer than most commands do.
+    Ids are assigned in ascending order, so what a command starts has a greater one, except when they wrap around.
+    Reading all of /proc would take longer than most commands do.
     """
-    for pid, stat in _processes("stat", above):
+    for pid, stat in _iter_processes("stat", above):
         state, _, its_group, *_ = stat.rpartition(b")")[2].split()
         if int(its_group) == group and pid != group and state not in (b"Z", b"X"):
             return True
     return False
 
 
-def _marked(mark: str) -> Iterator[int]:
-    """The processes that were started under a mark, whichever group they are in by now."""
+def _find_marked(mark: str) -> Iterator[int]:
+    """Processes that were started with a mark in their environment, in whichever group they are now."""
     wanted = f"{_MARK}={mark}".encode()
-    return (pid for pid, around in _processes("environ") if wanted in around)
+    return (pid for pid, environment in _iter_processes("environ") if wanted in environment)
 
 
-def _processes(what: str, above: int = 0) -> Iterator[tuple[int, bytes]]:
-    """What the system tells of each process with a number above another one, where it does."""
+def _iter_processes(file: str, above: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Read a file in /proc of each process with an id greater than `above`; nothing on other systems."""
     try:
-        numbers = [number for entry in os.listdir("/proc") if entry.isdigit() and (number := int(entry)) > above]
+        pids = [pid for entry in os.listdir("/proc") if entry.isdigit() and (pid := int(entry)) > above]
     except FileNotFoundError:
         return
-    for pid in numbers:
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/{what}", "rb") as file:
-            yield pid, file.read()
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/{file}", "rb") as opened:
+            yield pid, opened.read()

@@ -1,10 +1,11 @@
-"""Process groups of commands, which shall not outlive the program that started them, however that one ends.
+"""Process groups of commands, which must not outlive this program, however it ends.
 
-A program that is killed at once can end nothing any more. So a small shell is told the number of each group that
-begins and ends, over a pipe that nobody else holds. When the pipe closes and groups are left, it ends them: asked
-first, then forced. It has a session of its own, so that what a terminal sends to its programs does not reach it.
+A program that is killed cannot clean up. So a small shell, the watcher, is told over a pipe the id of each group that
+starts and ends. No other process holds the pipe: it closes when this program dies, and the watcher then ends the groups
+that are left, first with SIGTERM, then with SIGKILL.
 
-What a command put into a session of its own (`setsid`) is not in its group, and lives on, as it does after any command.
+A process that a command moved to a session of its own (`setsid`) is not in its group. It survives, as it does for any
+other program.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import subprocess
 import threading
 
-_WATCH = """
+_WATCHER = """
 left=' '
 while read -r what group; do
     case $what in
@@ -27,12 +28,12 @@ for group in $left; do kill -TERM "-$group"; done
 [ "$left" = ' ' ] || sleep 1
 for group in $left; do kill -KILL "-$group"; done
 """
-_PATIENCE = 3.0
-"""Seconds that are waited for the watcher when the program ends in peace; it needs one if it still has to end some."""
+_EXIT_TIMEOUT = 3.0
+"""Seconds to wait for the watcher at exit; it takes one if it has groups to end."""
 
 
 class ProcessGroups:
-    """The groups that run, and the watcher that knows of them, started with the first of them. Threads may share it."""
+    """The running groups, and the watcher, which starts with the first of them. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,64 +41,64 @@ class ProcessGroups:
         self._watcher: subprocess.Popen[bytes] | None = None
 
     def prepare(self) -> None:
-        """A command is about to be started: have the watcher there by then, so that it hears of it at once."""
+        """Start the watcher before a command, so that the command is registered without delay once it runs."""
         with self._lock:
             if self._watcher is None:
-                self._tell("")
+                self._send("")
 
     def begin(self, group: int) -> None:
-        """A group runs from here on."""
+        """Register a group that has started."""
         with self._lock:
             self._running.add(group)
-            self._tell(f"begins {group}\n")
+            self._send(f"begins {group}\n")
 
     def end(self, group: int) -> None:
-        """A group has ended. To be said before its number can be given to another."""
+        """Remove a group that has ended. Must be called before its leader is reaped: then the id may be reused."""
         with self._lock:
             if group in self._running:
                 self._running.discard(group)
-                self._tell(f"ends {group}\n")
+                self._send(f"ends {group}\n")
 
-    def _tell(self, line: str) -> None:
-        """Tell the watcher; if there is none, or no longer, one that is told everything."""
+    def _send(self, line: str) -> None:
+        # Twice: if the watcher was killed, a new one is started and told of all running groups.
         for _ in range(2):
             try:
                 if self._watcher is None:
-                    self._watcher = _started()
+                    self._watcher = _start_watcher()
                     line = "".join(f"begins {group}\n" for group in sorted(self._running))
                 assert self._watcher.stdin is not None
                 self._watcher.stdin.write(line.encode())
                 return
-            except OSError:  # it was ended by someone, or cannot be started: commands run all the same
-                self._leave()
+            except OSError:  # killed, or cannot be started: commands run all the same
+                self._close_watcher()
 
-    def _leave(self) -> None:
+    def _close_watcher(self) -> None:
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 assert watcher.stdin is not None
                 watcher.stdin.close()
-                watcher.wait(_PATIENCE)
+                watcher.wait(_EXIT_TIMEOUT)
 
     def close(self) -> None:
-        """Let go of the watcher. ProcessGroups that still run are ended by it."""
+        """Close the pipe; the watcher ends the groups that still run."""
         with self._lock:
-            self._leave()
+            self._close_watcher()
 
 
-def _started() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 - nothing in it is from outside
-        ["/bin/sh", "-c", _WATCH],
+def _start_watcher() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 - a constant script
+        ["/bin/sh", "-c", _WATCHER],
         cwd="/",
         env={"PATH": os.defpath},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         bufsize=0,
-        start_new_session=True,
+        start_new_session=True,  # Ctrl-C in the terminal must not end it before us
     )
 
 
 PROCESS_GROUPS = ProcessGroups()
-"""Those of this program."""
+"""Of this program."""
 atexit.register(PROCESS_GROUPS.close)

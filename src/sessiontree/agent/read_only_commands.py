@@ -1,8 +1,8 @@
-"""Which shell commands only read. Nothing is parsed: a command is either plainly one of a few, or it is asked about.
+"""Recognize shell commands that only read. Commands are not parsed: one is plainly read-only, or it needs approval.
 
-Plainly means: letters, digits and a few marks that no shell treats specially, split at spaces; a known program; only
-options that are known not to write, run or follow anything; and every other word, taken for a path, must lead into the
-project. `cat notes.md` passes. `cat notes.md > x`, `cat $(x)`, `find . -delete` and `cat ../x` do not.
+Plainly read-only: it consists of letters, digits and a few characters without meaning for shells, split at spaces; the
+program is known; all options are known not to write, run or follow anything; and every other word, taken as a path, is
+inside the workspace. `cat notes.md` passes. `cat notes.md > x`, `cat $(x)`, `find . -delete` and `cat ../x` do not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from sessiontree.git import command
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,=\- ]+")
 _OPTION = re.compile(r"-[A-Za-z0-9]+")
 
-# Program -> the letters that may follow one hyphen. Digits may always (`-5`), long options may not.
+# Program -> letters of its allowed short options. Digits are always allowed (`-5`), long options are not: programs
+# accept abbreviations of them, so no list of forbidden ones would be complete. Not listed: `-o` of any program that
+# writes a file with it, `-f` of grep and date (reads patterns from a file), `-R` of grep (follows links).
 _PROGRAMS = {
     "basename": "",
     "cat": "AbeEnstTuv",
@@ -80,42 +82,42 @@ _GIT_LONG = frozenset(
         "--tags",
     }
 )
-_RUNNING = (
+_RUNNING_SETTINGS = (
     r"^(core\.(fsmonitor|pager|attributesfile)|diff\..*|filter\..*|pager\..*|include.*|extensions\.worktreeconfig)$"
 )
-_NO_PATHS = frozenset({"echo", "date", "uname", "whoami", "id", "which", "true", "false"})
+_WITHOUT_PATHS = frozenset({"echo", "date", "uname", "whoami", "id", "which", "true", "false"})
 
 
 def runs_programs(folder: str) -> bool:
-    """Whether the settings of a repository itself let git run programs when it only reads, as filters do.
+    """Whether the settings of a repository make git run programs even when it only reads, as filters do.
 
-    A repository that was unpacked, not cloned, brings such settings from whoever packed it.
+    A repository that was unpacked rather than cloned contains settings of the person who packed it.
     """
-    return bool(command.query(folder, "config", "--local", "--name-only", "--get-regexp", _RUNNING))
+    return bool(command.query(folder, "config", "--local", "--name-only", "--get-regexp", _RUNNING_SETTINGS))
 
 
-def find_read_paths(command: str, room: Workspace) -> tuple[ResolvedPath, ...] | None:
-    """The places that a command reads, if it plainly does nothing but read; else None."""
+def find_read_paths(command: str, workspace: Workspace) -> tuple[ResolvedPath, ...] | None:
+    """The paths that a command reads, if it is plainly read-only; else None."""
     if not _PLAIN.fullmatch(command) or not command.strip():
         return None
     program, *words = command.split()
     if program == "git":
-        return _git(words, room)
+        return _git(words, workspace)
     letters = _PROGRAMS.get(program)
-    if letters is None or not _are_known(words, letters, frozenset()):
+    if letters is None or not _are_allowed(words, letters, frozenset()):
         return None
-    return () if program in _NO_PATHS else _places(words, room)
+    return () if program in _WITHOUT_PATHS else _resolve(words, workspace)
 
 
-def _git(words: list[str], room: Workspace) -> tuple[ResolvedPath, ...] | None:
-    if not words or words[0] not in _GIT or not _are_known(words[1:], _GIT[words[0]], _GIT_LONG):
+def _git(words: list[str], workspace: Workspace) -> tuple[ResolvedPath, ...] | None:
+    if not words or words[0] not in _GIT or not _are_allowed(words[1:], _GIT[words[0]], _GIT_LONG):
         return None
-    if runs_programs(room.root):
+    if runs_programs(workspace.root):
         return None
-    return _places(words[1:], room)
+    return _resolve(words[1:], workspace)
 
 
-def _are_known(words: list[str], letters: str, long: frozenset[str]) -> bool:
+def _are_allowed(words: list[str], letters: str, long: frozenset[str]) -> bool:
     for word in words:
         if not word.startswith("-") or word in long:
             continue
@@ -124,9 +126,10 @@ def _are_known(words: list[str], letters: str, long: frozenset[str]) -> bool:
     return True
 
 
-def _places(words: list[str], room: Workspace) -> tuple[ResolvedPath, ...] | None:
-    """Where the words that are no options lead, were they paths. Many are not; those lead into the project as well."""
+def _resolve(words: list[str], workspace: Workspace) -> tuple[ResolvedPath, ...] | None:
+    # Every word that is not an option is taken as a path. Many are not (revisions, patterns), but resolving those
+    # yields a path inside the workspace, so they do no harm.
     try:
-        return tuple(room.place(word) for word in words if not word.startswith("-"))
+        return tuple(workspace.resolve(word) for word in words if not word.startswith("-"))
     except PathError:
         return None

@@ -1,7 +1,7 @@
-"""`!command` and `!!command` of the user: run at once, with the user's whole environment, and kept in the session.
+"""`!command` and `!!command` of the user: run with the user's whole environment, and recorded in the session.
 
-The user asked for it, so nobody is asked. What it prints is masked all the same, for it goes into the session, and from
-there to a model; `!!` keeps it out of what a model is sent.
+They need no approval. Their output is masked like that of tools, because it becomes part of the session and of the
+model's context; `!!` keeps it out of the context.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from sessiontree.session.session import Branch, Session
 
 
 class UserCommand(Struct, frozen=True):
-    """What the user wants to run."""
-
     command: str
     exclude_from_context: bool = False
 
 
 def parse_user_command(text: str) -> UserCommand | None:
-    """The command in a line of input; None when the line is none."""
+    """Parse a line of input; None if it is not a command."""
     if not text.startswith("!"):
         return None
     is_excluded = text.startswith("!!")
@@ -36,38 +34,38 @@ def parse_user_command(text: str) -> UserCommand | None:
 async def run_user_command(
     command: UserCommand, branch: Branch | Session, context: ToolContext
 ) -> tuple[CommandResult, Entry]:
-    """Run a command of the user and append it to the session. A cancel ends the command, and that is kept, too.
+    """Run a command and append it to the session. A cancellation ends the command, which is recorded too.
 
-    `context.update` hears what it prints on the way; what it printed in the end is in the result.
+    `context.update` receives output while the command runs; the result has the final output.
     """
-    updates = OutputThrottle(context.update or (lambda _: None))
+    throttle = OutputThrottle(context.update or (lambda _: None))
     try:
-        ran = await run_until_cancelled(
+        result = await run_until_cancelled(
             command.command,
             cwd=context.workspace.root,
             environment=context.environment,
             mask=context.masked(),
             outputs=context.outputs,
             name="user",
-            update=updates.add,
+            update=throttle.add,
         )
     finally:
-        updates.close()
-    return ran, branch.append(as_message(command, ran, context))
+        throttle.close()
+    return result, branch.append(as_message(command, result, context))
 
 
-def as_message(command: UserCommand, ran: CommandResult, context: ToolContext) -> dict[str, Any]:
-    """A command of the user as a message of the session."""
+def as_message(command: UserCommand, result: CommandResult, context: ToolContext) -> dict[str, Any]:
+    """A command as a message for `append`."""
     message: dict[str, Any] = {
         "role": "bashExecution",
         "command": context.masked().text(command.command),
-        "output": ran.output,
-        "exitCode": ran.exit_code,
-        "cancelled": ran.cancelled,
-        "truncated": ran.truncated,
+        "output": result.output,
+        "exitCode": result.exit_code,
+        "cancelled": result.cancelled,
+        "truncated": result.truncated,
     }
-    if ran.spill is not None:
-        message["fullOutputPath"] = ran.spill
+    if result.spill is not None:
+        message["fullOutputPath"] = result.spill
     if command.exclude_from_context:
         message["excludeFromContext"] = True
     return message

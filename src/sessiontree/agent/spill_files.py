@@ -1,7 +1,7 @@
-"""Where outputs go that are too long to be told: into the folder that belongs to the session's file.
+"""Folders for output that is too long for a result: each belongs to the file of its session.
 
-That folder has the file's name without its ending, and goes where the file goes: into the archive and back, to another
-machine, away for good. So no output outlives its session, and nobody has to look for those that do.
+The folder is named like the file without its suffix, and is moved, archived, synchronized and deleted with it. So no
+output outlives its session.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ FOLDER = "tool-results"
 
 
 class SpillFolders:
-    """The folders of one app's sessions. A session that is kept in memory gets one that ends with the app."""
+    """Spill folders of the sessions of one app. Sessions in memory share a temporary one."""
 
     def __init__(self) -> None:
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
     def folder(self, session: Session) -> str:
-        """The folder of a session, whether or not it is there yet."""
+        """The folder of a session, whether or not it exists yet."""
         if os.path.isabs(session.location):
             return os.path.join(session_folder(session.location), FOLDER)
-        if self._scratch is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="sessiontree-outputs-")
-        return self._scratch.name
+        if self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="sessiontree-outputs-")
+        return self._temporary.name
 
     def leave(self, session: Session) -> None:
-        """A session is left. One that never got a file leaves no outputs behind, either."""
+        """Clean up when a session is closed: one that never got a file must not leave a folder."""
         if session.is_pending and os.path.isabs(session.location):
             shutil.rmtree(self.folder(session), ignore_errors=True)
-            with contextlib.suppress(OSError):  # there never was one, or something else is in it
+            with contextlib.suppress(OSError):  # does not exist, or is not empty
                 os.rmdir(session_folder(session.location))
 
     def close(self) -> None:
-        if self._scratch is not None:
-            self._scratch.cleanup()
-            self._scratch = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None

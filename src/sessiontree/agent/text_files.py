@@ -1,4 +1,4 @@
-"""Files as text and back, byte for byte: which encoding, which mark at the beginning, which line ends. Pure."""
+"""Decode files to text and encode them back byte for byte: encoding, byte order mark, line ends. Pure."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from typing import Literal
 
 from msgspec import Struct
 
-_MARKS = (
+_BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_LOOKED_AT = 8192
-_ODD = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b"))
-"""Control characters that texts do not have."""
+_SAMPLE = 8192
+_CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b"))
+"""Control characters that do not occur in text."""
 
 
 class FileText(Struct, frozen=True):
-    """The text of a file and how it was written down."""
+    """The text of a file and how it is encoded."""
 
     text: str
     encoding: str = "utf-8"
-    mark: bytes = b""
+    bom: bytes = b""
     errors: Literal["strict", "surrogateescape"] = "strict"
-    """Bytes that are no UTF-8 are kept as they are."""
+    """`surrogateescape` preserves bytes that are not valid UTF-8."""
 
     def encode(self, text: str) -> bytes:
-        """Another text written down the same way; UnicodeEncodeError where it cannot be."""
-        return self.mark + text.encode(self.encoding, self.errors)
+        """Encode another text the same way; `UnicodeEncodeError` if that is impossible."""
+        return self.bom + text.encode(self.encoding, self.errors)
 
 
 def decode(data: bytes) -> FileText | None:
-    """The text of a file; None when it is none."""
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
+    """Decode a file; None if it is binary."""
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
             try:
-                return FileText(data[len(mark) :].decode(encoding), encoding, mark)
+                return FileText(data[len(bom) :].decode(encoding), encoding, bom)
             except UnicodeDecodeError:
                 break
     if is_binary(data):
@@ -48,28 +48,27 @@ def decode(data: bytes) -> FileText | None:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the beginning of a file is not that of a text: a NUL in it, or mostly control characters."""
-    head = data[:_LOOKED_AT]
+    """Whether a file is binary, by its beginning: it has a NUL, or more than a tenth of control characters."""
+    head = data[:_SAMPLE]
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
-    odd = len(head) - len(head.translate(None, _ODD))
-    return b"\0" in head or odd * 10 > len(head)
+    controls = len(head) - len(head.translate(None, _CONTROL))
+    return b"\0" in head or controls * 10 > len(head)
 
 
 def line_end_of(text: str) -> str:
-    """How lines end in a text: CRLF when all do so, else LF."""
+    """The line end of a text: CRLF if all lines have it, else LF."""
     ends = text.count("\n")
     return "\r\n" if ends and text.count("\r\n") == ends else "\n"
 
 
 def with_line_ends(text: str, end: str) -> str:
-    """A text with its line ends written otherwise."""
     plain = text.replace("\r\n", "\n")
     return plain if end == "\n" else plain.replace("\n", end)
 
 
 def image_type(head: bytes) -> str | None:
-    """The MIME type of an image that models can be sent, by its first bytes."""
+    """The MIME type of an image that models accept, by its first bytes."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if head.startswith(b"\xff\xd8\xff"):

@@ -60,7 +60,7 @@ class ToolRunner:
         context = msgspec.structs.replace(self._context, call_id=call.id, update=update)
         try:
             plan, decision = await asyncio.to_thread(self._plan, tool, call, context)
-            async with self._lock_paths(write.place.path for write in plan.writes) as waited:
+            async with self._lock_paths(write.target.path for write in plan.writes) as waited:
                 if waited:  # another call may have changed the file: the plan is outdated
                     plan, decision = await asyncio.to_thread(self._plan, tool, call, context)
                 output = await self._find_denial(tool, decision)
@@ -144,7 +144,7 @@ class ParallelCalls:
     ) -> None:
         self._branch, self._channel, self._keep_result, self._gate = branch, channel, keep_result, gate
         self.open: list[OpenCall] = []
-        """ToolRunner without a result. The writer of entries updates it together with the file."""
+        """Calls without a result. The writer of entries updates it together with the file."""
 
     async def run_all(self, runner: ToolRunner, calls: Sequence[OpenCall], why_not: str | None = None) -> None:
         """Run calls; with `why_not`, record that none was run."""

@@ -1,9 +1,8 @@
-"""Where tools may go: the project and the folders added to it, and files that are opened without being led astray.
+"""The workspace: the project and added folders, where tools may read and write.
 
-A path from a model is text that nobody checked. `Workspace.place` resolves `..`, `~` and every symbolic
-link are resolved first, and only then it is asked whether that is inside. What is opened afterwards is opened component
-by component from the root of the file system, following no link: whoever puts a link into the way between the question
-and the deed gets an error, not a file. Paths are never handed to a program as arguments, so `-rf` is only a name.
+A path from a model is unchecked text. `Workspace.resolve` resolves `..`, `~` and every symbolic link first, and then
+decides whether the result is inside. `stores.safe_files` opens the resolved path without following links: one that is
+created between the check and the access causes an error. Paths are never passed to programs as arguments.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from sessiontree.errors import PathError
 from sessiontree.secrets.names import has_secret_name
 
 _GUARDED = frozenset({".git", "git~1", ".hg", ".svn", ".ssh", ".gnupg"})
-"""Folders in which a changed file can make programs run, or open doors."""
+"""Folders in which a changed file can run programs or grant access. `git~1` is the short name of `.git` on Windows."""
 
 
 class ResolvedPath(Struct, frozen=True):
-    """Where a path leads."""
+    """A path with its links resolved, and what tools may do there."""
 
     path: str
     """Absolute, with every link resolved."""
     shown: str
-    """For people and models: from the project, where it is inside."""
+    """For display: relative to the project where it is inside."""
     is_inside: bool
     """Whether it is in the project or an added folder."""
     is_readable: bool = False
-    """Whether it is inside, or in a folder that may be read without asking."""
+    """Whether it is inside, or in a folder that may be read without approval."""
     is_guarded: bool = False
-    """Whether a change there could make programs run later: git's own files, keys, our own home folder."""
+    """Whether a change could run programs later: git's own files, keys, our home folder."""
     is_secret: bool = False
-    """Whether its name says that it holds secrets."""
+    """Whether its name indicates secrets."""
 
 
 class Workspace:
@@ -48,10 +47,10 @@ class Workspace:
         readable: Sequence[str] = (),
         unguarded: Sequence[str] = (),
     ) -> None:
-        """`guarded` names more folders in which nothing is changed without asking, as the home folder of sessions.
+        """`guarded`: more folders where changes always need approval, such as the home folder of sessions.
 
-        `readable` names folders outside that may be read without asking, as the one with the outputs of commands.
-        `unguarded` names folders inside guarded ones that are as free as any other, as working copies in our home.
+        `readable`: folders outside that may be read without approval, such as the one with command outputs.
+        `unguarded`: exceptions inside guarded folders, such as worktrees in our home folder.
         """
         self.root = _real(os.fspath(root))
         self.added = tuple(_real(os.fspath(folder)) for folder in added)
@@ -63,22 +62,22 @@ class Workspace:
     def folders(self) -> tuple[str, ...]:
         return (self.root, *self.added)
 
-    def place(self, text: str) -> ResolvedPath:
-        """Where a path leads, whether or not something is there."""
+    def resolve(self, text: str) -> ResolvedPath:
+        """Resolve a path, whether or not it exists; `PathError` if it is not a valid path."""
         if not text:
             raise PathError("the path is empty")
         if "\0" in text:
-            raise PathError("the path has a NUL character in it, which no path can have")
+            raise PathError("the path contains a NUL character, which is not allowed in paths")
         expanded = os.path.expanduser(text) if text == "~" or text.startswith("~/") else text
         try:
             path = os.path.realpath(os.path.join(self.root, expanded))
             os.fsencode(path)
-        except (OSError, ValueError) as error:  # ValueError: a character that no file name can have
-            raise PathError(f"{text!r} is no path that can be used: {error}") from None
-        return self.place_of(path)
+        except (OSError, ValueError) as error:  # ValueError: a character that is not allowed in file names
+            raise PathError(f"{text!r} is not a usable path: {error}") from None
+        return self.classify(path)
 
-    def place_of(self, path: str) -> ResolvedPath:
-        """What is to be said of a path whose links are resolved."""
+    def classify(self, path: str) -> ResolvedPath:
+        """Classify a path whose links are resolved."""
         is_inside = any(is_within(path, folder) for folder in self.folders)
         shown = os.path.relpath(path, self.root) if is_within(path, self.root) else path
         is_guarded = any(part.lower() in _GUARDED for part in path.split(os.sep)) or (
@@ -90,7 +89,7 @@ class Workspace:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether a path is a folder or lies in it; both absolute and resolved."""
+    """Whether a path is a folder or is in it; both must be absolute and resolved."""
     return path == folder or path.startswith(folder if folder.endswith(os.sep) else folder + os.sep)
 
 

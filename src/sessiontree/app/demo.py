@@ -1,4 +1,4 @@
-"""`--model demo`: a scripted conversation with real tools in a scratch folder. Nothing is sent anywhere."""
+"""`--model demo`: a scripted conversation with real tools in a temporary folder. Makes no network requests."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def count(text):
 _TEST = """from words import count
 
 assert count("one two") == 2
-assert count("one  two") == 2, "two blanks are no word"
+assert count("one  two") == 2, "two spaces do not make a word"
 print("all tests pass")
 """
 
 
-def make_scratch() -> str:
-    """A new folder with a small program that has a fault; a repository if there is git, so that lanes have copies."""
+def create_demo_project() -> str:
+    """Create a folder with a small program that has a bug; as a git repository, so that lanes get worktrees."""
     folder = Path(tempfile.mkdtemp(prefix="sessiontree-demo-"))
     (folder / "words.py").write_text(_WORDS)
     (folder / "test_words.py").write_text(_TEST)
-    who = ("-c", "user.name=demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false")
-    for arguments in (("init", "-q"), ("add", "-A"), (*who, "commit", "-q", "-m", "A program with a fault")):
+    author = ("-c", "user.name=demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false")
+    for arguments in (("init", "-q"), ("add", "-A"), (*author, "commit", "-q", "-m", "A program with a bug")):
         command.query(str(folder), *arguments)
     return str(folder)
 
 
-_WAYS = (
+_VARIANTS = (
     (
         "a loop",
         "def count(text):\n    words = 0\n    for _ in text.split():\n        words += 1\n    return words\n",
@@ -48,35 +48,33 @@ _WAYS = (
 
 
 def demo_lane_model(number: int) -> ScriptedModel:
-    """Plays one of several ways to the same end, so that there is something to compare."""
-    way, program = _WAYS[(number - 1) % len(_WAYS)]
+    """A script with one of several solutions, so that lanes differ."""
+    method, program = _VARIANTS[(number - 1) % len(_VARIANTS)]
     path = "demo_words.py"
     return ScriptedModel(
         [
             ScriptTurn(
-                text=f"This is a demonstration: I am a script. I count words with {way}.",
+                text=f"This is a demonstration: I am a script. I count words with {method}.",
                 tool_calls=(
-                    ScriptCall("write", {"path": path, "content": f'"""Counts words with {way}."""\n\n{program}'}),
+                    ScriptCall("write", {"path": path, "content": f'"""Counts words with {method}."""\n\n{program}'}),
                 ),
                 first_delay=0.3 * number,
                 delay=0.03,
             ),
-            ScriptTurn(
-                text="Now I look at what I wrote.", tool_calls=(ScriptCall("read", {"path": path}),), delay=0.03
-            ),
-            ScriptTurn(text=f"Done: words are counted with {way}, in {path}.", delay=0.03),
-            ScriptTurn(text="My script has ended, so this is all I say.", repeat=True),
+            ScriptTurn(text="Now I check what I wrote.", tool_calls=(ScriptCall("read", {"path": path}),), delay=0.03),
+            ScriptTurn(text=f"Done: words are counted with {method}, in {path}.", delay=0.03),
+            ScriptTurn(text="My script has ended.", repeat=True),
         ]
     )
 
 
 def demo_model() -> ScriptedModel:
-    """Plays the demonstration, whatever it is told."""
+    """The script of the demonstration. It ignores its input."""
     return ScriptedModel(
         [
             ScriptTurn(
-                thinking="This is a demonstration: I am a script. First I look at both files, side by side.",
-                text="I am a script, not a model, but my tools are real. I look at the two files here.",
+                thinking="This is a demonstration: I am a script. First I read both files, in parallel.",
+                text="I am a script, not a model, but my tools are real. I read the two files here.",
                 tool_calls=(
                     ScriptCall("read", {"path": "words.py"}),
                     ScriptCall("read", {"path": "test_words.py"}),
@@ -84,7 +82,7 @@ def demo_model() -> ScriptedModel:
                 delay=0.02,
             ),
             ScriptTurn(
-                text="Two blanks in a row count as a word. I change that, and you are asked first.",
+                text="Two spaces in a row count as a word. I fix that; you will be asked first.",
                 tool_calls=(
                     ScriptCall("edit", {"path": "words.py", "old_text": 'text.split(" ")', "new_text": "text.split()"}),
                 ),
@@ -97,11 +95,11 @@ def demo_model() -> ScriptedModel:
             ),
             ScriptTurn(
                 text=(
-                    "That was all I had to do. Now try /tree to go back to any message, /rewind to take the change "
-                    "of the file back, /fork for a new session, /compact, /usage, !ls for a command of yours, /help."
+                    "Done. Now try /tree to switch to any message, /rewind to revert the change of the file, "
+                    "/fork for a new session, /compact, /usage, !ls to run a command, /help."
                 ),
                 delay=0.02,
             ),
-            ScriptTurn(text="My script has ended, so this is all I say. /help lists what you can do.", repeat=True),
+            ScriptTurn(text="My script has ended. /help lists the commands.", repeat=True),
         ]
     )

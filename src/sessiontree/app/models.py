@@ -1,4 +1,4 @@
-"""Which model is meant, and what to do when none is configured."""
+"""Model lookup by name, and the error when no model is configured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sessiontree.app.demo import DEMO, demo_lane_model, demo_model
 from sessiontree.errors import UsageError
 from sessiontree.models import Event, Facts, Model, Request, open_model
 
-HOW = (
+_HINT = (
     "name one with `--model provider:name`, in the setting `model` (`sessiontree config set model provider:name`) or "
     "in SESSIONTREE_MODEL, and set its key (ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; ollama needs none); "
     "`--model demo` shows everything without a key"
@@ -16,22 +16,24 @@ HOW = (
 
 
 def find_model(name: str, facts: str | None = None) -> Model:
-    """The model of a name, or the demonstration."""
+    """Open a model by name; `demo` is the scripted demonstration."""
     return _named(demo_model() if name == DEMO else open_model(name, facts=facts), name)
 
 
 def find_lane_model(name: str, number: int, facts: str | None = None) -> Model:
-    """The model of a name for a lane, one of its own: a script that two lanes shared would be played once."""
+    """Open a model for one lane. Lanes do not share models: a script is played only once."""
     return _named(demo_lane_model(number) if name == DEMO else open_model(name, facts=facts), name)
 
 
 def _named(model: Model, name: str) -> Model:
-    return model if model.name == name else Named(model, name)
+    return model if model.name == name else RenamedModel(model, name)
 
 
-class Named:
-    """A model by the name it was asked for, so that whoever asks by that name finds the same one: all scripts, the
-    demonstration among them, call themselves alike."""
+class RenamedModel:
+    """A model with the name it was requested by, so that the session can be resumed with that name.
+
+    All scripted models, including the demonstration, have the same name otherwise.
+    """
 
     def __init__(self, model: Model, name: str) -> None:
         self._model, self.name = model, name
@@ -48,4 +50,4 @@ class Named:
 
 
 def no_model_error() -> UsageError:
-    return UsageError(f"no model is configured: {HOW}")
+    return UsageError(f"no model is configured: {_HINT}")

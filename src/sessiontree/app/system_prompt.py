@@ -1,4 +1,4 @@
-"""What a model is told before the conversation. The same for the same folder, so that a provider's cache stays good."""
+"""The system prompt. It depends only on the folders, so that a provider's prompt cache stays valid."""
 
 from __future__ import annotations
 

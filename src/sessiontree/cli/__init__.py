@@ -1,6 +1,6 @@
-"""The command line: one module per command, `stdout` for data, `stderr` for talk.
+"""The command line: one module per command, data on stdout, messages on stderr.
 
-Front ends own no behaviour: a command reads its arguments, calls the library, and prints what `views` made of it.
+Front ends own no behavior: a command parses its arguments, calls the library and prints what `views` rendered.
 """
 
 from __future__ import annotations
@@ -12,33 +12,31 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-_MANY = 100_000
+_GC_THRESHOLD = 100_000
 
 
 def enter() -> NoReturn:
-    """The entry point of `sessiontree` and `stree`: one command is the whole process.
-
-    Objects that lead back to themselves are looked for less often: ours hardly do, and looking is a tenth of the time
-    of a short command. At the end they are not taken apart one by one, another tenth: the system takes them all.
-    """
-    gc.set_threshold(_MANY)
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - None if whoever started us has closed it
+    """Entry point of `sessiontree` and `stree`."""
+    # Our objects rarely form reference cycles; collecting them takes a tenth of a short command's time.
+    gc.set_threshold(_GC_THRESHOLD)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - None if the parent closed it
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - likewise
     code = main()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # it was said already, and Python would say it again
+        except OSError:  # reported already; without this Python reports it again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     threading = sys.modules.get("threading")
     if threading is not None and threading.active_count() > 1:
         sys.exit(code)
+    # Skip the interpreter's teardown, another tenth of the time.
     atexit._run_exitfuncs()
     os._exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
+    """Run one command and return its exit code."""
     _import_msgspec()
     from sessiontree.cli import stderr
     from sessiontree.cli.parser import parse
@@ -52,26 +50,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stderr.print_error(str(error))
         return stderr.exit_code(error)
     except BrokenPipeError:
-        # The reader went away (`| head`): not an error, but Python must not try to flush again.
+        # The reader closed the pipe (`| head`): not an error, but Python must not flush again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return stderr.INTERRUPTED
-    except OSError as error:  # what is printed cannot be written (a full disk), or the system refuses something else
+    except OSError as error:  # for example, stdout is a file on a full disk
         stderr.print_error(str(error))
         return stderr.FAILED
     return int(code or 0)
 
 
 def _import_msgspec() -> None:
-    """Import msgspec without `typing_extensions`, where it is installed.
+    """Import msgspec without `typing_extensions`.
 
-    msgspec takes from there what `typing` has since Python 3.11, and importing it takes longer than many a command.
-    Only the command line does this: it is the whole process, and nobody else's use of msgspec is touched.
+    msgspec uses it, if installed, for what `typing` has since Python 3.11, and importing it takes longer than many
+    commands. Only the command line does this, as it is the whole process.
     """
     if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
         return
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # as the import system has it: not to be found
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # makes the import fail with ImportError
     try:
         import msgspec  # noqa: F401
     finally:

@@ -1,4 +1,4 @@
-"""Append a message, or with no ROLE the entry that stands on stdin as JSON (one a line, if there are several)."""
+"""Append a message or, without ROLE, entries read from stdin as JSON (one per line if there are several)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from sessiontree import paths
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.sessions import open_session, remember_session
+from sessiontree.core.context import milliseconds
+from sessiontree.core.entries import Entry, MessageEntry
+from sessiontree.core.jsonio import parse_json
+from sessiontree.core.messages import message_text
+from sessiontree.errors import InvalidEntryError, WriteError
+from sessiontree.search.prompt_spool import remember
+from sessiontree.views.json import describe_entry
+from sessiontree.views.text import plural
 
 if TYPE_CHECKING:
-    from sessiontree.core.entries import Entry
     from sessiontree.session.session import Session
 
-SUMMARY = "append a message or an entry"
 EXAMPLES = """examples:
   sessiontree append 019c2f3a user "add a --json flag"
   echo '{"type":"custom","customType":"notes","data":{"a":1}}' | sessiontree append s.jsonl"""
@@ -23,46 +30,39 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("role", metavar="ROLE", nargs="?", help="user, assistant, system, toolResult, ...")
-    parser.add_argument("text", metavar="TEXT", nargs="?", help="what is said; '-' or nothing reads stdin")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="the text; '-' or nothing reads stdin")
     parser.add_argument("--role", metavar="ROLE", dest="role_option", help=argparse.SUPPRESS)
     parser.add_argument("--text", metavar="TEXT", dest="text_option", help=argparse.SUPPRESS)
-    parser.add_argument("--at", metavar="ENTRY", help="append to this entry instead of where the session stands")
+    parser.add_argument("--at", metavar="ENTRY", help="append after this entry (default: the current entry)")
     parser.add_argument(
         "--durability",
         choices=("append", "turn", "system"),
         default="turn",
-        help="when to fsync: each append, each turn (default), or at the system's pace",
+        help="when to fsync: each append, each turn (default), or when the system does",
     )
 
 
 def run(options: Options) -> None:
-    from sessiontree.views.json import describe_entry
-
     session = open_session(options, durability=options.durability)
     branch = session.branch(session.find_entry(options.at)) if options.at else session.branch()
-    entries = [branch.append(what) for what in _asked_for(options)]
+    entries = [branch.append(entry) for entry in _read_entries(options)]
     others = len(session.refresh())
     session.close()
     if "user" in (options.role, options.role_option):
-        _remember(session, entries, options.home)
-    remember_work(session.location, session.cwd, options)
+        _record_prompts(session, entries, options.home)
+    remember_session(session.location, session.cwd, options)
     if others:
-        stderr.print_line(f"sessiontree: {session.location}: someone else is writing it, too ({others} new entries)")
+        stderr.print_line(
+            f"sessiontree: {session.location}: another process appended {plural(others, 'entry', 'entries')}"
+        )
     if options.json:
         output.print_json({"session": session.id, "entries": [describe_entry(entry) for entry in entries]})
     else:
         output.print_lines(entry.id for entry in entries)
 
 
-def _remember(session: Session, entries: list[Entry], home: str | None) -> None:
-    """Put what was typed into the prompt history; it is in the session already, so a failure there is only said."""
-    from sessiontree import paths
-    from sessiontree.core.context import milliseconds
-    from sessiontree.core.entries import MessageEntry
-    from sessiontree.core.messages import message_text
-    from sessiontree.errors import WriteError
-    from sessiontree.search.prompt_spool import remember
-
+def _record_prompts(session: Session, entries: list[Entry], home: str | None) -> None:
+    """Add prompts to the prompt history. They are in the session already, so a failure is only reported."""
     for entry in entries:
         if isinstance(entry, MessageEntry):
             text, at = message_text(entry.message), milliseconds(entry.timestamp)
@@ -79,7 +79,7 @@ def _remember(session: Session, entries: list[Entry], home: str | None) -> None:
                 stderr.print_error(str(error))
 
 
-def _asked_for(options: Options) -> list[dict[str, Any]]:
+def _read_entries(options: Options) -> list[dict[str, Any]]:
     role = options.role or options.role_option
     text = options.text if options.text is not None else options.text_option
     if role is None:
@@ -93,9 +93,6 @@ def _asked_for(options: Options) -> list[dict[str, Any]]:
 
 
 def _entries_on_stdin() -> list[dict[str, Any]]:
-    from sessiontree.core.jsonio import parse_json
-    from sessiontree.errors import InvalidEntryError
-
     data = sys.stdin.buffer.read().strip()
     try:
         values = [parse_json(data)]

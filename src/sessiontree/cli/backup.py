@@ -1,34 +1,31 @@
-"""Copy all sessions of all agents into a folder. Run it again, and only what is new is copied.
+"""Copy all sessions of all agents to a folder. Run it again to copy only what is new.
 
-Nothing in the folder is overwritten: what grew here is appended there, and a file that went on in both places keeps
-the lines of both, as branches.
+Nothing in the folder is overwritten: new lines are appended, and a session that grew in both places keeps the lines of
+both as branches.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from sessiontree.archive.sync import FolderSync, SyncResult
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.views.text import clean
 
-if TYPE_CHECKING:
-    from sessiontree.archive.sync import SyncResult
-
-SUMMARY = "copy all sessions into a folder"
 EXAMPLES = """examples:
   sessiontree backup /mnt/disk/sessions --dry-run
   sessiontree backup /mnt/disk/sessions
 
-The folder has one folder per agent, named as below that agent's own; copy a file back to restore it."""
+The folder has one subfolder for each agent, with the same layout as the agent's own. To restore, copy a file back."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would change")
     add_root_option(parser)
 
 
@@ -37,33 +34,29 @@ def run(options: Options) -> int | None:
 
 
 def copy(options: Options, *, both_ways: bool) -> int | None:
-    """What `backup` and `sync` do."""
-    from sessiontree.archive.sync import FolderSync
-
-    told = list(FolderSync(open_home(options), options.folder).run(both_ways=both_ways, dry_run=options.dry_run))
-    counts = Counter(one.what for one in told)
+    """Copy sessions to a folder or, with `both_ways`, synchronize with it."""
+    results = list(FolderSync(open_home(options), options.folder).run(both_ways=both_ways, dry_run=options.dry_run))
+    counts = Counter(result.what for result in results)
     if options.json:
         files = [
-            {"path": one.path, "what": one.what, "why": one.why, "branches": list(one.branches)}
-            for one in told
-            if one.what != "copied"
+            {"path": result.path, "what": result.what, "why": result.why, "branches": list(result.branches)}
+            for result in results
+            if result.what != "copied"
         ]
         output.print_json({"done": not options.dry_run, "counts": dict(counts), "files": files})
     else:
-        _show(told, counts, options)
+        _print_results(results, counts, options)
     return stderr.FAILED if counts["failed"] else None
 
 
-def _show(told: list[SyncResult], counts: Counter[str], options: Options) -> None:
-    from sessiontree.views.text import clean
-
-    for one in told:
-        if one.what in ("merged", "conflict", "failed"):
-            ends = f" (two branches: {', '.join(one.branches)})" if len(set(one.branches)) > 1 else ""
-            output.print_lines([clean(f"{one.what:<8} {one.path}{ends}")])
-            if one.why:
-                stderr.print_line(f"  {one.why}")
+def _print_results(results: list[SyncResult], counts: Counter[str], options: Options) -> None:
+    for result in results:
+        if result.what in ("merged", "conflict", "failed"):
+            ends = f" (now two branches: {', '.join(result.branches)})" if len(set(result.branches)) > 1 else ""
+            output.print_lines([clean(f"{result.what:<8} {result.path}{ends}")])
+            if result.why:
+                stderr.print_line(f"  {result.why}")
     parts = [f"{counts[what]} {what}" for what in ("copied", "grown", "merged", "conflict", "failed") if counts[what]]
-    stderr.print_line(", ".join(parts) or "everything is the same already")
+    stderr.print_line(", ".join(parts) or "already up to date")
     if options.dry_run:
-        stderr.print_line("nothing was done; the same without --dry-run does it")
+        stderr.print_line("nothing changed (--dry-run)")

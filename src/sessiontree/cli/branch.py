@@ -1,6 +1,6 @@
-"""Let a session stand at another entry. Nothing is deleted: the next message starts a branch there.
+"""Switch to another entry. Nothing is deleted: the next message starts a branch there.
 
-With --summarise, what was done on the branch that is left is told where the new one begins.
+With --summarize, the new branch starts with a summary of the one you leave.
 """
 
 from __future__ import annotations
@@ -8,46 +8,48 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sessiontree.branches.leave import leave
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.cli.summaries import add_summary_options, build_summary_request
 from sessiontree.errors import UsageError
+from sessiontree.views.text import plural
 
 if TYPE_CHECKING:
     from sessiontree.session.session import Session
 
-SUMMARY = "stand at another entry"
 EXAMPLES = """examples:
   sessiontree branch 019c2f3a 8b01d2e4
-  sessiontree branch s.jsonl "which way?" --summarise --instructions "keep the error texts\""""
+  sessiontree branch s.jsonl "which way?" --summarize --instructions "keep the error texts\""""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("entry", metavar="ENTRY", nargs="?", help="the entry to stand at")
+    where.add_argument("entry", metavar="ENTRY", nargs="?", help="the entry to switch to")
     where.add_argument("--at", metavar="ENTRY", dest="at", help=argparse.SUPPRESS)
     where.add_argument(
-        "--root", action="store_true", dest="before_all", help="stand before the first message, to start from nothing"
+        "--root", action="store_true", dest="before_all", help="go to before the first message, to start over"
     )
-    parser.add_argument("--before", action="store_true", help="stand at the entry's parent, to say it differently")
-    parser.add_argument("--summarise", action="store_true", help="leave a summary of the branch that is left")
+    parser.add_argument("--before", action="store_true", help="switch to the entry's parent, to rewrite the entry")
+    parser.add_argument("--summarize", action="store_true", help="start with a summary of the branch you leave")
+    parser.add_argument("--summarise", action="store_true", dest="summarize", help=argparse.SUPPRESS)
     add_summary_options(parser)
 
 
 def run(options: Options) -> None:
-    if (options.instructions or options.summarizer) and not options.summarise:
-        raise UsageError("branch: --instructions and --summarizer are about a summary, so they need --summarise")
+    if (options.instructions or options.summarizer) and not options.summarize:
+        raise UsageError("branch: --instructions and --summarizer need --summarize")
     session = open_session(options)
     to = None if options.before_all else session.find_entry(options.entry or options.at)
     if to is not None and options.before:
         to = session.parent(to)
-    summary = _leave(session, to, options) if options.summarise else None
-    if not options.summarise:
+    summary = _leave(session, to, options) if options.summarize else None
+    if not options.summarize:
         session.move(to)
     session.close()
-    remember_work(session.location, session.cwd, options)
+    remember_session(session.location, session.cwd, options)
     if options.json:
         output.print_json({"session": session.id, "leaf": session.leaf, "summary": summary})
     else:
@@ -55,12 +57,10 @@ def run(options: Options) -> None:
 
 
 def _leave(session: Session, to: str | None, options: Options) -> str | None:
-    """Stand there with a summary of what is left; the summary, if there was something to summarise."""
-    from sessiontree.branches.leave import leave
-
+    """Switch to an entry with a summary of the branch left; returns the summary, if one was written."""
     left = leave(session, to, build_summary_request(session, options))
     if left.entry is None:
-        stderr.print_line("nothing was said on the branch that is left, so there is nothing to summarise")
+        stderr.print_line("nothing to summarize: the branch you left has no messages")
         return None
-    stderr.print_line(f"{left.messages} messages of the branch that ends at {left.left} are summarised here")
+    stderr.print_line(f"summarized {plural(left.messages, 'message')} of the branch that ends at {left.left}")
     return left.summary

@@ -1,8 +1,8 @@
-"""List the branches of a session: where each ends, its name, how far it is from the active one, its size and age.
+"""List the branches of a session: last entry, name, distance from the active branch, size and age.
 
-AHEAD is what a branch has and the active one has not, BEHIND the other way round, in messages (and entries, if those
-are more). A name is the last label on the branch; without one, a lane of an exploration or the branch of a sub-agent
-says whose it is. Who has the file open for writing is said on stderr, as far as the system tells.
+AHEAD counts the messages that only that branch has, BEHIND those that only the active branch has (and entries, if there
+are more). The name is the last label on the branch, or the lane or sub-agent it belongs to. Processes that have the
+file open for writing are reported on stderr where the system can tell.
 """
 
 from __future__ import annotations
@@ -10,10 +10,15 @@ from __future__ import annotations
 import argparse
 import time
 
+from sessiontree.branches.list import list_branches
+from sessiontree.branches.open_files import find_writers
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_read_options, open_for_reading
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import add_read_options, open_for_reading
+from sessiontree.explore.branch_labels import find_branch_marks
+from sessiontree.views.branches import describe_branch, describe_writers, draw_branches, draw_writers
+from sessiontree.views.graph import gist
 
-SUMMARY = "list the branches of a session"
 EXAMPLES = """examples:
   sessiontree branches 019c2f3a
   sessiontree branches s.jsonl --json"""
@@ -25,12 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.branches.list import list_branches
-    from sessiontree.branches.open_files import find_writers
-    from sessiontree.explore.branch_labels import find_branch_marks
-    from sessiontree.views.branches import describe_branch, describe_writers, draw_branches, draw_writers
-    from sessiontree.views.graph import gist
-
     session = open_for_reading(options)
     branches = list_branches(session)
     marks = find_branch_marks(session, branches)
@@ -46,6 +45,6 @@ def run(options: Options) -> None:
             }
         )
         return
-    sayings = [gist(entry) for entry in session.entries([branch.leaf for branch in branches])]
-    output.print_lines(draw_branches(branches, sayings, output.width(), time.time(), marks))
+    texts = [gist(entry) for entry in session.entries([branch.leaf for branch in branches])]
+    output.print_lines(draw_branches(branches, texts, output.width(), time.time(), marks))
     stderr.print_line(draw_writers(writers))

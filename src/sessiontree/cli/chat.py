@@ -1,8 +1,8 @@
-"""Talk to a model that can read, change and run things in this folder, in a session that is kept.
+"""Chat with a model that can read, edit and run things in this folder. The session is saved.
 
-Works on the sessions of every agent: --session goes on in place, --fork in a copy. With --print one answer is printed
-for a script, and what would have to be asked is denied; standard input is then the prompt, or is put behind it. Without
-a terminal, each line of standard input is a prompt, a /command or an answer to a question.
+Works with every agent's sessions: --session continues one in place, --fork in a copy. --print prints one answer for
+scripts and denies everything that needs approval; standard input is the prompt, or is appended to it. Without a
+terminal, each line of standard input is a prompt, a /command or an answer.
 """
 
 from __future__ import annotations
@@ -20,47 +20,50 @@ if TYPE_CHECKING:
     from sessiontree.app.start import StartOptions
     from sessiontree.chat.print_mode import Format
 
-SUMMARY = "talk to a model that works in this folder"
 EXAMPLES = """examples:
   sessiontree chat --model demo
   git diff | sessiontree chat -p "what does this change?" --output json
 
-Without --model, the setting `model` counts (`sessiontree config set model anthropic:claude-opus-5`), or the environment
-variable SESSIONTREE_MODEL; keys are ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY. /help lists what can be
-typed."""
+The default model is the setting `model` (`sessiontree config set model anthropic:claude-opus-5`) or the environment
+variable SESSIONTREE_MODEL. API keys are read from ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY. In a chat, /help
+lists the commands."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("prompt", metavar="TEXT", nargs="?", help="what to say first")
-    parser.add_argument("-p", "--print", action="store_true", dest="prints", help="print one answer, and end")
+    parser.add_argument("prompt", metavar="TEXT", nargs="?", help="the first prompt")
+    parser.add_argument("-p", "--print", action="store_true", dest="prints", help="print one answer and exit")
     parser.add_argument(
         "--output",
         choices=("text", "json", "stream-json"),
-        help="with --print: the text (default), one JSON object, or one for each event",
+        help="with --print: text (default), one JSON object, or one per event",
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("-c", "--continue", action="store_true", dest="goes_on", help="go on with the last session here")
     which.add_argument(
-        "-r", "--resume", metavar="SESSION", nargs="?", const="", help="go on with a session; without one: choose"
+        "-c", "--continue", action="store_true", dest="continues", help="continue this folder's last session"
     )
-    which.add_argument("--session", metavar="SESSION", help="go on with a session, by path, id or title")
-    which.add_argument("--fork", metavar="SESSION", help="go on in a copy of a session")
-    which.add_argument("--no-session", action="store_true", help="keep nothing")
+    which.add_argument(
+        "-r", "--resume", metavar="SESSION", nargs="?", const="", help="resume a session; without SESSION, choose one"
+    )
+    which.add_argument("--session", metavar="SESSION", help="continue a session: path, id or title")
+    which.add_argument("--fork", metavar="SESSION", help="continue in a copy of a session")
+    which.add_argument("--no-session", action="store_true", help="do not save the session")
     parser.add_argument("--model", metavar="NAME", help="provider:name, or demo (default: the setting `model`)")
     parser.add_argument(
         "--thinking",
         metavar="LEVEL",
         choices=("off", "minimal", "low", "medium", "high", "xhigh"),
-        help="how much to think: off, minimal, low, medium, high, xhigh",
+        help="thinking level: off, minimal, low, medium, high, xhigh",
     )
     parser.add_argument(
         "--approval",
         metavar="MODE",
         choices=("default", "autoEdit", "yolo"),
-        help="what is asked before it is done: default, autoEdit (files here pass), yolo (all passes)",
+        help="what needs approval: default, autoEdit (edits here do not), yolo (nothing does)",
     )
     parser.add_argument("--name", metavar="TEXT", help="name the session")
-    parser.add_argument("--add-dir", metavar="DIR", action="append", default=[], help="tools may work there, too")
+    parser.add_argument(
+        "--add-dir", metavar="DIR", action="append", default=[], help="another folder that tools may use; repeatable"
+    )
 
 
 def run(options: Options) -> int:
@@ -68,7 +71,7 @@ def run(options: Options) -> int:
 
     prints = options.prints or options.json or options.output is not None
     if prints and options.resume == "":
-        raise UsageError("chat: -r without a SESSION chooses from a list, which --print cannot; name the session")
+        raise UsageError("chat: --print cannot ask; name the session after -r")
     wanted = _wanted(options)
     if prints:
         return asyncio.run(_print(options, wanted))
@@ -93,19 +96,19 @@ async def _print(options: Options, wanted: StartOptions) -> int:
 
 
 def _prompt(given: str | None) -> tuple[str, bytes | None]:
-    """What was said, with what was piped in behind it; and what was piped in, if that is an image."""
+    """The prompt with piped text appended, and piped data if it is an image."""
     from sessiontree.agent.text_files import image_type, is_binary
 
     data = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
     if image_type(data) is not None:
         return given or "", data
     if is_binary(data):
-        raise UsageError("chat: what is piped in is neither text nor an image (PNG, JPEG, GIF, WebP)")
+        raise UsageError("chat: standard input is neither text nor an image (PNG, JPEG, GIF, WebP)")
     piped = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    said = "\n\n".join(part for part in (given, piped.rstrip("\n")) if part and part.strip())
-    if not said:
-        raise UsageError("chat: --print needs a TEXT, or something on standard input")
-    return said, None
+    prompt = "\n\n".join(part for part in (given, piped.rstrip("\n")) if part and part.strip())
+    if not prompt:
+        raise UsageError("chat: --print needs TEXT or standard input")
+    return prompt, None
 
 
 def _wanted(options: Options) -> StartOptions:
@@ -129,17 +132,17 @@ def _wanted(options: Options) -> StartOptions:
         thinking=options.thinking,
         approval=options.approval,
         name=options.name,
-        added=tuple(map(_added, options.add_dir)),
+        added=tuple(map(_check_folder, options.add_dir)),
     )
 
 
 def _session(options: Options, cwd: str) -> str | None:
-    """The path of the session to go on with; None for a new one."""
+    """The path of the session to continue; None for a new one."""
     from sessiontree.cli.sessions import find_session
 
-    if options.goes_on:
+    if options.continues:
         from sessiontree.cli.continue_ import find_to_continue
-        from sessiontree.cli.list import open_library
+        from sessiontree.cli.library_options import open_library
 
         with open_library(options) as library:
             return find_to_continue(library, cwd).path
@@ -151,10 +154,10 @@ def _working_folder() -> str:
     try:
         return os.getcwd()
     except OSError:
-        raise UsageError("the working folder is gone; go to the folder of a project") from None
+        raise UsageError("the working folder was deleted; change to another folder") from None
 
 
-def _added(folder: str) -> str:
+def _check_folder(folder: str) -> str:
     if not os.path.isdir(folder):
-        raise UsageError(f"--add-dir {folder}: there is no such folder")
+        raise UsageError(f"--add-dir {folder}: folder does not exist")
     return os.path.abspath(folder)

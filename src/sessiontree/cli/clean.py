@@ -1,6 +1,6 @@
-"""Move sessions that were not used for long into the archive. Without --yes, only a table of what would go.
+"""Move sessions that were not used for a while to the archive. Without --yes, only show a table of them.
 
-Age counts from the last message, not from the date of the file. Pinned sessions always stay.
+The age is that of the last message, not of the file. Pinned sessions always stay.
 """
 
 from __future__ import annotations
@@ -9,39 +9,50 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from sessiontree.archive.clean import (
+    CleanPlan,
+    CleanPolicy,
+    find_expiring,
+    parse_duration,
+    plan_clean,
+    plan_purge,
+    purge,
+)
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.convert import check_target
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.core.ids import now_ms
+from sessiontree.errors import SessionTreeError
+from sessiontree.views.text import columns, cut, one_line, pad, plural
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
     from sessiontree.archive.candidates import Candidate
-    from sessiontree.archive.clean import CleanPlan
 
-SUMMARY = "move old sessions into the archive"
 EXAMPLES = """examples:
   sessiontree clean --older-than 30d --keep-named
   sessiontree clean --older-than 6m --agent claude --yes
 
-`sessiontree restore` brings a session back byte for byte. Only --purge together with --yes deletes for good."""
+`sessiontree restore` restores a session byte for byte. Only --purge with --yes deletes permanently."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--older-than", metavar="AGE", default="30d", help="30d, 12h, 8w, 6m, 1y (default: 30d)")
-    parser.add_argument("--keep-named", action="store_true", help="leave sessions that someone gave a name")
-    parser.add_argument("--keep-labeled", action="store_true", help="leave sessions with labelled entries")
+    parser.add_argument(
+        "--older-than", metavar="AGE", default="30d", help="minimum age: 30d, 12h, 8w, 6m, 1y (default: 30d)"
+    )
+    parser.add_argument("--keep-named", action="store_true", help="keep sessions with a name")
+    parser.add_argument("--keep-labeled", action="store_true", help="keep sessions with labeled entries")
     parser.add_argument("--agent", metavar="A", help="only sessions of this agent")
-    parser.add_argument("--yes", action="store_true", help="do it")
-    parser.add_argument("--purge", action="store_true", help="delete for good, also what was archived as long ago")
+    parser.add_argument("--yes", action="store_true", help="archive them")
+    parser.add_argument(
+        "--purge", action="store_true", help="delete permanently, including sessions archived that long ago"
+    )
     add_root_option(parser)
 
 
 def run(options: Options) -> int | None:
-    from sessiontree.archive.clean import CleanPolicy, find_expiring, parse_duration, plan_clean, plan_purge, purge
-    from sessiontree.cli.convert import check_target
-    from sessiontree.core.ids import now_ms
-
     home, now = open_home(options), now_ms()
     agent = check_target(options.agent) if options.agent else None
     policy = CleanPolicy(parse_duration(options.older_than), options.keep_named, options.keep_labeled, agent)
@@ -54,31 +65,29 @@ def run(options: Options) -> int | None:
     failed: list[str] = []
     refs: list[str] = []
     if options.yes and options.purge:
-        from sessiontree.cli.purge import take_lanes_away
+        from sessiontree.cli.purge import remove_lanes
 
-        plan, refs, failed = take_lanes_away(home, plan)
+        plan, refs, failed = remove_lanes(home, plan)
         purge(home.archive, plan)
     elif options.yes:
         failed = _archive(home, plan, f"clean --older-than {options.older_than}")
-    going = {one.path for one in plan.chosen}
-    staying = [one for one in sessions if one.path not in going]
+    leaving = {session.path for session in plan.chosen}
+    staying = [session for session in sessions if session.path not in leaving]
     risk = find_expiring(staying, items, now)
     if options.json:
-        output.print_json({**_described(plan, options, failed, risk), "refs": refs})
+        output.print_json({**_to_json(plan, options, failed, risk), "refs": refs})
     else:
         output.print_lines(table(plan, now))
-        _tell(plan, options, risk)
+        _print_summary(plan, options, risk)
     if refs:
-        stderr.print_line(f"the work of their lanes stays in git: {', '.join(refs)}")
+        stderr.print_line(f"the lanes' work is kept in git: {', '.join(refs)}")
     for message in failed:
         stderr.print_error(message)
     return stderr.FAILED if failed else None
 
 
 def _archive(home: Home, plan: CleanPlan, why: str) -> list[str]:
-    """Archive what was planned, one session after the other; what could not be archived, and why."""
-    from sessiontree.errors import SessionTreeError
-
+    """Archive the planned sessions; returns an error message for each that failed."""
     failed: list[str] = []
     with home.archive.locked():
         home.archive.finish()
@@ -89,59 +98,57 @@ def _archive(home: Home, plan: CleanPlan, why: str) -> list[str]:
                 failed.append(str(error))
                 continue
             for path in freed.remaining:
-                stderr.print_line(f"{path}: is no regular file; it was left there")
+                stderr.print_line(f"{path}: not a regular file; left in place")
     return failed
 
 
 def table(plan: CleanPlan, now: int) -> Iterator[str]:
-    """What goes, the oldest first: title, age, size, agent, file; then the sum."""
+    """The sessions to archive, oldest first, and their total size."""
     rows = [
-        (one.title or one.id, output_age(now - (one.active or now)), one.size, one.agent, one.path)
+        (one.title or one.id, render_age(now - (one.active or now)), one.size, one.agent, one.path)
         for one in plan.chosen
     ]
     rows += [(item.title or item.session, "archived", item.size, item.agent, item.path) for item in plan.archived]
-    yield from rows_as_lines(rows)
-    yield f"{len(rows)} session{'' if len(rows) == 1 else 's'}, {human_size(plan.size)}"
+    yield from _render_rows(rows)
+    yield f"{plural(len(rows), 'session')}, {human_size(plan.size)}"
 
 
-def rows_as_lines(rows: list[tuple[str, str, int, str, str]]) -> Iterator[str]:
-    """Columns that fit: the title first and never cut below 20, the path last and cut at its beginning."""
-    from sessiontree.views.text import columns, cut, one_line, pad
-
-    room = output.width()
-    title = min(max([20, *(columns(one_line(row[0])) for row in rows)]), max(20, (room - 30) // 2))
+def _render_rows(rows: list[tuple[str, str, int, str, str]]) -> Iterator[str]:
+    """Fit columns to the width: the title has at least 20 columns, the path loses its beginning."""
+    width = output.width()
+    title = min(max([20, *(columns(one_line(row[0])) for row in rows)]), max(20, (width - 30) // 2))
     for name, age, size, agent, path in rows:
         left = f"{pad(cut(one_line(name), title), title)}  {age:>8}  {human_size(size):>8}  {agent:<8}"
         place = one_line(path)
-        space = room - title - 32
+        space = width - title - 32
         if columns(place) > space:
             place = "…" + place[-max(space - 1, 0) :] if space > 12 else ""
         yield f"{left}  {place}".rstrip()
 
 
-def _tell(plan: CleanPlan, options: Options, risk: list[Candidate]) -> None:
+def _print_summary(plan: CleanPlan, options: Options, risk: list[Candidate]) -> None:
     for reason, count in sorted(plan.spared.items()):
-        stderr.print_line(f"{count} old enough, but left: {reason}")
+        stderr.print_line(f"kept although old enough: {count} ({reason})")
     if not plan.chosen and not plan.archived:
-        stderr.print_line("there is nothing to clean")
+        stderr.print_line("nothing to clean")
     elif not options.yes:
-        what = "deletes all of this for good" if options.purge else "moves them into the archive"
-        stderr.print_line(f"nothing was done; the same with --yes {what}")
+        action = "delete them permanently" if options.purge else "archive them"
+        stderr.print_line(f"nothing changed; add --yes to {action}")
     elif not options.purge:
-        stderr.print_line("`sessiontree restore ID` brings one back, `sessiontree restore --list` shows all")
+        stderr.print_line("to undo: `sessiontree restore ID` (`sessiontree restore --list` lists all)")
     warn_of_deletion(risk)
 
 
 def warn_of_deletion(risk: list[Candidate]) -> None:
-    """Other agents delete by themselves; say so while there is time."""
+    """Warn about sessions that their agent will delete soon."""
     if risk:
         stderr.print_line(
-            f"warning: Claude Code deletes {len(risk)} of your sessions by itself within a week, by the date of the "
-            "file (its setting cleanupPeriodDays); `sessiontree keep --all` makes copies first"
+            f"warning: Claude Code will delete {plural(len(risk), 'session')} within a week "
+            "(its cleanupPeriodDays setting); `sessiontree keep --all` makes copies"
         )
 
 
-def output_age(milliseconds: int) -> str:
+def render_age(milliseconds: int) -> str:
     """An age in one number and a unit: 5h, 12d, 7mo, 2y."""
     hours = max(milliseconds, 0) // 3_600_000
     days = hours // 24
@@ -161,7 +168,7 @@ def human_size(size: int) -> str:
     return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
 
 
-def _described(plan: CleanPlan, options: Options, failed: list[str], risk: list[Candidate]) -> dict[str, Any]:
+def _to_json(plan: CleanPlan, options: Options, failed: list[str], risk: list[Candidate]) -> dict[str, Any]:
     return {
         "done": options.yes,
         "purge": options.purge,

@@ -1,7 +1,7 @@
-"""Let a summary stand for the older part of a session, so that it fits a model's window again.
+"""Replace older messages with a summary, so that the session fits a model's context window again.
 
-Every line stays in the file: `--undo` lets the session stand before the summary again. Works on the sessions of every
-agent that can be written, each in its own form.
+Nothing is removed from the file; --undo goes back to before the summary. Works with every agent's sessions, in the
+agent's own format.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.cli.summaries import add_summary_options, find_configured_summarizer, load_session_settings
+from sessiontree.compaction import Compacted, Undone, compact, policy_of, undo
+from sessiontree.core.messages import Message, message_text
+from sessiontree.views.text import clean, cut, one_line, plural
 
 if TYPE_CHECKING:
-    from sessiontree.compaction import Compacted, Undone
-    from sessiontree.core.messages import Message
     from sessiontree.session.session import Session
 
-SUMMARY = "let a summary stand for the older part"
 EXAMPLES = """examples:
   sessiontree compact 019c2f3a --dry-run
   sessiontree compact s.jsonl --instructions "keep all about the lexer" --keep 8000
 
-strategies: recent (keep the newest messages), segment (keep the last turns whole), replace (keep nothing); by default
-the way of the agent whose session it is."""
+Strategies: recent (keep the newest messages), segment (keep whole turns), replace (keep nothing). The default is what
+the session's agent does."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     add_summary_options(parser)
     parser.add_argument(
-        "--keep", metavar="N", type=_tokens, help="tokens of the newest messages to keep (default: as settings say)"
+        "--keep", metavar="N", type=_tokens, help="tokens of recent messages to keep (default: from the settings)"
     )
     parser.add_argument("--strategy", metavar="NAME", help="what to keep: recent, segment or replace")
-    parser.add_argument("--window", metavar="N", type=_tokens, help="make it fit a model with so many tokens")
+    parser.add_argument("--window", metavar="N", type=_tokens, help="fit a context window of N tokens")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--dry-run", action="store_true", help="show what would be done, and the summary")
-    what.add_argument("--undo", action="store_true", help="stand before the last compaction again")
+    what.add_argument("--dry-run", action="store_true", help="only show the result and the summary")
+    what.add_argument("--undo", action="store_true", help="go back to before the last compaction")
 
 
 def _tokens(text: str) -> int:
@@ -50,17 +50,15 @@ def _tokens(text: str) -> int:
 
 
 def run(options: Options) -> None:
-    from sessiontree.compaction import compact, policy_of, undo
-
     session = open_session(options)
     if options.undo:
         undone = undo(session)
         session.close()
-        remember_work(session.location, session.cwd, options)
-        _show_undone(session, undone, options)
+        remember_session(session.location, session.cwd, options)
+        _print_undone(session, undone, options)
         return
     settings = load_session_settings(session, options)
-    # Which model it is is told by the whole context: it is asked only where that makes a difference.
+    # Finding the model decodes the whole context, so it is only done if settings differ by model.
     chosen = settings.compaction.for_model(_model_of(session) if settings.compaction.model_overrides else None)
     done = compact(
         session,
@@ -76,24 +74,24 @@ def run(options: Options) -> None:
     for report in done.reports:
         stderr.print_line(f"sessiontree: {report}")
     if not options.dry_run:
-        remember_work(session.location, session.cwd, options)
+        remember_session(session.location, session.cwd, options)
     if options.json:
-        output.print_json(_described(session, done))
+        output.print_json(_to_json(session, done))
         return
-    output.print_lines(_text(done))
+    output.print_lines(_render(done))
     if options.dry_run:
-        stderr.print_line("nothing was written; the same without --dry-run does it")
+        stderr.print_line("nothing was written (--dry-run)")
     else:
-        stderr.print_line(f"`sessiontree compact {shlex.quote(options.session)} --undo` takes it back")
+        stderr.print_line(f"`sessiontree compact {shlex.quote(options.session)} --undo` reverts it")
 
 
 def _model_of(session: Session) -> str | None:
-    """The model that the session is held with, as "provider/model"."""
+    """The session's current model, as "provider/model"."""
     model = session.context().state.model
     return None if model is None else f"{model.provider}/{model.model_id}"
 
 
-def _show_undone(session: Session, undone: Undone, options: Options) -> None:
+def _print_undone(session: Session, undone: Undone, options: Options) -> None:
     if options.json:
         output.print_json(
             {"session": session.id, "leaf": undone.leaf, "undone": undone.compaction, "leftBehind": undone.left}
@@ -101,11 +99,11 @@ def _show_undone(session: Session, undone: Undone, options: Options) -> None:
         return
     output.print_lines([undone.leaf or "(before the first entry)"])
     if undone.left:
-        count = "1 message" if undone.left == 1 else f"{undone.left:,} messages"
-        stderr.print_line(f"{count} said after the compaction stay on a branch of their own (see `sessiontree tree`)")
+        messages = plural(undone.left, "message")
+        stderr.print_line(f"{messages} after the compaction stay on a separate branch (see `sessiontree tree`)")
 
 
-def _described(session: Session, done: Compacted) -> dict[str, Any]:
+def _to_json(session: Session, done: Compacted) -> dict[str, Any]:
     plan = done.plan
     return {
         "session": session.id,
@@ -129,16 +127,15 @@ def _described(session: Session, done: Compacted) -> dict[str, Any]:
     }
 
 
-def _text(done: Compacted) -> Iterator[str]:
-    from sessiontree.views.text import clean, cut
-
+def _render(done: Compacted) -> Iterator[str]:
     plan = done.plan
     yield f"{'tokens':<12}{done.tokens_before:,} before, about {done.tokens_after:,} after"
-    prefix = f", {len(plan.turn_prefix):,} of the turn that is cut" if plan.turn_prefix else ""
-    yield f"{'summarised':<12}{_messages(len(plan.summarized))}{prefix}"
+    prefix = f", {len(plan.turn_prefix):,} of a split turn" if plan.turn_prefix else ""
+    yield f"{'summarized':<12}{plural(len(plan.summarized), 'message')}{prefix}"
     if plan.kept:
-        first = cut(_shown(plan.kept[0]), max(output.width() - 50, 20))
-        yield f"{'kept':<12}{_messages(len(plan.kept))}, from {clean(plan.first_kept or '')[:8]}: {first}"
+        first = cut(_preview(plan.kept[0]), max(output.width() - 50, 20))
+        first_id = clean(plan.first_kept or "")[:8]
+        yield f"{'kept':<12}{plural(len(plan.kept), 'message')}, from {first_id}: {first}"
     else:
         yield f"{'kept':<12}nothing"
     yield f"{'files':<12}{len(plan.files.read):,} read, {len(plan.files.modified):,} modified"
@@ -150,12 +147,5 @@ def _text(done: Compacted) -> Iterator[str]:
     yield from clean(done.summary).splitlines()
 
 
-def _messages(count: int) -> str:
-    return "1 message" if count == 1 else f"{count:,} messages"
-
-
-def _shown(message: Message) -> str:
-    from sessiontree.core.messages import message_text
-    from sessiontree.views.text import one_line
-
+def _preview(message: Message) -> str:
     return one_line(message_text(message)) or message.role

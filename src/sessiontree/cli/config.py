@@ -1,56 +1,69 @@
-"""Show and change settings: the user's, and a project's, which win where both say something.
+"""Show and change settings: the user's, and the project's, which take precedence.
 
-get: what holds and where it comes from. set, unset: write one value into the user's file, or with --project into the
-project's; comments and everything else in it stay. path: where the files are. schema: a JSON Schema for editors.
+get: show values and where they come from. set, unset: change the user's file or, with --project, the project's;
+comments and other settings are preserved. path: show where the files are. schema: print a JSON Schema for editors.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import msgspec
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
+from sessiontree.errors import NotFoundError, UsageError
+from sessiontree.settings import (
+    Loaded,
+    Setting,
+    find_project_file,
+    iter_settings,
+    load_settings,
+    project_file_for_writing,
+    user_file,
+)
+from sessiontree.settings.files import set_value, unset_value
+from sessiontree.settings.keys import find_setting, is_section, nearest, parse_key, parse_value, render_key
+from sessiontree.settings.known import ANY_MODEL
+from sessiontree.settings.schema import json_schema
+from sessiontree.views.text import clean, columns
 
-if TYPE_CHECKING:
-    from sessiontree.settings import Loaded, Setting
-
-SUMMARY = "show and change settings"
 EXAMPLES = """examples:
   sessiontree config get compaction
   sessiontree config set compaction.reserveTokens 32768 --project
 
-The environment wins over both files: compaction.reserveTokens is $SESSIONTREE_COMPACTION_RESERVE_TOKENS. Who gets the
-conversation (model, summarizer) is never taken from a project's file, since that came with a repository."""
+Environment variables override both files: compaction.reserveTokens is $SESSIONTREE_COMPACTION_RESERVE_TOKENS. Settings
+that decide who receives the conversation (model, summarizer) are ignored in a project's file, as it may come with a
+repository."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("get", "set", "unset", "path", "schema"))
-    parser.add_argument("key", metavar="KEY", nargs="?", help="for get: a setting or a group of them (default: all)")
+    parser.add_argument("action", choices=("get", "set", "unset", "path", "schema"), help="what to do")
+    parser.add_argument(
+        "key", metavar="KEY", nargs="?", help="a setting; for get also a group of settings (default: all)"
+    )
     parser.add_argument("value", metavar="VALUE", nargs="?", help="for set: the new value")
-    parser.add_argument("--project", action="store_true", help="for set and unset: write the project's file")
-    parser.add_argument("--cwd", metavar="DIR", help="the project is the one of this folder (default: this one)")
+    parser.add_argument("--project", action="store_true", help="for set and unset: change the project's file")
+    parser.add_argument("--cwd", metavar="DIR", help="use the project of this folder (default: the current folder)")
 
 
 def run(options: Options) -> int | None:
-    from sessiontree.errors import UsageError
-
     action = options.action
     if action in ("set", "unset") and not options.key:
-        raise UsageError(f"which setting? `sessiontree config {action} KEY`; `sessiontree config get` lists them")
+        raise UsageError(f"KEY is missing: `sessiontree config {action} KEY`; `sessiontree config get` lists all keys")
     if action == "set" and options.value is None:
-        raise UsageError(f"which value? `sessiontree config set {options.key} VALUE`")
+        raise UsageError(f"VALUE is missing: `sessiontree config set {options.key} VALUE`")
     if options.value is not None and action != "set":
-        raise UsageError(f"`sessiontree config {action}` takes no value; `config set` does")
+        raise UsageError(f"`sessiontree config {action}` takes no value; use `sessiontree config set`")
     if options.key and action in ("path", "schema"):
         raise UsageError(f"`sessiontree config {action}` takes no key")
     return {"get": _get, "set": _set, "unset": _unset, "path": _path, "schema": _schema}[action](options)
 
 
 def _get(options: Options) -> int | None:
-    from sessiontree.settings import load_settings
-
     loaded = load_settings(_cwd(options), _home(options))
     rows = _rows(loaded, options.key)
     if options.json:
@@ -63,14 +76,12 @@ def _get(options: Options) -> int | None:
 
 
 def _print_rows(rows: list[dict[str, Any]], *, alone: bool) -> None:
-    from sessiontree.views.text import clean, columns
-
     if alone:
         (row,) = rows
-        output.print_lines([clean(_shown(row["value"]))])
+        output.print_lines([clean(_render(row["value"]))])
         stderr.print_line(f"from: {_origin(row)}")
         return
-    cells = [(clean(row["key"]), clean(_shown(row["value"])), _origin(row)) for row in rows]
+    cells = [(clean(row["key"]), clean(_render(row["value"])), _origin(row)) for row in rows]
     widths = [max(columns(row[at]) for row in cells) for at in (0, 1)]
     output.print_lines(
         f"{key}{' ' * (widths[0] - columns(key))}  {value}{' ' * (widths[1] - columns(value))}  {clean(origin)}"
@@ -78,41 +89,32 @@ def _print_rows(rows: list[dict[str, Any]], *, alone: bool) -> None:
     )
 
 
-def _rows(loaded: Loaded, wanted: str | None) -> list[dict[str, Any]]:
-    """Each setting that was asked for, with its value and where that comes from."""
-    from sessiontree.errors import UsageError
-    from sessiontree.settings.keys import is_section, nearest, parse_key, render_key
-
-    path = parse_key(wanted) if wanted else ()
-    paths = [one for one in _paths(loaded) if one[: len(path)] == path]
+def _rows(loaded: Loaded, key: str | None) -> list[dict[str, Any]]:
+    """The selected settings with their values and sources."""
+    path = parse_key(key) if key else ()
+    paths = [setting for setting in _paths(loaded) if setting[: len(path)] == path]
     if not paths and not is_section(path):
-        found = nearest(wanted or "")
+        found = nearest(key or "")
         raise UsageError(
-            f"{wanted!r} is no setting"
+            f"unknown setting {key!r}"
             + (f"; did you mean {found}?" if found else "; `sessiontree config get` lists them")
         )
     rows = []
-    for one in paths:
-        key = render_key(one)
-        source = loaded.source(key)
-        value = _value(loaded.settings, one)
-        rows.append({"key": key, "value": value, "source": source.layer, "where": source.where or None})
+    for setting in paths:
+        name = render_key(setting)
+        source = loaded.source(name)
+        value = _value(loaded.settings, setting)
+        rows.append({"key": name, "value": value, "source": source.layer, "where": source.where or None})
     return rows
 
 
 def _paths(loaded: Loaded) -> list[tuple[str, ...]]:
-    """All settings, and of those that are said for each model the ones that are said."""
-    from sessiontree.settings import iter_settings
-    from sessiontree.settings.keys import parse_key
-    from sessiontree.settings.known import ANY_MODEL
-
+    """All settings, with the per-model ones that are set."""
     plain = [setting.path for setting in iter_settings() if ANY_MODEL not in setting.path]
     return plain + [path for path in map(parse_key, loaded.sources) if path not in plain]
 
 
 def _value(settings: Any, path: tuple[str, ...]) -> Any:
-    import msgspec
-
     found = msgspec.to_builtins(settings)
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None
@@ -120,15 +122,11 @@ def _value(settings: Any, path: tuple[str, ...]) -> Any:
 
 
 def _set(options: Options) -> None:
-    from sessiontree.errors import UsageError
-    from sessiontree.settings.files import set_value
-    from sessiontree.settings.keys import parse_key, parse_value
-
     path = parse_key(options.key)
     setting = _setting(options.key, path)
     if options.project and not setting.from_project:
         raise UsageError(
-            f"{options.key} cannot be set by a project: it says who gets the conversation; leave --project out"
+            f"a project cannot set {options.key}: it decides who receives the conversation; omit --project"
         )
     try:
         value = parse_value(setting, options.value)
@@ -136,26 +134,18 @@ def _set(options: Options) -> None:
         raise UsageError(f"{options.key}: {error}") from None
     file = _file(options)
     set_value(file, path, value, through_links=not options.project)
-    _tell(options, file, value)
+    _print_result(options, file, value)
 
 
 def _unset(options: Options) -> None:
-    from sessiontree.errors import NotFoundError
-    from sessiontree.settings.files import unset_value
-    from sessiontree.settings.keys import parse_key
-
     file = _file(options)
     if not unset_value(file, parse_key(options.key), through_links=not options.project):
         raise NotFoundError(f"{file}: does not set {options.key}")
-    _tell(options, file, None)
+    _print_result(options, file, None)
 
 
-def _tell(options: Options, file: str, value: Any) -> None:
-    """What was written, and who has the last word on it if that is someone else."""
-    from sessiontree.settings import load_settings
-    from sessiontree.settings.keys import parse_key, render_key
-    from sessiontree.views.text import clean
-
+def _print_result(options: Options, file: str, value: Any) -> None:
+    """Print the changed file, and the source that overrides it, if any."""
     key = render_key(parse_key(options.key))
     loaded = load_settings(_cwd(options), _home(options))
     source = loaded.source(key)
@@ -165,29 +155,23 @@ def _tell(options: Options, file: str, value: Any) -> None:
         return
     output.print_lines([clean(file)])
     if overruled:
-        held = _shown(_value(loaded.settings, parse_key(key)))
-        stderr.print_line(f"here {key} is {held}, from: {source.where}")
+        value = _render(_value(loaded.settings, parse_key(key)))
+        stderr.print_line(f"still {value}: {key} is overridden by {source.where}")
 
 
 def _path(options: Options) -> None:
-    from sessiontree.settings import find_project_file, project_file_for_writing, user_file
-    from sessiontree.views.text import clean
-
     cwd, home = _cwd(options), _home(options)
     files = {"user": user_file(home), "project": find_project_file(cwd, home) or project_file_for_writing(cwd, home)}
     if options.json:
         output.print_json({name: {"path": path, "exists": os.path.exists(path)} for name, path in files.items()})
     else:
         output.print_lines(
-            f"{name:8}{clean(path)}{'' if os.path.exists(path) else '  (not there)'}" for name, path in files.items()
+            f"{name:8}{clean(path)}{'' if os.path.exists(path) else '  (does not exist)'}"
+            for name, path in files.items()
         )
 
 
 def _schema(options: Options) -> None:
-    import json
-
-    from sessiontree.settings.schema import json_schema
-
     if options.json:
         output.print_json({"schema": json_schema()})
     else:
@@ -195,34 +179,27 @@ def _schema(options: Options) -> None:
 
 
 def _setting(key: str, path: tuple[str, ...]) -> Setting:
-    from sessiontree.errors import UsageError
-    from sessiontree.settings.keys import find_setting, is_section, nearest
-
     found = find_setting(path)
     if found is not None:
         return found
     if is_section(path):
         raise UsageError(f"{key} is a group of settings; `sessiontree config get {key}` lists them")
     meant = nearest(key)
-    raise UsageError(f"{key!r} is no setting" + (f"; did you mean {meant}?" if meant else ""))
+    raise UsageError(f"unknown setting {key!r}" + (f"; did you mean {meant}?" if meant else ""))
 
 
 def _file(options: Options) -> str:
-    from sessiontree.settings import project_file_for_writing, user_file
-
     home = _home(options)
     return project_file_for_writing(_cwd(options), home) if options.project else user_file(home)
 
 
 def _cwd(options: Options) -> str:
-    from sessiontree.errors import UsageError
-
     try:
         folder = os.path.abspath(options.cwd or os.getcwd())
     except OSError:
-        raise UsageError("the working folder is gone; --cwd names a project's folder") from None
+        raise UsageError("the working folder was deleted; name a folder with --cwd") from None
     if not os.path.isdir(folder):
-        raise UsageError(f"{folder}: there is no such folder")
+        raise UsageError(f"{folder}: folder does not exist")
     return folder
 
 
@@ -234,9 +211,7 @@ def _notice(notice: Any) -> dict[str, Any]:
     return {"where": notice.where, "key": notice.key or None, "text": notice.text, "isError": notice.is_error}
 
 
-def _shown(value: Any) -> str:
-    import json
-
+def _render(value: Any) -> str:
     return value if isinstance(value, str) else "-" if value is None else json.dumps(value, ensure_ascii=False)
 
 

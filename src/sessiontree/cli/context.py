@@ -1,4 +1,4 @@
-"""Show what a model is sent for a path: the messages in order and the state along it."""
+"""Show the messages a model receives for a path, in order, with the model and mode in effect."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_read_options, open_for_reading
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import add_read_options, open_for_reading
+from sessiontree.views.json import describe_message, describe_own_message, describe_problem, describe_state
+from sessiontree.views.text import one_line, plural
+from sessiontree.views.transcript import show_message
 
 if TYPE_CHECKING:
     from sessiontree.core.context import Context
     from sessiontree.session.session import Session
 
-SUMMARY = "show what a model is sent"
 EXAMPLES = """examples:
   sessiontree context 019c2f3a --json
   sessiontree context s.jsonl --leaf 8b01d2e4 --as anthropic"""
@@ -21,18 +24,18 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--leaf", metavar="ENTRY", help="the path to this entry instead of where the session stands")
+    parser.add_argument("--leaf", metavar="ENTRY", help="use the path to this entry (default: the current entry)")
     parser.add_argument(
         "--as",
         dest="form",
         choices=("native", "anthropic", "openai", "openai-chat"),
-        help="messages in the form of the dialect's own program, or of a provider",
+        help="print messages in the format of the session's client, or of a provider",
     )
     parser.add_argument(
         "--unanswered",
         choices=("complete", "strip"),
         default="complete",
-        help="tool calls without a result: answer them with an honest error (default), or leave them out",
+        help="tool calls without a result: add an error result (default), or leave them out",
     )
     add_read_options(parser)
 
@@ -43,15 +46,13 @@ def run(options: Options) -> None:
     leaf = session.find_entry(options.leaf) if options.leaf else session.leaf
     context = session.context(leaf) if options.leaf else session.context()
     if options.json or options.form in ("anthropic", "openai", "openai-chat"):
-        output.print_json(_described(session, leaf, context, options))
+        output.print_json(_to_json(session, leaf, context, options))
         return
     output.print_lines(_text(context))
     stderr.print_problems(session.location, session.known_problems)
 
 
-def _described(session: Session, leaf: str | None, context: Context, options: Options) -> dict[str, Any]:
-    from sessiontree.views.json import describe_problem, describe_state
-
+def _to_json(session: Session, leaf: str | None, context: Context, options: Options) -> dict[str, Any]:
     value: dict[str, Any] = {
         "dialect": session.dialect.name,
         "session": session.id,
@@ -65,8 +66,6 @@ def _described(session: Session, leaf: str | None, context: Context, options: Op
 
 
 def _messages(session: Session, context: Context, options: Options) -> dict[str, Any]:
-    from sessiontree.views.json import describe_message, describe_own_message
-
     if options.form is None:
         return {"messages": [describe_message(message) for message in context.messages]}
     if options.form == "native":
@@ -79,15 +78,11 @@ def _messages(session: Session, context: Context, options: Options) -> dict[str,
 
 
 def _text(context: Context) -> Iterator[str]:
-    from sessiontree.views.text import one_line
-    from sessiontree.views.transcript import show_message
-
     state = context.state
     model = state.models.get("default", "no model")
     rules = f" · rules {', '.join(state.rules)}" if state.rules else ""
-    yield one_line(
-        f"{len(context.messages)} messages · {model} · thinking {state.thinking_level} · mode {state.mode}{rules}"
-    )
+    messages = plural(len(context.messages), "message")
+    yield one_line(f"{messages} · {model} · thinking {state.thinking_level} · mode {state.mode}{rules}")
     yield ""
     for message in context.messages:
         yield from show_message(message)

@@ -1,7 +1,7 @@
-"""Find the session to go on with: the last one of this terminal if it is of this project, else the project's newest.
+"""Find the session to continue: this terminal's last session if it belongs to this project, else the project's newest.
 
-Never one of another project: that is known by its real path and its repository, not by names of folders. With -r you
-choose from a numbered list.
+Sessions of other projects are never chosen; projects are told apart by real path and repository. With -r, choose from a
+numbered list.
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import add_root_option, open_library
+from sessiontree.cli.library_options import add_root_option, no_sessions, open_library
 from sessiontree.cli.open import present
 from sessiontree.cli.parser import Options
 from sessiontree.errors import NotFoundError, UsageError
+from sessiontree.library.last_session import find_last_session
+from sessiontree.library.threads import ThreadMember
+from sessiontree.views.listing import draw_listing, short_ids
 
 if TYPE_CHECKING:
     from sessiontree.library.library import Library
     from sessiontree.library.summary import Summary
 
-SUMMARY = "find the session to go on with"
 EXAMPLES = """examples:
   sessiontree continue
   sessiontree show "$(sessiontree continue --print-path)\""""
@@ -31,9 +34,9 @@ _MOST_CHOICES = 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-r", "--choose", action="store_true", help="choose from a list of this project's sessions")
-    parser.add_argument("--all", action="store_true", help="with -r: sessions of every project")
-    parser.add_argument("--cwd", metavar="DIR", help="the project of this folder instead of the current one")
-    parser.add_argument("--print-path", action="store_true", help="print only where it lies")
+    parser.add_argument("--all", action="store_true", help="with -r: list sessions of every project")
+    parser.add_argument("--cwd", metavar="DIR", help="use the project of this folder (default: the current folder)")
+    parser.add_argument("--print-path", action="store_true", help="print only the path of the file")
     add_root_option(parser)
 
 
@@ -51,41 +54,30 @@ def run(options: Options) -> int | None:
 
 
 def find_to_continue(library: Library, cwd: str) -> Summary:
-    """This terminal's last session if it is of this project, else the project's newest."""
-    from sessiontree.library.last_session import find_last_session
-
+    """This terminal's last session if it belongs to the project, else the project's newest."""
     crumb = find_last_session(library.home)
     if crumb is not None:
-        last = next((one for one in library.everything() if one.path == os.path.realpath(crumb.path)), None)
+        last = next((s for s in library.everything() if s.path == os.path.realpath(crumb.path)), None)
         if last is not None and last.kind == "session" and library.belongs(last, cwd):
             return last
     newest = library.newest(cwd)
     if newest is None:
-        others = len(library.sessions())
-        raise NotFoundError(
-            f"{cwd}: no session of this project was found ({others} of other projects: `sessiontree list --all`); "
-            "`sessiontree new` starts one"
-        )
+        raise NotFoundError(no_sessions(library, cwd, "`sessiontree list --all`"))
     return newest
 
 
 def _choose(library: Library, cwd: str, *, everywhere: bool) -> Summary | None:
-    """A number read from the terminal; without a terminal only the list is printed."""
-    import time
-
-    from sessiontree.library.threads import ThreadMember
-    from sessiontree.views.listing import draw_listing, short_ids
-
+    """Print a numbered list and read a choice; without a terminal, only print the list."""
     found = library.sessions(project=None if everywhere else cwd)[:_MOST_CHOICES]
     if not found:
-        raise NotFoundError(f"{cwd}: no session of this project was found; `sessiontree list --all` shows the others")
-    members = [ThreadMember(one) for one in found]
+        raise NotFoundError(no_sessions(library, None if everywhere else cwd, "use --all"))
+    members = [ThreadMember(summary) for summary in found]
     ids = short_ids(library.everything())
     rows = list(draw_listing(members, output.width() - 4, time.time(), ids, with_project=everywhere))
     output.print_lines([f"    {rows[0]}", *(f"{number:3} {row}" for number, row in enumerate(rows[1:], 1))])
     if not sys.stdin.isatty():
         return None
-    stderr.print_line(f"Which one? 1-{len(found)}, or nothing to leave it:")
+    stderr.print_line(f"Which one? [1-{len(found)}, Enter to cancel]")
     answer = sys.stdin.readline().strip()
     if not answer:
         return None

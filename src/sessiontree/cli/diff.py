@@ -1,7 +1,7 @@
-"""Compare two branches: where they parted, what each asked, answered, called, read, changed, said last and used.
+"""Compare two branches: where they diverge, and the prompts, answers, calls, files and usage of each.
 
-A and B are entries; OTHER:ENTRY means an entry of another session, by its path or id. With --html, a page that needs
-nothing but itself.
+An ENTRY can be in another session: OTHER:ENTRY, with the path or id of that session. --html writes a self-contained
+page.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from sessiontree.branches.diff import diff
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
 from sessiontree.errors import ExistsError, NotFoundError
+from sessiontree.views.diff import describe_diff, draw_diff
 
 if TYPE_CHECKING:
     from sessiontree.session.session import Session
 
-SUMMARY = "compare two branches"
 EXAMPLES = """examples:
   sessiontree diff 019c2f3a 8b01d2e4 "second try"
   sessiontree diff s.jsonl 8b01d2e4 other.jsonl:7158e762 --html diff.html"""
@@ -26,20 +27,17 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("one", metavar="ENTRY", help="the end of one branch")
-    parser.add_argument("other", metavar="ENTRY", help="the end of the other one, or OTHER:ENTRY")
-    parser.add_argument("--html", metavar="FILE", help="write a new page instead of text")
+    parser.add_argument("one", metavar="ENTRY", help="the last entry of one branch")
+    parser.add_argument("other", metavar="ENTRY", help="the last entry of the other branch, or OTHER:ENTRY")
+    parser.add_argument("--html", metavar="FILE", help="write an HTML page instead of text")
 
 
 def run(options: Options) -> None:
-    from sessiontree.branches.diff import diff
-    from sessiontree.views.diff import describe_diff, draw_diff
-
     if options.html and os.path.lexists(options.html):
-        raise ExistsError(f"{options.html}: there is a file already; it was not touched")
+        raise ExistsError(f"{options.html}: file exists; choose another name")
     session = open_session(options)
-    first, one = _resolved(session, options.one, options)
-    second, other = _resolved(session, options.other, options)
+    first, one = _find_entry(session, options.one, options)
+    second, other = _find_entry(session, options.other, options)
     found = diff(first, one, other, other_session=second)
     path = None
     if options.html:
@@ -56,8 +54,8 @@ def run(options: Options) -> None:
         output.print_lines(draw_diff(found, output.width(), output.bold, output.dim))
 
 
-def _resolved(session: Session, wanted: str, options: Options) -> tuple[Session, str]:
-    """The session and the entry that are meant; what the session itself has comes first."""
+def _find_entry(session: Session, wanted: str, options: Options) -> tuple[Session, str]:
+    """Find an entry in the session itself or, as OTHER:ENTRY, in another one."""
     try:
         return session, session.find_entry(wanted)
     except NotFoundError:

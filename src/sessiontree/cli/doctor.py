@@ -1,4 +1,4 @@
-"""Say what is wrong with sessions: rule, count, place, what it costs, what the owner does, what repair does."""
+"""Check sessions for problems: what is wrong and where, its effect, what the client does, and what `repair` does."""
 
 from __future__ import annotations
 
@@ -7,46 +7,44 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import find_session
+from sessiontree.cli.sessions import add_dialect_option, find_session
+from sessiontree.errors import NotFoundError, SessionTreeError
+from sessiontree.repair import Finding, examine
+from sessiontree.session.open import open as open_path
+from sessiontree.views.text import one_line, plural
 
-if TYPE_CHECKING:
-    from sessiontree.repair import Finding
-
-SUMMARY = "say what is wrong with sessions"
 EXAMPLES = """examples:
   sessiontree doctor damaged.jsonl
   sessiontree doctor ~/.pi/agent/sessions --json
 
-Exits with 3 when something said is hidden or something is broken, with 0 when there are at most notes."""
+Exits with 3 if messages are hidden or data is damaged, with 0 if there are at most notes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("places", metavar="SESSION|DIR", nargs="+", help="sessions, or folders to look through")
-    parser.add_argument("--dialect", metavar="NAME", help="read the files as this dialect (default: by their content)")
+    parser.add_argument("places", metavar="SESSION|DIR", nargs="+", help="sessions, or folders to check")
+    add_dialect_option(parser)
 
 
 def run(options: Options) -> int:
     files = list(_files(options))
-    reports = [_examined(path, options.dialect, number, len(files)) for number, path in enumerate(files, 1)]
+    reports = [_check(path, options.dialect, number, len(files)) for number, path in enumerate(files, 1)]
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
     if options.json:
         output.print_json({"sessions": reports})
     else:
-        output.print_lines(line for report in reports for line in _text(report, alone=len(reports) == 1))
+        output.print_lines(line for report in reports for line in _render(report, alone=len(reports) == 1))
         if len(reports) > 1:
             output.print_lines(_summary(reports))
-    sick = any(found["severity"] != "note" for report in reports for found in report["findings"])
-    return stderr.DAMAGED if sick or any(report["error"] for report in reports) else 0
+    has_problems = any(found["severity"] != "note" for report in reports for found in report["findings"])
+    return stderr.DAMAGED if has_problems or any(report["error"] for report in reports) else 0
 
 
 def _files(options: Options) -> Iterator[str]:
-    from sessiontree.errors import NotFoundError
-
     for place in options.places:
         if os.path.isdir(place):
             for root, folders, names in os.walk(place):
@@ -63,26 +61,22 @@ def _files(options: Options) -> Iterator[str]:
 _started = time.monotonic()
 
 
-def _examined(path: str, dialect: str | None, number: int, count: int) -> dict[str, Any]:
-    from sessiontree.errors import SessionTreeError
-    from sessiontree.repair import examine
-    from sessiontree.session.open import open
-
+def _check(path: str, dialect: str | None, number: int, count: int) -> dict[str, Any]:
     if sys.stderr.isatty() and time.monotonic() - _started > 0.3:
         print(f"\r\x1b[K{number}/{count} {os.path.basename(path)[:60]}", end="", file=sys.stderr, flush=True)
     report: dict[str, Any] = {"path": path, "dialect": None, "entries": 0, "error": None, "findings": []}
     try:
-        session = open(path, dialect=dialect)
+        session = open_path(path, dialect=dialect)
         report["dialect"] = session.dialect.name
         report["entries"] = len(session)
-        report["findings"] = [_described(finding) for finding in examine(session)]
+        report["findings"] = [_to_json(finding) for finding in examine(session)]
         session.close()
     except SessionTreeError as error:
         report["error"] = str(error)
     return report
 
 
-def _described(finding: Finding) -> dict[str, Any]:
+def _to_json(finding: Finding) -> dict[str, Any]:
     rule = finding.rule
     return {
         "rule": rule.id,
@@ -99,16 +93,14 @@ def _described(finding: Finding) -> dict[str, Any]:
 _MARKS = {"loss": "✗", "damage": "✗", "note": "·"}
 
 
-def _text(report: dict[str, Any], *, alone: bool) -> Iterator[str]:
-    from sessiontree.views.text import one_line
-
+def _render(report: dict[str, Any], *, alone: bool) -> Iterator[str]:
     if report["error"]:
         yield one_line(f"✗ {report['error']}")
         return
     if not report["findings"]:
         if alone:
             yield one_line(
-                f"✓ {report['path']}: {report['entries']:,} entries of {report['dialect']}, nothing is wrong"
+                f"✓ {report['path']}: {report['entries']:,} entries of {report['dialect']}, no problems found"
             )
         return
     yield one_line(f"{report['path']} ({report['dialect']}, {report['entries']:,} entries)")
@@ -123,7 +115,7 @@ def _text(report: dict[str, Any], *, alone: bool) -> Iterator[str]:
 
 
 def _summary(reports: list[dict[str, Any]]) -> Iterator[str]:
-    """How many sessions have what."""
+    """Count the sessions for each problem."""
     counts: dict[str, int] = {}
     for report in reports:
         for rule in {found["rule"] for found in report["findings"]}:
@@ -131,6 +123,6 @@ def _summary(reports: list[dict[str, Any]]) -> Iterator[str]:
     healthy = sum(not report["findings"] and not report["error"] for report in reports)
     refused = sum(bool(report["error"]) for report in reports)
     yield ""
-    yield f"{len(reports):,} files: {healthy:,} without findings, {refused:,} that are no session"
+    yield f"{plural(len(reports), 'file')}: {healthy:,} without problems, {refused:,} not a session"
     for rule, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         yield f"  {rule:24} {count:,}"

@@ -17,7 +17,7 @@ from sessiontree.cli import output, stderr
 from sessiontree.cli.explore_common import copies_of, plain, print_results, told_of
 from sessiontree.cli.lane_options import Once, check_options
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.cli.summaries import add_summary_options, build_summary_request
 from sessiontree.errors import UsageError
 
@@ -169,7 +169,7 @@ def _about(session: Session, options: Options) -> int:
     else:
         decided = decisions.drop(session, told, options.drop, copies, keep_copies=keeps)
     session.close()
-    remember_work(session.location, session.cwd, options)
+    remember_session(session.location, session.cwd, options)
     _print_decided(session, told, decided, options)
     return stderr.FAILED if decided.failed else 0
 

@@ -24,7 +24,7 @@ from sessiontree.cli.explore_cleanup import say_tidied, take_away
 from sessiontree.cli.explore_common import copies_of, home_of, plain, print_results, session_words, told_of
 from sessiontree.cli.lane_options import APPROVAL, MAX_DEPTH, MAX_LANES, PARALLEL
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import remember_work
+from sessiontree.cli.sessions import remember_session
 from sessiontree.cli.summaries import build_summary_request, find_configured_summarizer, load_session_settings
 from sessiontree.errors import NotFoundError, SessionTreeError, UsageError, WriteError
 from sessiontree.explore import decisions, explore, resume
@@ -95,7 +95,7 @@ async def _tell(
     session: Session, exploration: Exploration, questions: Questions | None, screen: Screen, options: Options
 ) -> int:
     """Tell what came of the lanes, and let it be decided; the exit code."""
-    remember_work(session.location, session.cwd, options)
+    remember_session(session.location, session.cwd, options)
     told = await in_background(_as_it_stands, session, exploration)
     results = await in_background(compare, told, exploration.copies)
     print_results(session, told, results, options)

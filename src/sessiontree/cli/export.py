@@ -1,30 +1,29 @@
-"""Write a session as a document: Markdown, one HTML page, plain text, JSON, or its own lines.
+"""Export a session as Markdown, a self-contained HTML page, plain text, JSON, or its own lines.
 
-Goes to stdout, or with --out to a new file, which is never overwritten. By default the path to where the session
-stands; with --branch all every branch. --redact masks keys, tokens, private keys, passwords, e-mail addresses and home
-paths by rule, and says how many.
+Prints to stdout, or writes a new file with --out; existing files are never overwritten. Exports the path to the current
+entry, or every branch with --branch all. --redact masks keys, tokens, private keys, passwords, e-mail addresses and
+home paths, and reports how many.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_read_options, open_for_reading
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import add_read_options, open_for_reading
 from sessiontree.errors import ExistsError, UsageError
+from sessiontree.export import Format, Redactor, export
+from sessiontree.stores.atomic_files import create_file
 
-if TYPE_CHECKING:
-    from sessiontree.export import Format
-
-SUMMARY = "write a session as a document"
 EXAMPLES = """examples:
   sessiontree export 019c2f3a --out session.html --branch all
   sessiontree export s.jsonl --format md --redact"""
 
-_ENDINGS: dict[str, Format] = {
+_EXTENSIONS: dict[str, Format] = {
     ".md": "md",
     ".markdown": "md",
     ".html": "html",
@@ -40,28 +39,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=("md", "html", "json", "jsonl", "text"),
-        help="what to write (default: by the ending of --out, else md)",
+        help="output format (default: from the extension of --out, else md)",
     )
     parser.add_argument(
         "--branch",
         choices=("active", "all"),
         default="active",
-        help="the path to where the session stands (default), or every branch",
+        help="export the path to the current entry (default), or every branch",
     )
     parser.add_argument("--redact", action="store_true", help="mask secrets, e-mail addresses and home paths")
-    parser.add_argument("--out", metavar="FILE", help="write a new file instead of stdout")
+    parser.add_argument("--out", metavar="FILE", help="write to a new file instead of stdout")
     add_read_options(parser)
 
 
 def run(options: Options) -> None:
-    import gc
-
-    from sessiontree.export import Redactor, export
-
-    gc.disable()  # no value of ours leads back to itself: looking for rings takes a tenth of the time and finds none
+    gc.disable()  # our values have no reference cycles; looking for them costs a tenth of the time
     format = _format(options)
     if options.out and os.path.lexists(options.out):
-        raise ExistsError(f"{options.out}: there is a file already; it was not touched")
+        raise ExistsError(f"{options.out}: file exists; choose another name")
     session = open_for_reading(options)
     redactor = Redactor(os.path.expanduser("~")) if options.redact else None
     pieces = export(session, format, branch=options.branch, redactor=redactor)
@@ -89,21 +84,19 @@ def run(options: Options) -> None:
 
 
 def _format(options: Options) -> Format:
-    """What was asked for, else what the file's name says, else Markdown. `--json` alone means the JSON document."""
+    """--format, else from the extension of --out, else Markdown; `--json` alone means the JSON document."""
     chosen: Format | None = options.format
     if chosen is None and options.out:
-        chosen = _ENDINGS.get(os.path.splitext(options.out)[1].lower())
+        chosen = _EXTENSIONS.get(os.path.splitext(options.out)[1].lower())
     if options.json and not options.out:
         if chosen not in (None, "json"):
-            raise UsageError(f"--json prints one JSON object, so the {chosen} document needs a file: add --out FILE")
+            raise UsageError(f"--json prints one JSON object; add --out FILE for the {chosen} document")
         return "json"
     return chosen or "md"
 
 
 def _write(out: str, pieces: Iterator[bytes]) -> tuple[str, int]:
-    """Write a new file, whole or not at all; its path and size."""
-    from sessiontree.stores.atomic_files import create_file
-
+    """Write a new file atomically; returns its path and size."""
     size = 0
 
     def counted() -> Iterator[bytes]:

@@ -1,18 +1,22 @@
-"""Copy the history of an entry into a new session, of the same agent or of another one.
+"""Copy a branch into a new session, for the same agent or another one.
 
-Choosing a prompt means the history before it, and its text is printed for editing; choosing the first one starts from
-nothing. The new session says where it came from in its owner's way.
+Forking at a prompt copies the messages before it and prints the prompt for editing; forking at the first prompt gives
+an empty session. The new session records its origin the way its client does.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 
 from sessiontree.cli import output, stderr
+from sessiontree.cli.convert import check_target, render_report
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.sessions import open_session, remember_session
+from sessiontree.conversion.fork import fork
+from sessiontree.stores.file import FileStore
+from sessiontree.views.text import clean
 
-SUMMARY = "copy a history into a new session"
 EXAMPLES = """examples:
   sessiontree fork 019c2f3a
   sessiontree fork s.jsonl --at 8b01d2e4 --no-before --to claude --cwd ../other"""
@@ -20,23 +24,20 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--at", metavar="ENTRY", help="the entry to fork at (default: where the session stands)")
+    parser.add_argument("--at", metavar="ENTRY", help="the entry to fork at (default: the current entry)")
     parser.add_argument(
-        "--before", action=argparse.BooleanOptionalAction, help="up to the entry before it (default: for prompts)"
+        "--before",
+        action=argparse.BooleanOptionalAction,
+        help="copy only up to the entry before it (default: for prompts)",
     )
-    parser.add_argument("--to", metavar="DIALECT", help="claude, pi, omp, neovate or native (default: the same)")
-    parser.add_argument("--cwd", metavar="DIR", help="folder the new session works in (default: the same)")
-    parser.add_argument("--path", metavar="FILE", help="where to put the file (default: where its owner looks)")
+    parser.add_argument(
+        "--to", metavar="DIALECT", help="claude, pi, omp, neovate or native (default: the same as SESSION)"
+    )
+    parser.add_argument("--cwd", metavar="DIR", help="working folder of the new session (default: the same)")
+    parser.add_argument("--path", metavar="FILE", help="path of the new file (default: where its client looks)")
 
 
 def run(options: Options) -> None:
-    import os
-
-    from sessiontree.cli.convert import check_target, report_lines
-    from sessiontree.conversion.fork import fork
-    from sessiontree.stores.file import FileStore
-    from sessiontree.views.text import clean
-
     session = open_session(options)
     forked = fork(
         session,
@@ -46,7 +47,7 @@ def run(options: Options) -> None:
         cwd=os.path.abspath(options.cwd) if options.cwd else None,
         store=FileStore(options.path) if options.path else None,
     )
-    remember_work(forked.session.location, forked.session.cwd, options)
+    remember_session(forked.session.location, forked.session.cwd, options)
     if options.json:
         output.print_json(
             {
@@ -61,9 +62,9 @@ def run(options: Options) -> None:
         return
     output.print_lines([clean(forked.session.location)])
     if forked.report is not None:
-        for line in report_lines(forked.report):
+        for line in render_report(forked.report):
             stderr.print_line(line)
     if forked.prompt:
-        stderr.print_line("the prompt it was taken before, for editing:")
+        stderr.print_line("prompt at the fork, for editing:")
         for line in forked.prompt.splitlines():
             stderr.print_line(line)

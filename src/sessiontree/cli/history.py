@@ -1,7 +1,7 @@
-"""List prompts that were typed, the newest first, or those that fit QUERY, the best match first.
+"""List the prompts you typed, newest first, or search them, best match first.
 
-QUERY is of the language of `search`: words, "phrases", -not, OR, prefix*, agent:, project:, since:, before:. Put it in
-quotes, or -- before one that begins with a hyphen. Repeats are folded: ×3 was typed three times.
+QUERY has the syntax of `search`: words, "phrases", -not, OR, prefix*, agent:, project:, since:, before:. Quote what the
+shell would interpret; put -- before a query that begins with a hyphen. ×3 marks a prompt that was typed three times.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import add_root_option, open_library, scan_progress
+from sessiontree.cli.library_options import add_root_option, open_library, scan_progress
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
+from sessiontree.search.prompt_history import Imported, Prompt, PromptHistory
+from sessiontree.session.open import looks_like_path
+from sessiontree.session.open import open as open_path
+from sessiontree.views.listing import age, iso
+from sessiontree.views.text import columns, cut, one_line, pad, plural
 
-if TYPE_CHECKING:
-    from sessiontree.search.prompt_history import Imported, Prompt, PromptHistory
-
-SUMMARY = "find a prompt again"
 EXAMPLES = """examples:
   sessiontree history --here --limit 20
   sessiontree history 'parser "json flag" since:2w' --json"""
@@ -29,37 +30,37 @@ _AGE, _WIDEST_PROJECT = 4, 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", metavar="QUERY", nargs="*", help="what to look for (default: everything)")
+    parser.add_argument("query", metavar="QUERY", nargs="*", help="what to search for (default: list all)")
     parser.add_argument("--here", action="store_true", help="only prompts of this project")
     parser.add_argument(
-        "--session", metavar="S", help="only prompts of the session with this id, beginning of it, or path"
+        "--session", metavar="S", help="only prompts of this session: an id, its first characters, or a path"
     )
-    parser.add_argument("--limit", metavar="N", type=int, default=_SHOWN, help=f"at most N prompts (default: {_SHOWN})")
+    parser.add_argument(
+        "--limit", metavar="N", type=int, default=_SHOWN, help=f"show at most N prompts (default: {_SHOWN})"
+    )
     parser.add_argument(
         "--no-refresh",
         action="store_true",
-        help="do not look for new prompts in sessions and in the histories that agents keep of their own",
+        help="do not import new prompts from sessions and agents' own histories",
     )
     add_root_option(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.search.prompt_history import PromptHistory
-
     if options.limit < 0:
-        raise UsageError(f"--limit {options.limit}: expected a number of prompts")
+        raise UsageError(f"--limit {options.limit}: expected 0 or more")
     if options.home is not None and not options.home:
         raise UsageError("--home needs a folder")
     with PromptHistory(options.home) as history:
         imported = None if options.no_refresh else _import(history, options)
         found = _find(history, options)
-        history.notes[:] = dict.fromkeys(history.notes)  # looking twice says it twice
+        history.notes[:] = dict.fromkeys(history.notes)  # reading twice reports them twice
         if options.json:
-            output.print_json(_described(history, found, imported, options))
+            output.print_json(_to_json(history, found, imported, options))
             return
         output.print_lines(_rows(found))
-        _say_notes(history)
-        _talk(history, found, imported)
+        _print_notes(history)
+        _print_summary(history, found, imported)
 
 
 def _import(history: PromptHistory, options: Options) -> Imported:
@@ -74,63 +75,55 @@ def _find(history: PromptHistory, options: Options) -> list[Prompt]:
 
 
 def _session_id(wanted: str, home: str | None) -> str:
-    from sessiontree.session.open import looks_like_path, open
-
-    return open(wanted, home=home).id if looks_like_path(wanted) else wanted
+    return open_path(wanted, home=home).id if looks_like_path(wanted) else wanted
 
 
 def _rows(found: list[Prompt]) -> list[str]:
-    from sessiontree.views.listing import age
-    from sessiontree.views.text import columns, cut, one_line, pad
-
     now = time.time()
-    projects = [cut(one_line(os.path.basename(one.project) or one.project), _WIDEST_PROJECT) for one in found]
+    projects = [cut(one_line(os.path.basename(prompt.project) or prompt.project), _WIDEST_PROJECT) for prompt in found]
     widest = max(map(columns, projects), default=0)
     rows = []
-    for one, project in zip(found, projects, strict=True):
-        times = f" ×{one.times}" if one.times > 1 else ""
-        before = f"{age(one.time, now):>{_AGE}}  {pad(project, widest)}  "
-        room = max(output.width() - columns(before) - columns(times), 1)
-        rows.append(f"{output.dim(before)}{cut(one_line(one.prompt), room)}{output.dim(times)}")
+    for prompt, project in zip(found, projects, strict=True):
+        times = f" ×{prompt.times}" if prompt.times > 1 else ""
+        before = f"{age(prompt.time, now):>{_AGE}}  {pad(project, widest)}  "
+        space = max(output.width() - columns(before) - columns(times), 1)
+        rows.append(f"{output.dim(before)}{cut(one_line(prompt.prompt), space)}{output.dim(times)}")
     return rows
 
 
-def _say_notes(history: PromptHistory) -> None:
+def _print_notes(history: PromptHistory) -> None:
     for note in history.notes:
         stderr.print_error(note)
     history.notes.clear()
 
 
-def _talk(history: PromptHistory, found: list[Prompt], imported: Imported | None) -> None:
+def _print_summary(history: PromptHistory, found: list[Prompt], imported: Imported | None) -> None:
     if imported is not None and imported.sources:
-        odd = f"; places in them that could not be read: {imported.unreadable}" if imported.unreadable else ""
-        stderr.print_line(
-            f"{imported.added} prompts taken in from {imported.sources} files that are new or have changed{odd}"
-        )
+        unreadable = f"; unreadable places: {imported.unreadable}" if imported.unreadable else ""
+        files = plural(imported.sources, "new or changed file")
+        stderr.print_line(f"imported {plural(imported.added, 'prompt')} from {files}{unreadable}")
     if not found:
         count = len(history)
-        empty = "the history is empty: nothing was said in any session that was found"
-        stderr.print_line(f"none of the {count} prompts of the history fits" if count else empty)
+        empty = "the history is empty: no session has prompts"
+        stderr.print_line(f"no match among {plural(count, 'prompt')}" if count else empty)
 
 
-def _described(
+def _to_json(
     history: PromptHistory, found: list[Prompt], imported: Imported | None, options: Options
 ) -> dict[str, Any]:
-    from sessiontree.views.listing import iso
-
     return {
         "query": " ".join(options.query),
         "prompts": [
             {
-                "prompt": one.prompt,
-                "cwd": one.cwd,
-                "project": one.project,
-                "session": one.session or None,
-                "agent": one.agent,
-                "time": iso(one.time),
-                "times": one.times,
+                "prompt": prompt.prompt,
+                "cwd": prompt.cwd,
+                "project": prompt.project,
+                "session": prompt.session or None,
+                "agent": prompt.agent,
+                "time": iso(prompt.time),
+                "times": prompt.times,
             }
-            for one in found
+            for prompt in found
         ],
         "notes": history.notes,
         "imported": None

@@ -1,4 +1,4 @@
-"""Reading sessions into the search index on behalf of a command, with a bar on a terminal once it takes long."""
+"""Update the search index for a command, with a progress bar on a terminal."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from sessiontree.cli import stderr
 from sessiontree.errors import StoreError
+from sessiontree.search import Index
+from sessiontree.views.text import cut, one_line
 
 if TYPE_CHECKING:
     from sessiontree.library.library import Library
@@ -17,17 +19,15 @@ if TYPE_CHECKING:
 
 _AFTER, _EVERY = 0.3, 0.1
 _SECONDS_UNSEEN = 3.0
-"""How long a command without a terminal goes on indexing after its answer. What it read stays read."""
+"""How long a command without a terminal indexes after its output. What was indexed by then is kept."""
 _BAR, _NAME = 20, 18
 
 
-def progress_bar(what: str) -> Progress | None:
-    """Says how far reading is, on one line of a terminal, once it takes long."""
+def progress_bar(title: str) -> Progress | None:
+    """A one-line progress bar on stderr for slow updates; None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         return None
     from shutil import get_terminal_size
-
-    from sessiontree.views.text import cut, one_line
 
     start = last = time.perf_counter()
     megabyte = 1 << 20
@@ -42,42 +42,38 @@ def progress_bar(what: str) -> Progress | None:
         bar = "█" * filled + "░" * (_BAR - filled)
         counted = f"{done // megabyte} of {of // megabyte} MB"
         name = one_line(os.path.basename(path))
-        name = name if len(name) <= _NAME else f"…{name[-_NAME:]}"  # the end tells files apart
-        text = cut(f"{what} {bar} {counted}  {name}", get_terminal_size().columns - 1)
+        name = name if len(name) <= _NAME else f"…{name[-_NAME:]}"  # file names differ at their end
+        text = cut(f"{title} {bar} {counted}  {name}", get_terminal_size().columns - 1)
         sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()
 
     return show
 
 
-def make_index(library: Library) -> None:
-    """Bring the index up to date after an answer: to the end on a terminal, for some seconds elsewhere."""
-    from sessiontree.search import Index
-
+def update_index(library: Library) -> None:
+    """Update the index after the output: completely on a terminal, else for a few seconds."""
     show = progress_bar("indexing (Ctrl-C stops)")
     until = time.perf_counter() + _SECONDS_UNSEEN
     try:
         with Index(library.environment) as index:
             index.update(library.everything(), progress=show or _stop_at(until), wait=False)
         _clear()
-    except (_EnoughError, sqlite3.Error, OSError):
-        return  # the answer was given; whoever searches next goes on
+    except (_TimeUpError, sqlite3.Error, OSError):
+        return  # the results were printed; the next search continues indexing
     except KeyboardInterrupt:
         _clear()
-        stderr.print_line("stopped; the next search goes on from here")
+        stderr.print_line("Indexing stopped. The next search continues it.")
 
 
-def renew_index(library: Library) -> None:
-    """Make the index anew, from nothing."""
-    from sessiontree.search import Index
-
+def rebuild_index(library: Library) -> None:
+    """Delete the index and build it again."""
     with Index(library.environment) as index:
         try:
             with index.store.writer_lock():
                 index.store.clear()
             index.update(library.everything(), progress=progress_bar("indexing"))
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{index.store.path}: the index cannot be made ({error})") from None
+            raise StoreError(f"{index.store.path}: cannot build the index: {error}") from None
     _clear()
 
 
@@ -87,13 +83,13 @@ def _clear() -> None:
         sys.stderr.flush()
 
 
-class _EnoughError(Exception):
-    """Time is up."""
+class _TimeUpError(Exception):
+    """Stops indexing at the deadline."""
 
 
 def _stop_at(until: float) -> Progress:
     def check(_done: int, _of: int, _path: str) -> None:
         if time.perf_counter() > until:
-            raise _EnoughError
+            raise _TimeUpError
 
     return check

@@ -1,4 +1,4 @@
-"""Tell what a session is: where, how large, how many branches, what it used, what is odd in it."""
+"""Show facts about a session: file, size, branches, usage and problems."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session
+from sessiontree.cli.sessions import add_dialect_option, open_session
+from sessiontree.library import counts
+from sessiontree.library.cache import Cache, cache_path
+from sessiontree.paths import home, short_id
+from sessiontree.views.json import describe_session
+from sessiontree.views.text import one_line, plural
 
 if TYPE_CHECKING:
     from sessiontree.session.session import Session
 
-SUMMARY = "tell what a session is"
 EXAMPLES = """examples:
   sessiontree info 019c2f3a
   sessiontree info s.jsonl --json"""
@@ -23,13 +27,10 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--dialect", metavar="NAME", help="read the file as this dialect (default: by its content)")
+    add_dialect_option(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.paths import home, short_id
-    from sessiontree.views.json import describe_session
-
     session = open_session(options)
     facts = {**describe_session(session), "shortId": short_id(options.home or home(), session.id)}
     if options.json:
@@ -37,14 +38,11 @@ def run(options: Options) -> None:
     else:
         output.print_lines(_lines(facts))
     if options.dialect is None:
-        _remember(session)
+        _update_cache(session)
 
 
-def _remember(session: Session) -> None:
-    """The whole file was read: a listing that has estimates of it gets the numbers. No cache is made for that."""
-    from sessiontree.library import counts
-    from sessiontree.library.cache import Cache, cache_path
-
+def _update_cache(session: Session) -> None:
+    """Replace the listing cache's estimates by exact counts, as the whole file was read. Creates no cache."""
     path = cache_path(os.environ)
     if not os.path.exists(path):
         return
@@ -55,9 +53,8 @@ def _remember(session: Session) -> None:
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
-    from sessiontree.views.text import one_line
-
-    used = facts["usage"]
+    usage = facts["usage"]
+    messages = plural(facts["messages"], "message")
     origin = facts["forkedFrom"]
     rows = {
         "session": facts["id"],
@@ -70,14 +67,14 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         "created": facts["created"],
         "last active": facts["lastActivity"] or "",
         "forked from": f"{origin['session']} at {origin['entry']}" if origin else facts["parentSession"] or "",
-        "stands at": facts["leaf"] or "the beginning",
-        "entries": f"{facts['entries']} ({facts['messages']} messages, {facts['compactions']} compactions)",
+        "current": facts["leaf"] or "(before the first entry)",
+        "entries": f"{facts['entries']:,} ({messages}, {plural(facts['compactions'], 'compaction')})",
         "branches": str(facts["branches"]),
         "open calls": ", ".join(call["name"] for call in facts["pendingToolCalls"]),
         "orphans": str(len(facts["orphans"])) if facts["orphans"] else "",
         "labels": ", ".join(facts["labels"].values()),
-        "used": f"{used['requests']} requests, {used['input']:,} in, {used['output']:,} out, "
-        f"{used['cached']:,} cached, cost {used['cost']:.4f}",
+        "usage": f"{plural(usage['requests'], 'request')}, {usage['input']:,} tokens in, {usage['output']:,} out, "
+        f"{usage['cached']:,} cached, cost ${usage['cost']:.4f}",
         "read only": facts["readOnly"] or "",
     }
     for name, value in rows.items():

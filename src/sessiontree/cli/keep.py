@@ -1,43 +1,40 @@
-"""Put copies of sessions into the archive, so that an agent that deletes its old sessions takes nothing away.
+"""Copy sessions to the archive, so that nothing is lost when an agent deletes its old sessions.
 
-The originals stay as they are. Run it again, by hand or from a timer, and the copies are brought up to date.
+The originals do not change. Run it again, by hand or from a timer, to update the copies.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from sessiontree.archive.archive_home import Home, session_info
+from sessiontree.archive.clean import find_expiring
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.clean import warn_of_deletion
+from sessiontree.cli.convert import check_target
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.core.ids import now_ms
+from sessiontree.errors import SessionTreeError, UsageError
 
-if TYPE_CHECKING:
-    from sessiontree.archive.archive_home import Home
-
-SUMMARY = "put copies of sessions into the archive"
 EXAMPLES = """examples:
   sessiontree keep 7053107e
   sessiontree keep --all --agent claude
 
-Claude Code deletes sessions whose file is older than 30 days. `sessiontree restore` brings a copy back."""
+Claude Code deletes sessions whose file is older than 30 days. `sessiontree restore` restores a copy."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sessions", metavar="SESSION", nargs="*")
-    parser.add_argument("--all", action="store_true", help="all sessions of all agents")
+    parser.add_argument("--all", action="store_true", help="copy all sessions of all agents")
     parser.add_argument("--agent", metavar="A", help="with --all, only sessions of this agent")
     add_root_option(parser)
 
 
 def run(options: Options) -> int | None:
-    from sessiontree.archive.archive_home import session_info
-    from sessiontree.cli.convert import check_target
-    from sessiontree.errors import SessionTreeError, UsageError
-
     if bool(options.sessions) == options.all:
-        raise UsageError("name the sessions to keep, or say --all")
+        raise UsageError("name the sessions to keep, or use --all")
     home = open_home(options)
     agent = check_target(options.agent) if options.agent else None
     if options.all:
@@ -60,17 +57,13 @@ def run(options: Options) -> int | None:
     if options.json:
         output.print_json({"kept": kept, "current": current, "failed": failed})
     else:
-        stderr.print_line(f"{len(kept)} copied, {len(current)} up to date already")
+        stderr.print_line(f"{len(kept)} copied, {len(current)} already up to date")
         if not options.all:
-            _warn(home)
+            _warn_of_deletion(home)
     for message in failed:
         stderr.print_error(message)
     return stderr.FAILED if failed else None
 
 
-def _warn(home: Home) -> None:
-    from sessiontree.archive.clean import find_expiring
-    from sessiontree.cli.clean import warn_of_deletion
-    from sessiontree.core.ids import now_ms
-
+def _warn_of_deletion(home: Home) -> None:
     warn_of_deletion(find_expiring(home.sessions(), home.archive.items(), now_ms()))

@@ -1,4 +1,4 @@
-"""Name an entry, take its name away, or with no ENTRY list the names."""
+"""Label an entry, remove its label, or without ENTRY list all labels."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import argparse
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
+from sessiontree.errors import UsageError
+from sessiontree.views.text import one_line
 
-SUMMARY = "name an entry"
 EXAMPLES = """examples:
   sessiontree label 019c2f3a 8b01d2e4 "tests pass"
   sessiontree label 019c2f3a 8b01d2e4 --clear"""
@@ -16,19 +17,16 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("entry", metavar="ENTRY", nargs="?", help="the entry to name")
-    parser.add_argument("text", metavar="TEXT", nargs="?", help="its name")
-    parser.add_argument("--clear", action="store_true", help="take the name away")
+    parser.add_argument("entry", metavar="ENTRY", nargs="?", help="the entry to label")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="the label")
+    parser.add_argument("--clear", action="store_true", help="remove the label")
 
 
 def run(options: Options) -> None:
-    from sessiontree.errors import UsageError
-    from sessiontree.views.text import one_line
-
     session = open_session(options)
     if options.entry is not None:
         if not options.text and not options.clear:
-            raise UsageError("label: TEXT is missing (or --clear, to take the name away)")
+            raise UsageError("label: TEXT is missing (or --clear to remove the label)")
         session.label(session.find_entry(options.entry), None if options.clear else options.text)
         session.close()
     if options.json:

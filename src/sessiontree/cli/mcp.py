@@ -1,7 +1,7 @@
-"""Serve past sessions to agents as MCP tools on stdin and stdout: search, read a passage, list, recent decisions.
+"""Serve past sessions to agents as MCP tools on stdin and stdout: search, read messages, list, recent decisions.
 
-An agent starts it: `--json` prints what to put into its settings. It only reads, and only sessions that `list --all`
-shows; answers are small, and marked as untrusted content. Needs `pip install 'sessiontree[mcp]'`.
+Agents start it; --json prints the configuration for them. It only reads, and only sessions that `list --all` shows.
+Results are short and marked as untrusted content. Needs `pip install 'sessiontree[mcp]'`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ import argparse
 import sys
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
-SUMMARY = "serve past sessions to agents"
 EXAMPLES = """examples:
   sessiontree mcp --json
   sessiontree mcp --no-refresh"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--no-refresh", action="store_true", help="read nothing into the search index")
+    parser.add_argument("--no-refresh", action="store_true", help="do not update the search index")
     add_root_option(parser)
 
 
@@ -40,13 +39,13 @@ def run(options: Options) -> None:
     require_mcp()
     if sys.stdin.isatty():
         stderr.print_line(
-            "waiting for an agent to speak MCP on stdin (Ctrl-D ends it); `sessiontree mcp --json` has the settings"
+            "waiting for MCP requests on stdin (Ctrl-D to quit); `sessiontree mcp --json` prints the configuration"
         )
     serve(options.home, roots, refresh=not options.no_refresh)
 
 
 def _arguments(options: Options) -> list[str]:
-    """The arguments an agent has to start it with, to get what was asked for here."""
+    """The arguments to start a server with the same options."""
     home = ["--home", options.home] if options.home else []
     roots = [part for root in options.root for part in ("--root", root)]
     return ["mcp", *home, *roots, *(["--no-refresh"] if options.no_refresh else [])]

@@ -1,8 +1,8 @@
-"""Bring another branch into this one. Nothing is changed: what is brought is appended behind the entry it goes to.
+"""Merge another branch into this one, by appending to it. Existing entries do not change.
 
---how summary (default) brings a summary of what was done there, with its files and decisions; --how append says all its
-messages again; --how pick only the chosen ones, a tool call always with its results. The session stands at the join
-then. What was brought before is not brought again.
+--how summary (default) appends a summary of the other branch, with its files and decisions; --how append copies all its
+messages; --how pick copies selected entries, tool calls always with their results. The merge becomes the current entry.
+What was merged before is not merged again.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sessiontree.branches.merge import Merged, merge
+from sessiontree.branches.pick import pick
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session, remember_work
+from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.cli.summaries import add_summary_options, build_summary_request
 from sessiontree.errors import UsageError
+from sessiontree.views.text import clean, one_line, plural
 
 if TYPE_CHECKING:
-    from sessiontree.branches.merge import Merged
     from sessiontree.session.session import Session
 
-SUMMARY = "bring another branch into this one"
 EXAMPLES = """examples:
   sessiontree merge 019c2f3a "second try" --into 8b01d2e4
   sessiontree merge s.jsonl 7158e762 --how append --from-session other.jsonl --dry-run"""
@@ -29,29 +30,26 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("source", metavar="ENTRY", help="the end of the branch to bring in")
-    parser.add_argument("--into", metavar="ENTRY", help="the entry it goes behind (default: where the session stands)")
+    parser.add_argument("source", metavar="ENTRY", help="the last entry of the branch to merge")
+    parser.add_argument("--into", metavar="ENTRY", help="append after this entry (default: the current entry)")
     parser.add_argument(
         "--how",
         choices=("summary", "append", "pick"),
         default="summary",
-        help="a summary (default), all messages, or chosen ones",
+        help="append a summary (default), all messages, or selected entries",
     )
-    parser.add_argument("--entries", metavar="ENTRY", nargs="+", help="with --how pick: the entries to bring")
-    parser.add_argument("--from-session", metavar="SESSION", help="the branch is in this session, of any agent")
+    parser.add_argument("--entries", metavar="ENTRY", nargs="+", help="with --how pick: the entries to copy")
+    parser.add_argument("--from-session", metavar="SESSION", help="merge from this session, of any agent")
     add_summary_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="only show what would be written")
 
 
 def run(options: Options) -> None:
-    from sessiontree.branches.merge import merge
-    from sessiontree.branches.pick import pick
-
     if (options.how == "pick") != bool(options.entries):
-        raise UsageError("merge: --how pick and --entries ENTRY... go together")
+        raise UsageError("merge: --how pick and --entries ENTRY... must be used together")
     session = open_session(options)
     other = source_of(session, options)
-    into = at_entry(session, options.into)
+    into = find_target(session, options.into)
     source = other.find_entry(options.source)
     if options.how == "pick":
         entries = [other.find_entry(entry) for entry in options.entries]
@@ -63,26 +61,26 @@ def run(options: Options) -> None:
 
 
 def source_of(session: Session, options: Options) -> Session:
-    """The session that something is brought from: another one, or the same."""
+    """The session to copy from: --from-session, or the same one."""
     if not options.from_session:
         return session
     return open_session(Options(session=options.from_session, home=options.home))
 
 
-def at_entry(session: Session, wanted: str | None) -> str:
-    """The entry that something goes behind: the one that was named, else where the session stands."""
+def find_target(session: Session, wanted: str | None) -> str:
+    """The entry to append after: the named one, else the current entry."""
     if wanted is not None:
         return session.find_entry(wanted)
     if session.leaf is None:
-        raise UsageError(f"{session.location}: it stands before its first entry; name the entry to go behind")
+        raise UsageError(f"{session.location}: no current entry; name the entry to append after")
     return session.leaf
 
 
 def print_merged(session: Session, done: Merged, options: Options) -> None:
-    """Tell what a merge or a pick did, or would do."""
+    """Print the result of a merge or pick, or of its dry run."""
     session.close()
     if done.entry is not None:
-        remember_work(session.location, session.cwd, options)
+        remember_session(session.location, session.cwd, options)
     if options.json:
         output.print_json(
             {
@@ -104,26 +102,21 @@ def print_merged(session: Session, done: Merged, options: Options) -> None:
             }
         )
         return
-    output.print_lines([done.entry] if done.entry is not None else _shown(done))
-    for line in _talk(done):
+    output.print_lines([done.entry] if done.entry is not None else _preview(done))
+    for line in _notes(done):
         stderr.print_line(line)
 
 
-def _shown(done: Merged) -> Iterator[str]:
-    """What would be written."""
-    from sessiontree.views.text import clean
-
+def _preview(done: Merged) -> Iterator[str]:
     yield from clean(done.summary).splitlines()
 
 
-def _talk(done: Merged) -> Iterator[str]:
-    from sessiontree.views.text import one_line
-
+def _notes(done: Merged) -> Iterator[str]:
     if done.nothing is not None:
         yield done.nothing
         return
-    how = {"summary": "summarised", "append": "said again", "pick": "picked"}[done.how]
-    brought = f"{done.messages} {'message' if done.messages == 1 else 'messages'} {how}"
-    yield f"{brought} behind {done.into}" if done.entry else f"{brought}: nothing was written (--dry-run)"
+    how = {"summary": "summarized", "append": "copied", "pick": "copied"}[done.how]
+    merged = f"{plural(done.messages, 'message')} {how}"
+    yield f"{merged} after {done.into}" if done.entry else f"{merged}; nothing was written (--dry-run)"
     yield from (f"conflict: {one_line(conflict.text)}" for conflict in done.conflicts)
     yield from done.notes

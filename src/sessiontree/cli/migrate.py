@@ -1,4 +1,4 @@
-"""Bring the file of an old version to the current one: written beside, fsynced, renamed, with a backup."""
+"""Upgrade a file of an old version to the current one, with an atomic rename and a backup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
 
-SUMMARY = "bring an old file to the current version"
 EXAMPLES = """examples:
   sessiontree migrate old.jsonl
   sessiontree migrate old.jsonl --json"""
@@ -24,6 +23,6 @@ def run(options: Options) -> None:
     if options.json:
         output.print_json({"session": session.id, "version": session.header.version, "backup": backup})
     elif backup is None:
-        stderr.print_line(f"{session.location}: is of the current version; nothing was changed")
+        stderr.print_line(f"{session.location}: already the current version")
     else:
         output.print_lines([backup])

@@ -1,6 +1,6 @@
-"""Take a session along after its project moved: the recorded folder, and the place where its owner looks for it.
+"""Update sessions after their project moved: the recorded folder, and where their client looks for them.
 
-Without --yes, only what would move. All lines but the one that names the folder stay as they are.
+Without --yes, only show what would move. Only the lines that name the folder change.
 """
 
 from __future__ import annotations
@@ -10,42 +10,41 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sessiontree.archive.move import Move, move, plan_move, translate_cwd
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.errors import SessionTreeError, UsageError
+from sessiontree.session.open import open as open_path
+from sessiontree.views.text import clean, plural
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
-    from sessiontree.archive.move import Move
     from sessiontree.session.session import Session
 
-SUMMARY = "take sessions along when a project moved"
 EXAMPLES = """examples:
   sessiontree mv 019c2f3a --cwd ~/work/new-place --yes
   sessiontree mv --project /home/me/old /home/me/new
 
-`sessiontree restore` brings the file back to its old place, with what was added to it since."""
+`sessiontree restore` moves the file back, with what was added since."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION", nargs="?")
-    parser.add_argument("--cwd", metavar="NEW", help="the folder the session works in from now on")
+    parser.add_argument("--cwd", metavar="NEW", help="the new folder of the session")
     parser.add_argument(
-        "--project", metavar=("OLD", "NEW"), nargs=2, help="all sessions of a folder and those below it"
+        "--project", metavar=("OLD", "NEW"), nargs=2, help="all sessions of a folder and its subfolders"
     )
-    parser.add_argument("--yes", action="store_true", help="do it")
+    parser.add_argument("--yes", action="store_true", help="move them")
     add_root_option(parser)
 
 
 def run(options: Options) -> int | None:
-    from sessiontree.archive.move import move, plan_move
-    from sessiontree.errors import SessionTreeError
-
     home = open_home(options)
     done: list[tuple[Move, str | None]] = []
     failed: list[str] = []
-    for session, cwd in _wanted(home, options):
+    for session, cwd in _select(home, options):
         try:
             plan = plan_move(session, cwd, home.allowed_paths, home.environment)
             item = move(home.archive, session, plan) if options.yes else None
@@ -63,23 +62,19 @@ def run(options: Options) -> int | None:
         ]
         output.print_json({"done": options.yes, "moves": moves, "failed": failed})
     else:
-        _show(done, options)
+        _print_moves(done, options)
     for message in failed:
         stderr.print_error(message)
     return stderr.FAILED if failed else None
 
 
-def _wanted(home: Home, options: Options) -> Iterator[tuple[Session, str]]:
-    from sessiontree.archive.move import translate_cwd
-    from sessiontree.errors import UsageError
-    from sessiontree.session.open import open
-
+def _select(home: Home, options: Options) -> Iterator[tuple[Session, str]]:
     if options.project and not options.session and not options.cwd:
         old, new = (os.path.abspath(os.path.expanduser(folder)) for folder in options.project)
-        for one in home.sessions():
-            if one.cwd is not None and translate_cwd(one.cwd, old, new) is None:
+        for candidate in home.sessions():
+            if candidate.cwd is not None and translate_cwd(candidate.cwd, old, new) is None:
                 continue
-            session = open(one.path, home=home.folder)
+            session = open_path(candidate.path, home=home.folder)
             cwd = translate_cwd(session.cwd, old, new)
             if cwd is not None:
                 yield session, cwd
@@ -89,18 +84,18 @@ def _wanted(home: Home, options: Options) -> Iterator[tuple[Session, str]]:
         raise UsageError("give SESSION and --cwd NEW, or --project OLD NEW")
 
 
-def _show(done: list[tuple[Move, str | None]], options: Options) -> None:
-    from sessiontree.views.text import clean
-
+def _print_moves(done: list[tuple[Move, str | None]], options: Options) -> None:
     for plan, _ in done:
         output.print_lines([clean(plan.source), clean(f"  -> {plan.target}")])
-        if not os.path.isdir(plan.new_cwd):
-            stderr.print_line(f"{plan.new_cwd}: there is no such folder yet")
+    for folder in dict.fromkeys(plan.new_cwd for plan, _ in done):
+        if not os.path.isdir(folder):
+            stderr.print_line(f"{folder}: folder does not exist yet")
     if not done:
-        stderr.print_line("there is nothing to move")
+        stderr.print_line("nothing to move")
     elif not options.yes:
-        stderr.print_line("nothing was done; the same with --yes moves them")
+        stderr.print_line("nothing changed; add --yes to move them")
     else:
         stderr.print_line(
-            f"{len(done)} moved; `sessiontree restore ITEM` undoes one (see `sessiontree restore --list`)"
+            f"moved {plural(len(done), 'session')}; "
+            "to undo: `sessiontree restore ITEM` (`sessiontree restore --list` lists all)"
         )

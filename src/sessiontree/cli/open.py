@@ -1,27 +1,32 @@
-"""Show a session of any agent: what it is, its last messages, where it lies.
+"""Show a session of any agent: its details, its last messages and where its file is.
 
-A session is named by its path, its id or the first 8 or more characters of it, its title, or a part of its title that
-no other has.
+SESSION is a path, an id or its first 8 or more characters, a title, or a part of a title that no other session has.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import add_root_option, open_library
+from sessiontree.cli.library_options import add_root_option, open_library
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import remember_work
+from sessiontree.cli.sessions import remember_session
+from sessiontree.core.entries import MessageEntry
+from sessiontree.core.messages import Assistant, User, message_text
+from sessiontree.session.open import open as open_path
+from sessiontree.views.json import describe_shown
+from sessiontree.views.listing import age, amount, describe_summary, iso
+from sessiontree.views.text import one_line
+from sessiontree.views.transcript import show_entry
 
 if TYPE_CHECKING:
-    from sessiontree.core.entries import MessageEntry
     from sessiontree.library.library import Library
     from sessiontree.library.summary import Summary
     from sessiontree.session.session import Session
 
-SUMMARY = "show a session found by id, path or title"
 EXAMPLES = """examples:
   sessiontree open 019c2f3a
   sessiontree open "parser rewrite" --messages 6"""
@@ -30,9 +35,15 @@ _SHOWN_MESSAGES, _SHOWN_LINES, _STEP = 4, 8, 32
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="SESSION", help="path, id, first characters of one, or title")
-    parser.add_argument("--print-path", action="store_true", help="print only where it lies")
-    parser.add_argument("--messages", metavar="N", type=int, default=_SHOWN_MESSAGES, help="how many last messages")
+    parser.add_argument("session", metavar="SESSION", help="path, id, first characters of an id, or title")
+    parser.add_argument("--print-path", action="store_true", help="print only the path of the file")
+    parser.add_argument(
+        "--messages",
+        metavar="N",
+        type=int,
+        default=_SHOWN_MESSAGES,
+        help="how many of the last messages to show (default: 4)",
+    )
     add_root_option(parser)
 
 
@@ -41,33 +52,25 @@ def run(options: Options) -> None:
         present(library, library.find(options.session), options, options.messages)
 
 
-def present(library: Library, one: Summary, options: Options, messages: int) -> None:
-    """Print a session that was found: its path, one JSON object, or its facts and last messages."""
-    from sessiontree.session.open import open
-    from sessiontree.views.listing import describe_summary
-
-    remember_work(one.path, one.cwd, options)
+def present(library: Library, summary: Summary, options: Options, messages: int) -> None:
+    """Print a session: its path, one JSON object, or its details and last messages."""
+    remember_session(summary.path, summary.cwd, options)
     if options.print_path:
-        output.print_lines([one.path])
+        output.print_lines([summary.path])
         return
-    session = open(one.path, home=library.home, dialect=one.agent)
-    last = _last_spoken(session, messages)
+    session = open_path(summary.path, home=library.home, dialect=summary.agent)
+    last = _last_messages(session, messages)
     if options.json:
-        from sessiontree.views.json import describe_shown
-
-        output.print_json({**describe_summary(one), "lastMessages": [describe_shown(entry) for entry in last]})
+        output.print_json({**describe_summary(summary), "lastMessages": [describe_shown(entry) for entry in last]})
         return
-    output.print_lines(_facts(one, session))
+    output.print_lines(_details(summary, session))
     for entry in last:
-        output.print_lines(_shown(entry))
+        output.print_lines(_render(entry))
     stderr.print_problems(session.location, session.problems)
 
 
-def _last_spoken(session: Session, count: int) -> list[MessageEntry]:
-    """The last messages in which a person or the model said something, in their order."""
-    from sessiontree.core.entries import MessageEntry
-    from sessiontree.core.messages import Assistant, User, message_text
-
+def _last_messages(session: Session, count: int) -> list[MessageEntry]:
+    """The last messages with text from the user or the assistant, oldest first."""
     found: list[MessageEntry] = []
     ids = session.path_ids() if session.leaf is not None else []
     for start in range(len(ids), 0, -_STEP):
@@ -83,10 +86,8 @@ def _last_spoken(session: Session, count: int) -> list[MessageEntry]:
     return found[:count][::-1]
 
 
-def _shown(entry: MessageEntry) -> Iterator[str]:
-    """A headline and the beginning of what was said."""
-    from sessiontree.views.transcript import show_entry
-
+def _render(entry: MessageEntry) -> Iterator[str]:
+    """A headline and the first lines of a message."""
     headline, *body = show_entry(entry)
     yield ""
     yield headline
@@ -95,28 +96,23 @@ def _shown(entry: MessageEntry) -> Iterator[str]:
         yield output.dim(f"   … {len(body) - 1 - _SHOWN_LINES} more lines")
 
 
-def _facts(one: Summary, session: Session) -> Iterator[str]:
-    import time
-
-    from sessiontree.views.listing import age, amount, iso
-    from sessiontree.views.text import one_line
-
-    yield output.bold(one_line(one.title) or "(no title)")
-    passed = age(one.active, time.time())
+def _details(summary: Summary, session: Session) -> Iterator[str]:
+    yield output.bold(one_line(summary.title) or "(no title)")
+    passed = age(summary.active, time.time())
     passed = f"{passed} ago" if passed != "now" else "just now"
     rows: dict[str, Any] = {
-        "session": one.id,
-        "agent": one.agent,
-        "folder": one.cwd,
-        "git branch": one.git_branch or "",
-        "active": f"{iso(one.active)} ({passed})" if one.active else "",
+        "session": summary.id,
+        "agent": summary.agent,
+        "folder": summary.cwd,
+        "git branch": summary.git_branch or "",
+        "active": f"{iso(summary.active)} ({passed})" if summary.active else "",
         "entries": f"{len(session)} ({session.count('message')} messages; branches: {len(session.leaves())})",
-        "model": one.model or "",
-        "size": amount(one.size),
-        "forked from": one.forked_from or "",
-        "parent": one.parent or "",
-        "health": one.health if one.health != "ok" else "",
-        "file": one.path,
+        "model": summary.model or "",
+        "size": amount(summary.size),
+        "forked from": summary.forked_from or "",
+        "parent": summary.parent or "",
+        "health": summary.health if summary.health != "ok" else "",
+        "file": summary.path,
     }
     for name, value in rows.items():
         if value:

@@ -1,4 +1,4 @@
-"""Everything that goes to stdout: data, as text or as exactly one JSON object."""
+"""Output on stdout: data, as text or as one JSON object."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ PLAIN_WIDTH = 100
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON object on one line. Its `schemaVersion` grows when a field changes its meaning or goes away."""
+    """Print one JSON object on one line. `schemaVersion` grows when a field changes its meaning or is removed."""
     data = render_json({"schemaVersion": SCHEMA_VERSION, **value}) + b"\n"
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
 
 
 def print_bytes(pieces: Iterable[bytes]) -> None:
-    """A document as it is made, piece by piece."""
     sys.stdout.flush()
     for piece in pieces:
         sys.stdout.buffer.write(piece)
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Text that has been made clean. What the encoding of stdout has no character for becomes a question mark."""
+    """Print lines that passed `clean`. Characters that stdout cannot encode become question marks."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors != "replace":
         sys.stdout.reconfigure(errors="replace")
     for line in lines:
@@ -37,25 +36,25 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def width() -> int:
-    """The terminal's columns; a fixed number when the output goes elsewhere."""
+    """The terminal's columns; a fixed number for other outputs."""
     if not sys.stdout.isatty():
         return int(os.environ.get("COLUMNS") or PLAIN_WIDTH)
     return terminal_columns(PLAIN_WIDTH)
 
 
-def terminal_columns(otherwise: int) -> int:
-    """As `shutil.get_terminal_size` has it, without what comes along with importing that."""
-    asked = os.environ.get("COLUMNS", "")
-    if asked.isdecimal() and int(asked) > 0:
-        return int(asked)
+def terminal_columns(fallback: int) -> int:
+    """Like `shutil.get_terminal_size().columns`, without the cost of importing `shutil`."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
     try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or otherwise  # type: ignore[union-attr]
-    except (AttributeError, ValueError, OSError):  # there is no output, it is closed, or it is no terminal
-        return otherwise
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or fallback  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):  # stdout is missing, closed, or not a terminal
+        return fallback
 
 
 def use_color() -> bool:
-    """Colours only where a person looks and has not asked for none (NO_COLOR, TERM=dumb)."""
+    """Whether stdout is a terminal and colors are not turned off (NO_COLOR, TERM=dumb)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -72,7 +71,7 @@ def cyan(text: str) -> str:
 
 
 def can_print(text: str) -> bool:
-    """Whether the encoding of the output has all characters of a text."""
+    """Whether stdout's encoding has all characters of a text."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:

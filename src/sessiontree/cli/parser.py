@@ -1,91 +1,42 @@
-"""The arguments of all commands. Each command's module adds its own and brings the function that runs it."""
+"""The argument parser. Each command's module adds its own arguments and provides the function that runs it."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Callable, Sequence
-from keyword import iskeyword
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from sessiontree.cli.commands import COMMANDS, GROUPS, SUMMARIES, command_module, unknown_command
 from sessiontree.cli.output import terminal_columns
 from sessiontree.cli.stderr import EXIT_CODES
 from sessiontree.errors import UsageError
 
-if TYPE_CHECKING:
-    from sessiontree.session.session import Session
+# Options of the root that stand for a command.
+SHORTCUTS = {"-c": ("continue",), "-r": ("continue", "-r")}
 
-COMMANDS = (
-    "new",
-    "append",
-    "show",
-    "tree",
-    "context",
-    "branch",
-    "branches",
-    "diff",
-    "merge",
-    "pick",
-    "label",
-    "fork",
-    "compact",
-    "convert",
-    "resume",
-    "chat",
-    "explore",
-    "info",
-    "export",
-    "list",
-    "stats",
-    "continue",
-    "open",
-    "search",
-    "history",
-    "mcp",
-    "rename",
-    "tag",
-    "pin",
-    "mv",
-    "clean",
-    "keep",
-    "restore",
-    "prune",
-    "shrink",
-    "backup",
-    "sync",
-    "worktree",
-    "migrate",
-    "doctor",
-    "repair",
-    "config",
-    "completion",
+# Commands whose arguments are a query: a word may begin with a hyphen, and options may come between words.
+QUERY_COMMANDS = frozenset({"search", "history"})
+
+DESCRIPTION = (
+    "Read, resume, branch, search and repair the sessions of coding agents. Each session is a tree of messages."
 )
-
-# What goes on without a command being named. The help of the root knows them, too.
-SHORT_FOR = {"-c": ("continue",), "-r": ("continue", "-r")}
-
-# Commands whose words are a query: one may begin with a hyphen, and options may stand between them.
-FREE_WORDS = frozenset({"search", "history"})
-
-DESCRIPTION = "One tree of messages per session: write it, branch it, read it back."
-EPILOG = f"""examples:
-  sessiontree new --cwd . --name "parser rewrite"
+_EXAMPLES = """examples:
+  sessiontree list --since 7d
   sessiontree tree 019c2f3a
+  sessiontree search "json flag" --context 1"""
+ARGUMENTS = """SESSION is the path of a session file, a session id or its first 8 or more characters, a title, or a
+part of a title that no other session has.
 
-SESSION is the path of a session file, the id of a session of any agent or the first 8 or more characters of one, its
-title, or a part of its title that no other has.
-ENTRY is an entry's id, the beginning of it, or a label.
+ENTRY is an entry id, its first characters, or a label."""
 
-{EXIT_CODES}"""
+_WIDEST_PROSE = 100
 
-
-# argparse looks for translations of its words, which Python does not have: in vain, in the file system, each time anew.
+# argparse looks up a translation for each of its texts, in the file system, although Python ships none.
 argparse._ = lambda text: text  # type: ignore[attr-defined]
 
 
 class Options(argparse.Namespace):
-    """What was asked for. `run` is the command's function."""
+    """Parsed arguments. `run` is the command's function."""
 
     run: Callable[[Options], int | None]
     json: bool
@@ -93,14 +44,16 @@ class Options(argparse.Namespace):
 
 
 class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that accepts options between positional arguments and raises `UsageError`."""
+
     _is_parsing = False
 
     def parse_known_args(  # type: ignore[override]  # argparse has overloads
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """Options may stand anywhere: also between arguments of which some can be left out, where argparse by itself
-        takes the first ones for all there are."""
-        if self._is_parsing or not self._can_be_mixed():
+        # Without this, argparse assigns the positional arguments before an option to all optional positionals, and
+        # rejects those after it.
+        if self._is_parsing or not self._supports_intermixed():
             return super().parse_known_args(args, namespace)
         self._is_parsing = True
         try:
@@ -108,7 +61,7 @@ class Parser(argparse.ArgumentParser):
         finally:
             self._is_parsing = False
 
-    def _can_be_mixed(self) -> bool:
+    def _supports_intermixed(self) -> bool:
         positionals = self._get_positional_actions()
         grouped = {id(action) for group in self._mutually_exclusive_groups for action in group._group_actions}
         return bool(positionals) and not any(
@@ -116,39 +69,59 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """One line, and where to read more."""
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Wraps paragraphs of prose, keeps indented lines (examples) as they are."""
+
+    def __init__(self, prog: str, **arguments: Any) -> None:
+        # argparse would find the width itself with `shutil`, which is slow to import.
+        super().__init__(prog, **{"width": terminal_columns(80) - 2, **arguments})
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.strip("\n").split("\n\n")
+        wrap = super(argparse.RawDescriptionHelpFormatter, self)._fill_text
+        return "\n\n".join(
+            paragraph if "\n  " in paragraph else wrap(paragraph, min(width, _WIDEST_PROSE), indent)
+            for paragraph in paragraphs
+        )
+
+
 def parse(arguments: Sequence[str]) -> Options:
-    if arguments and arguments[0] in SHORT_FOR:
-        arguments = (*SHORT_FOR[arguments[0]], *arguments[1:])
-    parser, commands = build(_needed(arguments))
-    if not arguments or arguments[0] not in FREE_WORDS:
+    if arguments and arguments[0] in SHORTCUTS:
+        arguments = (*SHORTCUTS[arguments[0]], *arguments[1:])
+    name = arguments[0] if arguments else ""
+    if not name:
+        raise UsageError("no command given (see `sessiontree --help`)")
+    if name not in COMMANDS and not name.startswith("-"):
+        raise unknown_command(name)
+    parser, commands = build_parsers((name,) if name in COMMANDS else ())
+    if name not in QUERY_COMMANDS:
         return parser.parse_args(arguments, Options())
-    chosen, words = _without_words(arguments[1:], commands[arguments[0]])
-    # Some versions of argparse take a `--` away before the command sees it, so one stands for all words.
-    options = parser.parse_args((arguments[0], *chosen, *(["words"] if words else [])), Options())
+    options_part, words = _split_query(arguments[1:], commands[name])
+    # Some versions of argparse remove a `--` before the command's parser sees it, so it gets a placeholder.
+    options = parser.parse_args((name, *options_part, *(["words"] if words else [])), Options())
     options.query = words
     return options
 
 
-def _without_words(arguments: Sequence[str], command: Parser) -> tuple[list[str], list[str]]:
-    """The options of a command, and all other words.
+def _split_query(arguments: Sequence[str], command: Parser) -> tuple[list[str], list[str]]:
+    """Split the arguments of a command into options and query words.
 
-    What begins with two hyphens and is no option is left among the options, so that a misspelt one is refused.
+    An unknown word with two hyphens counts as an option, so that argparse rejects it.
     """
-    known = command._option_string_actions  # argparse tells it nowhere else
+    known = command._option_string_actions  # argparse has no public way to list options
     options: list[str] = []
     words: list[str] = []
-    waiting = iter(arguments)
-    for argument in waiting:
+    remaining = iter(arguments)
+    for argument in remaining:
         if argument == "--":
-            words += waiting
+            words += remaining
         elif argument in known:
             options.append(argument)
             if known[argument].nargs is None:
-                options += [value for value in [next(waiting, None)] if value is not None]
+                options += [value for value in [next(remaining, None)] if value is not None]
         elif argument.startswith("--"):
             options.append(argument)
         else:
@@ -156,79 +129,40 @@ def _without_words(arguments: Sequence[str], command: Parser) -> tuple[list[str]
     return options, words
 
 
-def build(names: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
-    """The parser of the whole program, and those of some commands, by name."""
-    parser = Parser(
+def build_parsers(names: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
+    """The root parser, and the parsers of some commands by name."""
+    root = Parser(
         prog="sessiontree",
+        usage="sessiontree [-h] [--version] [-c | -r] COMMAND ...",
         description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=_Help,
+        epilog="\n\n".join([*map(_group_help, GROUPS), _EXAMPLES, ARGUMENTS, EXIT_CODES]),
+        formatter_class=_HelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=_version(), help="print the version")
-    parser.add_argument("-c", action="store_true", help="the same as `sessiontree continue`")
-    parser.add_argument("-r", action="store_true", help="the same as `sessiontree continue -r`: choose from a list")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, prog=parser.prog)
+    root.add_argument("--version", action="version", version=_version(), help="print the version")
+    root.add_argument("-c", action="store_true", help="the same as `sessiontree continue`")
+    root.add_argument("-r", action="store_true", help="the same as `sessiontree continue -r`: choose from a list")
+    subparsers = root.add_subparsers(metavar="COMMAND", required=True, prog=root.prog, help=argparse.SUPPRESS)
     parsers: dict[str, Parser] = {}
     for name in names:
         module = command_module(name)
-        command = parsers[name] = commands.add_parser(
+        command = parsers[name] = subparsers.add_parser(
             name,
-            help=module.SUMMARY,
             description=module.__doc__,
             epilog=module.EXAMPLES,
-            formatter_class=_Help,
+            formatter_class=_HelpFormatter,
             allow_abbrev=False,
         )
         module.add_arguments(command)
-        told = getattr(module, "JSON", "print one JSON object")
-        command.add_argument("--json", action="store_true", help=told)
-        command.add_argument("--home", metavar="DIR", help="home folder of sessions (default: $SESSIONTREE_HOME)")
+        command.add_argument("--json", action="store_true", help=getattr(module, "JSON", "print one JSON object"))
+        command.add_argument("--home", metavar="DIR", help="home folder for sessions (default: $SESSIONTREE_HOME)")
         command.set_defaults(run=module.run)
-    return parser, parsers
+    return root, parsers
 
 
-class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help as wide as the terminal. argparse would find out by itself, by way of a module that is slow to import."""
-
-    def __init__(self, prog: str, **arguments: Any) -> None:
-        super().__init__(prog, **{"width": terminal_columns(80) - 2, **arguments})
-
-
-def _needed(arguments: Sequence[str]) -> Sequence[str]:
-    """The commands whose arguments have to be known: the one that is asked for, or all, to tell about them."""
-    first = arguments[0] if arguments else ""
-    return (first,) if first in COMMANDS else COMMANDS
-
-
-def command_module(command: str) -> ModuleType:
-    """The module of a command: its name, unless that is a word of Python's own."""
-    return importlib.import_module(
-        f"sessiontree.cli.{command}_" if iskeyword(command) else f"sessiontree.cli.{command}"
-    )
-
-
-def add_read_options(parser: argparse.ArgumentParser) -> None:
-    """Arguments of commands that read a session of any dialect."""
-    parser.add_argument("--dialect", metavar="NAME", help="read the file as this dialect (default: by its content)")
-    parser.add_argument("--recovered", action="store_true", help="with what the owner program loses and we bring back")
-    parser.add_argument(
-        "--as-of",
-        choices=("now", "timestamps"),
-        default="now",
-        help="choose the branch as the owner does now, or as its older versions did, by the newest time",
-    )
-    parser.add_argument("--snips", action="store_true", help="leave out what the owner's snip marks name")
-
-
-def open_for_reading(options: Options) -> Session:
-    """The session a reading command is about."""
-    from sessiontree.cli.sessions import open_session
-    from sessiontree.dialects.contract import ReadOptions
-
-    return open_session(
-        options, read_options=ReadOptions(recovered=options.recovered, as_of=options.as_of, snips=options.snips)
-    )
+def _group_help(group: str) -> str:
+    width = max(map(len, COMMANDS))
+    return "\n".join([f"{group}:", *(f"  {name:{width}}  {SUMMARIES[name]}" for name in GROUPS[group])])
 
 
 def _version() -> str:

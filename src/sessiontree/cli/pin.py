@@ -1,33 +1,31 @@
-"""Pin a session, so that `clean` never takes it. Pins are ours: no agent's file is written for them."""
+"""Protect a session from `clean`. Pins are stored by sessiontree; agents' files do not change."""
 
 from __future__ import annotations
 
 import argparse
+import os
+
+import msgspec
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 
-SUMMARY = "pin a session, so that it is never cleaned"
 EXAMPLES = """examples:
   sessiontree pin 019c2f3a
   sessiontree pin 019c2f3a --off
 
-An agent that deletes its own old sessions does not know of pins; `sessiontree keep` makes a copy."""
+Agents that delete their old sessions do not know about pins; make a copy with `sessiontree keep`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--off", action="store_true", help="take the pin away")
+    parser.add_argument("--off", action="store_true", help="remove the pin")
     add_root_option(parser)
 
 
 def run(options: Options) -> None:
-    import os
-
-    import msgspec
-
     home = open_home(options)
     session = home.open(options.session)
     path = os.path.realpath(session.location)
@@ -37,6 +35,4 @@ def run(options: Options) -> None:
     else:
         stderr.print_line(f"{path}: {'pinned' if mark.pinned else 'not pinned'}")
         if mark.pinned and session.dialect.name == "claude":
-            stderr.print_line(
-                "Claude Code deletes old sessions by itself all the same; `sessiontree keep` makes a copy"
-            )
+            stderr.print_line("Claude Code may still delete this session; `sessiontree keep` makes a copy")

@@ -1,36 +1,35 @@
-"""Take a branch out of a session file, into the archive. Without --yes, only what would go.
+"""Move a branch from a session file to the archive. Without --yes, only show how much that is.
 
-All other branches stay as they are, byte for byte; that is checked before the file is replaced.
+All other branches stay as they are, byte for byte; that is verified before the file is replaced.
 """
 
 from __future__ import annotations
 
 import argparse
 
+from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.clean import human_size
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.views.text import plural
 
-SUMMARY = "move a branch into the archive"
 EXAMPLES = """examples:
   sessiontree prune 019c2f3a --branch 8b01d2e4
   sessiontree prune s.jsonl --branch "first try" --yes
 
-The branch is the entry and everything that hangs on it. `sessiontree restore` brings it back."""
+The branch is the entry and all its descendants. `sessiontree restore` restores it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--branch", metavar="ENTRY", required=True, help="where the branch begins")
-    parser.add_argument("--yes", action="store_true", help="do it")
+    parser.add_argument("--branch", metavar="ENTRY", required=True, help="the first entry of the branch")
+    parser.add_argument("--yes", action="store_true", help="move it")
     add_root_option(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.archive.prune_branch import plan_prune, prune
-    from sessiontree.cli.clean import human_size
-
     home = open_home(options)
     session = home.open(options.session)
     plan = plan_prune(session, session.find_entry(options.branch))
@@ -49,8 +48,9 @@ def run(options: Options) -> None:
             }
         )
         return
-    output.print_lines([f"{len(plan.nodes)} entries, {human_size(plan.size)}, {len(plan.leaves)} branch ends"])
+    entries = plural(len(plan.nodes), "entry", "entries")
+    output.print_lines([f"{entries}, {human_size(plan.size)}, {plural(len(plan.leaves), 'leaf', 'leaves')}"])
     if item is None:
-        stderr.print_line("nothing was done; the same with --yes moves them into the archive")
+        stderr.print_line("nothing changed; add --yes to move them to the archive")
     else:
-        stderr.print_line(f"`sessiontree restore {item.id}` brings them back")
+        stderr.print_line(f"to undo: `sessiontree restore {item.id}`")

@@ -1,4 +1,4 @@
-"""What sessions have outside of their files: before one is deleted for good, the folders of its lanes go, saved."""
+"""Remove what sessions have outside their files before they are deleted: the worktrees of their lanes, saved first."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sessiontree.errors import SessionTreeError
+from sessiontree.explore.cleanup import Left, take_all_away
 from sessiontree.session.open import open as open_session
 
 if TYPE_CHECKING:
@@ -17,46 +18,43 @@ if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
     from sessiontree.archive.catalog import ArchiveItem
     from sessiontree.archive.clean import CleanPlan
-    from sessiontree.explore.cleanup import Left
 
-_SIGN = b"sessiontree.explore.plan"
-"""What the file of a session with explorations has in it. Most have none, and need not be read as a tree."""
+_MARKER = b"sessiontree.explore.plan"
+"""A marker in files with explorations. Most files have none, and need not be parsed."""
 _STEP = 1 << 20
 
 
-def take_lanes_away(home: Home, plan: CleanPlan) -> tuple[CleanPlan, list[str], list[str]]:
-    """The plan without sessions whose lanes cannot be tidied up, where the work of lanes stays, and what failed."""
+def remove_lanes(home: Home, plan: CleanPlan) -> tuple[CleanPlan, list[str], list[str]]:
+    """Remove lanes; returns the plan without sessions where that failed, the kept git refs, and the errors."""
     refs: list[str] = []
     failed: list[str] = []
     staying: set[str] = set()
-    for path, left in _looked_at(home, plan):
+    for path, left in _remove_each(home, plan):
         refs += left.refs
-        failed += [f"{path}: was not deleted: {why}" for why in left.failed]
+        failed += [f"{path}: not deleted: {why}" for why in left.failed]
         staying |= {path} if left.failed else set()
     chosen = tuple(one for one in plan.chosen if one.path not in staying)
     archived = tuple(item for item in plan.archived if item.path not in staying)
     return msgspec.structs.replace(plan, chosen=chosen, archived=archived), list(dict.fromkeys(refs)), failed
 
 
-def _looked_at(home: Home, plan: CleanPlan) -> Iterator[tuple[str, Left]]:
+def _remove_each(home: Home, plan: CleanPlan) -> Iterator[tuple[str, Left]]:
     for one in plan.chosen:
         if _has_lanes(_chunks(one.path)):
-            yield one.path, _take_away(one.path, home.folder)
+            yield one.path, _remove(one.path, home.folder)
     for item in plan.archived:
         if item.kind == "moved" and _has_lanes(home.archive.objects.read(item.sha256)):
-            yield item.path, _of_archived(home.archive, item, home.folder)
+            yield item.path, _remove_archived(home.archive, item, home.folder)
 
 
-def _of_archived(archive: Archive, item: ArchiveItem, home: str) -> Left:
+def _remove_archived(archive: Archive, item: ArchiveItem, home: str) -> Left:
     with tempfile.TemporaryDirectory(prefix="sessiontree-") as folder:
         path = os.path.join(folder, os.path.basename(item.path))
         archive.extract(item, path)
-        return _take_away(path, home)
+        return _remove(path, home)
 
 
-def _take_away(path: str, home: str) -> Left:
-    from sessiontree.explore.cleanup import Left, take_all_away
-
+def _remove(path: str, home: str) -> Left:
     try:
         with open_session(path, home=home) as session:
             return take_all_away(session, home)
@@ -72,7 +70,7 @@ def _chunks(path: str) -> Iterator[bytes]:
 def _has_lanes(chunks: Iterable[bytes]) -> bool:
     end = b""
     for chunk in chunks:
-        if _SIGN in end + chunk:
+        if _MARKER in end + chunk:
             return True
-        end = chunk[-len(_SIGN) :]
+        end = chunk[-len(_MARKER) :]
     return False

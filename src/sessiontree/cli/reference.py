@@ -1,7 +1,7 @@
-"""The reference of the command line as one page, made from the parsers: `python -m sessiontree.cli.reference > PAGE`.
+"""Generate the reference page of the command line: `python -m sessiontree.cli.reference > PAGE`.
 
-Made from what each argument is, not from the text of `--help`: that is laid out anew by each version of Python and for
-each width of a terminal, and this page has to be the same everywhere.
+The page is built from the parsers' actions, not from `--help`, whose layout differs between Python versions and
+terminal widths.
 """
 
 from __future__ import annotations
@@ -11,37 +11,41 @@ import inspect
 import sys
 from collections.abc import Iterator, Sequence
 
-from sessiontree.cli.parser import COMMANDS, DESCRIPTION, EPILOG, build
+from sessiontree.cli.commands import COMMANDS, GROUPS
+from sessiontree.cli.parser import ARGUMENTS, DESCRIPTION, build_parsers
 from sessiontree.cli.stderr import EXIT_CODES
 
-RENEWED_BY = "make docs"
+GENERATED_BY = "make docs"
 
-# Every command has these; they are told once.
+# Options of every command, listed once.
 _COMMON = frozenset({"help", "json", "home"})
 
 
-def page() -> str:
+def render_page() -> str:
     return "\n".join(_lines()) + "\n"
 
 
 def _lines() -> Iterator[str]:
-    root, commands = build(COMMANDS)
-    yield "# Reference of the command line"
+    root, commands = build_parsers(COMMANDS)
+    yield "# Command line reference"
     yield ""
-    yield f"Made from the code by `{RENEWED_BY}`. [The command line](cli.md) has an overview."
+    yield f"Generated from the code by `{GENERATED_BY}`. [The command line](cli.md) has an overview."
     yield ""
     yield _escaped(DESCRIPTION)
     yield ""
     yield from _code(["sessiontree [-c | -r | --version] COMMAND ...", "stree ..."])
     yield from _rows("option", [action for action in root._actions if action.option_strings])
-    yield from _epilog(EPILOG.removesuffix(EXIT_CODES))
+    yield from _epilog(ARGUMENTS)
     yield "Every command has:"
     yield ""
     yield from _rows("option", [action for action in commands[COMMANDS[0]]._actions if action.dest in _COMMON])
     yield from _exit_codes()
     yield "## Commands"
-    yield ""
-    yield from (f"* [`{name}`](#{name}): {_escaped(_summaries(root)[name])}" for name in commands)
+    for group, summaries in GROUPS.items():
+        yield ""
+        yield f"{group}:"
+        yield ""
+        yield from (f"* [`{name}`](#{name}): {_escaped(summary)}" for name, summary in summaries.items())
     for name, command in commands.items():
         yield ""
         yield from _command(name, command)
@@ -64,19 +68,19 @@ def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
 def _usage(
     parser: argparse.ArgumentParser, positionals: Sequence[argparse.Action], options: Sequence[argparse.Action]
 ) -> str:
-    """Arguments in their order, then options; what excludes each other stands in one pair of brackets."""
+    """Positional arguments, then options; mutually exclusive ones share a pair of brackets."""
     parts = [parser.prog]
-    done: set[int] = set()
+    seen: set[int] = set()
     for action in (*positionals, *options):
-        if id(action) in done:
+        if id(action) in seen:
             continue
-        group = next((one for one in parser._mutually_exclusive_groups if action in one._group_actions), None)
-        rivals = [one for one in group._group_actions if one.help != argparse.SUPPRESS] if group else [action]
-        done |= {id(one) for one in rivals}
+        group = next((g for g in parser._mutually_exclusive_groups if action in g._group_actions), None)
+        members = [member for member in group._group_actions if member.help != argparse.SUPPRESS] if group else [action]
+        seen |= {id(member) for member in members}
         if group is None:
             parts.append(_bracketed(action))
         else:
-            inside = " | ".join(_bare(one) for one in rivals)
+            inside = " | ".join(_bare(member) for member in members)
             parts.append(f"({inside})" if group.required else f"[{inside}]")
     return " ".join([*parts, "[--json]", "[--home DIR]"])
 
@@ -93,7 +97,6 @@ def _bare(action: argparse.Action) -> str:
 
 
 def _value(action: argparse.Action) -> str:
-    """What the help calls the value of an argument."""
     if action.nargs == 0:
         return ""
     if action.metavar is not None:
@@ -102,14 +105,14 @@ def _value(action: argparse.Action) -> str:
 
 
 def _rows(kind: str, actions: Sequence[argparse.Action]) -> Iterator[str]:
-    """A table of arguments; a column in which nothing stands is left out."""
+    """A table of arguments without its empty columns."""
     table = [(kind, "meaning", "choices", "default")]
     for action in actions:
         choices = ", ".join(f"`{choice}`" for choice in action.choices or ())
-        table.append((f"`{_cell(_named(action))}`", _cell(_escaped(_told(action))), choices, _default(action)))
+        table.append((f"`{_cell(_named(action))}`", _cell(_escaped(_help_text(action))), choices, _default(action)))
     kept = [at for at in range(len(table[0])) if any(row[at] for row in table[1:])]
     if kept in ([], [0]):
-        return  # names alone stand in the usage already
+        return  # the usage line has the names already
     head, *rows = (f"| {' | '.join(row[at] for at in kept)} |" for row in table)
     yield head
     yield f"|{'---|' * len(kept)}"
@@ -125,9 +128,9 @@ def _named(action: argparse.Action) -> str:
     return f"{names} {value}".rstrip()
 
 
-def _told(action: argparse.Action) -> str:
+def _help_text(action: argparse.Action) -> str:
     if isinstance(action, argparse._HelpAction):
-        return "show the help"  # argparse's own words are its own, and may change
+        return "show the help"  # argparse's own text differs between versions
     return (action.help or "") % {**vars(action), "prog": "sessiontree"} + (
         " (required)" if _is_required(action) else ""
     )
@@ -144,7 +147,7 @@ def _default(action: argparse.Action) -> str:
 
 
 def _epilog(text: str) -> Iterator[str]:
-    """The examples as code, and what is said behind them."""
+    """Examples as code blocks, other paragraphs as prose."""
     for paragraph in text.strip().split("\n\n"):
         heading, *lines = paragraph.split("\n")
         if heading == "examples:":
@@ -165,11 +168,6 @@ def _exit_codes() -> Iterator[str]:
     yield ""
 
 
-def _summaries(root: argparse.ArgumentParser) -> dict[str, str]:
-    (commands,) = (action for action in root._actions if isinstance(action, argparse._SubParsersAction))
-    return {choice.dest: choice.help or "" for choice in commands._choices_actions}
-
-
 def _code(lines: Sequence[str]) -> Iterator[str]:
     yield "```sh"
     yield from lines
@@ -178,7 +176,7 @@ def _code(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Prose that Markdown shows as it stands. Names between backquotes stay code."""
+    """Escape Markdown in prose; text in backquotes stays code."""
     return "".join(
         part if at % 2 else part.replace("\\", "\\\\").replace("<", "\\<").replace("*", "\\*").replace("_", "\\_")
         for at, part in enumerate(_parts(text))
@@ -186,7 +184,7 @@ def _escaped(text: str) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """Prose and code in turn; the code with its backquotes."""
+    """Split into alternating prose and code parts; code keeps its backquotes."""
     pieces = text.split("`")
     return [f"`{piece}`" if at % 2 and at < len(pieces) - 1 else piece for at, piece in enumerate(pieces)]
 
@@ -196,4 +194,4 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(render_page())

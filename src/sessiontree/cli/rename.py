@@ -1,4 +1,4 @@
-"""Give a session a name, in its owner's own way, so that the agent shows it too. An empty name takes it away."""
+"""Rename a session the way its client does, so that the agent shows the name, too. An empty name removes it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import argparse
 
 from sessiontree.cli import output
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.views.text import one_line
 
-SUMMARY = "give a session a name"
 EXAMPLES = """examples:
   sessiontree rename 019c2f3a "parser rewrite"
   sessiontree rename ~/.claude/projects/-work/7053107e.jsonl "bug 41"
@@ -23,8 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    from sessiontree.views.text import one_line
-
     session = open_home(options).open(options.session)
     session.rename(options.name)
     session.close()

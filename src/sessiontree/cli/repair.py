@@ -1,4 +1,4 @@
-"""Mend a session so that its own program loads the full history again. Without --in-place or --out, only the plan."""
+"""Repair a session so that its client loads the full history again. Without --in-place or --out, only show the plan."""
 
 from __future__ import annotations
 
@@ -8,32 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session
+from sessiontree.cli.sessions import add_dialect_option, open_session
+from sessiontree.repair import Plan, carry_out, plan_repair
+from sessiontree.views.text import cut, one_line
 
 if TYPE_CHECKING:
-    from sessiontree.repair import Plan
     from sessiontree.repair.repair import Change
 
-SUMMARY = "mend a damaged session"
 EXAMPLES = """examples:
   sessiontree repair damaged.jsonl --dry-run
   sessiontree repair damaged.jsonl --in-place
 
-In place means: written beside, fsynced, renamed, with a backup. Bytes that have to leave the file go to a side-car."""
+--in-place writes a temporary file, fsyncs and renames it, and keeps a backup. Removed bytes are kept in a side-car
+file."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--out", metavar="NEW", help="write the mended session to a new file")
-    where.add_argument("--in-place", action="store_true", help="replace the file, keeping a backup")
+    where.add_argument("--out", metavar="NEW", help="write the repaired session to a new file")
+    where.add_argument("--in-place", action="store_true", help="replace the file and keep a backup")
     where.add_argument("--dry-run", action="store_true", help="only show what would change (the default)")
-    parser.add_argument("--dialect", metavar="NAME", help="read the file as this dialect (default: by its content)")
+    add_dialect_option(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.repair import carry_out, plan_repair
-
     session = open_session(options)
     plan = plan_repair(session)
     written: dict[str, Any] = {"path": None, "sidecar": None, "backup": None}
@@ -41,21 +40,19 @@ def run(options: Options) -> None:
         path, sidecar, backup = carry_out(plan, session, options.out)
         written = {"path": None if plan.is_empty else path, "sidecar": sidecar, "backup": backup}
     if options.json:
-        output.print_json(
-            {"session": session.id, "changes": [_described(change) for change in plan.changes], **written}
-        )
+        output.print_json({"session": session.id, "changes": [_to_json(change) for change in plan.changes], **written})
     elif plan.is_empty:
-        stderr.print_line(f"{session.location}: there is nothing to mend; it was left alone")
+        stderr.print_line(f"{session.location}: nothing to repair")
     else:
         output.print_lines(_diff(plan))
         for name, value in written.items():
             if value:
                 stderr.print_line(f"{name}: {value}")
         if not written["path"]:
-            stderr.print_line("nothing was written; --in-place or --out NEW does")
+            stderr.print_line("nothing was written; add --in-place or --out NEW")
 
 
-def _described(change: Change) -> dict[str, Any]:
+def _to_json(change: Change) -> dict[str, Any]:
     return {
         "rule": change.rule,
         "line": change.line,
@@ -66,8 +63,6 @@ def _described(change: Change) -> dict[str, Any]:
 
 
 def _diff(plan: Plan) -> Iterator[str]:
-    from sessiontree.views.text import cut, one_line
-
     width = output.width() - 2
     for change in plan.changes:
         yield f"@ line {change.line} byte {change.start}: {change.rule}"

@@ -1,23 +1,27 @@
-"""Bring back what is in the archive: a session that was cleaned, a kept copy, or what a rewritten session was before.
+"""Restore from the archive: a cleaned session, a kept copy, or the previous version of a rewritten session.
 
-Nothing is ever overwritten. A rewritten session comes back with what was added to it since.
+Nothing is overwritten. A rewritten session keeps what was added to it since.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING, Any
 
+from sessiontree.archive.restore import restore
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.clean import human_size
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.errors import UsageError
+from sessiontree.views.text import clean, cut, one_line, plural
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
     from sessiontree.archive.catalog import ArchiveItem
 
-SUMMARY = "bring back what is in the archive"
 EXAMPLES = """examples:
   sessiontree restore --list
   sessiontree restore 5c1f0a9be2d4 --out before-shrinking.jsonl
@@ -27,23 +31,18 @@ ITEM is the first column of --list, a session id or the first 8 or more characte
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("item", metavar="ITEM", nargs="?")
-    parser.add_argument("--list", action="store_true", help="show what is in the archive")
-    parser.add_argument("--out", metavar="FILE", help="write the session file there, and leave the archive as it is")
+    parser.add_argument("--list", action="store_true", help="list the archive")
+    parser.add_argument("--out", metavar="FILE", help="extract to this file instead; the archive does not change")
     add_root_option(parser)
 
 
 def run(options: Options) -> None:
-    import os
-
-    from sessiontree.archive.restore import restore
-    from sessiontree.errors import UsageError
-
     home = open_home(options)
     if options.list:
         _list(home, options)
         return
     if not options.item:
-        raise UsageError("which one? `sessiontree restore --list` shows what is in the archive")
+        raise UsageError("ITEM is missing; `sessiontree restore --list` lists the archive")
     item = home.archive.find(options.item)
     if options.out:
         home.archive.extract(item, options.out)
@@ -53,43 +52,41 @@ def run(options: Options) -> None:
     if options.json:
         output.print_json({"item": item.id, "session": item.session, "path": item.path, "written": written})
         return
-    from sessiontree.views.text import clean
 
     output.print_lines(clean(path) for path in written)
     if not written:
-        stderr.print_line(f"{item.path}: is in its place already")
+        stderr.print_line(f"{item.path}: already in place")
 
 
 def _list(home: Home, options: Options) -> None:
-    from sessiontree.cli.clean import human_size
-    from sessiontree.views.text import clean, cut, one_line
-
     items = home.archive.items()
     for problem in home.archive.catalog.problems:
         stderr.print_line(problem)
     if options.json:
-        output.print_json({"items": [_described(home, item) for item in items]})
+        output.print_json({"items": [_to_json(home, item) for item in items]})
         return
     for item in items:
-        head = f"{item.id}  {item.when[:10]}  {_what(item):<7}  {human_size(item.size):>8}  {item.agent:<8}"
-        room = max(output.width() - len(head) - 2, 20)
-        output.print_lines([f"{head}  {cut(one_line(item.title or item.session), room)}", f"    {clean(item.path)}"])
+        head = f"{item.id}  {item.when[:10]}  {_kind(item):<7}  {human_size(item.size):>8}  {item.agent:<8}"
+        width = max(output.width() - len(head) - 2, 20)
+        output.print_lines([f"{head}  {cut(one_line(item.title or item.session), width)}", f"    {clean(item.path)}"])
     packed = sum(
         home.archive.objects.compressed_size(sha256) for sha256 in {f.sha256 for item in items for f in item.files}
     )
     size = sum(item.size for item in items)
-    stderr.print_line(f"{len(items)} in the archive: {human_size(size)}, which take {human_size(packed)}")
+    stderr.print_line(
+        f"{plural(len(items), 'item')} in the archive: {human_size(size)} ({human_size(packed)} compressed)"
+    )
 
 
-def _what(item: ArchiveItem) -> str:
+def _kind(item: ArchiveItem) -> str:
     return item.edit.verb if item.edit else {"moved": "cleaned", "kept": "copy"}.get(item.kind, item.kind)
 
 
-def _described(home: Home, item: ArchiveItem) -> dict[str, Any]:
+def _to_json(home: Home, item: ArchiveItem) -> dict[str, Any]:
     return {
         "item": item.id,
         "kind": item.kind,
-        "what": _what(item),
+        "what": _kind(item),
         "path": item.path,
         "agent": item.agent,
         "session": item.session,

@@ -1,42 +1,45 @@
-"""Go on with a session in its agent, or in another one: converts and installs it if needed, then starts the agent."""
+"""Resume a session in its agent, or in another one.
+
+A session that the agent can find itself is resumed in place. For another agent, a converted copy with all branches is
+installed first.
+"""
 
 from __future__ import annotations
 
 import argparse
 
 from sessiontree.cli import output
-from sessiontree.cli.parser import Options, add_read_options, open_for_reading
-from sessiontree.cli.sessions import remember_work
+from sessiontree.cli.convert import check_target, plan_to_json
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import add_read_options, open_for_reading, remember_session
+from sessiontree.conversion.install import carry_out
+from sessiontree.conversion.launch import plan_resumption, start_agent
+from sessiontree.views.text import clean
 
-SUMMARY = "go on with a session in an agent"
 EXAMPLES = """examples:
   sessiontree resume 019c2f3a --in claude
   sessiontree resume ~/.claude/projects/-work/4f1c.jsonl --in pi --print
 
-A session that AGENT finds where it lies is resumed there; otherwise a converted copy with all branches is installed for
-it. With --print the copy is installed, too, and the command is printed instead of run."""
+--print installs the converted copy, too; it only does not start the agent."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--in", dest="agent", metavar="AGENT", help="claude, pi, omp or neovate (default: its own)")
-    parser.add_argument("--cwd", metavar="DIR", help="the folder to work in (default: the session's)")
+    parser.add_argument(
+        "--in", dest="agent", metavar="AGENT", help="claude, pi, omp or neovate (default: the session's own agent)"
+    )
+    parser.add_argument("--cwd", metavar="DIR", help="the folder to work in (default: the session's folder)")
     parser.add_argument("--print", dest="show", action="store_true", help="print the command instead of running it")
     add_read_options(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.cli.convert import check_target, described
-    from sessiontree.conversion.install import carry_out
-    from sessiontree.conversion.launch import plan_resumption, start_agent
-    from sessiontree.views.text import clean
-
     session = open_for_reading(options)
     resumption = plan_resumption(session, check_target(options.agent) if options.agent else None, options.cwd)
     path = session.location if resumption.plan is None else resumption.plan.path
 
     def remember() -> None:
-        remember_work(path, resumption.cwd, options)
+        remember_session(path, resumption.cwd, options)
 
     if not options.show and not options.json:
         start_agent(session, resumption, remember)
@@ -45,7 +48,7 @@ def run(options: Options) -> None:
         carry_out(session, resumption.plan)
     remember()
     if options.json:
-        installed = None if resumption.plan is None else described(resumption.plan)
+        installed = None if resumption.plan is None else plan_to_json(resumption.plan)
         output.print_json(
             {"session": session.id, "command": list(resumption.command), "cwd": resumption.cwd, "installed": installed}
         )

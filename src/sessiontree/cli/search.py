@@ -1,11 +1,11 @@
-"""Find what was said in the sessions of all agents: on every branch, before compactions, in thinking and tools.
+"""Search the messages of all agents' sessions: every branch, before compactions, thinking and tool calls.
 
-QUERY: words (all of them), "phrases", -not, OR, prefix*, re:/pattern/, and role:, tool:, file:, agent:, project:,
-model:, in:, is:error, is:abandoned, branch:active, since:, before:. Quote what the shell would take. A word may begin
-with one hyphen; behind -- all are words of the query, options too.
+QUERY: words (all must match), "phrases", -not, OR, prefix*, re:/pattern/, and the filters role:, tool:, file:, agent:,
+project:, model:, in:, is:error, is:abandoned, branch:active, since:, before:. Quote what the shell would interpret. A
+word may begin with one hyphen; after --, everything is part of the query.
 
-The best session comes first. A hit that a model no longer sees says so: it lies on an abandoned branch, or before a
-compaction. What is not in the index yet is looked through at once, and read into the index after the answer.
+The best match comes first. A hit that a model no longer sees is marked: it is on an abandoned branch or before a
+compaction. Files that are not indexed yet are searched directly, and indexed afterwards.
 """
 
 from __future__ import annotations
@@ -17,19 +17,26 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.index_progress import make_index, progress_bar, renew_index
-from sessiontree.cli.list import add_root_option, open_library, parse_since
+from sessiontree.cli.index_progress import progress_bar, rebuild_index, update_index
+from sessiontree.cli.library_options import add_root_option, open_library, parse_since
+from sessiontree.cli.pager import find_pager, page
 from sessiontree.cli.parser import Options
 from sessiontree.errors import SessionTreeError, UsageError
+from sessiontree.search import Hit, Results, search
+from sessiontree.search.query import terms
+from sessiontree.session.open import open as open_path
+from sessiontree.views.json import describe_shown
+from sessiontree.views.listing import short_ids
+from sessiontree.views.passages import Passage, describe_neighbor, entry_text, find_passage, speaker
+from sessiontree.views.search_results import describe_hit, draw_place, draw_session, draw_snippet, grouped
+from sessiontree.views.text import clean, cut, one_line, plural
+from sessiontree.views.transcript import show_entry
 
 if TYPE_CHECKING:
     from sessiontree.core.entries import Entry
     from sessiontree.library.library import Library
-    from sessiontree.search import Hit, Results
     from sessiontree.session.session import Session
-    from sessiontree.views.passages import Passage
 
-SUMMARY = "find what was said, in any session"
 EXAMPLES = """examples:
   sessiontree search 'parser "json flag" since:2w' --context 1
   sessiontree search tool:bash is:error timeout --json"""
@@ -37,28 +44,30 @@ EXAMPLES = """examples:
 _SHOWN = 20
 _MOST_CONTEXT = 100
 _OPENED_CONTEXT = 5
-_LONGEST_NEIGHBOUR = 2_000
+_LONGEST_NEIGHBOR = 2_000
 _INDENT = "     "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", metavar="QUERY", nargs="+", help="what to look for")
+    parser.add_argument("query", metavar="QUERY", nargs="+", help="what to search for")
     parser.add_argument("--agent", metavar="NAME", help="only sessions of this agent: claude, pi, omp, neovate, native")
     parser.add_argument(
-        "--project", metavar="DIR", help="only sessions of the project of this folder (default: of all projects)"
+        "--project", metavar="DIR", help="only sessions of this folder's project (default: all projects)"
     )
-    parser.add_argument("--since", metavar="AGE", help="only what was said since: 90m, 12h, 7d, 2w, or 2026-11-01")
-    parser.add_argument("--limit", metavar="N", type=int, default=_SHOWN, help=f"at most N hits (default: {_SHOWN})")
-    parser.add_argument("--offset", metavar="N", type=int, default=0, help="pass over the first N hits")
-    parser.add_argument("--context", metavar="N", type=int, help="with N messages before and after each hit")
+    parser.add_argument("--since", metavar="AGE", help="only messages since then: 90m, 12h, 7d, 2w, or 2026-11-01")
     parser.add_argument(
-        "--open", action="store_true", help="show the session at the first hit; with --offset N, at a later one"
+        "--limit", metavar="N", type=int, default=_SHOWN, help=f"show at most N hits (default: {_SHOWN})"
+    )
+    parser.add_argument("--offset", metavar="N", type=int, default=0, help="skip the first N hits")
+    parser.add_argument("--context", metavar="N", type=int, help="show N messages before and after each hit")
+    parser.add_argument(
+        "--open", action="store_true", help="open the session at the first hit; with --offset N, at a later one"
     )
     parser.add_argument(
-        "--semantic", action="store_true", help="also by meaning (needs `pip install 'sessiontree[semantic]'`)"
+        "--semantic", action="store_true", help="also search by meaning (needs `pip install 'sessiontree[semantic]'`)"
     )
-    parser.add_argument("--no-refresh", action="store_true", help="read nothing into the index, before or after")
-    parser.add_argument("--rebuild", action="store_true", help="first make the index anew")
+    parser.add_argument("--no-refresh", action="store_true", help="do not update the index")
+    parser.add_argument("--rebuild", action="store_true", help="rebuild the index first")
     add_root_option(parser)
 
 
@@ -66,23 +75,23 @@ def run(options: Options) -> None:
     _check(options)
     with open_library(options) as library:
         if options.rebuild:
-            renew_index(library)
+            rebuild_index(library)
         results = _results(library, options)
         hits = list(results)
         if options.json:
-            output.print_json(_described(results, hits, options))
+            output.print_json(_to_json(results, hits, options))
         else:
             _print(library, results, hits, options)
         sys.stdout.flush()
         if results.unindexed and not options.no_refresh:
-            make_index(library)
+            update_index(library)
 
 
 def _check(options: Options) -> None:
     for name, least in (("limit", 1), ("offset", 0), ("context", 0)):
         value = getattr(options, name)
         if value is not None and value < least:
-            raise UsageError(f"--{name} {value}: expected a number from {least} on")
+            raise UsageError(f"--{name} {value}: expected {least} or more")
     if options.rebuild and options.no_refresh:
         raise UsageError("--rebuild and --no-refresh exclude each other")
     if options.context is not None:
@@ -90,9 +99,7 @@ def _check(options: Options) -> None:
 
 
 def _results(library: Library, options: Options) -> Results:
-    from sessiontree.search import search
-
-    asked: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "agent": options.agent,
         "since": parse_since(options.since) if options.since else None,
         "project": options.project,
@@ -104,8 +111,8 @@ def _results(library: Library, options: Options) -> Results:
     if options.semantic:
         from sessiontree.search.semantic import search_by_meaning
 
-        return search_by_meaning(library, _query(options), **asked)
-    return search(library, _query(options), **asked)
+        return search_by_meaning(library, _query(options), **arguments)
+    return search(library, _query(options), **arguments)
 
 
 def _query(options: Options) -> str:
@@ -117,22 +124,19 @@ def _query(options: Options) -> str:
 
 def _print(library: Library, results: Results, hits: Sequence[Hit], options: Options) -> None:
     if not hits:
-        _say_nothing_found(library, results, options)
+        _print_no_match(library, results, options)
         return
     if options.open:
         _open(hits[0], options)
-        _say_notes(results)
+        _print_notes(results)
         return
-    from sessiontree.views.listing import short_ids
 
     output.print_lines(_lines(hits, options, short_ids(library.everything())))
-    _say_notes(results)
-    _talk(results, hits)
+    _print_notes(results)
+    _print_summary(results, hits)
 
 
 def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str]) -> Iterator[str]:
-    from sessiontree.views.search_results import draw_place, draw_session, draw_snippet, grouped
-
     width, now = output.width(), time.time()
     number = options.offset
     for one, found in grouped(hits):
@@ -140,44 +144,38 @@ def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str]) -> Iterat
         if number > options.offset:
             yield ""
         yield f"{output.bold(title)}  {output.dim(facts)}"
-        session = _opened(found[0]) if options.context else None
+        session = _open_session(found[0]) if options.context else None
         for hit in found:
             number += 1
             place, notes = draw_place(hit, now, width - len(_INDENT))
             warning = f" · {_yellow(notes)}" if notes else ""
-            before, after = _neighbours(session, hit, options.context)
+            before, after = _neighbors(session, hit, options.context)
             yield f"{number:>3}  {output.dim(place)}{warning}"
-            yield from (_neighbour_line(entry, width) for entry in before)
-            yield _INDENT + draw_snippet(hit.snippet, width - len(_INDENT), _mark)
-            yield from (_neighbour_line(entry, width) for entry in after)
+            yield from (_neighbor_line(entry, width) for entry in before)
+            yield _INDENT + draw_snippet(hit.snippet, width - len(_INDENT), _emphasize)
+            yield from (_neighbor_line(entry, width) for entry in after)
 
 
-def _neighbours(session: Session | None, hit: Hit, number: int | None) -> tuple[list[Entry], list[Entry]]:
+def _neighbors(session: Session | None, hit: Hit, number: int | None) -> tuple[list[Entry], list[Entry]]:
     if session is None or not number or hit.entry not in session:
         return [], []
-    from sessiontree.views.passages import find_passage
 
     return find_passage(session, hit.entry, number).around
 
 
-def _neighbour_line(entry: Entry, width: int) -> str:
-    from sessiontree.views.passages import entry_text, speaker
-    from sessiontree.views.text import cut, one_line
-
+def _neighbor_line(entry: Entry, width: int) -> str:
     return output.dim(cut(f"{_INDENT}┆ {speaker(entry)}: {one_line(entry_text(entry))}", width))
 
 
-def _opened(hit: Hit) -> Session | None:
-    """The session of a hit; None for one that cannot be opened, of which only its lines can be shown."""
-    from sessiontree.session.open import open
-
+def _open_session(hit: Hit) -> Session | None:
+    """Open the session of a hit; None if that fails, and only the snippet can be shown."""
     try:
-        return open(hit.session.path, dialect=hit.session.agent)
+        return open_path(hit.session.path, dialect=hit.session.agent)
     except (SessionTreeError, OSError):
         return None
 
 
-def _mark(text: str) -> str:
+def _emphasize(text: str) -> str:
     if output.use_color():
         return f"\x1b[1;33m{text}\x1b[0m"
     left, right = ("«", "»") if output.can_print("«»") else ("[", "]")
@@ -188,50 +186,41 @@ def _yellow(text: str) -> str:
     return f"\x1b[33m{text}\x1b[0m" if output.use_color() else text
 
 
-def _say_notes(results: Results) -> None:
+def _print_notes(results: Results) -> None:
     for note in results.notes:
         stderr.print_error(note)
 
 
-def _talk(results: Results, hits: Sequence[Hit]) -> None:
+def _print_summary(results: Results, hits: Sequence[Hit]) -> None:
     more = f"; more: --offset {results.next_offset}" if results.next_offset is not None else ""
     if sys.stdout.isatty():
         sessions = len({hit.session.path for hit in hits})
         how = {"index": "the index", "scan": "the files", "mixed": "the index and files"}[results.state]
-        counted = f"{_count(len(hits), 'hit')} in {_count(sessions, 'session')}"
+        counted = f"{plural(len(hits), 'hit')} in {plural(sessions, 'session')}"
         stderr.print_line(f"{counted}{more} · from {how} in {1000 * results.seconds:.0f} ms")
     elif more:
-        stderr.print_line(f"{_count(len(hits), 'hit')} shown{more}")
+        stderr.print_line(f"{plural(len(hits), 'hit')} shown{more}")
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _say_nothing_found(library: Library, results: Results, options: Options) -> None:
-    from sessiontree.search.query import terms
-
-    _say_notes(results)
+def _print_no_match(library: Library, results: Results, options: Options) -> None:
+    _print_notes(results)
     if options.offset:
-        stderr.print_line(f"nothing more from hit {options.offset + 1} on; `--offset 0` begins again")
+        stderr.print_line(f"no hits from {options.offset + 1} on; use `--offset 0` to start over")
         return
-    where = f" of the project of {options.project}" if options.project else ""
+    where = f" of {options.project}" if options.project else ""
     count = len(library.sessions(agent=options.agent, project=options.project, include_subagents=True))
-    of = f" of {options.agent}" if options.agent else " of all agents"
-    stderr.print_line(
-        f"nothing fits {_query(options)!r} in {_count(count, 'session')}{of}{where}: "
-        "titles, prompts, answers, thinking, tools and summaries of every branch"
-    )
+    agent = f" of {options.agent}" if options.agent else ""
+    stderr.print_line(f"no match for {_query(options)!r} in {plural(count, 'session')}{agent}{where}")
     words = [one for one in terms(results.query.where) if getattr(one, "text", "")]
-    tries = ["a part of a word with * behind it"] if words else []
+    tries = ["the beginning of a word followed by *"] if words else []
     if options.agent and not count:
         agents = ", ".join(sorted({one.agent for one in library.everything()}))
-        tries = [f"an agent that has sessions here: {agents}"] if agents else []
+        tries = [f"an agent with sessions: {agents}"] if agents else []
     tries += ["fewer words, or OR between them"] if len(words) > 1 else []
-    tries += ["without the filters"] if results.query.filters != type(results.query.filters)() else []
-    tries += ["without --project"] if options.project else []
+    tries += ["no filters"] if results.query.filters != type(results.query.filters)() else []
+    tries += ["no --project"] if options.project else []
     if results.unindexed and options.no_refresh:
-        tries.append("without --no-refresh")
+        tries.append("no --no-refresh")
     if tries:
         stderr.print_line(f"try: {'; '.join(tries)}")
 
@@ -240,17 +229,14 @@ def _say_nothing_found(library: Library, results: Results, options: Options) -> 
 
 
 def _open(hit: Hit, options: Options) -> None:
-    """The whole branch in a pager where a person looks; else the neighbours."""
-    from sessiontree.cli.pager import find_pager, page
-    from sessiontree.views.passages import find_passage
-
-    session = _opened(hit)
+    """Show the whole branch in a pager on a terminal, else the messages around the hit."""
+    session = _open_session(hit)
     if session is None:
-        raise UsageError(f"{hit.session.path}: cannot be opened; `sessiontree doctor` says what is wrong with it")
+        raise UsageError(f"{hit.session.path}: cannot be opened; run `sessiontree doctor` on it")
     pager = find_pager()
-    whole = pager is not None and options.context is None
+    show_all = pager is not None and options.context is None
     context = _OPENED_CONTEXT if options.context is None else options.context
-    passage = find_passage(session, hit.entry, len(session) if whole else context)
+    passage = find_passage(session, hit.entry, len(session) if show_all else context)
     lines = list(_opened_lines(session, hit, passage))
     if pager is None:
         output.print_lines(lines)
@@ -263,9 +249,6 @@ _HERE = "◀ found here"
 
 
 def _opened_lines(session: Session, hit: Hit, passage: Passage) -> Iterator[str]:
-    from sessiontree.views.search_results import draw_place, draw_session
-    from sessiontree.views.transcript import show_entry
-
     now = time.time()
     title, facts = draw_session(hit.session, output.width(), now, hit.session.id)
     place, notes = draw_place(hit, now, output.width())
@@ -273,7 +256,7 @@ def _opened_lines(session: Session, hit: Hit, passage: Passage) -> Iterator[str]
     yield output.dim(place) + (f" · {_yellow(notes)}" if notes else "")
     yield ""
     if passage.before:
-        yield output.dim(f"⋯ {passage.before} before ⋯")
+        yield output.dim(f"⋯ {passage.before} more before ⋯")
         yield ""
     labels = session.labels
     for number, entry in enumerate(passage.entries):
@@ -283,15 +266,13 @@ def _opened_lines(session: Session, hit: Hit, passage: Passage) -> Iterator[str]
             yield from lines
             continue
         yield output.bold(next(lines))
-        yield from _with_marks(lines, hit)
+        yield from _highlight(lines, hit)
     if passage.after:
-        yield output.dim(f"⋯ {passage.after} after ⋯")
+        yield output.dim(f"⋯ {passage.after} more after ⋯")
 
 
-def _with_marks(lines: Iterator[str], hit: Hit) -> Iterator[str]:
-    """The words of the snippet made to stand out wherever they are in the entry."""
-    from sessiontree.views.text import clean
-
+def _highlight(lines: Iterator[str], hit: Hit) -> Iterator[str]:
+    """Highlight the snippet's hits wherever they occur in the entry."""
     words = sorted({clean(part.text) for part in hit.snippet if part.is_hit}, key=len, reverse=True)
     wanted = "|".join(map(_escaped, filter(str.strip, words)))
     if not wanted:
@@ -301,7 +282,7 @@ def _with_marks(lines: Iterator[str], hit: Hit) -> Iterator[str]:
 
     pattern = re.compile(wanted)
     for line in lines:
-        yield pattern.sub(lambda found: _mark(found[0]), line)
+        yield pattern.sub(lambda found: _emphasize(found[0]), line)
 
 
 def _escaped(text: str) -> str:
@@ -313,16 +294,14 @@ def _escaped(text: str) -> str:
 # As JSON
 
 
-def _described(results: Results, hits: Sequence[Hit], options: Options) -> dict[str, Any]:
-    from sessiontree.views.search_results import describe_hit, grouped
-
+def _to_json(results: Results, hits: Sequence[Hit], options: Options) -> dict[str, Any]:
     described: list[dict[str, Any]] = []
     for _, found in grouped(hits):
-        session = _opened(found[0]) if options.context else None
+        session = _open_session(found[0]) if options.context else None
         for hit in found:
             value = describe_hit(hit)
             if options.context:
-                value |= _described_neighbours(session, hit, options.context)
+                value |= _neighbors_to_json(session, hit, options.context)
             described.append(value)
     is_end = results.next_offset is None
     value = {
@@ -337,24 +316,19 @@ def _described(results: Results, hits: Sequence[Hit], options: Options) -> dict[
         "notes": results.notes,
         "timings": {"searchMs": round(1000 * results.seconds, 1)},
     }
-    return value | ({"opened": _described_opened(hits[0], options)} if options.open and hits else {})
+    return value | ({"opened": _opened_to_json(hits[0], options)} if options.open and hits else {})
 
 
-def _described_neighbours(session: Session | None, hit: Hit, number: int) -> dict[str, Any]:
-    from sessiontree.views.passages import describe_neighbor
-
-    before, after = _neighbours(session, hit, number)
+def _neighbors_to_json(session: Session | None, hit: Hit, number: int) -> dict[str, Any]:
+    before, after = _neighbors(session, hit, number)
     return {
-        "before": [describe_neighbor(entry, _LONGEST_NEIGHBOUR) for entry in before],
-        "after": [describe_neighbor(entry, _LONGEST_NEIGHBOUR) for entry in after],
+        "before": [describe_neighbor(entry, _LONGEST_NEIGHBOR) for entry in before],
+        "after": [describe_neighbor(entry, _LONGEST_NEIGHBOR) for entry in after],
     }
 
 
-def _described_opened(hit: Hit, options: Options) -> dict[str, Any] | None:
-    from sessiontree.views.json import describe_shown
-    from sessiontree.views.passages import find_passage
-
-    session = _opened(hit)
+def _opened_to_json(hit: Hit, options: Options) -> dict[str, Any] | None:
+    session = _open_session(hit)
     if session is None:
         return None
     passage = find_passage(session, hit.entry, _OPENED_CONTEXT if options.context is None else options.context)

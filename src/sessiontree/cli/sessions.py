@@ -1,50 +1,70 @@
-"""The session a command is about: found by whatever SESSION says, opened, and remembered when someone works on it.
+"""Find and open the session that SESSION names.
 
-The quick ways come first: a path is opened as it is, and an id of a native session is found by the names of files. Only
-what neither of them finds is looked for among the sessions of all agents, by id or title.
+The quick ways come first: a path is opened directly, and the id of a native session is matched against file names. Only
+then all agents' sessions are searched by id and title.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sessiontree import paths
+from sessiontree.cli.parser import Options
+from sessiontree.dialects.contract import ReadOptions
 from sessiontree.errors import NotFoundError
+from sessiontree.library.last_session import record_last_session
+from sessiontree.session.open import looks_like_path
+from sessiontree.session.open import open as open_path
+from sessiontree.session.session import Session
 
-if TYPE_CHECKING:
-    from sessiontree.cli.parser import Options
-    from sessiontree.session.session import Session
+
+def add_dialect_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dialect", metavar="NAME", help="read the file as this dialect (default: detect it)")
 
 
-def open_session(options: Options, **how: Any) -> Session:
-    """The session that SESSION names; `how` is for `sessiontree.open`."""
-    from sessiontree.session.open import open
+def add_read_options(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that read a session of any dialect."""
+    add_dialect_option(parser)
+    parser.add_argument("--recovered", action="store_true", help="include messages the agent itself would lose")
+    parser.add_argument(
+        "--as-of",
+        choices=("now", "timestamps"),
+        default="now",
+        help="which branch is active: the current client's rule (`now`) or the newest timestamp (`timestamps`)",
+    )
+    parser.add_argument("--snips", action="store_true", help='hide messages removed by Claude Code\'s "snip" markers')
 
+
+def open_for_reading(options: Options) -> Session:
+    """Open SESSION with the options that `add_read_options` added."""
+    read_options = ReadOptions(recovered=options.recovered, as_of=options.as_of, snips=options.snips)
+    return open_session(options, read_options=read_options)
+
+
+def open_session(options: Options, **keywords: Any) -> Session:
+    """Open SESSION; `keywords` are passed to `sessiontree.open`."""
     path, agent = find_session(options.session, options)
-    chosen = getattr(options, "dialect", None) or agent
-    return open(path, home=options.home, dialect=chosen, **how)
+    dialect = getattr(options, "dialect", None) or agent
+    return open_path(path, home=options.home, dialect=dialect, **keywords)
 
 
-def find_session(wanted: str, options: Options) -> tuple[str, str | None]:
-    """The path of the session that is meant, and its agent where that was found out on the way."""
-    from sessiontree import paths
-    from sessiontree.session.open import looks_like_path
-
-    if looks_like_path(wanted):
-        return wanted, None
+def find_session(name: str, options: Options) -> tuple[str, str | None]:
+    """The path of a session, and its agent if the search found that out."""
+    if looks_like_path(name):
+        return name, None
     home = paths.home() if options.home is None else os.path.abspath(options.home)
     try:
-        return paths.find_session_file(home, wanted), None
+        return paths.find_session_file(home, name), None
     except NotFoundError:
-        from sessiontree.cli.list import open_library
+        from sessiontree.cli.library_options import open_library  # not needed in the common case
 
         with open_library(options) as library:
-            found = library.find(wanted)
+            found = library.find(name)
             return found.path, found.agent
 
 
-def remember_work(path: str, cwd: str, options: Options) -> None:
-    """Someone in this terminal works on a session: `continue` goes on with it. Never disturbs the command."""
-    from sessiontree.library.last_session import record_last_session
-
+def remember_session(path: str, cwd: str, options: Options) -> None:
+    """Record the session that this terminal worked on, for `continue`. Never fails."""
     record_last_session(path, cwd or os.curdir, home=options.home)

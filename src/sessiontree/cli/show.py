@@ -1,4 +1,4 @@
-"""Print the active path as text to read; with --all every branch and every salvaged fragment, each marked."""
+"""Print the active path as text; with --all, every branch and every salvaged fragment, each marked."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_read_options, open_for_reading
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import add_read_options, open_for_reading
+from sessiontree.views.json import describe_fragment, describe_problem, describe_shown
+from sessiontree.views.transcript import full_transcript, transcript
 
 if TYPE_CHECKING:
     from sessiontree.session.session import Session
 
-SUMMARY = "print a session as text"
 EXAMPLES = """examples:
   sessiontree show 019c2f3a
   sessiontree show damaged.jsonl --all"""
@@ -19,26 +21,24 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--all", action="store_true", help="every branch and every fragment, not only the active path")
-    parser.add_argument("--leaf", metavar="ENTRY", help="the path to this entry instead of where the session stands")
+    parser.add_argument(
+        "--all", action="store_true", help="print every branch and every fragment, not only the active path"
+    )
+    parser.add_argument("--leaf", metavar="ENTRY", help="print the path to this entry (default: the current entry)")
     add_read_options(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.views.transcript import full_transcript, transcript
-
     session = open_for_reading(options)
     leaf = session.find_entry(options.leaf) if options.leaf else session.leaf
     if options.json:
-        output.print_json(_described(session, leaf, everything=options.all))
+        output.print_json(_to_json(session, leaf, everything=options.all))
         return
     output.print_lines(full_transcript(session) if options.all else transcript(session, leaf))
     stderr.print_problems(session.location, session.problems)
 
 
-def _described(session: Session, leaf: str | None, *, everything: bool) -> dict[str, Any]:
-    from sessiontree.views.json import describe_fragment, describe_problem, describe_shown
-
+def _to_json(session: Session, leaf: str | None, *, everything: bool) -> dict[str, Any]:
     path = session.branch(leaf).path()
     active = {entry.id for entry in path}
     labels = session.labels

@@ -1,6 +1,7 @@
-"""Make a huge session file small: repeated progress, duplicate snapshots, inline images, branches nobody stands on.
+"""Make a huge session file smaller: remove repeated progress, duplicate snapshots and inline images.
 
-Without --yes, only before and after. What leaves the file is in the archive, and every branch that stays is compared.
+Without --yes, only show the size before and after. Removed lines are kept in the archive, and every remaining branch is
+verified.
 """
 
 from __future__ import annotations
@@ -8,57 +9,59 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from sessiontree.archive.shrink import plan_shrink, shrink
+from sessiontree.archive.truncate import plan_truncate, truncate
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.clean import human_size
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
     from sessiontree.session.session import Session
 
-SUMMARY = "make a huge session file small"
 EXAMPLES = """examples:
   sessiontree shrink 7053107e --dead-branches --yes
   sessiontree shrink s.jsonl --to-tail --yes
 
-`sessiontree restore` brings the file back byte for byte, with what was added to it since."""
+`sessiontree restore` restores the file byte for byte, with what was added since."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--dead-branches", action="store_true", help="also branches without the leaf or a label")
-    parser.add_argument("--to-tail", action="store_true", help="from 50 MB on: keep the last part and a pointer")
-    parser.add_argument("--yes", action="store_true", help="do it")
+    parser.add_argument(
+        "--dead-branches", action="store_true", help="also remove branches without the current entry or a label"
+    )
+    parser.add_argument(
+        "--to-tail", action="store_true", help="for files over 50 MB: keep only the last part and a pointer"
+    )
+    parser.add_argument("--yes", action="store_true", help="shrink it")
     add_root_option(parser)
 
 
 def run(options: Options) -> None:
-
     home = open_home(options)
     session = home.open(options.session)
-    shown = _to_tail(home, session, options) if options.to_tail else _shrink(home, session, options)
+    result = _to_tail(home, session, options) if options.to_tail else _shrink(home, session, options)
     if options.json:
-        output.print_json({"session": session.id, "path": session.location, "done": options.yes, **shown})
+        output.print_json({"session": session.id, "path": session.location, "done": options.yes, **result})
         return
-    from sessiontree.cli.clean import human_size
 
-    for saving in shown["savings"]:
+    for saving in result["savings"]:
         output.print_lines([f"{saving['what']:<30} {saving['lines']:>9,} lines  {human_size(saving['size']):>8}"])
-    output.print_lines([f"{human_size(shown['before'])} before, {human_size(shown['after'])} after"])
-    if not shown["sameContext"]:
-        stderr.print_line("no compaction stands in for the older part: a model is then sent only what stays")
-    if shown["before"] == shown["after"]:
-        stderr.print_line("there is nothing to save")
-    elif shown["item"]:
-        stderr.print_line(f"`sessiontree restore {shown['item']}` brings it back")
+    output.print_lines([f"{human_size(result['before'])} before, {human_size(result['after'])} after"])
+    if not result["sameContext"]:
+        stderr.print_line("no compaction summarizes the removed part: a model will only receive what remains")
+    if result["before"] == result["after"]:
+        stderr.print_line("nothing to remove")
+    elif result["item"]:
+        stderr.print_line(f"to undo: `sessiontree restore {result['item']}`")
     else:
-        stderr.print_line("nothing was done; the same with --yes does it")
+        stderr.print_line("nothing changed; add --yes to shrink it")
 
 
 def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
-    from sessiontree.archive.shrink import plan_shrink, shrink
-
     if options.yes:
         plan, item = shrink(home.archive, session, dead_branches=options.dead_branches)
     else:
@@ -73,8 +76,6 @@ def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
 
 
 def _to_tail(home: Home, session: Session, options: Options) -> dict[str, Any]:
-    from sessiontree.archive.truncate import plan_truncate, truncate
-
     if options.yes:
         plan, item = truncate(home.archive, session)
     else:

@@ -1,8 +1,8 @@
-"""Add up what the sessions of this project, or with --all of every project, used and did.
+"""Sum up the usage of this project's sessions; with --all, of every project.
 
-Requests, tokens read, written and taken from the provider's cache, cost where the session records it, calls of tools,
-the part of their results that are errors, and the files they were about most often. Each response counts once, also
-where forks have copies of it; sub-agents count. Days are those of the local time zone.
+Counts requests, tokens (input, output, cached), cost where the session records it, tool calls, their error rate, and
+the files they touched most. A response that several forks contain counts once; sub-agents are included. Days are in
+local time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.list import (
+from sessiontree.cli.library_options import (
     add_filter_options,
     add_root_option,
     open_library,
@@ -22,12 +22,13 @@ from sessiontree.cli.list import (
 )
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
+from sessiontree.library.aggregate import Statistics, build_statistics, select_sessions
+from sessiontree.views.statistics import csv_rows, describe_statistics, draw_files, draw_statistics
+from sessiontree.views.text import plural
 
 if TYPE_CHECKING:
-    from sessiontree.library.aggregate import Statistics
     from sessiontree.library.library import Library
 
-SUMMARY = "add up what sessions used"
 EXAMPLES = """examples:
   sessiontree stats --since 7d
   sessiontree stats --all --by model --csv"""
@@ -37,33 +38,29 @@ _MOST_GAPS = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--by", choices=("day", "model", "project", "agent", "session"), default="day", help="default: day"
+        "--by", choices=("day", "model", "project", "agent", "session"), default="day", help="group by (default: day)"
     )
-    add_filter_options(parser, since="only what happened since: 90m, 12h, 7d, 2w, or 2026-11-01")
+    add_filter_options(parser, since="only activity since then: 90m, 12h, 7d, 2w, or 2026-11-01")
     parser.add_argument("--csv", action="store_true", help="print the rows as CSV")
     add_root_option(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.library.aggregate import build_statistics, select_sessions
-
     if options.json and options.csv:
-        raise UsageError("--json and --csv: choose one of them")
+        raise UsageError("--json and --csv exclude each other")
     since = parse_since(options.since) if options.since else None
     project = requested_project(options)
     with open_library(options) as library:
         sessions = select_sessions(library, agent=options.agent, project=project, since=since)
         found = build_statistics(library, sessions, by=options.by, since=since, progress=scan_progress())
         if options.json:
-            output.print_json(_described(found, project, options.since))
+            output.print_json(_to_json(found, project, options.since))
             return
         _print(found, project, as_csv=options.csv)
-        _talk(library, found, project)
+        _print_notes(library, found, project)
 
 
 def _print(found: Statistics, project: str | None, *, as_csv: bool) -> None:
-    from sessiontree.views.statistics import csv_rows, draw_files, draw_statistics
-
     if as_csv:
         output.print_bytes([csv_rows(found).encode("utf-8", "replace")])
         return
@@ -76,7 +73,7 @@ def _print(found: Statistics, project: str | None, *, as_csv: bool) -> None:
         output.print_lines(["", *draw_files(found.files, width, project, **manner)])
 
 
-def _talk(library: Library, found: Statistics, project: str | None) -> None:
+def _print_notes(library: Library, found: Statistics, project: str | None) -> None:
     if not found.groups:
         if project is None:
             stderr.print_line("no usage recorded in any matching session")
@@ -85,23 +82,21 @@ def _talk(library: Library, found: Statistics, project: str | None) -> None:
             stderr.print_line(f"no usage recorded for {project}; sessions in other projects: {elsewhere} (use --all)")
     for gap in found.gaps[:_MOST_GAPS]:
         if gap.damage is None:
-            stderr.print_line(f"sessiontree: {gap.path}: could not be read, and is not counted: {gap.reason}")
+            stderr.print_line(f"sessiontree: {gap.path}: not counted: {gap.reason}")
         else:
             first = gap.damage
             stderr.print_line(
-                f"sessiontree: {gap.path}:{first.line} byte {first.start}: {first.kind}: counted as far as it can be "
-                f"read ({first.pieces} damaged; `sessiontree doctor` says more)"
+                f"sessiontree: {gap.path}:{first.line} byte {first.start}: {first.kind}: only the readable part "
+                f"is counted (damaged: {first.pieces}; run `sessiontree doctor`)"
             )
     if len(found.gaps) > _MOST_GAPS:
         stderr.print_line(
-            f"sessiontree: and {len(found.gaps) - _MOST_GAPS} more sessions with damage; --json lists all"
+            f"sessiontree: and {plural(len(found.gaps) - _MOST_GAPS, 'more damaged session')}; --json lists all"
         )
     if found.repeated and sys.stdout.isatty():
-        stderr.print_line(f"{found.repeated} responses are in several sessions (forks), and count once")
+        stderr.print_line(f"{plural(found.repeated, 'response')} in several sessions (forks) counted once")
 
 
-def _described(found: Statistics, project: str | None, since: str | None) -> dict[str, Any]:
-    from sessiontree.views.statistics import describe_statistics
-
+def _to_json(found: Statistics, project: str | None, since: str | None) -> dict[str, Any]:
     scan = {"files": found.read, "bytesRead": found.bytes_read}
     return {"project": project, "since": since, **describe_statistics(found), "scan": scan}

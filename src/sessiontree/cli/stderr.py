@@ -1,4 +1,4 @@
-"""Everything that goes to stderr, and the exit codes: 0 ok, 1 failed, 2 usage, 3 damaged input, 130 interrupted."""
+"""Output on stderr, and the exit codes: 0 ok, 1 failed, 2 usage, 3 damaged input, 130 interrupted."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ FAILED, USAGE, DAMAGED, INTERRUPTED = 1, 2, 3, 130
 
 EXIT_CODES = """exit codes:
   0  done
-  1  failed: no such session or entry, or the store refused
-  2  wrong usage
-  3  damaged input: no session could be read from it
+  1  failed: for example, no such session or entry, or a write error
+  2  usage error
+  3  damaged input: not readable as a session
   130  interrupted"""
 
 
@@ -39,7 +39,7 @@ def print_error(text: str) -> None:
 
 
 def print_problems(location: str, problems: list[Problem]) -> None:
-    """One line about what is odd in a file, with the place of the first oddity."""
+    """One line about the problems of a file, with the position of the first."""
     if not problems:
         return
     first = problems[0]

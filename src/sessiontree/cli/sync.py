@@ -1,7 +1,7 @@
-"""Make a folder and this machine hold the same sessions, both ways: for a mounted or synced folder between machines.
+"""Synchronize sessions with a folder, both ways; for a mounted or synced folder shared between machines.
 
-Nothing is overwritten or deleted. A session that went on in both places gets the lines of both, as branches, and
-stands at the newer one.
+Nothing is overwritten or deleted. A session that grew in both places gets the lines of both as branches; the newer one
+becomes current.
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli.backup import copy
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 
-SUMMARY = "exchange sessions with a folder, both ways"
 EXAMPLES = """examples:
   sessiontree sync ~/Dropbox/sessions --dry-run
   sessiontree sync /mnt/shared/sessions
 
-A session that was cleaned here comes back when the folder still has it; clean the folder, too."""
+A session that was cleaned here comes back if the folder still has it; clean the folder, too."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would change")
     add_root_option(parser)
 
 

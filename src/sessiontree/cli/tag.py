@@ -1,15 +1,20 @@
-"""Put tags on a session, or show those it has. Tags are ours: no agent's file is written for them."""
+"""Add tags to a session, or show its tags. Tags are stored by sessiontree; agents' files do not change."""
 
 from __future__ import annotations
 
 import argparse
+import os
 
+import msgspec
+
+from sessiontree.archive.tags import SessionTags
 from sessiontree.cli import output
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.errors import UsageError
+from sessiontree.views.text import clean
 
-SUMMARY = "put tags on a session"
 EXAMPLES = """examples:
   sessiontree tag 019c2f3a work urgent
   sessiontree tag 019c2f3a --remove urgent
@@ -18,20 +23,12 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("tags", metavar="TAG", nargs="*", help="without any: show the tags")
-    parser.add_argument("--remove", action="store_true", help="take these tags away")
+    parser.add_argument("tags", metavar="TAG", nargs="*", help="tags to add (default: show the tags)")
+    parser.add_argument("--remove", action="store_true", help="remove these tags")
     add_root_option(parser)
 
 
 def run(options: Options) -> None:
-    import os
-
-    import msgspec
-
-    from sessiontree.archive.tags import SessionTags
-    from sessiontree.errors import UsageError
-    from sessiontree.views.text import clean
-
     home = open_home(options)
     session = home.open(options.session)
     given = [" ".join(tag.split()) for tag in options.tags]

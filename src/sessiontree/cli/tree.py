@@ -1,13 +1,16 @@
-"""Draw the branches of a session: one column per branch, labels, the place where it stands, times."""
+"""Draw the branches of a session: one column for each branch, with labels, times and the current entry."""
 
 from __future__ import annotations
 
 import argparse
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.parser import Options, add_read_options, open_for_reading
+from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import add_read_options, open_for_reading
+from sessiontree.explore.branch_labels import find_marks
+from sessiontree.views.graph import build_graph, describe_node, draw
+from sessiontree.views.json import describe_problem
 
-SUMMARY = "draw the branches of a session"
 EXAMPLES = """examples:
   sessiontree tree 019c2f3a
   sessiontree tree s.jsonl --json"""
@@ -15,15 +18,11 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--all", action="store_true", help="also entries that say nothing: settings, labels, state")
+    parser.add_argument("--all", action="store_true", help="include entries without text: settings, labels, state")
     add_read_options(parser)
 
 
 def run(options: Options) -> None:
-    from sessiontree.explore.branch_labels import find_marks
-    from sessiontree.views.graph import build_graph, describe_node, draw
-    from sessiontree.views.json import describe_problem
-
     session = open_for_reading(options)
     nodes = build_graph(session, everything=options.all or options.json, marks=find_marks(session))
     if options.json:

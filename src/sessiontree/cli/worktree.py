@@ -1,61 +1,68 @@
-"""Remember the git worktree of a session, and make it again when it is gone.
+"""Save the git worktree of a session, and restore it after it was removed.
 
-save: keep path, branch, commit and uncommitted files, in the session itself if it is a native one, else beside it.
-restore: make the worktree again with its files, or say what is missing. list: all sessions with a worktree.
+save: record path, branch, commit and uncommitted files, in a native session itself or next to another agent's.
+restore: recreate the worktree with its files, or report what is missing. list: all sessions with a worktree.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from sessiontree.archive.client_worktrees import build_backup_snapshot, count_backups, iter_noted_worktrees
+from sessiontree.archive.saved_worktree import find_worktree, save_worktree, worktree_blobs
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.list import add_root_option
+from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.errors import NotFoundError, UsageError
+from sessiontree.git.restore_files import RestoredFiles
+from sessiontree.git.worktree import SavedWorktree, WorktreePlan, WorktreeState, plan_restore, restore_worktree
+from sessiontree.paths import blobs_folder
+from sessiontree.stores.blobs import FileBlobs
+from sessiontree.views.text import clean, plural
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
-    from sessiontree.git.restore_files import RestoredFiles
     from sessiontree.git.snapshot import PutBlob, Snapshot
-    from sessiontree.git.worktree import SavedWorktree, WorktreePlan, WorktreeState
     from sessiontree.session.session import Session
-    from sessiontree.stores.blobs import FileBlobs
 
-SUMMARY = "remember and remake a session's worktree"
 EXAMPLES = """examples:
   sessiontree worktree save 019c2f3a
   sessiontree worktree restore 019c2f3a
 
-Not kept are ignored files, files of more than 10 MB, more than 100 MB in all, and untracked files that are called like
-secrets (.env, *.pem ...); what was left out is said. `restore` prints the command that goes on with the session."""
+Not saved: ignored files, files over 10 MB, more than 100 MB in total, and untracked files named like secrets (.env,
+*.pem ...); skipped files are reported. `restore` prints the command that resumes the session."""
 
 _SHOWN = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("save", "restore", "list"))
+    parser.add_argument("action", choices=("save", "restore", "list"), help="what to do")
     parser.add_argument("session", metavar="SESSION", nargs="?")
-    parser.add_argument("--no-files", action="store_true", help="leave uncommitted files alone")
-    parser.add_argument("--path", metavar="DIR", help="for save: the worktree (default: where the session works)")
-    parser.add_argument("--secrets", action="store_true", help="for save: also untracked files called like secrets")
+    parser.add_argument("--no-files", action="store_true", help="ignore uncommitted files")
+    parser.add_argument("--path", metavar="DIR", help="for save: the worktree (default: the session's folder)")
+    parser.add_argument("--secrets", action="store_true", help="for save: include untracked files named like secrets")
     parser.add_argument("--repository", metavar="DIR", help="for restore: the repository, if it moved")
-    parser.add_argument("--detach", action="store_true", help="for restore: at the commit, without the branch")
-    parser.add_argument("--from-history", action="store_true", help="for restore: the copies that Claude Code made")
+    parser.add_argument("--detach", action="store_true", help="for restore: check out the commit without its branch")
+    parser.add_argument(
+        "--from-history", action="store_true", help="for restore: use the file copies that Claude Code made"
+    )
     parser.add_argument("--yes", action="store_true", help="for restore: overwrite files that differ")
-    parser.add_argument("--dry-run", action="store_true", help="for restore: only show what would be done")
+    parser.add_argument("--dry-run", action="store_true", help="for restore: only show what would change")
     add_root_option(parser)
 
 
 def run(options: Options) -> int | None:
-    from sessiontree.errors import UsageError
-
     home = open_home(options)
     if options.action == "list":
         _list(home, options)
     elif not options.session:
-        raise UsageError(f"which session? `sessiontree worktree {options.action} SESSION`")
+        raise UsageError(f"SESSION is missing: `sessiontree worktree {options.action} SESSION`")
     elif options.action == "save":
         _save(home, options)
     else:
@@ -64,61 +71,51 @@ def run(options: Options) -> int | None:
 
 
 def _blobs(home: Home) -> FileBlobs:
-    from sessiontree.paths import blobs_folder
-    from sessiontree.stores.blobs import FileBlobs
-
     return FileBlobs(blobs_folder(home.folder))
 
 
 def _save(home: Home, options: Options) -> None:
-    from sessiontree.archive.saved_worktree import save_worktree
-
     session = home.open(options.session)
     files = not options.no_files
     saved = save_worktree(session, home.tags, _blobs(home), options.path, files=files, secrets=options.secrets)
     session.close()
     if options.json:
-        output.print_json({"session": session.id, **_described(saved.worktree), **_described_files(saved.files)})
+        output.print_json({"session": session.id, **_to_json(saved.worktree), **_files_to_json(saved.files)})
         return
     output.print_lines([_line(saved.worktree)])
     if saved.files is not None:
-        _say_kept(saved.files)
+        _print_saved(saved.files)
 
 
-def _say_kept(files: Snapshot) -> None:
+def _print_saved(files: Snapshot) -> None:
     size = sum(file.size for file in files.files.values())
-    stderr.print_line(f"{len(files.files):,} uncommitted files kept, {size:,} bytes")
+    stderr.print_line(f"saved {plural(len(files.files), 'uncommitted file')}, {size:,} bytes")
     for path, reason in files.left_out.items():
-        stderr.print_line(f"left out: {path}: {reason}")
+        stderr.print_line(f"skipped: {path}: {reason}")
 
 
 def _restore(home: Home, options: Options) -> int | None:
-    from sessiontree.archive.saved_worktree import find_worktree, worktree_blobs
-    from sessiontree.errors import NotFoundError
-    from sessiontree.git.restore_files import RestoredFiles
-    from sessiontree.git.worktree import plan_restore, restore_worktree
-
     session = home.open(options.session)
     blobs = worktree_blobs(session, _blobs(home))
     saved = find_worktree(session, home.tags, blobs)
     if saved is None:
-        raise NotFoundError(f"{session.location}: no worktree was saved; `sessiontree worktree save` does that")
-    saved = _with_chosen_files(session, saved, blobs.put, options)
+        raise NotFoundError(f"{session.location}: no saved worktree; save it with `sessiontree worktree save`")
+    saved = _select_files(session, saved, blobs.put, options)
     repository = os.path.abspath(options.repository) if options.repository else None
     plan = plan_restore(saved, repository, detach=options.detach)
     restored = RestoredFiles() if options.dry_run else restore_worktree(plan, blobs, overwrite=options.yes)
-    resume = _resume_line(session, saved.worktree.path)
+    resume = _resume_command(session, saved.worktree.path)
     if options.json:
-        output.print_json({"session": session.id, **_described_restoring(plan, restored), "resume": resume})
+        output.print_json({"session": session.id, **_restoration_to_json(plan, restored), "resume": resume})
     else:
-        _say_restoring(session, plan, restored, resume, options)
+        _print_restoration(session, plan, restored, resume, options)
     return stderr.FAILED if restored.missing else None
 
 
-def _described_restoring(plan: WorktreePlan, restored: RestoredFiles) -> dict[str, Any]:
+def _restoration_to_json(plan: WorktreePlan, restored: RestoredFiles) -> dict[str, Any]:
     return {
-        **_described(plan.worktree),
-        **_described_files(plan.files),
+        **_to_json(plan.worktree),
+        **_files_to_json(plan.files),
         "command": list(plan.command),
         "missing": [*plan.missing, *restored.missing],
         "wasThere": plan.exists,
@@ -130,72 +127,59 @@ def _described_restoring(plan: WorktreePlan, restored: RestoredFiles) -> dict[st
     }
 
 
-def _say_restoring(
+def _print_restoration(
     session: Session, plan: WorktreePlan, restored: RestoredFiles, resume: str, options: Options
 ) -> None:
-    import shlex
-
-    from sessiontree.views.text import clean
-
     if options.dry_run and plan.command:
         output.print_lines([clean(shlex.join(plan.command))])
     for reason in (*plan.missing, *restored.missing):
         stderr.print_line(f"missing: {reason}")
     if plan.missing:
         return
-    stderr.print_line("the worktree is there already" if plan.exists else _line(plan.worktree))
+    stderr.print_line("the worktree exists already" if plan.exists else _line(plan.worktree))
     for note in plan.notes:
         stderr.print_line(note)
     for path in plan.conflicts if options.dry_run else ():
-        stderr.print_line(f"in the way, --yes overwrites it: {path}")
+        stderr.print_line(f"exists and differs (--yes overwrites it): {path}")
     for path, name in restored.overwritten:
-        stderr.print_line(f"overwritten: {path}; what it held is the blob {name}")
+        stderr.print_line(f"overwritten: {path}; its old content is the blob {name}")
     if plan.files is not None:
         count = len(plan.files.files) if options.dry_run else len(restored.written) + len(restored.removed)
-        stderr.print_line(f"{count:,} uncommitted files {'would be put back' if options.dry_run else 'put back'}")
+        stderr.print_line(f"{'would restore' if options.dry_run else 'restored'} {plural(count, 'uncommitted file')}")
         shown = [*plan.files.files] if options.dry_run else [*restored.written, *restored.removed]
         for path in shown[:_SHOWN]:
             stderr.print_line(f"  {path}")
         if len(shown) > _SHOWN:
             stderr.print_line(f"  and {len(shown) - _SHOWN:,} more")
         for path, reason in plan.files.left_out.items():
-            stderr.print_line(f"was not saved: {path}: {reason}")
+            stderr.print_line(f"not saved: {path}: {reason}")
     elif not options.no_files:
-        _say_copies(session)
+        _print_copies(session)
     output.print_lines([clean(resume)])
 
 
-def _with_chosen_files(session: Session, saved: SavedWorktree, put: PutBlob, options: Options) -> SavedWorktree:
-    """What was saved, with the files that were asked for."""
-    import msgspec
-
-    from sessiontree.archive.client_worktrees import build_backup_snapshot, count_backups
-    from sessiontree.errors import UsageError
-
+def _select_files(session: Session, saved: SavedWorktree, put: PutBlob, options: Options) -> SavedWorktree:
+    """The saved worktree with the files that the options select."""
     if options.no_files:
         return msgspec.structs.replace(saved, files=None)
     if not options.from_history:
         return saved
     if not count_backups(session):
-        raise UsageError(f"{session.location}: names no copies of files; only Claude Code makes such")
+        raise UsageError(f"{session.location}: no file copies; only Claude Code makes them")
     return msgspec.structs.replace(saved, files=build_backup_snapshot(session, saved.worktree, put))
 
 
-def _say_copies(session: Session) -> None:
-    from sessiontree.archive.client_worktrees import count_backups
-
+def _print_copies(session: Session) -> None:
     count = count_backups(session)
     if count:
         stderr.print_line(
-            f"Claude Code has copies of {count:,} files from before it edited them last; "
-            "--from-history puts them in place"
+            f"Claude Code has copies of {plural(count, 'file')} from before its last edit; "
+            "use --from-history to restore them"
         )
 
 
-def _resume_line(session: Session, worktree: str) -> str:
-    """How to go on with the session in its worktree, in the folder of it where it was."""
-    import shlex
-
+def _resume_command(session: Session, worktree: str) -> str:
+    """The shell command that resumes the session in its worktree."""
     cwd = os.path.realpath(session.cwd) if session.cwd else ""
     is_inside = cwd == worktree or cwd.startswith(worktree + os.sep)
     folder = cwd if is_inside and os.path.isdir(cwd) else worktree
@@ -206,9 +190,6 @@ def _resume_line(session: Session, worktree: str) -> str:
 
 
 def _list(home: Home, options: Options) -> None:
-    from sessiontree.archive.client_worktrees import iter_noted_worktrees
-    from sessiontree.views.text import clean
-
     marks = [mark for mark in home.tags.read() if mark.worktree is not None]
     rows = [(mark.session, mark.path, mark.worktree, "saved") for mark in marks if mark.worktree is not None]
     known = {path for _, path, _, _ in rows}
@@ -216,29 +197,29 @@ def _list(home: Home, options: Options) -> None:
         if path not in known:
             rows.append((os.path.splitext(os.path.basename(path))[0], path, noted, "noted by Claude Code"))
     if options.json:
-        told = [
-            {"session": session, "file": path, **_described(worktree), "from": origin, "isThere": _is_there(worktree)}
+        worktrees = [
+            {"session": session, "file": path, **_to_json(worktree), "from": origin, "isThere": _is_there(worktree)}
             for session, path, worktree, origin in rows
         ]
-        output.print_json({"worktrees": told})
+        output.print_json({"worktrees": worktrees})
         return
     for session, _, worktree, origin in rows:
         there = "" if _is_there(worktree) else "  (gone)"
-        said = "" if origin == "saved" else f"  ({origin})"
-        output.print_lines([clean(f"{session}  {_line(worktree)}{there}{said}")])
+        note = "" if origin == "saved" else f"  ({origin})"
+        output.print_lines([clean(f"{session}  {_line(worktree)}{there}{note}")])
     if not rows:
-        stderr.print_line("no worktree was saved yet; `sessiontree worktree save SESSION` does that")
+        stderr.print_line("no saved worktrees; save one with `sessiontree worktree save SESSION`")
 
 
 def _is_there(worktree: WorktreeState) -> bool:
     return os.path.isdir(worktree.path)
 
 
-def _described(saved: WorktreeState) -> dict[str, str | None]:
+def _to_json(saved: WorktreeState) -> dict[str, str | None]:
     return {"path": saved.path, "branch": saved.branch, "head": saved.head, "repository": saved.repository}
 
 
-def _described_files(files: Snapshot | None) -> dict[str, Any]:
+def _files_to_json(files: Snapshot | None) -> dict[str, Any]:
     if files is None:
         return {"files": None, "leftOut": {}}
     size = sum(file.size for file in files.files.values())

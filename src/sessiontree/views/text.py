@@ -159,3 +159,8 @@ def _plain_pieces(text: str) -> tuple[Sequence[str], list[int]] | None:
 def pad(text: str, width: int) -> str:
     """Pad a sanitized line to at least `width` columns."""
     return text + " " * max(width - columns(text), 0)
+
+
+def plural(number: int, singular: str, plural: str | None = None) -> str:
+    """A number with its noun: "1 call", "2 calls"."""
+    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"

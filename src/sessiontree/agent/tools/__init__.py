@@ -1,1 +1,1 @@
-"""What a model can call. Ours come in by the same door as those of other packages: `sessiontree.tools` entry points."""
+"""Tools for models. Built-in tools are registered like those of other packages, by `sessiontree.tools` entry points."""

@@ -1,17 +1,16 @@
-"""What a tool is: a name, a schema of its arguments, a plan that can be shown, and a run that gives a result.
+"""The interface of tools: a name, a schema for arguments, a plan to show for approval, and a run with a result.
 
-Arguments come from a model: they are untrusted and often wrong. `StructTool` checks them against a struct; what does
-not fit becomes an `ArgumentsError` whose text tells the model what is expected.
+Arguments come from a model: they are untrusted and often wrong. `StructTool` validates them with a struct; an invalid
+argument raises `ArgumentsError`, whose message describes the expected schema to the model.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -30,64 +29,60 @@ Changes: TypeAlias = Literal["nothing", "files", "anything"]
 
 
 class ArgumentsError(UsageError):
-    """Arguments that do not fit, or ask for what cannot be done; the message is for the model."""
+    """Invalid arguments, or a request that cannot be fulfilled; the message is for the model."""
 
 
 class ToolOutput(Struct, frozen=True):
-    """The result of a call, as it goes into the session."""
+    """The result of a call, as it is written to the session."""
 
     text: str
     is_error: bool = False
     details: JsonObject = {}
-    """For front ends and other programs; a model is not sent them."""
+    """For front ends and other programs; not sent to the model."""
     images: tuple[Image, ...] = ()
 
 
 class FileWrite(Struct, frozen=True):
-    """What a tool will put at a path, and what stands there now."""
+    """The planned content of a file, and its current one."""
 
-    place: ResolvedPath
+    target: ResolvedPath
     data: bytes
     old: bytes | None = None
-    """None when there is no file yet."""
+    """None if the file does not exist yet."""
     permissions: int | None = None
-    """Of the file that is there."""
+    """Of the existing file."""
 
 
 class Plan(Struct, frozen=True):
-    """What a call will do, before it does anything."""
+    """What a call is going to do."""
 
     title: str
-    """One line: the command, or what is done to which file."""
+    """One line: the command, or the action and the file."""
     changes: Changes = "nothing"
-    """What this very call may change; a command that only reads changes nothing."""
+    """What this call may change; nothing for a command that only reads."""
     reads: tuple[ResolvedPath, ...] = ()
     writes: tuple[FileWrite, ...] = ()
     command: str | None = None
 
-    @property
-    def places(self) -> tuple[ResolvedPath, ...]:
-        return (*self.reads, *(write.place for write in self.writes))
-
 
 class ToolContext(Struct, frozen=True):
-    """What a tool is given to work with."""
+    """The environment of a call."""
 
     workspace: Workspace
     environment: Mapping[str, str] = os.environ
-    """What is masked comes from here; commands of a model get it without its secrets."""
+    """The user's variables. Their secrets are masked in output, and removed for commands of a model."""
     allowed_secrets: tuple[str, ...] = ()
-    """Secret variables that the user lets commands have."""
+    """Secret variables that commands may have, by the user's choice."""
     outputs: str | None = None
-    """The folder of the session for outputs that are too long to be told; without one, the rest is lost."""
+    """The session's folder for output that is too long for a result; without one, it is truncated."""
     mask: Mask | None = None
     update: Callable[[str], None] | None = None
-    """Hears what comes while the tool runs."""
+    """Receives output while the tool runs."""
     call_id: str = ""
     approved: Plan | None = None
-    """The plan that was approved; a tool does that or nothing."""
+    """The plan that was approved; the tool must do exactly that, or nothing."""
     run: Run | None = None
-    """The run that the call belongs to, for a tool that starts runs of its own: what they use counts for this one."""
+    """The run of the call. A tool that starts runs of its own charges their usage to it."""
 
     def masked(self) -> Mask:
         return self.mask if self.mask is not None else Mask(self.environment)
@@ -95,13 +90,13 @@ class ToolContext(Struct, frozen=True):
 
 @runtime_checkable
 class Tool(Protocol):
-    """Something a model can call.
+    """A tool that a model can call.
 
     Contract:
-    * `plan` changes nothing, and is quick. It raises `ArgumentsError` for arguments that do not fit.
-    * `run` does what `plan` says. It never raises for what the model did wrong: that is an output with `is_error`.
-      When its task is cancelled it stops what it started, and lets `CancelledError` through.
-    * `changes` is the most that any call may change; a plan may say less, never more.
+    * `plan` changes nothing and is fast. It raises `ArgumentsError` for invalid arguments.
+    * `run` does what `plan` returned. Mistakes of the model are an output with `is_error`, not an exception. When its
+      task is cancelled, it stops what it started and lets `CancelledError` pass.
+    * `changes` is an upper bound; the plan of a call may be stricter.
     """
 
     @property
@@ -115,7 +110,7 @@ class Tool(Protocol):
 
     @property
     def schema(self) -> JsonObject:
-        """The JSON schema of the arguments: an object."""
+        """The JSON schema of the arguments, of type object."""
         ...
 
     def plan(self, arguments: JsonObject, context: ToolContext) -> Plan: ...
@@ -127,7 +122,7 @@ ArgumentsT = TypeVar("ArgumentsT", bound=Struct)
 
 
 class StructTool(Generic[ArgumentsT]):
-    """A tool whose arguments are a struct. A new one says its name and description, `prepare` and `carry_out`."""
+    """Base class of tools whose arguments are a struct. Subclasses define the attributes, `prepare` and `carry_out`."""
 
     name: ClassVar[str]
     description: ClassVar[str]
@@ -150,7 +145,7 @@ class StructTool(Generic[ArgumentsT]):
             return ToolOutput(str(error), is_error=True)
 
     def parse(self, arguments: JsonObject) -> ArgumentsT:
-        """The arguments, if they fit. Numbers and truth values may be written as texts; null means not given."""
+        """Validate arguments. Numbers and booleans may be strings; null means not given."""
         given = {name: value for name, value in arguments.items() if value is not None}
         try:
             return msgspec.convert(given, self.Arguments, strict=False)
@@ -166,19 +161,19 @@ class StructTool(Generic[ArgumentsT]):
 
 @contextlib.contextmanager
 def _failures_as_arguments(name: str) -> Iterator[None]:
-    """What the system or a path refuses is told to the model like any other wrong argument."""
+    """Convert errors of paths and the file system to `ArgumentsError`."""
     try:
         yield
     except PathError as error:
         raise ArgumentsError(f"{name}: {error}") from None
     except FileNotFoundError as error:
-        raise ArgumentsError(f"{name}: {error.filename}: there is no such file or folder") from None
+        raise ArgumentsError(f"{name}: {error.filename}: no such file or folder") from None
     except OSError as error:
         raise ArgumentsError(f"{name}: {error.filename or ''}: {error.strerror or error}") from None
 
 
 def schema_of(arguments: type[Struct]) -> JsonObject:
-    """The schema of a struct as providers want it: one object, nothing to look up elsewhere."""
+    """The JSON schema of a struct as providers require it: one object without references."""
     (schema,), _ = msgspec.json.schema_components([arguments])
     name = str(schema.get("$ref", "")).rpartition("/")[2]
     _, components = msgspec.json.schema_components([arguments])
@@ -190,26 +185,21 @@ def schema_of(arguments: type[Struct]) -> JsonObject:
 
 
 def _expected(schema: JsonObject) -> str:
-    """A schema in one line."""
+    """A schema on one line."""
     required = schema.get("required", [])
     parts = []
     for name, about in schema.get("properties", {}).items():
-        kind = about.get("type") or "/".join(str(one.get("type")) for one in about.get("anyOf", []))
+        kind = about.get("type") or "/".join(str(option.get("type")) for option in about.get("anyOf", []))
         parts.append(f"{name}: {kind}{'' if name in required else ' (optional)'}")
     return "{" + ", ".join(parts) + "}"
 
 
-async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Wait for the disk without holding up everything else."""
-    return await asyncio.to_thread(function, *arguments)
-
-
-def same_writes(one: Sequence[FileWrite], other: Sequence[FileWrite]) -> bool:
-    """Whether two plans put the same content at the same paths, over the same content."""
-    return [(w.place.path, w.data, w.old) for w in one] == [(w.place.path, w.data, w.old) for w in other]
+def same_writes(left: Sequence[FileWrite], right: Sequence[FileWrite]) -> bool:
+    """Whether two plans write the same content to the same paths, over the same content."""
+    return [(w.target.path, w.data, w.old) for w in left] == [(w.target.path, w.data, w.old) for w in right]
 
 
 def short(value: object, limit: int = 80) -> str:
-    """A value in one line of limited length."""
+    """A value on one line of limited length."""
     text = " ".join((value if isinstance(value, str) else render_json(value).decode()).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,4 +1,4 @@
-"""`bash`: a command of a model, in the project, without the secrets of the environment."""
+"""`bash`: runs a shell command in the project, without the secrets of the environment."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolC
 from sessiontree.secrets.environment import without_secrets
 
 SECONDS = 120.0
-MOST_SECONDS = 3_600.0
+MAX_SECONDS = 3_600.0
 
 
 class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[str, Meta(min_length=1, description="the command for the shell")]
-    timeout: Annotated[
-        float, Meta(gt=0, le=MOST_SECONDS, description=f"seconds after which it is ended; {SECONDS:.0f} if not given")
-    ] = SECONDS
+    command: Annotated[str, Meta(min_length=1, description="the shell command")]
+    timeout: Annotated[float, Meta(gt=0, le=MAX_SECONDS, description=f"timeout in seconds; default {SECONDS:.0f}")] = (
+        SECONDS
+    )
 
 
 class Bash(StructTool[BashArguments]):
     name = "bash"
     description = (
-        f"Run a shell command in the project's folder. Of a long output the first {HEAD:,} and the last {TAIL:,} bytes "
-        "are told, and all of it is in a file that is named. There is no terminal and no input; processes in the "
-        "background end with the command. Variables that hold secrets are not set."
+        f"Run a shell command in the project's folder. Of long output, the first {HEAD:,} and last {TAIL:,} bytes are "
+        "returned, with the path of a file that has all of it. There is no terminal and no input; background processes "
+        "are ended with the command. Variables with secrets are not set."
     )
     changes = "anything"
     Arguments = BashArguments
 
     def prepare(self, arguments: BashArguments, context: ToolContext) -> Plan:
-        command = _checked(arguments.command)
+        command = _check(arguments.command)
         reads = find_read_paths(command, context.workspace)
         changes = self.changes if reads is None else "nothing"
         return Plan(command, changes, reads=reads or (), command=command)
 
     async def carry_out(self, arguments: BashArguments, context: ToolContext) -> ToolOutput:
-        ran = await run_command(
-            _checked(arguments.command),
+        result = await run_command(
+            _check(arguments.command),
             cwd=context.workspace.root,
             environment=without_secrets(context.environment, context.allowed_secrets),
             mask=context.masked(),
@@ -49,48 +49,50 @@ class Bash(StructTool[BashArguments]):
             name=context.call_id or "bash",
             update=context.update,
         )
-        return as_output(ran, arguments.timeout)
+        return as_output(result, arguments.timeout)
 
 
-def _checked(command: str) -> str:
+def _check(command: str) -> str:
     if "\0" in command:
-        raise ArgumentsError("bash: the command has a NUL character in it, which no command can have")
+        raise ArgumentsError("bash: the command contains a NUL character, which is not allowed")
     try:
         command.encode()
     except UnicodeEncodeError:
-        raise ArgumentsError("bash: the command has half of a character (a lone surrogate) in it") from None
+        raise ArgumentsError("bash: the command contains a lone surrogate, which is not a valid character") from None
     return command
 
 
-def as_output(ran: CommandResult, seconds: float) -> ToolOutput:
-    """What a model is told of a command that has ended."""
+def as_output(result: CommandResult, seconds: float) -> ToolOutput:
+    """The result of a command, for the model."""
     notes = []
-    if ran.timed_out:
-        notes.append(f"ended after {seconds:g} s, with every process it had started")
-    elif ran.exit_code:
-        notes.append(f"exit code {ran.exit_code}" if ran.exit_code > 0 else f"ended by signal {-ran.exit_code}")
-    if ran.left_behind:
-        notes.append("it left processes in the background, which were ended")
-    if ran.truncated:
-        notes.append(describe_spill(ran))
-    output = ran.output.rstrip("\n") or "(no output)"
+    if result.timed_out:
+        notes.append(f"timed out after {seconds:g} s; it and every process it started were ended")
+    elif result.exit_code:
+        notes.append(
+            f"exit code {result.exit_code}" if result.exit_code > 0 else f"ended by signal {-result.exit_code}"
+        )
+    if result.left_background:
+        notes.append("it left background processes, which were ended")
+    if result.truncated:
+        notes.append(describe_spill(result))
+    output = result.output.rstrip("\n") or "(no output)"
     text = output + "".join(f"\n\n[{note}]" for note in notes)
     details = {
-        "exitCode": ran.exit_code,
-        "timedOut": ran.timed_out,
-        "truncated": ran.truncated,
-        "size": ran.size,
-        "fullOutputPath": ran.spill,
-        "seconds": round(ran.seconds, 3),
+        "exitCode": result.exit_code,
+        "timedOut": result.timed_out,
+        "truncated": result.truncated,
+        "size": result.size,
+        "fullOutputPath": result.spill,
+        "seconds": round(result.seconds, 3),
     }
-    return ToolOutput(text, is_error=ran.timed_out or bool(ran.exit_code), details=details)
+    return ToolOutput(text, is_error=result.timed_out or bool(result.exit_code), details=details)
 
 
-def describe_spill(ran: CommandResult) -> str:
-    if ran.spill is None:
-        return f"the output has {ran.size:,} bytes; the rest was not kept"
-    whole = "all" if ran.spill_is_whole else "the beginning"
-    return f"the output has {ran.size:,} bytes; {whole} of it is in {ran.spill}"
+def describe_spill(result: CommandResult) -> str:
+    if result.spill is None:
+        return f"the output has {result.size:,} bytes; the rest was not stored"
+    part = "all" if result.spill_is_complete else "the beginning"
+    return f"the output has {result.size:,} bytes; {part} of it is in {result.spill}"
 
 
 BASH = Bash()

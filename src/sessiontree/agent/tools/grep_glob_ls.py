@@ -1,7 +1,8 @@
-"""`grep`, `glob` and `ls`: looking for lines, files, and what is in a folder. `.gitignore` is respected."""
+"""`grep`, `glob` and `ls`: find lines, find files, list a folder. `grep` and `glob` respect `.gitignore`."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -14,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sessiontree.agent.process import run_program
-from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, in_thread, short
+from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, short
 from sessiontree.agent.tools.grep_worker import LINE_CHARACTERS, Answer, Match, Request
 from sessiontree.agent.workspace import ResolvedPath
 from sessiontree.errors import PathError
@@ -22,48 +23,48 @@ from sessiontree.secrets.names import has_secret_name
 from sessiontree.stores.safe_files import open_folder
 
 SECONDS = 30.0
-_MOST = 1_000
-_CHARACTERS = 40_000
+_MAX_LIMIT = 1_000
+_MAX_CHARACTERS = 40_000
 
 
 class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    pattern: Annotated[str, Meta(min_length=1, max_length=2_000, description="a regular expression for lines")]
-    path: Annotated[str, Meta(min_length=1, description="the file or folder to look in; the project if not given")] = (
-        "."
-    )
-    glob: Annotated[str, Meta(max_length=500, description="only files like this, as `*.py` or `src/**/*.ts`")] = ""
-    ignore_case: Annotated[bool, Meta(description="take capital and small letters for the same")] = False
-    literal: Annotated[bool, Meta(description="take the pattern for plain text")] = False
-    limit: Annotated[int, Meta(ge=1, le=_MOST, description="how many lines to give at most")] = 200
+    pattern: Annotated[str, Meta(min_length=1, max_length=2_000, description="regular expression for lines")]
+    path: Annotated[str, Meta(min_length=1, description="file or folder to search; default: the project")] = "."
+    glob: Annotated[
+        str, Meta(max_length=500, description="only search files that match, such as `*.py` or `src/**/*.ts`")
+    ] = ""
+    ignore_case: Annotated[bool, Meta(description="ignore the case of letters")] = False
+    literal: Annotated[bool, Meta(description="treat the pattern as plain text")] = False
+    limit: Annotated[int, Meta(ge=1, le=_MAX_LIMIT, description="maximum number of lines to return")] = 200
 
 
 class GlobArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    pattern: Annotated[str, Meta(min_length=1, max_length=500, description="as `*.py`, `src/**/*.ts`, `{a,b}.md`")]
-    path: Annotated[str, Meta(min_length=1, description="the folder to look in; the project if not given")] = "."
-    limit: Annotated[int, Meta(ge=1, le=_MOST, description="how many files to give at most")] = 200
+    pattern: Annotated[str, Meta(min_length=1, max_length=500, description="such as `*.py`, `src/**/*.ts`, `{a,b}.md`")]
+    path: Annotated[str, Meta(min_length=1, description="folder to search; default: the project")] = "."
+    limit: Annotated[int, Meta(ge=1, le=_MAX_LIMIT, description="maximum number of files to return")] = 200
 
 
 class ListArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    path: Annotated[str, Meta(min_length=1, description="the folder; the project if not given")] = "."
-    limit: Annotated[int, Meta(ge=1, le=_MOST, description="how many names to give at most")] = 500
+    path: Annotated[str, Meta(min_length=1, description="folder to list; default: the project")] = "."
+    limit: Annotated[int, Meta(ge=1, le=_MAX_LIMIT, description="maximum number of names to return")] = 500
 
 
 class Grep(StructTool[GrepArguments]):
     name = "grep"
     description = (
-        "Find lines in files by a regular expression. Files that .gitignore leaves out, binary files and files whose "
-        "names say that they hold secrets are not looked into; name a file to look into it all the same."
+        "Find lines in files by a regular expression. Skips binary files, files that .gitignore excludes and files "
+        "whose names indicate secrets; pass the path of such a file to search it."
     )
     Arguments = GrepArguments
 
     def prepare(self, arguments: GrepArguments, context: ToolContext) -> Plan:
-        place = context.workspace.place(arguments.path)
-        return Plan(f"grep {short(arguments.pattern)} in {place.shown}", reads=(place,))
+        target = context.workspace.resolve(arguments.path)
+        return Plan(f"grep {short(arguments.pattern)} in {target.shown}", reads=(target,))
 
     async def carry_out(self, arguments: GrepArguments, context: ToolContext) -> ToolOutput:
-        place = _there(context.workspace.place(arguments.path), folder=False)
+        target = _check_exists(context.workspace.resolve(arguments.path), folder=False)
         request = Request(
-            place.path,
+            target.path,
             arguments.pattern,
             arguments.glob,
             arguments.ignore_case,
@@ -72,67 +73,67 @@ class Grep(StructTool[GrepArguments]):
         )
         ripgrep = shutil.which("rg", path=context.environment.get("PATH"))
         answer = await (_search(request) if ripgrep is None else _ripgrep(ripgrep, request))
-        return _lines_output(answer, place, arguments.limit)
+        return _lines_output(answer, target, arguments.limit)
 
 
 class Glob(StructTool[GlobArguments]):
     name = "glob"
     description = (
-        "Find files by their paths, the last changed first. `*` stays within a folder, `**` goes over folders; a "
-        "pattern without a slash is for names in any folder. Files that .gitignore leaves out are not found."
+        "Find files by path, most recently changed first. `*` matches within a folder, `**` across folders; a pattern "
+        "without a slash matches file names in any folder. Skips files that .gitignore excludes."
     )
     Arguments = GlobArguments
 
     def prepare(self, arguments: GlobArguments, context: ToolContext) -> Plan:
-        place = context.workspace.place(arguments.path)
-        return Plan(f"glob {short(arguments.pattern)} in {place.shown}", reads=(place,))
+        target = context.workspace.resolve(arguments.path)
+        return Plan(f"glob {short(arguments.pattern)} in {target.shown}", reads=(target,))
 
     async def carry_out(self, arguments: GlobArguments, context: ToolContext) -> ToolOutput:
-        place = _there(context.workspace.place(arguments.path), folder=True)
-        answer = await _search(Request(place.path, files=arguments.pattern, limit=arguments.limit))
+        target = _check_exists(context.workspace.resolve(arguments.path), folder=True)
+        answer = await _search(Request(target.path, files=arguments.pattern, limit=arguments.limit))
         if answer.error:
-            raise ArgumentsError(f"glob: the pattern cannot be used: {answer.error}")
+            raise ArgumentsError(f"glob: invalid pattern: {answer.error}")
         if not answer.files:
-            return ToolOutput(f"no file in {place.shown} is like {arguments.pattern}", details={"files": 0})
+            return ToolOutput(f"no file in {target.shown} matches {arguments.pattern}", details={"files": 0})
         more = f"\n\n[more than {arguments.limit:,}; narrow the pattern or raise the limit]" if answer.more else ""
-        told = "\n".join(os.path.normpath(os.path.join(place.shown, name)) for name in answer.files)
-        return ToolOutput(printable(told) + more, details={"files": len(answer.files), "more": answer.more})
+        lines = "\n".join(os.path.normpath(os.path.join(target.shown, name)) for name in answer.files)
+        return ToolOutput(printable(lines) + more, details={"files": len(answer.files), "more": answer.more})
 
 
 class List(StructTool[ListArguments]):
     name = "ls"
-    description = "List a folder: folders end with `/`, links say where they lead, files have their size."
+    description = "List a folder: folders end with `/`, links show their target, files their size."
     Arguments = ListArguments
 
     def prepare(self, arguments: ListArguments, context: ToolContext) -> Plan:
-        place = context.workspace.place(arguments.path)
-        return Plan(f"ls {place.shown}", reads=(place,))
+        target = context.workspace.resolve(arguments.path)
+        return Plan(f"ls {target.shown}", reads=(target,))
 
     async def carry_out(self, arguments: ListArguments, context: ToolContext) -> ToolOutput:
-        place = _there(context.workspace.place(arguments.path), folder=True)
-        names: list[str] = await in_thread(_listed, place.path)
+        target = _check_exists(context.workspace.resolve(arguments.path), folder=True)
+        names: list[str] = await asyncio.to_thread(_list_names, target.path)
         more = f"\n\n[{len(names) - arguments.limit:,} more]" if len(names) > arguments.limit else ""
-        told = "\n".join(names[: arguments.limit]) or f"[{place.shown} is empty]"
-        return ToolOutput(printable(told) + more, details={"names": len(names)})
+        lines = "\n".join(names[: arguments.limit]) or f"[{target.shown} is empty]"
+        return ToolOutput(printable(lines) + more, details={"names": len(names)})
 
 
-def _there(place: ResolvedPath, *, folder: bool) -> ResolvedPath:
-    mode = os.stat(place.path, follow_symlinks=False).st_mode
+def _check_exists(target: ResolvedPath, *, folder: bool) -> ResolvedPath:
+    mode = os.stat(target.path, follow_symlinks=False).st_mode
     if not stat.S_ISDIR(mode) and (folder or not stat.S_ISREG(mode)):
-        raise PathError(f"{place.shown}: is no {'folder' if folder else 'file or folder'}")
-    return place
+        raise PathError(f"{target.shown}: not a {'folder' if folder else 'file or folder'}")
+    return target
 
 
-def _listed(path: str) -> list[str]:
+def _list_names(path: str) -> list[str]:
     fd = open_folder(path)
     try:
         with os.scandir(fd) as entries:
-            return [_described(fd, entry) for entry in sorted(entries, key=lambda entry: entry.name)]
+            return [_describe(fd, entry) for entry in sorted(entries, key=lambda entry: entry.name)]
     finally:
         os.close(fd)
 
 
-def _described(folder: int, entry: os.DirEntry[str]) -> str:
+def _describe(folder: int, entry: os.DirEntry[str]) -> str:
     if entry.is_symlink():
         with contextlib.suppress(OSError):
             return f"{entry.name} -> {os.readlink(entry.name, dir_fd=folder)}"
@@ -145,36 +146,37 @@ def _described(folder: int, entry: os.DirEntry[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """File names as text: what is no UTF-8 in them is replaced."""
+    """Replace bytes in file names that are not valid UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _lines_output(answer: Answer, place: ResolvedPath, limit: int) -> ToolOutput:
+def _lines_output(answer: Answer, target: ResolvedPath, limit: int) -> ToolOutput:
     if answer.error:
-        raise ArgumentsError(f"grep: the pattern cannot be used: {answer.error}. `literal` takes it for plain text")
+        raise ArgumentsError(f"grep: invalid pattern: {answer.error}. Set `literal` to search for plain text")
     notes = []
-    told: list[str] = []
+    lines: list[str] = []
     length = 0
     for match in answer.matches:
-        name = os.path.normpath(os.path.join(place.shown, match.file)) if match.file else place.shown
+        name = os.path.normpath(os.path.join(target.shown, match.file)) if match.file else target.shown
         line = f"{name}:{match.line}: {match.text}"
         length += len(line) + 1
-        if length > _CHARACTERS:
-            notes.append(f"only {len(told):,} lines are shown, as they are long")
+        if length > _MAX_CHARACTERS:
+            notes.append(f"only {len(lines):,} lines are shown, because they are long")
             break
-        told.append(line)
+        lines.append(line)
     if answer.more:
-        notes.append(f"more than {limit:,} lines fit; narrow the pattern or raise the limit")
+        notes.append(f"more than {limit:,} lines match; narrow the pattern or raise the limit")
     if answer.left_out:
         some = "; ".join(answer.left_out[:5])
-        notes.append(f"{len(answer.left_out):,} files were not looked into: {some}")
-    text = "\n".join(told) or f"no line in {place.shown} fits"
+        count = "1 file was" if len(answer.left_out) == 1 else f"{len(answer.left_out):,} files were"
+        notes.append(f"{count} not searched: {some}")
+    text = "\n".join(lines) or f"no line in {target.shown} matches"
     details = {"matches": len(answer.matches), "more": answer.more}
     return ToolOutput(printable(text) + "".join(f"\n\n[{note}]" for note in notes), details=details)
 
 
 async def _search(request: Request) -> Answer:
-    """Search in a process of its own."""
+    """Search in a separate process."""
     command = (sys.executable, "-P", "-m", "sessiontree.agent.tools.grep_worker")
     code, out, err = await _run(command, msgspec.json.encode(request))
     if code:
@@ -183,7 +185,7 @@ async def _search(request: Request) -> Answer:
 
 
 async def _ripgrep(program: str, request: Request) -> Answer:
-    """The same by ripgrep, which is faster."""
+    """Search with ripgrep, which is faster."""
     options = ["--no-config", "--line-number", "--no-heading", "--color=never", "--with-filename", "--null", "--hidden"]
     options += ["--no-messages", "--sort=path", "--glob=!.git", "--max-filesize=20M", "--no-require-git"]
     options += [f"--glob={request.files}"] if request.files else []
@@ -218,13 +220,10 @@ def _ripgrep_answer(out: bytes, request: Request, is_file: bool) -> Answer:
 
 
 async def _run(command: Sequence[str], data: bytes, cwd: str = os.sep) -> tuple[int, bytes, bytes]:
-    """Run a program of ours until it ends, the time is up, or the task is cancelled."""
     try:
         return await run_program(command, data, cwd=cwd, seconds=SECONDS)
     except TimeoutError:
-        raise ArgumentsError(
-            f"the search took longer than {SECONDS:.0f} s and was ended; use a simpler pattern"
-        ) from None
+        raise ArgumentsError(f"the search was stopped after {SECONDS:.0f} s; use a simpler pattern") from None
 
 
 GREP = Grep()

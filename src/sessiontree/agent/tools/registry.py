@@ -1,4 +1,4 @@
-"""The tools there are, by name: those of entry points, and those that come while running, as of MCP servers."""
+"""Tools by name: those of entry points, and those added at run time, such as the tools of MCP servers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sessiontree.agent.tools.base import Tool
 from sessiontree.errors import NotFoundError, UsageError
 
 _name = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-"""What every provider accepts as the name of a tool."""
+"""Names that every provider accepts."""
 
 
 class Tools:
@@ -22,11 +22,11 @@ class Tools:
             self.add(tool)
 
     def add(self, tool: Tool) -> None:
-        """Add a tool; `UsageError` when its name cannot be used or is taken."""
+        """Add a tool; `UsageError` if its name is invalid or taken."""
         if not _name.match(tool.name):
-            raise UsageError(f"{tool.name!r} cannot be the name of a tool: letters, digits, '_' and '-', at most 64")
+            raise UsageError(f"{tool.name!r} is not a valid tool name: use at most 64 letters, digits, '_' and '-'")
         if tool.name in self._tools:
-            raise UsageError(f"there are two tools with the name {tool.name!r}")
+            raise UsageError(f"two tools are named {tool.name!r}")
         self._tools[tool.name] = tool
 
     def remove(self, name: str) -> None:
@@ -38,7 +38,7 @@ class Tools:
     def __getitem__(self, name: str) -> Tool:
         tool = self._tools.get(name)
         if tool is None:
-            raise NotFoundError(f"there is no tool {name!r} (there is: {', '.join(self._tools) or 'none'})")
+            raise NotFoundError(f"no tool is named {name!r}; available: {', '.join(self._tools) or 'none'}")
         return tool
 
     def __iter__(self) -> Iterator[Tool]:
@@ -53,11 +53,11 @@ class Tools:
 
 
 def load_tools(names: Iterable[str] | None = None) -> Tools:
-    """The tools of all installed packages, or of the names given."""
+    """Load the tools of all installed packages, or only those of the given names."""
     tools = Tools()
     for name in plugins.names("tools") if names is None else names:
         tool = plugins.load("tools", name)
         if not isinstance(tool, Tool):
-            raise UsageError(f"the entry point {name!r} in sessiontree.tools is no tool: {tool!r}")
+            raise UsageError(f"the entry point {name!r} in sessiontree.tools is not a tool: {tool!r}")
         tools.add(tool)
     return tools

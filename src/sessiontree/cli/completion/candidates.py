@@ -1,7 +1,9 @@
-"""Values for arguments: sessions with their titles, entries with what they say, dialects, things in the archive.
+"""Candidate values with descriptions: sessions, entries, dialects, archived items, settings.
 
-A key pressed has to be answered at once, so sessions come from the listing cache. The disk is looked at as a listing
-does, but when that would mean to read many files, what the cache knows is good enough, and the next `list` reads them.
+TAB must be fast, so sessions come from the listing cache. Changed files are read as for a listing, unless there are
+many; then the cache's state is used, and the next `list` reads them.
+
+Imports are in the functions: a completion needs only one kind of value.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from sessiontree.library.summary import Summary
 
 Value = tuple[str, str]
-"""What is put on the line, and what is said about it. Both may be session content."""
+"""A value and its description. Both may be session content."""
 
 Given = Mapping[str, Sequence[str]]
 """Values of other arguments on the same line, by name."""
@@ -30,38 +32,39 @@ _MOST_ENTRIES = 200
 
 
 class _TooManyFilesError(Exception):
-    """More has changed on the disk than can be read while someone waits."""
+    """More files changed than can be read while the user waits."""
 
 
 def iter_sessions(given: Given) -> Iterator[Value]:
-    """Sessions, the newest first: the id where it means this session and no other, else the path."""
+    """Sessions, newest first: the id if it is unique, else the path."""
     from sessiontree.core.ids import is_session_id
 
     known = _known(given)
-    times = Counter(one.id for one in known)
-    for one in sorted(known, key=lambda one: one.recency, reverse=True):
-        if one.kind == "session" and one.id not in given.get("sessions", ()):
-            yield one.id if times[one.id] == 1 and is_session_id(one.id) else one.path, one.title
-    listed = {one.path for one in known}
+    counts = Counter(session.id for session in known)
+    for session in sorted(known, key=lambda session: session.recency, reverse=True):
+        if session.kind == "session" and session.id not in given.get("sessions", ()):
+            is_unique = counts[session.id] == 1 and is_session_id(session.id)
+            yield session.id if is_unique else session.path, session.title
+    listed = {session.path for session in known}
     for id, path in paths.iter_session_files(_home(given)):
-        if os.path.realpath(path) not in listed and id not in times:
-            yield id, ""  # newer than what the cache knows
+        if os.path.realpath(path) not in listed and id not in counts:
+            yield id, ""  # newer than the cache
 
 
 def iter_entries(given: Given, typed: str) -> Iterator[Value]:
-    """Labels of the session on the line, then its newest entries that begin like this, with what they say."""
+    """Labels of the session on the line, then its newest entries whose id begins with `typed`."""
     from sessiontree.session.open import open
     from sessiontree.views.graph import SPEAKING, gist
 
-    for wanted in given.get("session", ())[:1]:
-        path = _path_of(wanted, given)
+    for name in given.get("session", ())[:1]:
+        path = _path_of(name, given)
         if os.path.getsize(path) > _LARGEST_OPENED:
-            return  # opening it takes longer than anyone waits for a key
+            return  # opening it takes too long
         session = open(path, home=_last(given, "home"), dialect=_last(given, "dialect"))
         labels = session.labels
-        spoken = [id for id in reversed(session.ids) if session.type_of(id) in SPEAKING and id.startswith(typed)]
-        offered = [*labels, *spoken[:_MOST_ENTRIES]]
-        for value, entry in zip([*labels.values(), *spoken], session.entries(offered), strict=False):
+        messages = [id for id in reversed(session.ids) if session.type_of(id) in SPEAKING and id.startswith(typed)]
+        offered = [*labels, *messages[:_MOST_ENTRIES]]
+        for value, entry in zip([*labels.values(), *messages], session.entries(offered), strict=False):
             yield value, gist(entry)
 
 
@@ -72,7 +75,7 @@ def iter_dialects() -> Iterator[Value]:
 
 
 def iter_archived(given: Given) -> Iterator[Value]:
-    """What can be restored, the newest first."""
+    """Archived items, newest first."""
     from sessiontree.archive.archive_home import Home
 
     items = Home(_last(given, "home")).archive.items()
@@ -86,7 +89,7 @@ def iter_settings() -> Iterator[Value]:
 
 
 def _known(given: Given) -> list[Summary]:
-    """Every session that can be told without reading much; also sub-agents, whose ids count, too."""
+    """All sessions that can be listed quickly, including sub-agents, as their ids must differ, too."""
     from sessiontree.library.library import Library
     from sessiontree.library.roots import parse_roots
 
@@ -102,21 +105,21 @@ def _known(given: Given) -> list[Summary]:
             return [one for path, row in rows.items() if (one := row.summary) is not None and os.path.exists(path)]
 
 
-def _path_of(wanted: str, given: Given) -> str:
-    """The file of the session that a word on the line means."""
+def _path_of(name: str, given: Given) -> str:
+    """The file of the session that a word on the line names."""
     from sessiontree.core.ids import SHORTEST_PREFIX
     from sessiontree.session.open import looks_like_path
 
-    path = os.path.expanduser(wanted)
+    path = os.path.expanduser(name)
     if looks_like_path(path):
         return path
     with contextlib.suppress(NotFoundError):
-        return paths.find_session_file(_home(given), wanted)
+        return paths.find_session_file(_home(given), name)
     known = _known(given)
-    exact = [one.path for one in known if one.id == wanted]
-    found = exact or [one.path for one in known if len(wanted) >= SHORTEST_PREFIX and one.id.startswith(wanted)]
+    exact = [session.path for session in known if session.id == name]
+    found = exact or [s.path for s in known if len(name) >= SHORTEST_PREFIX and s.id.startswith(name)]
     if len(found) != 1:
-        raise NotFoundError(f"{wanted!r} means {len(found)} sessions")
+        raise NotFoundError(f"{name!r} matches {len(found)} sessions")
     return found[0]
 
 
@@ -125,5 +128,5 @@ def _home(given: Given) -> str:
 
 
 def _last(given: Given, name: str) -> str | None:
-    """The value of an option that can be given once: the last one counts."""
+    """The last value given for an option."""
     return os.path.expanduser(given[name][-1]) if given.get(name) else None

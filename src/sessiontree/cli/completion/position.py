@@ -1,7 +1,6 @@
-"""Which argument is wanted at the end of some words. Goes by the actions of a parser, and reads nothing else.
+"""Find which argument is being completed, from the words of the line and the actions of a parser.
 
-The attributes with an underscore are argparse's own; every tool that looks into a parser uses them, and the tests run
-over every command with them.
+argparse has no public way to list a parser's actions, so private attributes are used; tests cover every command.
 """
 
 from __future__ import annotations
@@ -12,36 +11,36 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Wanted:
-    """What fits at the cursor."""
+class Position:
+    """What can be completed at the cursor."""
 
     action: argparse.Action | None = None
-    """The argument whose value is wanted."""
+    """The argument whose value is completed."""
     metavar: str = ""
-    """What the help calls that value."""
+    """The name of that value in the help."""
     options: list[argparse.Action] = field(default_factory=list)
-    """The options that can be named here."""
-    before: str = ""
-    """What stands in front of the value in the same word: `--sort=`."""
+    """Options that can be given here."""
+    prefix: str = ""
+    """The part of the word before the value: `--sort=`."""
     typed: str = ""
-    """What there is of the value."""
+    """The part of the value that was typed."""
     given: dict[str, list[str]] = field(default_factory=dict)
-    """Values on the line so far, by the name of their argument."""
+    """Values on the line so far, by argument name."""
 
 
-def find_wanted(parser: argparse.ArgumentParser, words: Sequence[str]) -> Wanted:
-    """What the last of some words may become; the ones before it are complete."""
+def find_position(parser: argparse.ArgumentParser, words: Sequence[str]) -> Position:
+    """What the last word can become; the words before it are complete."""
     *done, last = words
     known = parser._option_string_actions
     positionals = [action for action in parser._actions if not action.option_strings]
-    wanted = Wanted(typed=last)
-    waiting: list[tuple[argparse.Action, str]] = []  # values that an option still has to get, the next one last
+    position = Position(typed=last)
+    pending: list[tuple[argparse.Action, str]] = []  # values an option still needs, the next one last
     used: list[argparse.Action] = []
     only_positionals = False
 
     for word in done:
-        if waiting:
-            wanted.given.setdefault(waiting.pop()[0].dest, []).append(word)
+        if pending:
+            position.given.setdefault(pending.pop()[0].dest, []).append(word)
         elif word == "--" and not only_positionals:
             only_positionals = True
         elif _is_option(word) and not only_positionals:
@@ -51,30 +50,30 @@ def find_wanted(parser: argparse.ArgumentParser, words: Sequence[str]) -> Wanted
                 continue
             used.append(action)
             if equals:
-                wanted.given.setdefault(action.dest, []).append(value)
+                position.given.setdefault(action.dest, []).append(value)
             else:
-                waiting = [(action, metavar) for metavar in reversed(_metavars(action))]
+                pending = [(action, metavar) for metavar in reversed(_metavars(action))]
         elif positionals:
             action = positionals[0]
             used.append(action)
-            wanted.given.setdefault(action.dest, []).append(word)
+            position.given.setdefault(action.dest, []).append(word)
             if action.nargs not in ("*", "+"):
                 positionals.pop(0)
 
-    if waiting:
-        wanted.action, wanted.metavar = waiting[-1]
+    if pending:
+        position.action, position.metavar = pending[-1]
     elif _is_option(last, also_alone=True) and not only_positionals:
         name, equals, value = last.partition("=")
         if equals and name in known:
-            wanted.action, wanted.metavar = known[name], "".join(_metavars(known[name])[:1])
-            wanted.before, wanted.typed = f"{name}=", value
+            position.action, position.metavar = known[name], "".join(_metavars(known[name])[:1])
+            position.prefix, position.typed = f"{name}=", value
         else:
-            wanted.options = _left(parser, used)
+            position.options = _available_options(parser, used)
     elif positionals:
-        wanted.action, wanted.metavar = positionals[0], "".join(_metavars(positionals[0])[:1])
+        position.action, position.metavar = positionals[0], "".join(_metavars(positionals[0])[:1])
     elif not last and not only_positionals:
-        wanted.options = _left(parser, used)
-    return wanted
+        position.options = _available_options(parser, used)
+    return position
 
 
 def is_repeatable(action: argparse.Action) -> bool:
@@ -86,21 +85,21 @@ def _is_option(word: str, *, also_alone: bool = False) -> bool:
 
 
 def _metavars(action: argparse.Action) -> list[str]:
-    """What the help calls each value of an argument; nothing for a switch."""
+    """The name of each value of an argument; none for a flag."""
     if action.nargs == 0:
         return []
     names = action.metavar if isinstance(action.metavar, tuple) else (action.metavar or action.dest.upper(),)
     return [names[min(at, len(names) - 1)] for at in range(action.nargs if isinstance(action.nargs, int) else 1)]
 
 
-def _left(parser: argparse.ArgumentParser, used: Sequence[argparse.Action]) -> list[argparse.Action]:
-    """Options that can still be given: shown in the help, not given yet, at odds with nothing that was."""
-    closed = {id(action) for action in used if not is_repeatable(action)}
+def _available_options(parser: argparse.ArgumentParser, used: Sequence[argparse.Action]) -> list[argparse.Action]:
+    """Options that can still be given: documented, not used yet, not excluded by a used one."""
+    unavailable = {id(action) for action in used if not is_repeatable(action)}
     for group in parser._mutually_exclusive_groups:
         if any(action in used for action in group._group_actions):
-            closed |= {id(action) for action in group._group_actions}
+            unavailable |= {id(action) for action in group._group_actions}
     return [
         action
         for action in parser._actions
-        if action.option_strings and action.help != argparse.SUPPRESS and id(action) not in closed
+        if action.option_strings and action.help != argparse.SUPPRESS and id(action) not in unavailable
     ]

@@ -1,12 +1,12 @@
-"""A word as it stands on a command line, without its quotes; for the shell that cannot take them away itself."""
+"""Remove shell quotes from a word, for the shell that cannot do that itself (bash)."""
 
 from __future__ import annotations
 
 _KEPT_BY_DOUBLE = '$`"\\'
 
 
-def unquoted(typed: str) -> str:
-    """What a shell makes of a word; the last quote may be open. Nothing is expanded."""
+def unquote(typed: str) -> str:
+    """The word without quotes and backslashes. The last quote may be open; nothing is expanded."""
     plain = ""
     quote = ""
     at = 0

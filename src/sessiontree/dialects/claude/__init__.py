@@ -24,7 +24,6 @@ Canonical entries in and out:
     transcript      a transcript under construction, used by all of them
     line_builder    builds lines: common fields, ids, times
     write_state     maps encoded entries to lines, parents and open calls
-    differences     what lines do not preserve of an entry, as passthrough data
     fork            a new session that starts with the lines of another
 
 The rules are those of client 2.1.325 as measured; `ReadOptions` selects others.

@@ -18,11 +18,10 @@ from sessiontree.dialects.claude import decode_lines
 from sessiontree.dialects.claude.boundaries import Preserved, find_leaf_before, find_preserved
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.decode_lines import CommonFields
-from sessiontree.dialects.claude.differences import PART, PLAIN
 from sessiontree.dialects.claude.history import find_chain_history
 from sessiontree.dialects.claude.index import LineSummary
 from sessiontree.dialects.claude.path import find_path
-from sessiontree.dialects.claude.records import Fields, is_tool_result, object_in, string_in
+from sessiontree.dialects.claude.records import PART, PLAIN, Fields, is_tool_result, object_in, string_in
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
 from sessiontree.dialects.defaults import iter_resolved
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of

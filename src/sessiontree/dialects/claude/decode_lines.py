@@ -22,7 +22,6 @@ from sessiontree.dialects.claude.content import (
     is_usage_decoded_in_full,
     text_of,
 )
-from sessiontree.dialects.claude.differences import restore_passthrough
 from sessiontree.dialects.claude.messages import (
     context_messages,
     decode_messages,
@@ -39,7 +38,7 @@ from sessiontree.dialects.claude.records import (
     string_in,
     without,
 )
-from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
+from sessiontree.dialects.passthrough import PASSTHROUGH, carried_data, passthrough_of, restore_entry
 
 NAME = "claude"
 """The key of client fields in passthrough data, and the prefix of custom types for the client's own lines."""
@@ -244,7 +243,7 @@ def decode_hidden(line: Fields, common: CommonFields) -> CanonicalEntry:
     message = {"message": line["message"]} if "message" in line else {}
     data = {"type": kind, **message, **_client_fields(line, common)}
     entry = _entry("custom", line, {"customType": f"{NAME}.{kind}", "data": data})
-    return restore_passthrough(entry, passthrough_of(line))
+    return restore_entry(entry, passthrough_of(line))
 
 
 def decode_command(input_line: Fields, output_line: Fields, common: CommonFields) -> CanonicalEntry | None:
@@ -336,7 +335,7 @@ def decode_metadata_entry(line: Fields, id: str) -> CanonicalEntry:
     aliases = (id,) if own_id != id else ()
     kind = string_in(stored, "type") or ""
     entry = CanonicalEntry(kind, without(stored, "type"), own_id, _timestamp(line), aliases)
-    return restore_passthrough(entry, passthrough_of(line))
+    return restore_entry(entry, passthrough_of(line))
 
 
 # Client fields
@@ -359,12 +358,12 @@ def _with_client_fields(
         fields = {**entry.fields, PASSTHROUGH: {NAME: stored}}
         entry = CanonicalEntry(entry.kind, fields, entry.id, entry.timestamp, entry.aliases)
     found = next((found for line in reversed(lines) if (found := passthrough_of(line))), {})
-    return restore_passthrough(entry, found)
+    return restore_entry(entry, found)
 
 
 def client_fields_of(entry: CanonicalEntry, count: int) -> Sequence[Fields]:
     """Return the client fields for each line of an entry; empty ones when it now takes another number of lines."""
-    found = object_in(entry.fields, PASSTHROUGH).get(NAME)
+    found = carried_data(entry, NAME)
     if not found:
         return [{}] * count
     fields = [each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict)]

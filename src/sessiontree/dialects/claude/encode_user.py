@@ -20,8 +20,7 @@ from sessiontree.dialects.claude.content import (
     text_of,
 )
 from sessiontree.dialects.claude.decode_lines import NAME, client_fields_of
-from sessiontree.dialects.claude.differences import PART, PLAIN
-from sessiontree.dialects.claude.records import Fields, object_in, without
+from sessiontree.dialects.claude.records import PART, PLAIN, Fields, object_in, without
 from sessiontree.dialects.claude.transcript import Transcript
 from sessiontree.dialects.passthrough import PASSTHROUGH
 

@@ -32,7 +32,7 @@ from sessiontree.dialects.claude.path import is_pinned_elsewhere
 from sessiontree.dialects.claude.records import NIL_UUID, Fields, object_in, string_in
 from sessiontree.dialects.claude.transcript import Transcript
 from sessiontree.dialects.contract import IndexedLines
-from sessiontree.dialects.passthrough import PASSTHROUGH
+from sessiontree.dialects.passthrough import carried_data
 
 _CONTEXT_TYPES = ("message", "custom_message", "branch_summary")
 _CONTINUED = "This session is being continued"
@@ -157,7 +157,7 @@ def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: st
     before = transcript.release_results()
     kept = state.find_kept(first_kept, parent) if first_kept else []
     client_fields = client_fields_of(entry, 2 if summary else 1)
-    is_own = NAME in object_in(entry.fields, PASSTHROUGH)
+    is_own = carried_data(entry, NAME) is not None
     count = 1 + bool(summary) + (bool(kept) or not summary)
     uuids = builder.assign_uuids(entry, count)
     time = builder.time(entry)
@@ -206,7 +206,7 @@ def _branch_summary_text(summary: str) -> str:
 
 def _client_summary(entry: CanonicalEntry) -> Any:
     """Return the content in which the client wrote a summary, if the summary is still the same."""
-    found = object_in(entry.fields, PASSTHROUGH).get(NAME)
+    found = carried_data(entry, NAME)
     last = found[-1] if isinstance(found, list) and found else None
     content = last.get("content") if isinstance(last, dict) else None
     return content if content is not None and text_of(content) == entry.fields.get("summary") else None

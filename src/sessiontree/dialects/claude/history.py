@@ -13,9 +13,8 @@ from sessiontree.core.entries import ENTRY_TYPES
 from sessiontree.core.tree import Tree
 from sessiontree.dialects.claude.boundaries import find_leaf_before
 from sessiontree.dialects.claude.chain import Chain
-from sessiontree.dialects.claude.differences import AFTER, PART
 from sessiontree.dialects.claude.path import find_path
-from sessiontree.dialects.claude.records import Fields, object_in, string_in
+from sessiontree.dialects.claude.records import AFTER, PART, Fields, object_in, string_in
 from sessiontree.dialects.contract import IndexedLines, ReadOptions, is_metadata_id
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 

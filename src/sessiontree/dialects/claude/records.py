@@ -58,6 +58,16 @@ SYNTHETIC = "<synthetic>"
 NIL_UUID = "00000000-0000-0000-0000-000000000000"
 """What a pin (`last-prompt`) names after the user rewound to before the pinned line."""
 
+# Marks in the passthrough data of a line. They are in users' files and never change.
+PART = "part"
+"""The line belongs to the entry before it and has no content of its own."""
+
+PLAIN = "plain"
+"""The user typed a text that looks like one of the client's own lines."""
+
+AFTER = "after"
+"""The metadata entry that precedes the line; empty when only others follow the same chain line."""
+
 CONVERSATION_TYPES = frozenset({"message", "custom_message", "branch_summary", "compaction", "reset_boundary"})
 """Entry types that are part of the conversation and therefore always chain lines."""
 

@@ -16,12 +16,11 @@ from msgspec.structs import replace
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.claude.decode_lines import CommonFields
-from sessiontree.dialects.claude.differences import AFTER, PART, build_passthrough
 from sessiontree.dialects.claude.line_builder import Call, LineBuilder, PlacedEntry, build_compact_metadata
-from sessiontree.dialects.claude.records import NIL_UUID, Fields, string_in, without
+from sessiontree.dialects.claude.records import AFTER, NIL_UUID, PART, Fields, string_in, without
 from sessiontree.dialects.claude.write_state import AfterMetadata, WriteState
 from sessiontree.dialects.contract import IndexedLines
-from sessiontree.dialects.passthrough import PASSTHROUGH
+from sessiontree.dialects.passthrough import PASSTHROUGH, build_passthrough
 
 _MAX_PROMPT = 200
 _NO_LINE_TYPE = "Claude Code has no line for them"
@@ -61,7 +60,7 @@ class Transcript:
         """Add to a line what its entry has beyond `decoded`, the entry that the lines alone decode to."""
         if not entry.id:  # a new entry has no client fields yet: those on its lines are right
             decoded = replace(decoded, fields=without(decoded.fields, PASSTHROUGH), id="")
-        found = {**line.get(PASSTHROUGH, {}), **build_passthrough(entry, decoded, omitted)}
+        found = {**line.get(PASSTHROUGH, {}), **build_passthrough(entry, decoded, left_out=omitted)}
         if found:
             line[PASSTHROUGH] = found
 

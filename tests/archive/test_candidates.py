@@ -1,4 +1,4 @@
-"""Tidying asks the library: it answers as the files themselves do, and they are opened only where that matters."""
+"""Candidates from the library equal those from the files, which are opened only if the decision depends on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 from sessiontree.archive.candidates import Candidate, iter_candidates, iter_library_candidates, read_details
 from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
 from sessiontree.library import Library
-from tests.archive.building import (
+from tests.archive.conftest import Command
+from tests.archive.machine import (
     CLAUDE_ID,
     NATIVE_ID,
     claude_line,
@@ -22,10 +23,9 @@ from tests.archive.building import (
     contents,
     environment,
     native_lines,
-    put_claude,
-    put_native,
+    write_claude,
+    write_native,
 )
-from tests.archive.conftest import Command
 from tests.building import entry, header, said
 
 CORPUS = Path(__file__).parents[1] / "corpus"
@@ -43,7 +43,7 @@ sys.addaudithook(_listen)
 
 @contextmanager
 def opened_files() -> Iterator[list[str]]:
-    """The files that are opened meanwhile, by this process."""
+    """The files that this process opens."""
     global _opened
     _opened = []
     try:
@@ -53,7 +53,7 @@ def opened_files() -> Iterator[list[str]]:
 
 
 def long_lines(last_message: bytes = b"") -> list[bytes]:
-    """A Claude Code session of which a message may stand where a listing does not look: between the ends."""
+    """A Claude Code session with a message between the two ends that a listing reads."""
     progress = [claude_line("progress", f"p{number}", "u2", data={"text": "x" * 900}) for number in range(400)]
     begun = [claude_said("u1", None, "first"), claude_said("u2", "u1", "answer", "assistant")]
     return [*begun, *progress[:200], last_message, *progress[200:]]
@@ -73,17 +73,17 @@ def put_corpus(tmp_path: Path) -> None:
         shutil.copy(source, folder / source.name)
 
 
-def test_the_library_gives_what_the_files_say_of_every_session_of_the_corpus(tmp_path: Path) -> None:
+def test_candidates_from_the_library_equal_those_from_the_files(tmp_path: Path) -> None:
     put_corpus(tmp_path)
-    put_claude(tmp_path, long_lines(claude_said("u3", "u2", "later").replace(b"10:00:01", b"11:00:01")))
-    put_native(tmp_path)
+    write_claude(tmp_path, long_lines(claude_said("u3", "u2", "later").replace(b"10:00:01", b"11:00:01")))
+    write_native(tmp_path)
     with Library(environment=environment(tmp_path)) as library:
         found = {one.path: one for one in iter_library_candidates(library)}
         plain = {one.path: one for one in iter_candidates([root.folder for root in library.roots])}
     assert len(plain) > 40
     for path, one in plain.items():
         if one.active is None and path not in found:
-            continue  # nothing was said in it, and nothing tells when
+            continue  # no message and no time in it
         known = found[path]
         assert (known.size, known.named) in ((one.size, one.named), (one.size, None))
         assert not known.is_dated or known.active == pytest.approx(one.active, abs=1)
@@ -92,8 +92,8 @@ def test_the_library_gives_what_the_files_say_of_every_session_of_the_corpus(tmp
         assert (closer.active, closer.named, closer.labeled) == (one.active, one.named, one.labeled)
 
 
-def test_no_file_is_opened_for_what_is_known(tmp_path: Path, command: Command) -> None:
-    paths = {str(put_native(tmp_path)), str(put_claude(tmp_path))}
+def test_no_file_is_opened_for_a_known_field(tmp_path: Path, command: Command) -> None:
+    paths = {str(write_native(tmp_path)), str(write_claude(tmp_path))}
     assert chosen(command) == paths
     with opened_files() as opened:
         assert chosen(command, "--keep-named") == paths
@@ -108,7 +108,7 @@ def test_no_file_is_opened_for_what_is_known(tmp_path: Path, command: Command) -
 
 def test_a_last_message_between_the_ends_of_a_large_file_counts(tmp_path: Path, command: Command) -> None:
     new = claude_said("u3", "u2", "today").replace(b"2026-02-16T10:00:01.000Z", NEW_TIME.encode())
-    path = put_claude(tmp_path, long_lines(new))
+    path = write_claude(tmp_path, long_lines(new))
     assert path.stat().st_size > 3 * 128 * 1024 / 2
     assert chosen(command) == set()
     path.write_bytes(b"".join(long_lines()))
@@ -118,21 +118,21 @@ def test_a_last_message_between_the_ends_of_a_large_file_counts(tmp_path: Path, 
 def test_a_name_between_the_ends_of_a_large_file_counts(tmp_path: Path, command: Command) -> None:
     filler = [said(f"f{number}", "n3", "x" * 900) for number in range(400)]
     named = entry("session_info", "i1", "n3", name="mine")
-    path = put_native(tmp_path, [*native_lines(), *filler[:200], named, *filler[200:]])
+    path = write_native(tmp_path, [*native_lines(), *filler[:200], named, *filler[200:]])
     assert chosen(command) == {str(path)}
     assert chosen(command, "--keep-named") == set()
 
 
 def test_a_session_that_went_on_after_it_was_listed_is_not_old_any_more(tmp_path: Path, command: Command) -> None:
-    path = put_claude(tmp_path)
+    path = write_claude(tmp_path)
     assert chosen(command) == {str(path)}
     with path.open("ab") as file:
         file.write(claude_said("u3", "u2", "today").replace(b"2026-02-16T10:00:01.000Z", NEW_TIME.encode()))
     assert chosen(command) == set()
 
 
-def test_what_is_no_session_is_neither_counted_nor_kept(tmp_path: Path, command: Command) -> None:
-    path = put_claude(tmp_path)
+def test_a_file_that_is_not_a_session_is_neither_counted_nor_kept(tmp_path: Path, command: Command) -> None:
+    path = write_claude(tmp_path)
     (path.parent / "empty.jsonl").write_bytes(b"")
     (path.parent / "strange.jsonl").write_bytes(b"no session\n")
     (path.parent / "linked.jsonl").symlink_to(path)
@@ -142,22 +142,22 @@ def test_what_is_no_session_is_neither_counted_nor_kept(tmp_path: Path, command:
 
 
 def test_a_pin_holds_for_a_session_without_an_id(tmp_path: Path, command: Command) -> None:
-    path = put_native(tmp_path, [header(id=None, sessiontree=1), *native_lines()[1:]])
+    path = write_native(tmp_path, [header(id=None, sessiontree=1), *native_lines()[1:]])
     assert chosen(command) == {str(path)}
     command("pin", str(path))
     assert chosen(command) == set()
 
 
 def test_sessions_are_named_as_for_open(tmp_path: Path, command: Command) -> None:
-    put_native(tmp_path, [*native_lines(), entry("session_info", "i1", "n3", name="parser rewrite")])
-    claude = put_claude(tmp_path)
+    write_native(tmp_path, [*native_lines(), entry("session_info", "i1", "n3", name="parser rewrite")])
+    claude = write_claude(tmp_path)
     for name in ("parser rewrite", "rewrite", NATIVE_ID, NATIVE_ID[:12]):
         assert command("tag", name, "--json").json["session"] == NATIVE_ID
     assert command("pin", CLAUDE_ID[:8], "--json").json["path"] == str(claude)
-    put_native(tmp_path, name="2026-02-17T10-00-00-000Z_another").write_bytes(
+    write_native(tmp_path, name="2026-02-17T10-00-00-000Z_another").write_bytes(
         b"".join([header(id="another", sessiontree=1), *native_lines()[1:]])
     )
-    put_claude(tmp_path)
+    write_claude(tmp_path)
     with pytest.raises(AmbiguousError) as raised:
         command("tag", "first")
     assert {str(claude)} < set(raised.value.candidates)
@@ -165,8 +165,8 @@ def test_sessions_are_named_as_for_open(tmp_path: Path, command: Command) -> Non
         command("tag", "nothing like it")
 
 
-def test_a_chosen_folder_stands_in_place_of_an_agents_own(tmp_path: Path, command: Command) -> None:
-    own = put_claude(tmp_path)
+def test_a_chosen_root_replaces_the_agents_own(tmp_path: Path, command: Command) -> None:
+    own = write_claude(tmp_path)
     elsewhere = tmp_path / "elsewhere" / "-work-a"
     elsewhere.mkdir(parents=True)
     other = elsewhere / own.name
@@ -193,8 +193,8 @@ def test_a_chosen_folder_stands_in_place_of_an_agents_own(tmp_path: Path, comman
 
 
 def test_mv_project_opens_only_sessions_of_that_project(tmp_path: Path, command: Command) -> None:
-    path = put_native(tmp_path)
-    other = put_claude(tmp_path, [claude_said("u1", None, "first").replace(b"/work/a", b"/work/b")])
+    path = write_native(tmp_path)
+    other = write_claude(tmp_path, [claude_said("u1", None, "first").replace(b"/work/a", b"/work/b")])
     command("clean")
     with opened_files() as opened:
         moves = command("mv", "--project", "/work/a", str(tmp_path), "--json").json["moves"]

@@ -1,7 +1,7 @@
-"""Measurements of search: making the index, asking it, and asking without it.
+"""Benchmarks of search: indexing, searching with the index, and without it.
 
-The corpus is that of the listing: several agents, sub-agents, 155 MB. Ratios are taken in one run, the competitors
-taking turns; processes are measured from their first instruction to their last.
+The sessions are those of the listing benchmarks: several agents, sub-agents, 155 MB. Ratios are measured in one run,
+alternating; processes are measured from start to end.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Run(Struct, frozen=True):
     printed: str
 
 
-def making(rounds: int) -> list[Result]:
+def index_all(rounds: int) -> list[Result]:
     """Indexing everything: at most 2.5x `json.loads` over the same bytes, 25 % of their size, 100 MB of memory."""
     folder = generated(Corpus())
     files = sorted(folder.rglob("*.jsonl"))
@@ -104,8 +104,8 @@ def _loaded(folder: Path, files: list[Path]) -> float:
     return _run(_LOAD, folder, stdin="\0".join(map(str, files))).seconds
 
 
-def asking(rounds: int) -> list[Result]:
-    """A search in which nothing changed takes under 0.15 s, with the start of Python; after one append, under 0.2 s."""
+def run_queries(rounds: int) -> list[Result]:
+    """A search without changes takes under 0.15 s, including the start of Python; after one append, under 0.2 s."""
     folder = _indexed(Corpus())
     for query in _QUERIES:
         _run(_COMMAND, folder, query)
@@ -135,10 +135,10 @@ def asking(rounds: int) -> list[Result]:
 
 
 def without_index(rounds: int) -> list[Result]:
-    """Before there is an index, an answer takes at most twice as long as reading all files.
+    """Without an index, a search takes at most twice as long as reading all files.
 
-    The words are in none of them, so nothing ends the search early, and the slowest counts. Reading the files as lines,
-    which is what anyone who looks at them has to do, is there to be known.
+    No file has the words, so nothing ends the search early; the slowest word counts. Reading the files line by line is
+    measured for comparison.
     """
     folder = generated(Corpus())
     files = [str(path) for path in folder.rglob("*.jsonl")]
@@ -178,9 +178,9 @@ def without_index(rounds: int) -> list[Result]:
 
 
 def million(rounds: int) -> list[Result]:
-    """Two words over 1,000,000 messages: under 50 ms of processor time for one question, warm.
+    """Two words in 1,000,000 messages: under 50 ms of CPU time per query, warm.
 
-    Each query is asked in every round, and its best time counts: the others tell of the machine.
+    Each query runs in every round, and its best time counts: the rest is noise of the machine.
     """
     folder = _million()
     _run(_INDEX, folder)
@@ -212,7 +212,7 @@ def million(rounds: int) -> list[Result]:
 
 
 def _million() -> Path:
-    """Sessions of Claude Code with a million messages; words are said as often as words are."""
+    """Claude Code sessions with a million messages and a natural distribution of words."""
     folder = scratch_folder() / f"messages-{_MESSAGES}-1"
     if not folder.exists():
         unfinished = folder.with_suffix(".tmp")
@@ -262,7 +262,7 @@ def _vocabulary(random: Random) -> list[str]:
 
 
 def _append(path: Path, number: int) -> None:
-    """One more prompt, the way Claude Code writes it."""
+    """Append a prompt as Claude Code writes it."""
     lines = path.read_bytes().splitlines()
     parent = next(json.loads(line)["uuid"] for line in reversed(lines) if b'"uuid"' in line)
     line = {
@@ -280,7 +280,7 @@ def _append(path: Path, number: int) -> None:
 
 
 def _copy_of_largest(folder: Path) -> Path:
-    """A corpus that may be added to: the same files."""
+    """A copy of the sessions that may be modified."""
     copy = scratch_folder() / f"{folder.name}-appended"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(folder, copy)

@@ -1,4 +1,4 @@
-"""The prompt history: adding without waiting, folding, finding, taking in what others keep; and its command."""
+"""The prompt history: adding without waiting, folding, searching, importing; and its command."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_repeats_one_after_the_other_in_one_folder_are_folded(history: PromptHis
     assert found == [("go on", "/elsewhere", 1), ("go on", "/p", 1), ("stop", "/p", 1), ("go on", "/p", 2)]
 
 
-def test_what_another_folder_says_meanwhile_does_not_part_repeats(history: PromptHistory) -> None:
+def test_prompts_in_another_folder_do_not_interrupt_repeats(history: PromptHistory) -> None:
     history.add("go on", cwd="/a", time=NOON)
     history.add("other", cwd="/b", time=NOON + 1)
     history.add("go on", cwd="/a", time=NOON + 2)
@@ -84,14 +84,14 @@ def test_folding_does_not_depend_on_the_order_of_arrival(history: PromptHistory)
     assert said(history.search()) == ["same", "between", "same"]
 
 
-def test_the_limit_counts_what_is_shown_and_the_last_one_has_all_its_repeats(history: PromptHistory) -> None:
+def test_the_limit_counts_shown_prompts_and_the_last_one_has_all_repeats(history: PromptHistory) -> None:
     add_all(history, "first", "go on", "go on", "go on", "last")
     found = history.search(limit=2)
     assert [(one.prompt, one.times) for one in found] == [("last", 1), ("go on", 3)]
     assert history.search(limit=0) == []
 
 
-def test_nothing_said_is_no_prompt(history: PromptHistory) -> None:
+def test_an_empty_prompt_is_not_stored(history: PromptHistory) -> None:
     add_all(history, "", "  \n\t ")
     assert len(history) == 0
 
@@ -113,7 +113,7 @@ def test_hostile_prompts_are_kept_as_text(history: PromptHistory, typed: str, ke
     assert said(history.search("DROP")) == ([kept] if "DROP" in kept else [])
 
 
-def test_only_the_owner_can_read_any_of_it(history: PromptHistory) -> None:
+def test_all_files_are_readable_by_the_user_only(history: PromptHistory) -> None:
     history.add("secret")
     assert [stat.S_IMODE(path.stat().st_mode) for path in Path(history.home).iterdir()] == [0o600]
     history.search()
@@ -124,7 +124,7 @@ def test_only_the_owner_can_read_any_of_it(history: PromptHistory) -> None:
     assert stat.S_IMODE(os.stat(history.home).st_mode) == 0o700
 
 
-# Finding
+# Searching
 
 
 def test_the_better_match_comes_first_and_then_the_newer(history: PromptHistory) -> None:
@@ -170,7 +170,7 @@ def test_a_prompt_is_found_once_however_often_it_was_typed(history: PromptHistor
         ("parser re:/x/", {"fix the parser", "Parser ÉTÉ"}),
     ],
 )
-def test_what_a_query_finds(history: PromptHistory, query: str, found: set[str]) -> None:
+def test_queries_find_prompts(history: PromptHistory, query: str, found: set[str]) -> None:
     add_all(history, "fix the parser", "Parser ÉTÉ", "潮位の計算", "use -> here")
     assert set(said(history.search(query))) == found
 
@@ -234,7 +234,7 @@ def test_every_prompt_is_found_by_itself(history: PromptHistory, prompt: str) ->
     assert not kept or kept in said(history.search(Query(Phrase(kept)), limit=1000))
 
 
-def test_words_are_cut_again_when_the_rules_for_it_have_changed(history: PromptHistory) -> None:
+def test_prompts_are_reindexed_when_the_tokenizer_has_changed(history: PromptHistory) -> None:
     add_all(history, "buildSessionContext")
     assert said(history.search("session context")) == ["buildSessionContext"]
     history.close()
@@ -246,10 +246,10 @@ def test_words_are_cut_again_when_the_rules_for_it_have_changed(history: PromptH
     assert history.search("another") == []
 
 
-# Others at the same time
+# Concurrency
 
 
-def test_a_locked_database_keeps_nobody_from_adding(history: PromptHistory) -> None:
+def test_prompts_can_be_added_while_the_database_is_locked(history: PromptHistory) -> None:
     add_all(history, "before")
     history.search()
     with contextlib.closing(sqlite3.connect(history.path, isolation_level=None)) as other:
@@ -258,13 +258,13 @@ def test_a_locked_database_keeps_nobody_from_adding(history: PromptHistory) -> N
         for number in range(50):
             history.add(f"meanwhile {number}")
         assert time.monotonic() - start < 1
-        assert said(history.search()) == ["before"]  # what is in the database can be read
+        assert said(history.search()) == ["before"]  # the database is readable
         assert "the newest prompts are not shown" in history.notes[0]
         other.execute("ROLLBACK")
     assert len(history) == 51
 
 
-def test_who_finds_the_waiting_file_taken_makes_another(history: PromptHistory) -> None:
+def test_a_writer_creates_another_file_if_the_spool_is_locked(history: PromptHistory) -> None:
     import fcntl
 
     history.add("first", time=NOON)
@@ -278,7 +278,7 @@ def test_who_finds_the_waiting_file_taken_makes_another(history: PromptHistory) 
     assert not list(Path(history.home).glob("history-new*"))
 
 
-def test_threads_that_add_while_others_look_lose_nothing(tmp_path: Path) -> None:
+def test_threads_that_add_while_others_search_lose_nothing(tmp_path: Path) -> None:
     def write(name: str) -> None:
         with PromptHistory(tmp_path) as own:
             for number in range(60):
@@ -315,7 +315,7 @@ def start_child(home: Path, name: str, count: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", _CHILD, str(home), name, str(count)], stdout=subprocess.PIPE)
 
 
-def test_processes_that_add_and_look_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_processes_that_add_and_search_in_parallel_lose_nothing(tmp_path: Path) -> None:
     children = [start_child(tmp_path, name, 40) for name in ("one", "two", "three")]
     assert [child.communicate()[0].count(b"\n") for child in children] == [40] * 3
     assert [child.returncode for child in children] == [0] * 3
@@ -324,7 +324,7 @@ def test_processes_that_add_and_look_at_once_lose_nothing(tmp_path: Path) -> Non
         assert not history.notes
 
 
-def test_a_process_killed_at_any_moment_loses_nothing_it_had_said(tmp_path: Path) -> None:
+def test_a_killed_process_loses_no_acknowledged_prompt(tmp_path: Path) -> None:
     spoken = 0
     for turn in range(6):
         child = start_child(tmp_path, f"turn{turn}", 100_000)
@@ -353,19 +353,19 @@ def test_a_torn_line_is_kept_aside_and_harms_no_other(history: PromptHistory) ->
     assert b'{"prompt":"to' in torn.read_bytes()
 
 
-def test_prompts_that_were_taken_in_but_not_cleared_away_count_once(history: PromptHistory) -> None:
+def test_prompts_that_were_imported_but_not_deleted_count_once(history: PromptHistory) -> None:
     add_all(history, "one", "two")
     waiting = Path(history.home, "history-new.jsonl")
     data = waiting.read_bytes()
     history.search()
-    waiting.write_bytes(data)  # as if the process had died between the two
+    waiting.write_bytes(data)  # as if the process had died in between
     assert len(history) == 2
 
 
 # Damage
 
 
-def test_a_damaged_file_is_moved_aside_and_the_history_goes_on(history: PromptHistory) -> None:
+def test_a_damaged_file_is_moved_aside_and_replaced(history: PromptHistory) -> None:
     add_all(history, "lost from the history, not from its session")
     history.search()
     history.close()
@@ -403,7 +403,7 @@ def test_a_file_of_a_newer_version_is_left_alone(history: PromptHistory) -> None
     assert Path(history.home, "history-new.jsonl").exists()
 
 
-def test_a_home_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("no folder")
     history = PromptHistory(tmp_path / "home")
     with pytest.raises(WriteError, match="home"):
@@ -412,7 +412,7 @@ def test_a_home_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         history.search()
 
 
-# Taking in
+# Importing
 
 
 def imported(world: World, history: PromptHistory) -> tuple[int, int, int]:
@@ -426,7 +426,7 @@ def claude_history(*prompts: tuple[Any, Any], session: str = IDS[0]) -> list[dic
     return [{"display": prompt, "timestamp": at, **around} for prompt, at in prompts]
 
 
-def test_the_history_of_claude_code_is_taken_in(world: World, history: PromptHistory) -> None:
+def test_the_history_of_claude_code_is_imported(world: World, history: PromptHistory) -> None:
     (world.home / ".claude/projects").mkdir(parents=True)
     lines = json_lines(claude_history(("first", NOON), ("潮位", NOON + 1)))
     world.put(".claude/history.jsonl", lines + b'{"display":7}\n[]\nnot json\n\n{"display":"no time"}\n')
@@ -450,7 +450,7 @@ def omp_database(path: Path, rows: Sequence[tuple[Any, ...]], *, with_session: b
     database.close()
 
 
-def test_the_histories_of_oh_my_pi_and_xcsh_are_taken_in(world: World, history: PromptHistory) -> None:
+def test_the_histories_of_oh_my_pi_and_xcsh_are_imported(world: World, history: PromptHistory) -> None:
     for product in (".omp", ".xcsh"):
         (world.home / product / "agent/sessions").mkdir(parents=True)
     rows = [(1, "with session", 1_760_000_000, "/w", "s1"), (2, None, 5, "/w", "s1"), (3, "no time", None, "/w", "s")]
@@ -466,24 +466,25 @@ def test_the_histories_of_oh_my_pi_and_xcsh_are_taken_in(world: World, history: 
     assert sorted((world.home / ".omp/agent").iterdir()) == before
 
 
-def test_prompts_that_only_the_log_beside_a_database_holds_are_taken_in(world: World, history: PromptHistory) -> None:
+def test_prompts_in_the_write_ahead_log_of_a_database_are_imported(world: World, history: PromptHistory) -> None:
     (world.home / ".omp/agent/sessions").mkdir(parents=True)
     path = world.home / ".omp/agent/history.db"
     omp_database(path, [(1, "old", 1_760_000_000, "/w", "s")])
-    with contextlib.closing(sqlite3.connect(path)) as running:  # the agent is open, and nothing is moved over yet
+    # the agent is running, and its log is not checkpointed yet
+    with contextlib.closing(sqlite3.connect(path)) as running:
         running.execute("INSERT INTO history VALUES(2, 'fresh', 1760000001, '/w', 's')")
         running.commit()
         assert imported(world, history)[0] == 2
 
 
 @pytest.mark.parametrize("data", [b"", b"no database at all" * 50, b"SQLite format 3\0" + b"\xff" * 500])
-def test_what_is_no_history_of_oh_my_pi_is_counted(world: World, history: PromptHistory, data: bytes) -> None:
+def test_an_invalid_history_of_oh_my_pi_is_counted(world: World, history: PromptHistory, data: bytes) -> None:
     (world.home / ".omp/agent/sessions").mkdir(parents=True)
     world.put(".omp/agent/history.db", data)
     assert imported(world, history) == (0, 1, 1)
 
 
-def test_the_history_of_neovate_is_taken_in_behind_all_that_has_a_time(world: World, history: PromptHistory) -> None:
+def test_the_history_of_neovate_is_imported_after_prompts_with_times(world: World, history: PromptHistory) -> None:
     (world.home / ".neovate/projects").mkdir(parents=True)
     notes = {"projects": {"/a": {"history": ["one", "two", 3]}, "/b": {"lastAccessed": 1}, "/c": 5}, "recentModels": []}
     world.put(".neovate/data.json", json.dumps(notes).encode())
@@ -501,9 +502,7 @@ def test_the_history_of_neovate_is_taken_in_behind_all_that_has_a_time(world: Wo
     assert imported(world, history) == (0, 1, 1)
 
 
-def test_what_people_said_in_sessions_is_taken_in_and_only_what_is_new_later(
-    world: World, history: PromptHistory
-) -> None:
+def test_prompts_in_sessions_are_imported_incrementally(world: World, history: PromptHistory) -> None:
     path = world.claude(IDS[0], "/work/tides", ["make it fast", "潮位の計算"])
     world.pi("019c2f3a-0000-7000-8000-000000000001", "/work/moon", ["from pi"], minute=30)
     assert imported(world, history) == (3, 2, 0)
@@ -518,7 +517,7 @@ def test_what_people_said_in_sessions_is_taken_in_and_only_what_is_new_later(
     assert imported(world, history) == (1, 1, 0)
 
 
-def test_a_line_that_is_being_written_is_taken_in_when_it_is_whole(world: World, history: PromptHistory) -> None:
+def test_an_incomplete_line_is_imported_once_it_is_complete(world: World, history: PromptHistory) -> None:
     lines = json_lines(claude_lines(IDS[0], "/w", ["first", "second"]))
     cut = lines.index(b"second")
     path = world.put(f".claude/projects/-w/{IDS[0]}.jsonl", lines[:cut])
@@ -528,7 +527,7 @@ def test_a_line_that_is_being_written_is_taken_in_when_it_is_whole(world: World,
     assert said(history.search()) == ["second", "first"]
 
 
-def test_results_of_tools_and_what_programs_say_are_no_prompts(world: World, history: PromptHistory) -> None:
+def test_tool_results_and_inserted_text_are_not_prompts(world: World, history: PromptHistory) -> None:
     lines = claude_lines(IDS[0], "/w", ["real", "<command-name>/clear</command-name>"])
     result = {"type": "tool_result", "tool_use_id": "t", "content": "output"}
     lines.append({**lines[0], "uuid": "x", "message": {"role": "user", "content": [result]}})
@@ -541,7 +540,7 @@ def test_results_of_tools_and_what_programs_say_are_no_prompts(world: World, his
     assert said(history.search()) == ["real"]
 
 
-def test_one_prompt_told_by_several_sources_is_one(world: World, history: PromptHistory) -> None:
+def test_one_prompt_in_several_sources_is_stored_once(world: World, history: PromptHistory) -> None:
     world.claude(IDS[0], "/work/tides", ["make it fast"])
     fork = world.claude(IDS[1], "/work/tides", ["make it fast", "or not"])
     typed = round(1000 * _seconds(clock(0))) - 400
@@ -589,7 +588,7 @@ def run(world: World, *arguments: str, cwd: Path | None = None, width: int = 80)
     )
 
 
-def test_what_is_appended_for_the_user_is_in_the_history(world: World) -> None:
+def test_appended_user_messages_are_in_the_history(world: World) -> None:
     session = run(world, "new", "--cwd", str(world.folder)).stdout.strip()
     run(world, "append", session, "user", "add a --json flag")
     run(world, "append", session, "assistant", "which one?")
@@ -629,7 +628,7 @@ def test_the_listing_is_cut_to_columns_and_harmless(world: World) -> None:
     assert max(map(columns, (wide, evil))) <= 40
 
 
-def test_here_limits_to_this_project_and_an_empty_history_says_what_to_do(world: World) -> None:
+def test_here_limits_to_this_project_and_an_empty_history_has_a_hint(world: World) -> None:
     here = repository(world.folder / "tides")
     empty = run(world, "history")
     assert (empty.returncode, empty.stdout) == (0, "")
@@ -638,13 +637,13 @@ def test_here_limits_to_this_project_and_an_empty_history_says_what_to_do(world:
     world.claude(IDS[1], "/elsewhere", ["not here"])
     assert "in tides" in run(world, "history", "--here", cwd=here).stdout
     assert "not here" not in run(world, "history", "--here", cwd=here).stdout
-    assert "none of the 2 prompts" in run(world, "history", "unheard").stderr
+    assert "no match among 2 prompts" in run(world, "history", "unheard").stderr
     world.claude(IDS[2], here, ["said later"])
     assert "said later" not in run(world, "history", "--no-refresh").stdout
     assert "said later" in run(world, "history").stdout
 
 
-def test_notes_about_a_query_are_said_and_a_wrong_limit_is_refused(world: World) -> None:
+def test_notes_about_a_query_are_printed_and_a_wrong_limit_is_refused(world: World) -> None:
     noted = run(world, "history", "since:banana")
     assert noted.returncode == 0
     assert "sessiontree: at character 1: since: expects an age" in noted.stderr
@@ -653,7 +652,7 @@ def test_notes_about_a_query_are_said_and_a_wrong_limit_is_refused(world: World)
     assert run(world, "history", "--", "-draft").returncode == 0
 
 
-def test_a_damaged_history_is_taken_in_again_from_the_sessions(world: World) -> None:
+def test_a_damaged_history_is_imported_again_from_the_sessions(world: World) -> None:
     world.claude(IDS[0], "/work/tides", ["still in its session"])
     home = Path(world.environment["SESSIONTREE_HOME"])
     home.mkdir(parents=True)

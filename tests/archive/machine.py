@@ -1,4 +1,4 @@
-"""A machine with sessions of several agents on it, and child processes that die at a chosen step of what they do."""
+"""A machine with sessions of several agents, and child processes that are killed at a chosen call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLAUDE_ID = "7053107e-0000-4000-8000-00000000000b"
 
 
 def environment(tmp: Path) -> dict[str, str]:
-    """Where a person's programs look, all below one folder; what can be derived again is kept beside it."""
+    """Variables that keep all of a user's folders below one, with the cache next to it."""
     return {
         "HOME": str(tmp / "user"),
         "SESSIONTREE_HOME": str(tmp / "home"),
@@ -31,7 +31,7 @@ def home_of(tmp: Path, os_calls: OsCalls | None = None) -> Home:
 
 
 def native_lines(time: str = "2026-02-16T10:00:01.000Z") -> list[bytes]:
-    """A native session with a fork at m1: one branch m2 m3, the other n2 n3, where it stands."""
+    """A native session with a fork at m1: branches m2 m3 and n2 n3, the current one."""
     lines = [
         header(cwd="/work/a", sessiontree=1),
         said("m0", None, "first"),
@@ -42,7 +42,7 @@ def native_lines(time: str = "2026-02-16T10:00:01.000Z") -> list[bytes]:
     return [line.replace(b"2026-02-16T10:00:01.000Z", time.encode()) for line in lines]
 
 
-def put_native(
+def write_native(
     tmp: Path, lines: list[bytes] | None = None, name: str = f"2026-02-16T10-00-00-000Z_{NATIVE_ID}"
 ) -> Path:
     path = tmp / "home" / "sessions" / "a-0123456789" / f"{name}.jsonl"
@@ -62,7 +62,7 @@ def claude_said(uuid: str, parent: str | None, text: str, role: str = "user") ->
     return claude_line(role, uuid, parent, message=message)
 
 
-def put_claude(tmp: Path, lines: list[bytes] | None = None) -> Path:
+def write_claude(tmp: Path, lines: list[bytes] | None = None) -> Path:
     """A Claude Code session with a sub-agent, spilled output and a link in its folder."""
     path = tmp / "user" / ".claude" / "projects" / "-work-a" / f"{CLAUDE_ID}.jsonl"
     folder = path.with_suffix("")
@@ -86,14 +86,14 @@ def contents(*folders: Path) -> dict[str, bytes]:
 
 
 class QuickOsCalls(OsCalls):
-    """Does not wait for the disk: these tests kill processes, they do not cut the power."""
+    """Skips fsync: killing a process loses no written data, only a power cut does."""
 
     def fsync(self, fd: int, *, data_only: bool = False) -> None:
         pass
 
 
 class DyingOsCalls(QuickOsCalls):
-    """Kills its own process, as `kill -9` does, right before the n-th call."""
+    """Kills its own process with SIGKILL right before the n-th call."""
 
     def __init__(self, nth: int) -> None:
         self._left = nth
@@ -109,7 +109,7 @@ class DyingOsCalls(QuickOsCalls):
 
     def write(self, fd: int, data: bytes) -> int:
         self._step()
-        if self._left == 1 and len(data) > 1:  # the next call is the last one: half of this one gets to the disk
+        if self._left == 1 and len(data) > 1:  # the next call would be killed: instead die halfway through this write
             super().write(fd, data[: len(data) // 2])
             os.kill(os.getpid(), signal.SIGKILL)
         return super().write(fd, data)
@@ -130,31 +130,38 @@ class DyingOsCalls(QuickOsCalls):
         super().unlink(path)
 
 
-def die_at_every_step(
-    tmp: Path, prepare: Callable[[Path], None], act: Callable[[Home], object], check: Callable[[Path], None]
+def kill_at_each_step(
+    tmp: Path,
+    prepare: Callable[[Path], None],
+    act: Callable[[Home], object],
+    check: Callable[[Path], None],
+    stride: int,
 ) -> int:
-    """Prepare a folder, act on it in a child process that dies at its n-th call, and check; for every n. How many."""
-    nth = 0
+    """Prepare a folder, act on it in a child process that is killed at its n-th call, and check the folder.
+
+    For n = 1, 1 + stride, ... until the child survives; returns the last n. See the fixture `stride`.
+    """
+    nth = 1
     while True:
-        nth += 1
-        here = tmp / f"step{nth}"
-        here.mkdir()
-        prepare(here)
+        folder = tmp / f"step{nth}"
+        folder.mkdir()
+        prepare(folder)
         pid = os.fork()
         if pid == 0:
             code = 9
             try:
-                act(home_of(here, DyingOsCalls(nth)))
+                act(home_of(folder, DyingOsCalls(nth)))
                 code = 0
             finally:
                 os._exit(code)
         status = os.waitpid(pid, 0)[1]
-        check(here)
-        shutil.rmtree(here)
+        check(folder)
+        shutil.rmtree(folder)
         if not os.WIFSIGNALED(status):
             assert os.WEXITSTATUS(status) == 0
             return nth
         assert nth < 2000
+        nth += stride
 
 
 def archived_lines(home: Home) -> set[bytes]:
@@ -166,8 +173,8 @@ def archived_lines(home: Home) -> set[bytes]:
     return lines
 
 
-def standing_lines(home: Home) -> set[bytes]:
-    """Every line of every session file in its place."""
+def current_lines(home: Home) -> set[bytes]:
+    """Every line of every session file in its folder."""
     lines: set[bytes] = set()
     for root in home.roots:
         for path in Path(root).rglob("*"):

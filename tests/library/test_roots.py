@@ -1,4 +1,4 @@
-"""Where sessions are looked for: every agent's own places and variables, and nowhere else."""
+"""Roots: every agent's own folders and variables, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def folders(environment: dict[str, str], tmp_path: Path, *existing: str) -> dict
     return {os.path.relpath(root.folder, tmp_path): root.agents for root in roots}
 
 
-def test_every_agent_is_looked_for_at_home(tmp_path: Path) -> None:
+def test_every_agent_is_searched_in_the_home_folder(tmp_path: Path) -> None:
     places = {
         ".claude/projects": ("claude",),
         ".pi/agent/sessions": ("pi",),
@@ -63,7 +63,7 @@ def test_a_flat_folder_of_pi_does_not_hide_its_older_sessions(tmp_path: Path) ->
     assert set(folders(environment, tmp_path, "flat", ".pi/agent/sessions")) == {"flat", ".pi/agent/sessions"}
 
 
-def test_a_chosen_root_stands_in_place_of_the_own_one(world: World) -> None:
+def test_a_configured_root_replaces_the_default(world: World) -> None:
     world.claude(IDS[0], "/x")
     elsewhere = world.folder / "elsewhere"
     (elsewhere / "-x").mkdir(parents=True)
@@ -73,12 +73,12 @@ def test_a_chosen_root_stands_in_place_of_the_own_one(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", ["claude", "=x", "klingon=/x", "claude="])
-def test_a_root_that_is_not_well_said_is_refused(text: str) -> None:
+def test_an_invalid_root_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="DIALECT=DIR"):
         parse_roots([text])
 
 
-def test_what_is_no_session_is_not_listed(world: World) -> None:
+def test_other_files_are_not_listed(world: World) -> None:
     main = world.claude(IDS[0], "/x")
     for name in (
         "memory/notes.jsonl",
@@ -143,7 +143,7 @@ def test_subagents_of_oh_my_pi_are_found_under_their_parent(world: World) -> Non
     assert found["two"].forked_from is None
 
 
-def test_a_subagent_whose_parent_is_gone_stands_by_itself(world: World) -> None:
+def test_a_subagent_without_its_parent_is_listed_alone(world: World) -> None:
     world.put(f".claude/projects/-x/{IDS[0]}/subagents/agent-a.jsonl", claude_lines(IDS[0], "/x", sidechain=True))
     with world.library() as library:
         (one,) = library.sessions(include_subagents=True)
@@ -164,7 +164,7 @@ def test_empty_and_draft_sessions_are_recognised(world: World) -> None:
         }
 
 
-def test_one_folder_of_two_agents_is_told_apart_by_content(world: World) -> None:
+def test_in_a_shared_folder_the_agent_is_detected_by_content(world: World) -> None:
     world.environment["PI_CODING_AGENT_DIR"] = str(world.home / "both")
     world.put("both/sessions/x/2026_a.jsonl", pi_lines("a", "/x"))
     world.put("both/sessions/x/2026_b.jsonl", pi_lines("b", "/x", title="named", titleSource="user"))
@@ -184,7 +184,7 @@ def test_folders_that_cannot_be_read_are_passed_over(world: World) -> None:
         locked.chmod(0o700)
 
 
-def test_what_the_dialects_said_is_remembered_as_long_as_their_variables_stay(world: World) -> None:
+def test_roots_are_cached_while_their_variables_are_unchanged(world: World) -> None:
     for name in ("one", "two"):
         (world.folder / name / "projects").mkdir(parents=True)
     cache = Cache(str(world.folder / "c.sqlite"))

@@ -1,4 +1,4 @@
-"""Sessions of every agent with one word in every kind of place."""
+"""Sessions of every agent with a unique word in every kind of place."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ NEEDLES = {
     "half an identifier": "NeedleHalf",
     "escaped": "nädelöhr",
 }
-"""Kind of place -> what was put there."""
+"""Kind of place -> the word there."""
 
 QUERIES = {**NEEDLES, "half an identifier": "half", "escaped": "NADELOHR"}
 MIXED = "the 観測潮汐表 shows 鯨だ and 돌고래를 with 🦑 in getNeedleHalf(x)"
 
 
 def shape_session(world: World, dialect: str) -> Path:
-    """A session in the shape that Pi, oh-my-pi and the native form share."""
+    """A session in the format that Pi, oh-my-pi and native share."""
     folders = {
         "native": "st/sessions/tides-0123456789",
         "pi": ".pi/agent/sessions/--work--",
@@ -189,11 +189,11 @@ SESSIONS: dict[str, Callable[[World], Path]] = {
 }
 
 WITHOUT = {("native", "sub-agent"), ("pi", "sub-agent")}
-"""Places that a format does not have: these two keep no transcripts of sub-agents."""
+"""Places that a format lacks: these two have no sub-agent transcripts."""
 
 
 def _bytes(lines: Lines) -> bytes:
-    """One line a record; what has an umlaut is escaped, as some writers do."""
+    """One record per line; umlauts are escaped, as some writers do."""
     rendered = []
     for line in lines:
         text = json.dumps(line, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""A huge session of Claude Code or Neovate, reduced to its tail: its program sees the same, and it comes back whole."""
+"""Truncated Claude Code and Neovate sessions: the client sees the same context, and restore brings all back."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sessiontree.archive.truncate import POINTER, TruncatePlan, plan_truncate, t
 from sessiontree.errors import UsageError
 from sessiontree.repair import examine
 from sessiontree.session.session import Session
-from tests.archive.building import archived_lines, die_at_every_step, home_of, standing_lines
 from tests.archive.conftest import Command
+from tests.archive.machine import archived_lines, current_lines, home_of, kill_at_each_step
 from tests.building import examples, json_line
 from tests.dialects import test_neovate as neovate
 from tests.dialects.test_claude_tail_scan import SESSION, answer, boundary, transcript, user
@@ -40,7 +40,7 @@ def as_lines(entries: list[dict[str, Any]]) -> list[bytes]:
 
 
 def told(session: Session) -> object:
-    """What the program sees of a session, and what is said of it."""
+    """What the client sees of a session, and its metadata."""
     context = session.context()
     about = (session.id, session.cwd, session.header.timestamp, session.name, session.given_name, session.git_branch)
     return (list(context.messages), context.sources, context.state, session.leaf, about, session.config)
@@ -79,7 +79,7 @@ def test_sessions_of_the_real_client_stay_what_they_are(tmp_path: Path, name: st
     check_reduced(tmp_path, put(tmp_path, [(CORPUS / f"{name}.jsonl").read_bytes()]))
 
 
-def test_without_a_compaction_nothing_is_done_and_that_is_said(tmp_path: Path) -> None:
+def test_without_a_compaction_truncating_is_refused(tmp_path: Path) -> None:
     claude = put(tmp_path, as_lines(transcript()[:80]))
     other = put(tmp_path, [neovate.message("a", None, "q"), neovate.answer("b", "a", "r")], "neovate")
     for path in (claude, other):
@@ -90,7 +90,7 @@ def test_without_a_compaction_nothing_is_done_and_that_is_said(tmp_path: Path) -
     assert home_of(tmp_path).archive.items() == []
 
 
-def test_what_is_said_of_a_session_stays_and_what_repeats_goes(tmp_path: Path) -> None:
+def test_metadata_stays_and_repeated_lines_are_removed(tmp_path: Path) -> None:
     lines = transcript()
     meta = [
         {"type": "custom-title", "customTitle": "mine", "sessionId": SESSION},
@@ -164,7 +164,7 @@ def test_neovate_sees_the_same_after_its_last_compaction(tmp_path: Path) -> None
     assert [line.get("uuid") for line in lines if line["type"] == "message"] == ["u0", "c", "p", "q"]
 
 
-def test_a_process_killed_while_reducing_leaves_every_line(tmp_path: Path) -> None:
+def test_a_process_killed_while_truncating_leaves_every_line(tmp_path: Path, stride: int) -> None:
     lines = as_lines(transcript())
 
     def find(here: Path) -> Path:
@@ -175,16 +175,16 @@ def test_a_process_killed_while_reducing_leaves_every_line(tmp_path: Path) -> No
 
     def check(here: Path) -> None:
         home, path = home_of(here), find(here)
-        assert {line.rstrip(b"\n") for line in lines} <= standing_lines(home) | archived_lines(home)
+        assert {line.rstrip(b"\n") for line in lines} <= current_lines(home) | archived_lines(home)
         assert len(sessiontree.open(path).context().messages) == 5
         for item in home.archive.items():
             restore(home.archive, item)
         assert path.read_bytes() == b"".join(lines)
 
-    assert die_at_every_step(tmp_path, lambda here: put(here, lines), act, check) > 15
+    assert kill_at_each_step(tmp_path, lambda here: put(here, lines), act, check, stride) > 15
 
 
-def test_the_command_says_what_it_would_do_and_why_it_does_not(tmp_path: Path, command: Command) -> None:
+def test_the_command_reports_its_plan_and_why_it_refuses(tmp_path: Path, command: Command) -> None:
     path = put(tmp_path, [*as_lines(transcript())])
     with pytest.raises(UsageError, match="50,000,000"):
         command("shrink", str(path), "--to-tail")

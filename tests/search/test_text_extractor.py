@@ -1,4 +1,4 @@
-"""The texts of a line are the same, however they were taken from it: quickly, as from nearly all, or with care."""
+"""Both decoders of a line, the fast one and the careful one, extract the same texts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def both_ways(raw: bytes, agent: str, monkeypatch: pytest.MonkeyPatch) -> tuple[
         return quickly, told(read_line(raw, dialect_named(agent)))
 
 
-def test_lines_of_real_sessions_say_the_same_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_decoders_agree_on_lines_of_real_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     for path in CORPUS:
         for raw in path.read_bytes().splitlines():
             for agent in AGENTS:
@@ -79,14 +79,14 @@ def test_lines_of_real_sessions_say_the_same_both_ways(monkeypatch: pytest.Monke
 
 
 @given(line=line, agent=st.sampled_from(AGENTS), is_ascii=st.booleans())
-def test_any_line_says_the_same_both_ways(line: dict[str, Any], agent: str, is_ascii: bool) -> None:
+def test_both_decoders_agree_on_any_line(line: dict[str, Any], agent: str, is_ascii: bool) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         quickly, carefully = both_ways(json.dumps(line, ensure_ascii=is_ascii).encode(), agent, monkeypatch)
     assert quickly == carefully
 
 
 @given(said=st.lists(said, max_size=4), is_ascii=st.booleans())
-def test_texts_have_the_words_that_they_have_when_each_is_unescaped(said: list[str], is_ascii: bool) -> None:
+def test_joined_texts_have_the_same_words_as_unescaped_ones(said: list[str], is_ascii: bool) -> None:
     raws = [json.dumps(text, ensure_ascii=is_ascii).encode() for text in said]
     unescaped = "\n".join(said).encode()
     joined, is_escaped = joined_texts(raws)

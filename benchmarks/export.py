@@ -1,4 +1,4 @@
-"""Measurements of exporting sessions as HTML pages."""
+"""Benchmarks of HTML export."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ print(time.process_time(), peak)
 
 
 def _best(rounds: int, *paths: Path) -> tuple[float, float]:
-    """Processor seconds and peak bytes of a fresh process that exports some sessions, all branches of each."""
+    """CPU seconds and peak bytes of a new process that exports all branches of some sessions."""
     runs = [tuple(map(float, run_python(_EXPORT, *paths)[0].split())) for _ in range(rounds)]
     return min(seconds for seconds, _ in runs), min(peak for _, peak in runs)
 
 
 def export_one(rounds: int) -> list[Result]:
-    """A page of a Claude Code session of 6 MB costs at most 0.3 s, from starting Python to its end."""
+    """A page of a Claude Code session of 6 MB takes at most 0.3 s, including the start of Python."""
     seconds, _ = _best(2 * rounds, transcript(TranscriptShape(size=6_000_000)))
     name = "a Claude Code session of 6 MB as a page"
     return [Result(name, milliseconds(seconds), "", seconds * 1000, bound=300, unit="ms")]
 
 
 def export_corpus(rounds: int) -> list[Result]:
-    """Pages of 200 sessions (155 MB) cost at most 12 s and 90 MB."""
+    """Pages of 200 sessions (155 MB) take at most 12 s and 90 MB."""
     folder = generated(Corpus())
     found = (Path(at, name) for at, _, names in os.walk(folder) for name in names if name.endswith(".jsonl"))
     seconds, peak = _best(max(1, rounds // 2), *sorted(found))

@@ -1,4 +1,4 @@
-"""Whatever was put anywhere in a session of any agent is found, and said to be where it is."""
+"""A word anywhere in a session of any agent is found, with the right place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from sessiontree.search import Hit, Index
 from tests.library.world import World
-from tests.search.building import NEEDLES, QUERIES, SESSIONS, WITHOUT
+from tests.search.builders import NEEDLES, QUERIES, SESSIONS, WITHOUT
 
 KINDS = {
     "first prompt": "prompt",
@@ -49,7 +49,7 @@ def test_the_index_finds_a_needle_in_every_kind_of_place(worlds: dict[str, World
 
 
 @pytest.mark.parametrize(("dialect", "place"), TABLE)
-def test_without_an_index_the_bytes_are_looked_through_and_have_it_too(
+def test_without_an_index_a_scan_finds_it_too(
     worlds: dict[str, World], dialect: str, place: str, tmp_path: Path
 ) -> None:
     world = worlds[dialect]
@@ -65,7 +65,7 @@ def test_without_an_index_the_bytes_are_looked_through_and_have_it_too(
 
 
 @pytest.mark.parametrize("dialect", SESSIONS)
-def test_a_hit_says_on_which_branch_it_lies(worlds: dict[str, World], dialect: str) -> None:
+def test_a_hit_has_its_branch_state(worlds: dict[str, World], dialect: str) -> None:
     states = {place: found(worlds[dialect], QUERIES[place])[0].branch for place in ("dead branch", "answer", "title")}
     assert states == {"dead branch": "abandoned", "answer": "active", "title": "active"}
     assert found(worlds[dialect], "needlebefore")[0].branch == "compacted"
@@ -76,7 +76,7 @@ def test_a_hit_says_on_which_branch_it_lies(worlds: dict[str, World], dialect: s
 
 
 @pytest.mark.parametrize("dialect", SESSIONS)
-def test_filters_tell_texts_apart(worlds: dict[str, World], dialect: str) -> None:
+def test_filters_distinguish_texts(worlds: dict[str, World], dialect: str) -> None:
     world = worlds[dialect]
     tool = "bash" if dialect == "claude" else "read"
     assert found(world, f"needleoutput tool:{tool} is:error")
@@ -97,7 +97,7 @@ def test_filters_tell_texts_apart(worlds: dict[str, World], dialect: str) -> Non
         assert not found(world, "file:inp")
 
 
-def test_what_claude_code_keeps_twice_is_found_once(worlds: dict[str, World]) -> None:
+def test_text_that_claude_code_stores_twice_is_found_once(worlds: dict[str, World]) -> None:
     assert len(found(worlds["claude"], "needleoutput")) == 1
 
 
@@ -106,7 +106,7 @@ def test_attachments_are_found_as_the_model_saw_them(worlds: dict[str, World], w
     assert len(found(worlds["claude"], word)) == 1
 
 
-def test_words_stand_for_themselves_and_all_have_to_be_there(worlds: dict[str, World]) -> None:
+def test_all_words_are_required(worlds: dict[str, World]) -> None:
     world = worlds["pi"]
     assert [hit.entry for hit in found(world, "say needleprompt")] == ["a0000001"]
     assert not found(world, "say -needleprompt")
@@ -122,13 +122,13 @@ def test_words_stand_for_themselves_and_all_have_to_be_there(worlds: dict[str, W
     assert found(world, "needle_half")
 
 
-def test_words_that_stand_in_different_places_of_a_session_find_it_too(worlds: dict[str, World]) -> None:
+def test_words_on_different_lines_of_a_session_find_it_too(worlds: dict[str, World]) -> None:
     hits = found(worlds["pi"], "needleprompt needleanswer")
     assert hits
     assert all(hit.is_partial for hit in hits)
 
 
-def test_a_hit_says_what_opens_it(worlds: dict[str, World]) -> None:
+def test_a_hit_has_the_command_that_shows_it(worlds: dict[str, World]) -> None:
     (hit,) = found(worlds["pi"], "needledead")
     assert hit.command == ("sessiontree", "show", hit.session.path, "--leaf", "a0000002")
 

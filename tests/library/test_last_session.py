@@ -37,7 +37,7 @@ def test_the_device_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert terminal_id({"TMUX_PANE": "%3"}) == "pts-3"
 
 
-def test_what_was_left_is_found_by_the_same_terminal_only(tmp_path: Path) -> None:
+def test_the_last_session_is_found_by_the_same_terminal_only(tmp_path: Path) -> None:
     session = tmp_path / "s.jsonl"
     session.write_bytes(b"")
     here, there = {"TMUX_PANE": "%1"}, {"TMUX_PANE": "%2"}
@@ -50,7 +50,7 @@ def test_what_was_left_is_found_by_the_same_terminal_only(tmp_path: Path) -> Non
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_last_one_left_counts(tmp_path: Path) -> None:
+def test_the_last_record_counts(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).write_bytes(b"")
         record_last_session(tmp_path / name, tmp_path, home=str(tmp_path), environment={"TMUX_PANE": "1"})
@@ -65,13 +65,13 @@ def test_a_session_that_is_gone_is_not_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"one line", b"a\n\x00\n", b"\xff\n\xfe\n", b"x" * 100_000])
-def test_a_strange_breadcrumb_is_none(data: bytes, tmp_path: Path) -> None:
+def test_an_invalid_record_is_ignored(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "terminal-sessions").mkdir()
     (tmp_path / "terminal-sessions" / "tmux-1").write_bytes(data)
     assert find_last_session(str(tmp_path), {"TMUX_PANE": "1"}) is None
 
 
-def test_a_home_that_cannot_be_written_is_no_trouble(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     record_last_session(tmp_path / "s", tmp_path, home=str(tmp_path / "file"), environment={"TMUX_PANE": "1"})
     record_last_session("a\nb", "c\nd", home=str(tmp_path), environment={"TMUX_PANE": "1"})

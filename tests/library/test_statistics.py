@@ -1,4 +1,4 @@
-"""What sessions used, added up: each response once, in every dialect, with forks, sub-agents, damage and a cache."""
+"""Statistics: each response once, in every dialect, with forks, sub-agents, damage and a cache."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONG_MESSAGE = "msg_01XFDUDYJgAACzvnptvVoY01"
 
 @pytest.fixture(autouse=True)
 def inside(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forks go where their agents look, which has to be inside of the world; and days are those of one place."""
+    """Keep forks inside the test's folders, and use a fixed time zone."""
     for name, value in {**world.environment, "TZ": "UTC"}.items():
         monkeypatch.setenv(name, value)
     for name in ("CLAUDE_CONFIG_DIR", "PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "XDG_DATA_HOME"):
@@ -37,7 +37,7 @@ def inside(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _use_zone(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
-    """A process knows one zone; within a test it changes, so what was learned of days has to be forgotten."""
+    """The cache of days has to be cleared when a test changes the time zone."""
     from sessiontree.library import session_stats
 
     monkeypatch.setenv("TZ", zone)
@@ -72,8 +72,9 @@ def counts(numbers: Numbers) -> tuple[float, ...]:
     )
 
 
-# One story, told by every agent: a prompt; an answer that reads a file; its result; an answer that edits the file and
-# runs something; two results, the second an error; a last answer. Three requests, three calls, three results.
+# The same conversation in every dialect: a prompt; a response that reads a file; its result; a response that edits the
+# file and runs something; two results, the second an error; a last response. Three requests, three calls, three
+# results.
 COUNTED = (3, 60, 30, 300, 3, 3, 1)
 
 
@@ -112,7 +113,7 @@ def shape_story(id: str, cwd: str = "/x", **header: Any) -> list[dict[str, Any]]
 
 
 def claude_story(id: str, cwd: str = "/x", *, agent: str | None = None) -> list[dict[str, Any]]:
-    """Each block of a response is a line of its own, and the lines before the last know only a part of its usage."""
+    """Each block of a response is its own line; the lines before the last have partial usage."""
     lines: list[dict[str, Any]] = []
     place = int(id[:8], 16) + (7 if agent else 0)
 
@@ -221,7 +222,7 @@ def test_a_session_of_every_dialect_is_counted_by_hand(agent: str, world: World)
 
 
 @each_agent
-def test_the_sums_are_those_that_a_session_tells_of_itself(agent: str, world: World) -> None:
+def test_totals_agree_with_the_usage_of_the_session(agent: str, world: World) -> None:
     path = world.put(PLACES[agent], story(agent))
     used = sessiontree.open(path).usage()
     numbers = stats(world).total.numbers
@@ -231,7 +232,7 @@ def test_the_sums_are_those_that_a_session_tells_of_itself(agent: str, world: Wo
 
 @each_agent
 @pytest.mark.parametrize("at_end", [True, False])
-def test_what_a_fork_has_from_its_origin_counts_once(agent: str, at_end: bool, world: World) -> None:
+def test_responses_shared_by_a_fork_count_once(agent: str, at_end: bool, world: World) -> None:
     path = world.put(PLACES[agent], story(agent))
     origin = sessiontree.open(path)
     first_result = 3 if agent == "claude" else 2
@@ -275,7 +276,7 @@ def _sessions(world: World) -> Sequence[Any]:
         return select_sessions(library)
 
 
-def test_a_response_that_was_forked_in_its_middle_counts_as_its_origin_tells_it(world: World) -> None:
+def test_a_response_that_was_forked_in_its_middle_counts_in_full(world: World) -> None:
     lines = claude_story(IDS[0])
     world.put(PLACES["claude"], lines)
     copied = [{**line, "sessionId": IDS[1], "forkedFrom": {"sessionId": IDS[0], "messageUuid": line["uuid"]}}
@@ -321,7 +322,7 @@ def test_subagents_count(world: World) -> None:
     assert [(group.key, group.sessions) for group in found.groups] == [("/x", 2)]
 
 
-def test_an_id_that_comes_twice_counts_as_it_stands_last(world: World) -> None:
+def test_of_a_repeated_id_the_last_entry_counts(world: World) -> None:
     lines = shape_story(IDS[0])
     again = json.loads(json.dumps(lines[-1]))
     again["message"]["usage"]["output"] = 50
@@ -334,7 +335,7 @@ def test_an_id_that_comes_twice_counts_as_it_stands_last(world: World) -> None:
     assert (numbers.requests, numbers.calls) == (3, 3)
 
 
-def test_a_damaged_session_is_counted_as_far_as_it_can_be_read_and_said(world: World) -> None:
+def test_a_damaged_session_is_counted_as_far_as_it_can_be_read_and_reported(world: World) -> None:
     lines = shape_story(IDS[0])
     whole = [json_lines([line]) for line in lines]
     whole[4] = whole[4][:40] + b"\n"
@@ -377,7 +378,7 @@ def test_days_are_local_days_also_after_a_journey(world: World, monkeypatch: pyt
     assert moved.read == 0
 
 
-def test_what_has_no_time_is_of_the_day_of_its_session(world: World) -> None:
+def test_entries_without_a_time_count_for_the_day_of_the_session(world: World) -> None:
     lines = shape_story(IDS[0])
     for line in lines[1:]:
         del line["timestamp"]
@@ -387,7 +388,7 @@ def test_what_has_no_time_is_of_the_day_of_its_session(world: World) -> None:
     assert counts(found.total.numbers) == COUNTED
 
 
-def test_since_leaves_out_what_happened_before_also_within_a_session(world: World) -> None:
+def test_since_excludes_older_parts_of_a_session(world: World) -> None:
     world.put(PLACES["pi"], shape_story(IDS[0]))
     at = 1_771_236_000_000  # 2026-02-16T10:00:00Z
     minute = 60_000
@@ -439,7 +440,7 @@ def test_no_file_is_opened_when_nothing_changed(world: World) -> None:
     assert str(path) in opened
 
 
-def test_a_cache_that_is_gone_or_no_database_is_made_anew(world: World) -> None:
+def test_a_deleted_or_invalid_cache_is_rebuilt(world: World) -> None:
     world.put(PLACES["claude"], story("claude"))
     first = stats(world)
     database = world.folder / "cache" / "library.sqlite"
@@ -453,7 +454,7 @@ def test_a_cache_that_is_gone_or_no_database_is_made_anew(world: World) -> None:
     assert stats(world).read == 0
 
 
-def test_facts_that_were_spoiled_in_the_cache_are_read_anew(world: World) -> None:
+def test_damaged_statistics_in_the_cache_are_read_again(world: World) -> None:
     import sqlite3
 
     world.put(PLACES["pi"], story("pi"))
@@ -526,7 +527,7 @@ def test_numbers_that_no_sum_can_hold_do_no_harm(world: World) -> None:
         ("another", "read", {"path": "a.py"}, None),
     ],
 )
-def test_the_file_of_a_call_is_found_whatever_else_is_said(
+def test_the_file_of_a_call_is_found_among_other_arguments(
     agent: str, name: str, arguments: dict[str, Any], found: tuple[str, str] | None
 ) -> None:
     assert find_file(name, arguments, agent) == found
@@ -543,7 +544,7 @@ def run(world: World, *arguments: str, **more: str) -> Ran:
     return Ran(subprocess.run(command, cwd=here, env=around, capture_output=True, timeout=60, check=False))
 
 
-def test_the_command_tells_a_table_with_a_total_and_the_busiest_files(world: World) -> None:
+def test_the_command_prints_a_table_with_a_total_and_the_busiest_files(world: World) -> None:
     world.put(PLACES["pi"], story("pi"))
     ran = run(world, "stats", "--all", COLUMNS="120")
     assert (ran.code, ran.err) == (0, "")
@@ -557,7 +558,7 @@ def test_the_command_tells_a_table_with_a_total_and_the_busiest_files(world: Wor
     assert run(world, "stats", "--project", "/x").lines[5].split()[0] == "src/a.py"
 
 
-def test_the_command_is_about_this_project_unless_told_otherwise(world: World) -> None:
+def test_the_command_is_about_this_project_by_default(world: World) -> None:
     world.put(PLACES["pi"], story("pi"))
     ran = run(world, "stats")
     assert (ran.code, ran.out) == (0, "")
@@ -581,12 +582,12 @@ def test_the_json_is_one_object(world: World) -> None:
     assert run(world, "stats", "--all", "--json").json["scan"] == {"files": 0, "bytesRead": 0}
 
 
-def test_damage_is_said_on_stderr(world: World) -> None:
+def test_damage_is_reported_on_stderr(world: World) -> None:
     path = world.put(PLACES["pi"], json_lines(shape_story(IDS[0])) + b'{"type":"mess')
     ran = run(world, "stats", "--all")
     assert ran.code == 0
     assert f"{path}:9 byte" in ran.err
-    assert "counted as far as it can be read" in ran.err
+    assert "only the readable part is counted" in ran.err
     assert run(world, "stats", "--all", "--json").json["gaps"][0]["first"]["kind"] == "torn-tail"
 
 
@@ -603,7 +604,7 @@ NASTY = [
 
 
 @pytest.mark.parametrize("by", ["session", "model", "project", "day"])
-def test_csv_is_taken_back_by_a_reader_and_no_cell_is_a_formula(by: str, world: World) -> None:
+def test_csv_can_be_parsed_and_no_cell_is_a_formula(by: str, world: World) -> None:
     for number, text in enumerate(NASTY):
         lines = shape_story(IDS[number], cwd=f"/x/{text}")
         for line in lines[1:]:
@@ -651,7 +652,7 @@ def test_on_a_terminal_bars_have_a_colour_unless_none_is_wanted(world: World) ->
     assert "\x1b" not in on_terminal(world, world.folder, "stats", "--all", NO_COLOR="1")
 
 
-def test_where_blocks_cannot_be_printed_bars_are_made_of_something_else(world: World) -> None:
+def test_without_unicode_bars_are_ascii(world: World) -> None:
     world.put(PLACES["pi"], story("pi"))
     ran = run(world, "stats", "--all", PYTHONIOENCODING="ascii")
     assert "#" * 30 in ran.out

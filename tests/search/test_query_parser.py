@@ -1,4 +1,4 @@
-"""The query language: what sentences mean, and that every string is one."""
+"""The query language: meaning of queries; every string is one."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ def words(*texts: str) -> Expression:
         ("🌊 é:x", words("🌊", "é:x")),
     ],
 )
-def test_what_a_query_looks_for(text: str, where: Expression | None) -> None:
+def test_expressions(text: str, where: Expression | None) -> None:
     query = parse(text, now=NOW)
-    assert query == Query(where)  # no filters, and nothing to note
+    assert query == Query(where)  # not filters, and nothing to note
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,11 @@ def test_what_a_query_looks_for(text: str, where: Expression | None) -> None:
         ("-before:2026-03-09", Filters(since=milliseconds(2026, 3, 9))),
     ],
 )
-def test_what_a_filter_asks_for(text: str, filters: Filters) -> None:
+def test_filters(text: str, filters: Filters) -> None:
     assert parse(text, now=NOW) == Query(None, filters)
 
 
-def test_filters_stand_among_words_anywhere() -> None:
+def test_filters_may_be_anywhere_among_words() -> None:
     query = parse("parser role:user -draft agent:pi OR agent:omp", now=NOW)
     assert query.where == And((Word("parser"), Not(Word("draft"))))
     assert query.filters == Filters(role=Choice(("user",)), agent=Choice(("pi", "omp")))
@@ -293,5 +293,5 @@ def test_any_text_is_a_query_that_can_be_written_and_read_again(text: str) -> No
 
 
 @given(st.text(st.characters(), max_size=40))
-def test_halves_of_characters_are_no_words(text: str) -> None:
+def test_lone_surrogates_are_replaced(text: str) -> None:
     to_text(parse(f"{text}\ud83d")).encode()

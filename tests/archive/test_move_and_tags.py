@@ -1,4 +1,4 @@
-"""Moving sessions with their project, and what is said about a session beside its file."""
+"""Move sessions with their project; tags and pins of sessions."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from sessiontree.archive.restore import restore
 from sessiontree.archive.tags import SessionTags
 from sessiontree.errors import DamagedError, ExistsError, UsageError
 from sessiontree.paths import project_folder_name
-from tests.archive.building import (
+from tests.archive.conftest import Command
+from tests.archive.machine import (
     CLAUDE_ID,
     NATIVE_ID,
     archived_lines,
     contents,
-    die_at_every_step,
+    current_lines,
     home_of,
+    kill_at_each_step,
     native_lines,
-    put_claude,
-    put_native,
-    standing_lines,
+    write_claude,
+    write_native,
 )
-from tests.archive.conftest import Command
 from tests.building import header, json_line, said
 
 
@@ -38,8 +38,8 @@ def moved(home: Home, path: Path, cwd: str) -> Path:
     return Path(plan.target)
 
 
-def test_a_native_session_goes_to_the_folder_of_its_new_project_and_only_its_header_changes(tmp_path: Path) -> None:
-    home, path, new = home_of(tmp_path), put_native(tmp_path), str(tmp_path / "new-place")
+def test_a_native_session_moves_to_its_new_project_and_only_its_header_changes(tmp_path: Path) -> None:
+    home, path, new = home_of(tmp_path), write_native(tmp_path), str(tmp_path / "new-place")
     target = moved(home, path, new)
     assert target == path.parent.parent / project_folder_name(new) / path.name
     assert not path.exists()
@@ -50,8 +50,8 @@ def test_a_native_session_goes_to_the_folder_of_its_new_project_and_only_its_hea
     assert (after.cwd, after.id, after.problems) == (new, NATIVE_ID, [])
 
 
-def test_a_claude_session_goes_with_its_folder_to_where_claude_code_looks(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_claude(tmp_path)
+def test_a_claude_session_moves_with_its_folder_to_where_claude_code_looks(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), write_claude(tmp_path)
     before = contents(tmp_path / "user")
     target = moved(home, path, "/work/b")
     assert target == path.parent.parent / "-work-b" / path.name
@@ -80,7 +80,7 @@ def test_pi_oh_my_pi_and_neovate_sessions_go_where_their_owners_look(tmp_path: P
 
 
 def test_a_move_is_undone_with_what_was_added_since(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
+    home, path = home_of(tmp_path), write_native(tmp_path)
     target = moved(home, path, "/work/b")
     with target.open("ab") as file:
         file.write(said("x1", "n3", "later"))
@@ -90,7 +90,7 @@ def test_a_move_is_undone_with_what_was_added_since(tmp_path: Path) -> None:
 
 
 def test_a_file_or_folder_that_is_in_the_way_is_never_overwritten(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_claude(tmp_path)
+    home, path = home_of(tmp_path), write_claude(tmp_path)
     other = path.parent.parent / "-work-b" / path.name
     other.parent.mkdir()
     other.write_bytes(b"another session\n")
@@ -106,7 +106,7 @@ def test_a_file_or_folder_that_is_in_the_way_is_never_overwritten(tmp_path: Path
     assert home.archive.items() == []
 
 
-def test_a_process_killed_while_moving_leaves_every_line_and_the_next_run_finishes(tmp_path: Path) -> None:
+def test_a_process_killed_while_moving_leaves_every_line_and_the_next_run_finishes(tmp_path: Path, stride: int) -> None:
     def act(home: Home) -> None:
         moved(home, find(Path(home.folder).parent), "/work/b")
 
@@ -115,8 +115,8 @@ def test_a_process_killed_while_moving_leaves_every_line_and_the_next_run_finish
 
     def check(here: Path) -> None:
         home = home_of(here)
-        original = put_claude(here / "fresh").read_bytes()
-        assert set(original.split(b"\n")) <= standing_lines(home) | archived_lines(home)
+        original = write_claude(here / "fresh").read_bytes()
+        assert set(original.split(b"\n")) <= current_lines(home) | archived_lines(home)
         if list(here.glob("user/.claude/projects/-work-a/*.jsonl")):
             moved(home, find(here), "/work/b")
         (target,) = here.glob("user/.claude/projects/*/*.jsonl")
@@ -126,37 +126,39 @@ def test_a_process_killed_while_moving_leaves_every_line_and_the_next_run_finish
             restore(home.archive, item)
         assert find(here).read_bytes() == original
 
-    assert die_at_every_step(tmp_path, lambda here: put_claude(here), act, check) > 15
+    assert kill_at_each_step(tmp_path, lambda here: write_claude(here), act, check, stride) > 15
 
 
-def test_a_process_killed_while_undoing_a_move_leaves_every_line(tmp_path: Path) -> None:
+def test_a_process_killed_while_undoing_a_move_leaves_every_line(tmp_path: Path, stride: int) -> None:
     def prepare(here: Path) -> None:
-        moved(home_of(here), put_claude(here), "/work/b")
+        moved(home_of(here), write_claude(here), "/work/b")
 
     def check(here: Path) -> None:
         home = home_of(here)
-        fresh = put_claude(here / "fresh")
-        assert set(fresh.read_bytes().split(b"\n")) <= standing_lines(home) | archived_lines(home)
+        fresh = write_claude(here / "fresh")
+        assert set(fresh.read_bytes().split(b"\n")) <= current_lines(home) | archived_lines(home)
         for item in home.archive.items():
             restore(home.archive, item)
         expected = {path.replace(f"{here}/fresh/", f"{here}/"): data for path, data in contents(here / "fresh").items()}
         assert {path: data for path, data in contents(here / "user").items() if ".tmp" not in path} == expected
 
-    steps = die_at_every_step(tmp_path, prepare, lambda home: restore(home.archive, home.archive.items()[-1]), check)
+    steps = kill_at_each_step(
+        tmp_path, prepare, lambda home: restore(home.archive, home.archive.items()[-1]), check, stride
+    )
     assert steps > 8
 
 
 def test_the_command_moves_one_session_or_all_of_a_project(tmp_path: Path, command: Command) -> None:
-    path = put_native(tmp_path)
-    put_claude(tmp_path)
+    path = write_native(tmp_path)
+    write_claude(tmp_path)
     inner = [header(cwd="/work/a/inner", sessiontree=1), *native_lines()[1:]]
-    put_native(tmp_path, inner, name="2026_inner")
-    put_native(tmp_path, [header(cwd="/work/a-b", sessiontree=1), *native_lines()[1:]], name="2026_other")
+    write_native(tmp_path, inner, name="2026_inner")
+    write_native(tmp_path, [header(cwd="/work/a-b", sessiontree=1), *native_lines()[1:]], name="2026_other")
     before = contents(tmp_path)
     shown = command("mv", "--project", "/work/a", "/work/b", "--json").json
     assert sorted(move["cwd"] for move in shown["moves"]) == ["/work/b", "/work/b", "/work/b/inner"]
     assert contents(tmp_path) == before
-    assert "3 moved" in command("mv", "--project", "/work/a", "/work/b", "--yes").err
+    assert "moved 3 sessions" in command("mv", "--project", "/work/a", "/work/b", "--yes").err
     assert not path.exists()
     assert (path.parent / "2026_other.jsonl").exists(), "/work/a-b is another project than /work/a"
     assert "nothing to move" in command("mv", "--project", "/work/a", "/work/b").err
@@ -174,13 +176,11 @@ def test_only_folders_below_a_project_belong_to_it() -> None:
     assert translate_cwd("", "/a/b", "/n") is None
 
 
-# Marks
+# Tags
 
 
-def test_tags_and_pins_are_kept_beside_the_sessions_and_no_session_file_is_written(
-    tmp_path: Path, command: Command
-) -> None:
-    path = put_claude(tmp_path)
+def test_tags_and_pins_change_no_session_file(tmp_path: Path, command: Command) -> None:
+    path = write_claude(tmp_path)
     before = contents(tmp_path / "user")
     assert command("tag", str(path), "work", "two  words").out.splitlines() == ["work", "two words"]
     command("tag", str(path), "work", "--remove")
@@ -194,16 +194,16 @@ def test_tags_and_pins_are_kept_beside_the_sessions_and_no_session_file_is_writt
         command("tag", str(path), " ")
 
 
-def test_marks_follow_a_session_that_moved_but_not_a_copy_of_it(tmp_path: Path) -> None:
-    home, path = home_of(tmp_path), put_native(tmp_path)
-    copy = put_native(tmp_path, name="2026_copy")
+def test_tags_follow_a_moved_session_but_not_a_copy_of_it(tmp_path: Path) -> None:
+    home, path = home_of(tmp_path), write_native(tmp_path)
+    copy = write_native(tmp_path, name="2026_copy")
     home.tags.change(NATIVE_ID, str(path), lambda mark: msgspec.structs.replace(mark, pinned=True))
     assert not home.tags.find(NATIVE_ID, str(copy)).pinned
     target = moved(home, path, "/work/b")
     assert home.tags.find(NATIVE_ID, str(target)).pinned
 
 
-def test_a_damaged_file_of_marks_is_an_error_and_never_emptied(tmp_path: Path) -> None:
+def test_a_damaged_tag_file_is_an_error_and_never_emptied(tmp_path: Path) -> None:
     home = home_of(tmp_path)
     (tmp_path / "home").mkdir()
     Path(home.tags.path).write_bytes(b'{"marks": [{"torn')
@@ -212,7 +212,7 @@ def test_a_damaged_file_of_marks_is_an_error_and_never_emptied(tmp_path: Path) -
     assert Path(home.tags.path).read_bytes() == b'{"marks": [{"torn'
 
 
-def test_marks_set_by_several_processes_at_once_are_all_there(tmp_path: Path) -> None:
+def test_tags_set_by_several_processes_at_once_are_all_kept(tmp_path: Path) -> None:
     pids = []
     for number in range(8):
         pid = os.fork()
@@ -229,7 +229,7 @@ def test_marks_set_by_several_processes_at_once_are_all_there(tmp_path: Path) ->
     assert sorted(mark.session for mark in home_of(tmp_path).tags.read()) == [f"id{number}" for number in range(8)]
 
 
-def test_a_process_killed_while_marking_leaves_the_old_or_the_new_marks(tmp_path: Path) -> None:
+def test_a_process_killed_while_tagging_leaves_the_old_or_the_new_tags(tmp_path: Path, stride: int) -> None:
     def mark(home: Home, tag: str) -> None:
         home.tags.change("id", "/path", lambda mark: msgspec.structs.replace(mark, tags=(*mark.tags, tag)))
 
@@ -239,12 +239,14 @@ def test_a_process_killed_while_marking_leaves_the_old_or_the_new_marks(tmp_path
             [SessionTags("id", "/path", ("old", "new"))],
         )
 
-    steps = die_at_every_step(tmp_path, lambda here: mark(home_of(here), "old"), lambda home: mark(home, "new"), check)
+    steps = kill_at_each_step(
+        tmp_path, lambda here: mark(home_of(here), "old"), lambda home: mark(home, "new"), check, stride
+    )
     assert steps > 4
 
 
 def test_a_session_is_renamed_in_its_owners_way(tmp_path: Path, command: Command) -> None:
-    for path in (put_native(tmp_path), put_claude(tmp_path)):
+    for path in (write_native(tmp_path), write_claude(tmp_path)):
         before = path.read_bytes()
         assert command("rename", str(path), "  a new   name ").out == "a new name\n"
         assert path.read_bytes().startswith(before)

@@ -1,4 +1,4 @@
-"""Whatever is done to sessions, in whatever order: every line that was ever written can still be had, byte for byte."""
+"""Any sequence of operations keeps every line that was ever written."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sessiontree.archive.shrink import shrink
 from sessiontree.archive.sync import FolderSync
 from sessiontree.archive.truncate import truncate
 from sessiontree.errors import SessionTreeError
-from tests.archive.building import (
+from tests.archive.machine import (
     archived_lines,
     claude_said,
+    current_lines,
     home_of,
     native_lines,
-    put_claude,
-    put_native,
-    standing_lines,
+    write_claude,
+    write_native,
 )
 from tests.archive.test_shrink import claude_with_progress, long_session
 from tests.building import examples, said
@@ -38,12 +38,12 @@ class Machine:
     def __init__(self, tmp: Path) -> None:
         self.tmp, self.shared = tmp, tmp / "shared"
         self.home: Home = home_of(tmp)
-        put_native(tmp, native_lines())
-        put_native(
+        write_native(tmp, native_lines())
+        write_native(
             tmp, [line.replace(b"0000000a", b"0000000c") for line in long_session(compacted=True)], name="2026_c"
         )
-        put_claude(tmp, claude_with_progress())
-        self.lines = standing_lines(self.home)
+        write_claude(tmp, claude_with_progress())
+        self.lines = current_lines(self.home)
         self.lines_there: set[bytes] = set()
         self.count = 0
 
@@ -62,11 +62,11 @@ class Machine:
             elif step == "sync":
                 list(FolderSync(self.home, str(self.shared)).run(both_ways=True))
             elif files and step != "restore":
-                self.tidy(step, files[which % len(files)], which)
+                self.apply(step, files[which % len(files)], which)
         except SessionTreeError:
-            pass  # a refusal is no loss
+            pass  # refusing loses nothing
 
-    def tidy(self, step: str, path: Path, which: int) -> None:
+    def apply(self, step: str, path: Path, which: int) -> None:
         archive, session = self.home.archive, sessiontree.open(path)
         match step:
             case "archive":
@@ -95,12 +95,12 @@ class Machine:
 
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 50)), min_size=4, max_size=24))
 @examples(60)
-def test_every_line_that_was_ever_written_can_still_be_had(steps: list[tuple[str, int]]) -> None:
+def test_every_line_ever_written_is_kept(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         machine = Machine(Path(folder))
         for step, which in steps:
             machine.do(step, which)
-        had = standing_lines(machine.home) | archived_lines(machine.home)
+        had = current_lines(machine.home) | archived_lines(machine.home)
         assert machine.lines <= had, "on this machine alone"
         there = {line for path in machine.files(machine.shared) for line in path.read_bytes().split(b"\n")}
         assert machine.lines_there <= had | there
@@ -120,7 +120,7 @@ def test_undoing_everything_in_the_other_order_gives_every_file_back_byte_for_by
         for step, which in steps:
             items = machine.home.archive.items()
             if step == "restore" and items and items[which % len(items)].kind == "kept":
-                continue  # a copy put in place of what was moved away is nothing to undo, and stands in its way
+                continue  # restoring a copy has no undo, and its file would be in the way
             machine.do(step, which)
         for item in reversed(machine.home.archive.items()):
             if item.kind != "kept":

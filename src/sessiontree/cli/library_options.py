@@ -1,0 +1,84 @@
+"""Options and helpers of the commands that read the session library."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+
+from sessiontree.cli.parser import Options
+from sessiontree.core.context import milliseconds
+from sessiontree.errors import UsageError
+from sessiontree.library.library import Library, Progress
+from sessiontree.library.roots import parse_roots
+
+_PROGRESS_AFTER = 0.3
+_UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "mo": 30 * 86_400, "y": 365 * 86_400}
+_AGE = r"(?P<number>\d{1,6})(?P<unit>m|h|d|w|mo|y)\Z"
+
+
+def add_filter_options(parser: argparse.ArgumentParser, *, since: str) -> None:
+    """Options of commands that select sessions by project, agent and age."""
+    parser.add_argument("--all", action="store_true", help="include every project, not only this one")
+    parser.add_argument("--agent", metavar="NAME", help="only sessions of this agent: claude, pi, omp, neovate, native")
+    parser.add_argument("--project", metavar="DIR", help="use the project of this folder (default: the current folder)")
+    parser.add_argument("--since", metavar="AGE", help=since)
+
+
+def add_root_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--root",
+        metavar="DIALECT=DIR",
+        action="append",
+        default=[],
+        help="read an agent's sessions from this folder instead of its default one; repeatable",
+    )
+
+
+def requested_project(options: Options) -> str | None:
+    """The project folder that was asked for; None for all projects."""
+    return None if options.all else options.project or os.getcwd()
+
+
+def open_library(options: Options) -> Library:
+    """Open the library with the `--home` and `--root` that were given."""
+    if options.home is not None and not options.home:
+        raise UsageError("--home needs a folder")
+    roots = parse_roots(getattr(options, "root", []))  # not every command that finds a session has --root
+    return Library(options.home, roots, progress=scan_progress())
+
+
+def scan_progress() -> Progress | None:
+    """A progress line on stderr for slow scans; None if stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        return None
+    start = time.perf_counter()
+
+    def show(done: int, of: int) -> None:
+        if time.perf_counter() - start > _PROGRESS_AFTER and (done % 50 == 0 or done == of):
+            text = "" if done == of else f"reading sessions: {done} of {of}"
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+
+    return show
+
+
+def parse_since(text: str) -> int:
+    """Parse an age (7d) or a date into milliseconds since the epoch."""
+    found = re.match(_AGE, text)
+    if found is not None:
+        return round(1000 * (time.time() - int(found["number"]) * _UNITS[found["unit"]]))
+    at = milliseconds(text)
+    if at is None:
+        raise UsageError(f"--since {text!r}: expected an age like 7d (m, h, d, w, mo, y) or a date like 2026-11-01")
+    return at
+
+
+def no_sessions(library: Library, project: str | None, hint: str = "use --all") -> str:
+    """The message for an empty result."""
+    if project is None:
+        return "no sessions found"
+    others = len(library.sessions())
+    return f"no sessions for {project}" + (f"; {others:,} in other projects ({hint})" if others else "")
