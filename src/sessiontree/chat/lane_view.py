@@ -19,7 +19,7 @@ from sessiontree.agent.async_bridge import in_background
 from sessiontree.agent.events import ToolStart, TurnStart
 from sessiontree.agent.tools.base import short
 from sessiontree.agent.tools.registry import Tools
-from sessiontree.branches.summarize import Ask
+from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.chat.line_editor import Asks
 from sessiontree.chat.terminal import BOLD, DIM, RED, Screen
 from sessiontree.chat.type_ahead import Ahead
@@ -258,7 +258,7 @@ class LaneChooser:
         exploration: ExplorationLike,
         worktrees: LaneWorktrees | None,
         *,
-        summary: Ask | None = None,
+        summary: SummaryOptions | None = None,
         keep_worktrees: bool = False,
     ) -> None:
         self._screen, self._asks = screen, asks
@@ -291,7 +291,7 @@ class LaneChooser:
             case (("k" | "keep"), [name]):
                 return await self._decide(decisions.keep, name)
             case (("m" | "merge"), [_, *_]):
-                return await self._decide(partial(decisions.merge, ask=self._summary), names)
+                return await self._decide(partial(decisions.merge, summary=self._summary), names)
             case "drop", [_, *_]:
                 return await self._decide(decisions.drop, names)
             case "leave", []:

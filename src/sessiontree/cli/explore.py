@@ -236,7 +236,7 @@ def _inspect_or_decide(session: Session, options: Options) -> int:
         case "merge":
             request = build_summary_request(session, options)
             result = decisions.merge(
-                session, state, options.lanes, worktrees, ask=request, keep_worktrees=options.keep_worktrees
+                session, state, options.lanes, worktrees, summary=request, keep_worktrees=options.keep_worktrees
             )
         case _:
             result = decisions.drop(session, state, options.lanes, worktrees, keep_worktrees=options.keep_worktrees)

@@ -278,7 +278,7 @@ class ForkRules:
         gate = PostRunGate(exploration, lane)
         meter = Meter(Limits(gate=gate))
         try:
-            answer = await ask(model, request, self._settings.retry, door=meter.side_request(_USAGE_KIND))
+            answer = await ask(model, request, self._settings.retry, gate=meter.side_request(_USAGE_KIND))
             meter.record(answer.usage, turns=1)
             await uncancelled(in_thread(_write_usage, lane, answer))
         except LimitReached:

@@ -11,7 +11,7 @@ from sessiontree import paths
 from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.app.models import find_lane_model, no_model_error
 from sessiontree.app.system_prompt import build_system_prompt
-from sessiontree.branches.summarize import Ask
+from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.chat.lane_view import LaneChooser, is_undecided, show_results
 from sessiontree.chat.terminal import DIM, RED
 from sessiontree.core.entries import ApprovalMode
@@ -127,7 +127,9 @@ async def _decide(talk: Conversation, exploration: ExplorationLike, worktrees: L
     """Compare the lanes and let the user decide."""
     controller = talk.controller
     show_results(talk.screen, await in_background(compare, exploration, worktrees))
-    summary = Ask(controller.settings.branch_summary.instructions, summarizer=summarizer_for(controller.settings))
+    summary = SummaryOptions(
+        controller.settings.branch_summary.instructions, summarizer=summarizer_for(controller.settings)
+    )
     chooser = LaneChooser(talk.screen, talk.reader, controller.session, exploration, worktrees, summary=summary)
     result = await chooser.choose()
     if is_undecided(exploration.lanes, result):
