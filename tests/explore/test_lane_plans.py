@@ -115,9 +115,9 @@ def test_while_something_else_works_on_its_session_the_controller_writes_nothing
                 lambda: controller.fork(),
                 lambda: controller.new(),
             ):
-                with pytest.raises(UsageError, match="an exploration is under way"):
+                with pytest.raises(UsageError, match="an exploration is in progress"):
                     await work()
-            with pytest.raises(UsageError, match="an exploration is under way"):
+            with pytest.raises(UsageError, match="an exploration is in progress"):
                 async for _ in controller.send("hello"):
                     pass
             await controller.set_thinking("high")
