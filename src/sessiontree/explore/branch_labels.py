@@ -26,9 +26,9 @@ def find_marks(session: Reader) -> dict[str, Mark]:
     journal = session.journal
     if not journal.own_customs:
         return {}
-    from sessiontree.dialects.side_branches import Sides
+    from sessiontree.dialects.side_branches import SideBranches
 
-    sides = Sides(journal)
+    sides = SideBranches(journal)
     starts = [journal.tree.ids[node] for node in journal.own_customs if sides.start_of(node) == node]
     return {**_label_tasks(session, starts), **_label_lanes(session)} if starts else {}
 
@@ -38,9 +38,9 @@ def find_branch_marks(session: Reader, branches: Sequence[BranchFacts]) -> dict[
     marks = find_marks(session)
     if not marks:
         return {}
-    from sessiontree.dialects.side_branches import Sides
+    from sessiontree.dialects.side_branches import SideBranches
 
-    sides, ids = Sides(session.journal), session.journal.tree.ids
+    sides, ids = SideBranches(session.journal), session.journal.tree.ids
     found = {}
     for branch in branches:
         shared = () if branch.is_active else [*sides.starts_to(session.node_of(branch.ancestor))]
