@@ -19,7 +19,7 @@ from sessiontree.agent.async_bridge import in_background
 from sessiontree.agent.events import ToolStart, TurnStart
 from sessiontree.agent.tools.base import short
 from sessiontree.agent.tools.registry import Tools
-from sessiontree.branches.summarize import Ask
+from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.chat.line_editor import Asks
 from sessiontree.chat.terminal import BOLD, DIM, RED, Screen
 from sessiontree.chat.type_ahead import Ahead
@@ -261,7 +261,7 @@ class Choosing:
         exploration: HasLanes,
         copies: Copies | None,
         *,
-        summary: Ask | None = None,
+        summary: SummaryOptions | None = None,
         keep_copies: bool = False,
     ) -> None:
         self._screen, self._asks = screen, asks

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sessiontree.branches.merge import merge as merge_branch
-from sessiontree.branches.summarize import Ask
+from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.core.jsonio import Value
 from sessiontree.errors import ConflictError, SessionTreeError, StoreError, UsageError
 from sessiontree.explore.compare import HasLanes
@@ -99,7 +99,7 @@ def merge(
     lanes: Sequence[int | str],
     copies: Copies | None,
     *,
-    ask: Ask | None = None,
+    ask: SummaryOptions | None = None,
     keep_copies: bool = False,
 ) -> Decided:
     """Bring lanes together: into where the session stands, or if that is before them, into the first of them.
@@ -130,7 +130,7 @@ def merge(
         assert lane.leaf is not None
         if lane.start in session.path_ids(into):
             continue
-        merged = merge_branch(session, lane.leaf, into=into, ask=ask)
+        merged = merge_branch(session, lane.leaf, into=into, options=ask)
         into = merged.entry or into
         joins += [merged.entry] if merged.entry is not None else []
         notes += [f"lane {lane.number}: {merged.nothing}"] if merged.nothing is not None else []

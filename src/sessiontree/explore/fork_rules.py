@@ -280,7 +280,7 @@ class Rules:
         gate = AsideGate(exploration, lane)
         meter = Meter(Limits(gate=gate))
         try:
-            answer = await ask(model, request, self._settings.retry, door=meter.side_request(_PAID))
+            answer = await ask(model, request, self._settings.retry, gate=meter.side_request(_PAID))
             meter.record(answer.usage, turns=1)
             await uncancelled(in_thread(_keep_usage, lane, answer))
         except LimitReached:

@@ -11,7 +11,7 @@ from sessiontree import paths
 from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.app.models import find_lane_model, no_model_error
 from sessiontree.app.system_prompt import build_system_prompt
-from sessiontree.branches.summarize import Ask
+from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.chat.lane_view import Choosing, is_left_open, show_results
 from sessiontree.chat.terminal import DIM, RED
 from sessiontree.core.entries import ApprovalMode
@@ -129,7 +129,9 @@ async def _decide(talk: Conversation, exploration: HasLanes, copies: Copies | No
     """Compare the lanes and ask what becomes of them."""
     controller = talk.controller
     show_results(talk.screen, await in_background(compare, exploration, copies))
-    summary = Ask(controller.settings.branch_summary.instructions, summarizer=summarizer_for(controller.settings))
+    summary = SummaryOptions(
+        controller.settings.branch_summary.instructions, summarizer=summarizer_for(controller.settings)
+    )
     choosing = Choosing(talk.screen, talk.reader, controller.session, exploration, copies, summary=summary)
     decided = await choosing.choose()
     if is_left_open(exploration.lanes, decided):
