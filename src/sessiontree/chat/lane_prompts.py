@@ -17,7 +17,7 @@ _LONGEST = 4096
 
 
 class Questions:
-    """Asks one question at a time. A question can be taken back, by cancelling who asked it."""
+    """Prompter one question at a time. A question can be taken back, by cancelling who asked it."""
 
     def __init__(self, screen: Screen, source: TextIO) -> None:
         self._screen, self._fd = screen, source.fileno()
@@ -44,7 +44,7 @@ class Questions:
         if not line:
             self._screen.end_line()
             raise EOFError
-        self._screen.was_entered()
+        self._screen.note_line_entered()
         return line.decode(self._encoding, "replace").rstrip("\r\n")
 
     def interrupt(self) -> bool:

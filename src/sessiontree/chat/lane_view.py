@@ -20,10 +20,10 @@ from sessiontree.agent.events import ToolStart, TurnStart
 from sessiontree.agent.tools.base import short
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.branches.summarize import Ask
-from sessiontree.chat.line_editor import Asks
+from sessiontree.chat.line_editor import Prompter
 from sessiontree.chat.terminal import BOLD, DIM, RED, Screen
-from sessiontree.chat.type_ahead import Ahead
-from sessiontree.chat.user_prompts import Asking, show_diff
+from sessiontree.chat.type_ahead import TypeAhead
+from sessiontree.chat.user_prompts import ApprovalPrompts, show_diff
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.errors import SessionTreeError
 from sessiontree.explore import decisions
@@ -79,16 +79,16 @@ class Watching:
     def __init__(
         self,
         screen: Screen,
-        asks: Asks | None,
-        asking: Asking | None = None,
-        ahead: Ahead | None = None,
+        asks: Prompter | None,
+        asking: ApprovalPrompts | None = None,
+        ahead: TypeAhead | None = None,
     ) -> None:
         """`asks` is whom a person answers, None where nobody can be asked; `asking` has the questions of runs.
 
         With `ahead`, nothing is shown while a person types there.
         """
         self._screen, self._asks, self._ahead = screen, asks, ahead
-        self._asking = Asking(screen, asks, self.interrupt) if asking is None and asks is not None else asking
+        self._asking = ApprovalPrompts(screen, asks, self.interrupt) if asking is None and asks is not None else asking
         self._beginning: Exploration | None = None
         self._exploration: Exploration | None = None
         self._began: dict[int, float] = {}
@@ -121,7 +121,9 @@ class Watching:
         await asyncio.sleep(_AT_ONCE)
         while True:
             made, wanted = len(exploration.lanes), len(exploration.plan.wanted)
-            self._screen.pass_by([f"· making the working copies of lanes: {min(made + 1, wanted)} of {wanted}"], DIM)
+            self._screen.show_temporary(
+                [f"· making the working copies of lanes: {min(made + 1, wanted)} of {wanted}"], DIM
+            )
             await asyncio.sleep(_BETWEEN)
 
     async def watch(self, exploration: Exploration) -> None:
@@ -158,10 +160,10 @@ class Watching:
         if self._which is not None:
             self._which.cancel()
 
-    async def _ask_which(self, asks: Asks) -> None:
+    async def _ask_which(self, asks: Prompter) -> None:
         assert self._asking is not None
         try:
-            async with self._asking.alone():
+            async with self._asking.input_lock():
                 self._is_asking = True
                 self._screen.lines(self._table())
                 await self._stop_named(await asks.ask("Stop which lane? its number or name, all, or nothing to go on:"))
@@ -188,7 +190,7 @@ class Watching:
             if self._asking is not None:
                 await self._asking.wait_until_free()
             if not self._is_asking and not (self._ahead is not None and self._ahead.is_typing):
-                self._screen.pass_by([*self._table(), _HINT])
+                self._screen.show_temporary([*self._table(), _HINT])
             await asyncio.sleep(_BETWEEN)
 
     def _table(self) -> list[str]:
@@ -251,12 +253,12 @@ def show_results(screen: Screen, results: Sequence[Result]) -> None:
 
 
 class Choosing:
-    """Asks what becomes of lanes, until something is decided."""
+    """Prompter what becomes of lanes, until something is decided."""
 
     def __init__(
         self,
         screen: Screen,
-        asks: Asks,
+        asks: Prompter,
         session: Session,
         exploration: HasLanes,
         copies: Copies | None,
