@@ -14,9 +14,9 @@ from sessiontree.branches.diff import diff
 from sessiontree.branches.leave import leave
 from sessiontree.branches.list import list_branches
 from sessiontree.branches.merge import merge
-from sessiontree.branches.merge_records import end_at
+from sessiontree.branches.merge_records import append_point
 from sessiontree.branches.pick import pick
-from sessiontree.branches.replay import check_is_whole
+from sessiontree.branches.replay import check_no_open_calls
 from sessiontree.compaction.compact import compact, undo
 from sessiontree.errors import CompactionError, UsageError
 from sessiontree.session.open import open_store
@@ -90,8 +90,8 @@ class Walk:
         return list(spoken)[number % len(spoken)]
 
     def say(self, session: Session, at: int, count: int) -> None:
-        place = end_at(session, self.place(session, at))
-        check_is_whole(session, place)
+        place = append_point(session, self.place(session, at))
+        check_no_open_calls(session, place)
         self.turns += 1
         branch = session.branch(place)
         branch.append("user", f"请做第{self.turns}件事")
@@ -131,12 +131,12 @@ class Walk:
 
     def leave(self, session: Session, to: int) -> None:
         place = self.place(session, to)
-        check_is_whole(session, place)
+        check_no_open_calls(session, place)
         leave(session, place)
 
     def move(self, session: Session, to: int) -> None:
-        place = end_at(session, self.place(session, to))
-        check_is_whole(session, place)
+        place = append_point(session, self.place(session, to))
+        check_no_open_calls(session, place)
         session.move(place)
 
     def compact(self, session: Session, keep: int) -> None:

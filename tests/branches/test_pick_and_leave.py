@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 import sessiontree
-from sessiontree.branches.branch_delta import parted
+from sessiontree.branches.branch_delta import find_deltas
 from sessiontree.branches.diff import diff
 from sessiontree.branches.leave import leave
 from sessiontree.branches.list import list_branches
 from sessiontree.branches.merge import merge
-from sessiontree.branches.merge_records import find_joins
+from sessiontree.branches.merge_records import find_merges
 from sessiontree.branches.open_files import find_writers
 from sessiontree.branches.pick import pick
-from sessiontree.branches.summarize import Ask, newest_messages
+from sessiontree.branches.summarize import SummaryOptions, newest_messages
 from sessiontree.compaction.hooks import Cancel, Hook, PendingSummary
 from sessiontree.compaction.summarizers import Request, Summary
 from sessiontree.core.entries import BranchSummary
@@ -105,9 +105,9 @@ def test_what_says_nothing_cannot_be_picked(tmp_path: Path) -> None:
     session = world.opened()
     mode = session.branch(world.one).append({"type": "mode_change", "mode": "plan"})
     before = world.path.read_bytes()
-    with pytest.raises(UsageError, match="only what someone said"):
+    with pytest.raises(UsageError, match="only messages can be picked"):
         pick(session, [mode.id], onto=world.other)
-    with pytest.raises(UsageError, match="not on the way"):
+    with pytest.raises(UsageError, match="not on the path"):
         pick(session, [world.one], onto=world.fork, branch=world.other)
     with pytest.raises(NotFoundError):
         pick(session, ["nowhere"], onto=world.other)
@@ -165,7 +165,7 @@ def test_the_newest_messages_come_first_and_results_are_shortened(tmp_path: Path
     world = World("native", tmp_path)
     session = world.opened()
     end = world.say(world.fork, "Q" * 400, "A", ("toolu_x", "x.py", "x"), "R" * 50_000, "the end")
-    side, _ = parted(world.opened(), end, world.one)
+    side, _ = find_deltas(world.opened(), end, world.one)
     everything = newest_messages(side, 100_000)
     results = [message for message in everything if isinstance(message, ToolResult)]
     assert len(message_text(results[1])) < 2_100
@@ -180,7 +180,7 @@ def test_a_summary_on_the_branch_is_told_even_if_it_hardly_fits(tmp_path: Path) 
     branch = session.branch(world.fork)
     branch.append({"type": "branch_summary", "fromId": world.one, "summary": "S" * 4_000})
     end = branch.append("user", "short")
-    side, _ = parted(session, end.id, world.one)
+    side, _ = find_deltas(session, end.id, world.one)
     shown = newest_messages(side, 500)
     assert isinstance(shown[0], BranchSummaryText)
 
@@ -202,11 +202,11 @@ def test_whatever_goes_wrong_leaves_the_session_as_it_was(tmp_path: Path) -> Non
             return Cancel("no")
 
     with pytest.raises(SummaryError):
-        leave(world.opened(), world.fork, Ask(summarizer=Failing(SummaryError("no answer"))))
+        leave(world.opened(), world.fork, SummaryOptions(summarizer=Failing(SummaryError("no answer"))))
     with pytest.raises(KeyboardInterrupt):
-        leave(world.opened(), world.fork, Ask(summarizer=Failing(KeyboardInterrupt())))
+        leave(world.opened(), world.fork, SummaryOptions(summarizer=Failing(KeyboardInterrupt())))
     with pytest.raises(CompactionError):
-        leave(world.opened(), world.fork, Ask(hooks=[No()]))
+        leave(world.opened(), world.fork, SummaryOptions(hooks=[No()]))
     assert world.path.read_bytes() == world.before
 
 
@@ -221,7 +221,7 @@ def test_own_instructions_reach_whoever_writes_the_summary(tmp_path: Path) -> No
             asked.append(request)
             return Summary("heard")
 
-    leave(world.opened(), world.fork, Ask("keep the errors", only_instructions=True, summarizer=Listening()))
+    leave(world.opened(), world.fork, SummaryOptions("keep the errors", only_instructions=True, summarizer=Listening()))
     (request,) = asked
     assert (request.kind, request.instructions, request.only_instructions) == ("branch", "keep the errors", True)
     assert request.files.modified == ("parser.py",)
@@ -299,7 +299,7 @@ def test_joins_survive_a_conversion(world: World) -> None:
     made = sessiontree.convert(world.opened(), "native", branch="all")
     store = world.path.parent / "converted.jsonl"
     store.write_bytes(b"".join(made.lines))
-    (join,) = find_joins(sessiontree.open(store)).values()
+    (join,) = find_merges(sessiontree.open(store)).values()
     assert join.how == "summary"
 
 

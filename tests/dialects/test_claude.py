@@ -1,4 +1,4 @@
-"""Claude Code: where a session stands, which lines belong to its path, and what the model sees of them."""
+"""Claude Code: the current leaf, the path to it, and the context of the path."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def user(id: str, parent: str | None, time: int = 0, content: Any = None, **fiel
 def assistant(
     id: str, parent: str | None, time: int = 0, *blocks: dict[str, Any], response: str | None = "", **fields: Any
 ) -> dict[str, Any]:
-    """An answer; each is a response of its own unless it is told of which one."""
+    """An assistant line; a response of its own unless one is named."""
     message: dict[str, Any] = {
         "role": "assistant",
         "model": "claude-x",
@@ -47,8 +47,8 @@ def assistant(
     return line("assistant", id, parent, time, message={**message, **fields.pop("message", {})}, **fields)
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"type": "text", "text": said}
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text", "text": value}
 
 
 def call(id: str) -> dict[str, Any]:
@@ -59,8 +59,8 @@ def shard(id: str, parent: str | None, call_id: str, response: str | None = "msg
     return assistant(id, parent, time, call(call_id), response=response)
 
 
-def result(id: str, parent: str | None, *call_ids: str, time: int = 0, said: str = "done") -> dict[str, Any]:
-    blocks = [{"type": "tool_result", "tool_use_id": call_id, "content": f"{said} {call_id}"} for call_id in call_ids]
+def result(id: str, parent: str | None, *call_ids: str, time: int = 0, output: str = "done") -> dict[str, Any]:
+    blocks = [{"type": "tool_result", "tool_use_id": call_id, "content": f"{output} {call_id}"} for call_id in call_ids]
     return user(id, parent, time, blocks)
 
 
@@ -105,10 +105,10 @@ def texts_of(*lines: dict[str, Any]) -> list[str]:
     return [message_text(message) for message in messages_of(*lines)]
 
 
-# Where the session stands
+# The leaf
 
 
-def test_the_session_stands_at_the_last_line_of_the_chain_whatever_the_times_say() -> None:
+def test_the_leaf_is_the_last_chain_line_whatever_the_timestamps() -> None:
     lines = [user("a", None, 9000), assistant("b", "a", 8000), user("c", "a", 1000)]
     assert leaf_of(*lines) == "c"
 
@@ -118,7 +118,7 @@ def test_older_clients_take_the_leaf_with_the_newest_time() -> None:
     assert leaf_of(*lines, read_options=OLD) == "b"
 
 
-def test_older_clients_see_no_leaf_in_a_line_that_only_progress_follows() -> None:
+def test_older_clients_do_not_take_a_line_followed_only_by_progress_for_a_leaf() -> None:
     lines = [user("a", None), line("progress", "p", "a", 9000), assistant("b", "p", 10), user("c", "a", 5)]
     assert leaf_of(*lines, read_options=OLD) == "b"
 
@@ -145,7 +145,7 @@ def test_in_the_transcript_of_a_sub_agent_its_lines_count() -> None:
     assert path_of(*lines) == ["a", "b"]
 
 
-def test_a_line_that_stands_before_its_parent_is_followed_down_to() -> None:
+def test_a_child_before_its_parent_in_the_file_is_the_leaf() -> None:
     assert leaf_of(user("a", None), assistant("c", "b"), user("b", "a")) == "c"
 
 
@@ -164,7 +164,7 @@ def test_an_explicit_pin_counts_only_what_was_written_after_it() -> None:
 
 
 @pytest.mark.parametrize("named", [NIL, "not-there", None])
-def test_a_pin_that_names_nothing_is_no_pin(named: str | None) -> None:
+def test_a_pin_to_an_unknown_line_is_ignored(named: str | None) -> None:
     assert leaf_of(user("a", None), assistant("b", "a"), pin("b"), user("c", "a"), pin(named, explicit=True)) == "c"
 
 
@@ -181,7 +181,7 @@ def test_a_pin_on_another_shard_of_the_same_response_is_passed() -> None:
     assert leaf_of(*lines) == "b"
 
 
-def test_a_file_of_metadata_only_stands_before_its_first_line() -> None:
+def test_a_file_of_metadata_only_has_no_leaf() -> None:
     session = session_of({"type": "mode", "mode": "normal", "sessionId": "s"})
     assert (session.leaf, session.path_ids(), session.context().messages) == (None, [], ())
 
@@ -199,7 +199,7 @@ def test_a_ring_gives_what_can_be_walked_once() -> None:
     assert path_of(*lines) == ["c", "a", "b", "d"]
 
 
-def test_a_ring_does_not_hide_what_stood_before_it_from_a_recovered_reading() -> None:
+def test_a_recovered_reading_continues_before_a_cycle() -> None:
     lines = [user("x", None), user("a", "b"), assistant("b", "a")]
     assert path_of(*lines) == ["a", "b"]
     assert path_of(*lines, read_options=RECOVERED) == ["x", "a", "b"]
@@ -214,18 +214,18 @@ def test_a_missing_parent_is_bridged_by_time_up_to_five_seconds() -> None:
     assert path_of(user("a", None, 0), assistant("b", "lost", 5001)) == ["b"]
 
 
-def test_a_missing_parent_is_bridged_to_the_youngest_line_that_is_not_younger_wherever_it_stands() -> None:
+def test_a_missing_parent_is_bridged_to_the_newest_older_line_wherever_it_is_in_the_file() -> None:
     lines = [user("a", None, 0), user("far", "a", 1000), user("young", "a", 4001), user("near", "a", 3000)]
     assert path_of(*lines, assistant("b", "lost", 4000)) == ["a", "near", "b"]
     assert path_of(user("a", None), assistant("b", "lost", 50), user("z", "a", 40), pin("b")) == ["a", "z", "b"]
 
 
-def test_a_missing_parent_is_never_bridged_to_a_line_that_hangs_on_it() -> None:
+def test_a_missing_parent_is_never_bridged_to_a_descendant() -> None:
     lines = [user("a", None, 0), assistant("b", "lost", 10), user("c", "b", 10), user("d", "b", 10)]
     assert path_of(*lines) == ["a", "b", "d"]
 
 
-def test_history_behind_a_missing_parent_comes_back_in_a_recovered_reading() -> None:
+def test_a_recovered_reading_restores_history_before_a_missing_parent() -> None:
     lines = [user("a", None, 0), assistant("b", "a", 100), user("c", "lost", 60000), assistant("d", "c", 60001)]
     assert path_of(*lines) == ["c", "d"]
     assert path_of(*lines, read_options=RECOVERED) == ["a", "b", "c", "d"]
@@ -241,19 +241,19 @@ def test_lines_of_another_session_are_passed_over_when_history_is_brought_back()
     assert path_of(*lines, read_options=RECOVERED) == ["a", "c"]
 
 
-def test_a_line_without_time_and_parent_is_linked_to_what_stood_before_it() -> None:
+def test_a_line_without_time_and_parent_is_linked_to_the_preceding_line() -> None:
     lines = [user("a", None, 0), {**user("b", "lost"), "timestamp": 5}]
     assert path_of(*lines) == ["b"]
     assert path_of(*lines, read_options=RECOVERED) == ["a", "b"]
 
 
-def test_a_root_in_the_middle_hides_what_stands_before_it_and_is_undone_in_a_recovered_reading() -> None:
+def test_a_root_in_the_middle_hides_earlier_lines_except_in_a_recovered_reading() -> None:
     lines = [user("a", None), assistant("b", "a"), user("c", None), assistant("d", "c")]
     assert path_of(*lines) == ["c", "d"]
     assert path_of(*lines, read_options=RECOVERED) == ["a", "b", "c", "d"]
 
 
-def test_a_rewind_to_the_first_prompt_is_no_false_root() -> None:
+def test_a_rewind_to_the_first_prompt_is_not_a_false_root() -> None:
     lines = [user("a", None), assistant("b", "a"), user("c", None), pin(NIL, explicit=True), assistant("d", "c")]
     assert path_of(*lines, read_options=RECOVERED) == ["c", "d"]
 
@@ -279,7 +279,7 @@ def test_snipped_lines_are_left_out_only_on_request() -> None:
 
 
 def parallel(response: str | None = "msg_p") -> list[dict[str, Any]]:
-    """Three shards; the next turn hangs on the result of the second call, which came last."""
+    """Three shards; the next turn is a child of the result of the second call, which came last."""
     return [
         user("a", None),
         shard("s1", "a", "1", response),
@@ -292,7 +292,7 @@ def parallel(response: str | None = "msg_p") -> list[dict[str, Any]]:
     ]
 
 
-def test_shards_and_results_beside_the_path_are_put_behind_the_last_shard() -> None:
+def test_shards_and_results_off_the_path_follow_the_last_shard() -> None:
     assert path_of(*parallel()) == ["a", "s1", "s2", "s3", "r3", "r1", "r2", "b"]
 
 
@@ -316,7 +316,7 @@ def test_shards_that_are_siblings_are_put_in_the_order_they_were_written() -> No
     assert path_of(*lines) == ["a", "s1", "s2", "r1", "r2", "b"]
 
 
-def test_results_of_one_line_with_many_calls_are_all_there() -> None:
+def test_all_results_of_one_line_with_many_calls_are_found() -> None:
     lines = [
         user("a", None),
         assistant("s", "a", 0, text("look"), call("1"), call("2"), call("3")),
@@ -328,7 +328,7 @@ def test_results_of_one_line_with_many_calls_are_all_there() -> None:
     assert path_of(*lines) == ["a", "s", "r1", "r2", "r3", "b"]
 
 
-def test_a_shard_behind_progress_is_found() -> None:
+def test_a_shard_after_progress_is_found() -> None:
     lines = parallel()
     lines[3] = {**lines[3], "parentUuid": "p"}
     lines.insert(3, line("progress", "p", "s2"))
@@ -349,11 +349,11 @@ def test_a_shard_that_lost_its_parent_is_found_by_its_response() -> None:
 
 def test_of_two_results_for_one_call_the_first_is_kept() -> None:
     lines = parallel()
-    lines.insert(6, result("again", "s1", "1", said="again"))
+    lines.insert(6, result("again", "s1", "1", output="again"))
     assert path_of(*lines) == ["a", "s1", "s2", "s3", "r3", "r1", "r2", "b"]
 
 
-def test_a_shard_beside_the_path_that_nothing_answers_is_dropped() -> None:
+def test_a_shard_off_the_path_without_a_result_is_dropped() -> None:
     lines = [each for each in parallel() if each["uuid"] != "r3"]
     assert path_of(*lines) == ["a", "s1", "s2", "r1", "r2", "b"]
 
@@ -371,7 +371,7 @@ def test_a_branch_that_was_left_is_not_taken_for_a_part_of_the_response() -> Non
     assert path_of(*lines) == ["a", "s1", "r1", "new", "b"]
 
 
-def test_shards_of_a_response_become_one_message_with_what_the_whole_response_used() -> None:
+def test_shards_of_a_response_become_one_message_with_the_usage_of_all() -> None:
     def used(tokens: int) -> dict[str, Any]:
         return {"usage": {"input_tokens": 5, "output_tokens": tokens, "cache_read_input_tokens": 7}}
 
@@ -385,16 +385,16 @@ def test_shards_of_a_response_become_one_message_with_what_the_whole_response_us
         result("r2", "s2", "2"),
     ]
     session = session_of(*lines)
-    said, spoken, *results = session.context().messages
-    assert isinstance(said, User)
-    assert isinstance(spoken, Assistant)
-    assert spoken.content == (
+    prompt, message, *results = session.context().messages
+    assert isinstance(prompt, User)
+    assert isinstance(message, Assistant)
+    assert message.content == (
         Thinking("hm", "sig"),
         ToolCall("1", "tool-1", {"of": "1"}),
         ToolCall("2", "tool-2", {"of": "2"}),
     )
-    assert spoken.usage is not None
-    assert (spoken.usage.output, spoken.usage.total_tokens, spoken.stop_reason) == (9, 21, "toolUse")
+    assert message.usage is not None
+    assert (message.usage.output, message.usage.total_tokens, message.stop_reason) == (9, 21, "toolUse")
     assert [each.tool_name for each in results if isinstance(each, ToolResult)] == ["tool-1", "tool-2"]
     assert session.context().sources == ("a", "s0", "r1", "r2")
 
@@ -426,34 +426,34 @@ def test_a_boundary_with_a_parent_begins_the_path_all_the_same() -> None:
     assert path_of(*lines) == ["B", "S", "e", "f"]
 
 
-def test_kept_messages_stand_behind_the_summary_when_it_is_the_anchor() -> None:
+def test_preserved_messages_follow_the_summary_when_it_is_the_anchor() -> None:
     lines = compacted(preservedMessages={"anchorUuid": "S", "uuids": ["c", "d"]})
     assert path_of(*lines) == ["B", "S", "c", "d", "e", "f"]
 
 
-def test_kept_messages_stand_before_the_summary_when_the_boundary_is_the_anchor() -> None:
+def test_preserved_messages_precede_the_summary_when_the_boundary_is_the_anchor() -> None:
     lines = compacted(preservedMessages={"anchorUuid": "B", "uuids": ["a", "b"]})
     assert path_of(*lines) == ["B", "a", "b", "S", "e", "f"]
 
 
-def test_a_kept_stretch_reaches_from_head_to_tail() -> None:
+def test_a_preserved_segment_reaches_from_head_to_tail() -> None:
     lines = compacted(preservedSegment={"headUuid": "b", "anchorUuid": "S", "tailUuid": "d"})
     assert path_of(*lines) == ["B", "S", "b", "c", "d", "e", "f"]
 
 
-def test_a_list_of_kept_messages_wins_over_a_stretch_and_may_have_gaps() -> None:
+def test_a_list_of_preserved_messages_takes_precedence_over_a_segment_and_may_have_gaps() -> None:
     stretch = {"headUuid": "b", "anchorUuid": "S", "tailUuid": "d"}
     lines = compacted(preservedSegment=stretch, preservedMessages={"anchorUuid": "S", "uuids": ["b", "d"]})
     assert path_of(*lines) == ["B", "S", "b", "d", "e", "f"]
 
 
 @pytest.mark.parametrize("end", ["headUuid", "tailUuid"])
-def test_a_stretch_without_one_of_its_ends_keeps_nothing(end: str) -> None:
+def test_a_segment_without_one_of_its_ends_preserves_nothing(end: str) -> None:
     stretch = {"headUuid": "b", "anchorUuid": "S", "tailUuid": "d", end: "gone"}
     assert path_of(*compacted(preservedSegment=stretch)) == ["B", "S", "e", "f"]
 
 
-def test_the_next_turn_may_hang_on_the_last_kept_message() -> None:
+def test_the_next_turn_may_be_a_child_of_the_last_preserved_message() -> None:
     lines = compacted(preservedMessages={"anchorUuid": "S", "uuids": ["c", "d"]})
     lines[6]["parentUuid"] = "d"
     assert path_of(*lines) == ["B", "S", "c", "d", "e", "f"]
@@ -469,12 +469,12 @@ def test_a_branch_from_before_a_compaction_is_not_compacted() -> None:
     assert path_of(*compacted(), user("g", "b")) == ["a", "b", "g"]
 
 
-def test_what_came_before_a_compaction_can_still_be_looked_at() -> None:
+def test_lines_before_a_compaction_can_still_be_read() -> None:
     session = session_of(*compacted(preservedMessages={"anchorUuid": "S", "uuids": ["c", "d"]}))
     assert session.path_ids("d") == ["a", "b", "c", "d"]
 
 
-def test_a_boundary_with_nothing_behind_it_is_ignored() -> None:
+def test_a_boundary_with_nothing_after_it_is_ignored() -> None:
     session = session_of(*compacted()[:5])
     assert (session.leaf, session.path_ids()) == ("d", ["a", "b", "c", "d"])
     assert session.path_ids("B") == ["a", "b", "c", "d", "B"]
@@ -486,11 +486,11 @@ def test_of_a_compaction_without_its_summary_only_what_follows_is_sent_and_a_rec
     assert path_of(*lines, read_options=RECOVERED) == ["a", "b", "c", "d", "B", "e", "f"]
 
 
-def test_a_healthy_compaction_stays_one_in_a_recovered_reading() -> None:
+def test_a_recovered_reading_keeps_a_complete_compaction() -> None:
     assert path_of(*compacted(), read_options=RECOVERED) == ["B", "S", "e", "f"]
 
 
-def test_results_beside_a_kept_stretch_are_kept_too() -> None:
+def test_results_off_a_preserved_segment_are_preserved_too() -> None:
     before = parallel()
     lines = [
         *before,
@@ -501,7 +501,7 @@ def test_results_beside_a_kept_stretch_are_kept_too() -> None:
     assert path_of(*lines) == ["B", "S", "s1", "s2", "s3", "r3", "r1", "r2", "b", "e"]
 
 
-def test_what_kept_messages_used_is_not_counted_against_the_new_context() -> None:
+def test_usage_of_preserved_messages_is_not_counted_in_the_new_context() -> None:
     kept = messages_of(*compacted(preservedMessages={"anchorUuid": "S", "uuids": ["d"]}))[1]
     assert isinstance(kept, Assistant)
     assert kept.usage is not None
@@ -511,13 +511,13 @@ def test_what_kept_messages_used_is_not_counted_against_the_new_context() -> Non
 # What the model sees
 
 
-def test_the_client_s_marks_on_user_lines_change_nothing() -> None:
+def test_flags_on_user_lines_change_nothing() -> None:
     marks = ({"isMeta": True}, {"isVisibleInTranscriptOnly": True}, {"isCompactSummary": True})
     for mark in marks:
         assert texts_of(user("a", None, **mark)) == ["says a"]
 
 
-def test_of_system_lines_only_local_commands_are_said() -> None:
+def test_of_system_lines_only_local_commands_are_sent() -> None:
     lines = [
         user("a", None),
         system("b", "a", "local_command", content="<command-name>/x</command-name>"),
@@ -527,7 +527,7 @@ def test_of_system_lines_only_local_commands_are_said() -> None:
     assert texts_of(*lines) == ["says a", "<command-name>/x</command-name>"]
 
 
-def test_attachments_say_what_they_were_rendered_as_unless_they_speak_as_the_system() -> None:
+def test_attachments_are_sent_as_they_were_rendered_except_system_text() -> None:
     rendered = [{"content": "one"}, {"content": "two"}]
     lines = [
         user("a", None),
@@ -562,13 +562,13 @@ def test_answers_of_white_space_are_dropped_and_empty_ones_say_so() -> None:
     assert texts_of(user("a", None), assistant("b", "a", message={"content": []})) == ["says a", "(no content)"]
 
 
-def test_a_result_without_its_call_stays_among_the_messages_and_the_model_is_sent_words_in_its_place() -> None:
+def test_a_result_without_its_call_stays_in_the_context_and_is_sent_as_no_content() -> None:
     messages = messages_of(user("a", None), assistant("b", "a"), result("c", "b", "gone"))
     assert [message_text(message) for message in messages] == ["says a", "says b", "done gone", "(no content)"]
     assert render(messages, "anthropic").messages[-1]["content"] == [text("(no content)")]
 
 
-def test_a_line_with_another_result_needs_no_words_in_place_of_a_stray_one() -> None:
+def test_a_line_with_another_result_needs_no_placeholder_for_a_stray_one() -> None:
     messages = messages_of(user("a", None), shard("s", "a", "1"), result("c", "s", "gone", "1"))
     assert [message_text(message) for message in messages] == ["says a", "", "done gone", "done 1"]
 
@@ -581,31 +581,31 @@ def test_unanswered_calls_stay_and_are_completed_when_rendered() -> None:
 
 
 def test_text_that_looks_like_a_reference_to_a_blob_is_only_text() -> None:
-    said = "see blob:sha256:" + "0" * 64
-    assert texts_of(user("a", None, content=said)) == [said]
+    prompt = "see blob:sha256:" + "0" * 64
+    assert texts_of(user("a", None, content=prompt)) == [prompt]
 
 
-def test_the_model_is_that_of_the_last_real_answer() -> None:
+def test_the_model_is_that_of_the_last_real_assistant_message() -> None:
     lines = [user("a", None), assistant("b", "a"), assistant("c", "b", message={"model": "<synthetic>"})]
     state = session_of(*lines).context().state
     assert state.model is not None
     assert (state.model.provider, state.model.model_id, state.thinking_level) == ("anthropic", "claude-x", "off")
 
 
-def test_a_compaction_that_kept_no_answer_does_not_forget_the_model() -> None:
+def test_a_compaction_that_preserved_no_assistant_message_keeps_the_model() -> None:
     state = session_of(*compacted()[:6]).context().state
     assert state.model is not None
     assert state.model.model_id == "claude-x"
 
 
-def test_the_mode_is_the_last_one_noted() -> None:
+def test_the_mode_is_the_last_one_recorded() -> None:
     assert session_of(user("a", None)).context().state.mode == "none"
     modes = [{"type": "mode", "mode": "normal"}, {"type": "permission-mode", "permissionMode": "plan"}]
     assert session_of(user("a", None), *modes).context().state.mode == "plan"
 
 
-def test_results_come_before_what_is_said_beside_them() -> None:
+def test_results_come_before_text_on_the_same_line() -> None:
     both = [text("and"), {"type": "tool_result", "tool_use_id": "1", "content": [text("out")], "is_error": True}]
-    _, _, answer, said = messages_of(user("a", None), shard("s", "a", "1"), user("r", "s", 0, both))
-    assert answer == ToolResult(answer.timestamp, "1", "tool-1", (Text("out"),), True)
-    assert message_text(said) == "and"
+    _, _, tool_result, prompt = messages_of(user("a", None), shard("s", "a", "1"), user("r", "s", 0, both))
+    assert tool_result == ToolResult(tool_result.timestamp, "1", "tool-1", (Text("out"),), True)
+    assert message_text(prompt) == "and"

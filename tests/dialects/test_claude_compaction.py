@@ -33,8 +33,8 @@ def lazy(session: Session) -> LazyMessages:
     return messages
 
 
-def text(said: Any) -> dict[str, Any]:
-    return {"type": "text", "text": said}
+def text(value: Any) -> dict[str, Any]:
+    return {"type": "text", "text": value}
 
 
 def call(id: str, **arguments: Any) -> dict[str, Any]:
@@ -48,11 +48,11 @@ def result(id: str, content: Any = "out", **fields: Any) -> dict[str, Any]:
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
 
-def write_talk(path: Path, said: Iterable[tuple[str, Any]]) -> None:
-    """A transcript with each of these behind the one before; the answers between two users are one response."""
+def write_transcript(path: Path, contents: Iterable[tuple[str, Any]]) -> None:
+    """Write a linear transcript; the assistant lines between two user lines are one response."""
     response = ""
     with path.open("wb") as file:
-        for at, (kind, content) in enumerate(said):
+        for at, (kind, content) in enumerate(contents):
             message = {"role": kind, "content": content}
             if kind == "assistant":
                 response = response or f"msg_{at}"
@@ -65,7 +65,7 @@ def write_talk(path: Path, said: Iterable[tuple[str, Any]]) -> None:
             file.write(render_json(line | copy) + b"\n")
 
 
-def long_talk() -> Iterator[tuple[str, Any]]:
+def long_conversation() -> Iterator[tuple[str, Any]]:
     """A few thousand calls, one in twenty of which fails."""
     random = Random(3)
     for turn in range(700):
@@ -75,19 +75,19 @@ def long_talk() -> Iterator[tuple[str, Any]]:
             yield "assistant", [THINKING]
             yield "assistant", [text("I look at `a.py` and go on. " * random.randint(1, 20))]
             yield "assistant", [call(id, command=f"make check-{random.randint(1, 50)}")]
-            said = "tests/test_a.py::test_one PASSED\n" * random.randint(1, 90)
-            yield "user", [result(id, said, **({"is_error": True} if random.random() < 0.05 else {}))]
+            output = "tests/test_a.py::test_one PASSED\n" * random.randint(1, 90)
+            yield "user", [result(id, output, **({"is_error": True} if random.random() < 0.05 else {}))]
         yield "assistant", [text("It is done. " * random.randint(1, 40))]
 
 
 @pytest.fixture(scope="module")
 def long_transcript(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("long") / "s.jsonl"
-    write_talk(path, long_talk())
+    write_transcript(path, long_conversation())
     return path
 
 
-def test_messages_that_are_not_decoded_are_estimated_by_a_sample_and_it_comes_close(long_transcript: Path) -> None:
+def test_the_token_estimate_of_undecoded_messages_is_close(long_transcript: Path) -> None:
     messages = lazy(sessiontree.open(long_transcript))
     assert len(messages) > 4096
     exact = sum(map(MEASURED, messages))
@@ -100,11 +100,11 @@ def test_messages_that_are_not_decoded_are_estimated_by_a_sample_and_it_comes_cl
 def test_a_compaction_is_the_same_whether_the_file_was_read_before_or_not(path: Path, strategy: str) -> None:
     read, unread = sessiontree.open(path), sessiontree.open(path)
     assert len(read)
-    told = []
+    outcomes = []
     for session in (read, unread):
         try:
             done = compact(session, strategy=strategy, keep=200, dry_run=True)
-            told.append((done.summary, done.prepared, done.tokens_before, done.tokens_after))
+            outcomes.append((done.summary, done.plan, done.tokens_before, done.tokens_after))
         except CompactionError as error:
-            told.append((str(error),))
-    assert told[0] == told[1]
+            outcomes.append((str(error),))
+    assert outcomes[0] == outcomes[1]

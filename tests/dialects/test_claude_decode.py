@@ -1,4 +1,4 @@
-"""Claude Code: a transcript in shared words, and the whole history of a leaf."""
+"""Claude Code: transcripts decoded to canonical entries, and the whole history of a leaf."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def history(journal: Journal) -> list[int]:
     return CLAUDE.find_history(journal, CLAUDE.find_leaf(journal, AS_CLIENT), AS_CLIENT)
 
 
-def told(*lines: dict[str, Any]) -> list[CanonicalEntry]:
-    return told_of(read(*lines))
+def decode(*lines: dict[str, Any]) -> list[CanonicalEntry]:
+    return decode_journal(read(*lines))
 
 
-def told_of(journal: Journal) -> list[CanonicalEntry]:
+def decode_journal(journal: Journal) -> list[CanonicalEntry]:
     return list(CLAUDE.decode(journal, history(journal)))
 
 
@@ -63,12 +63,12 @@ def history_ids(*lines: dict[str, Any]) -> list[str]:
 
 
 def only(*lines: dict[str, Any]) -> CanonicalEntry:
-    (item,) = told(*lines)
-    return item
+    (entry,) = decode(*lines)
+    return entry
 
 
-def message_of(item: CanonicalEntry) -> dict[str, Any]:
-    found: dict[str, Any] = item.fields["message"]
+def message_of(entry: CanonicalEntry) -> dict[str, Any]:
+    found: dict[str, Any] = entry.fields["message"]
     return found
 
 
@@ -79,7 +79,7 @@ def kept(anchor: str, *uuids: str) -> dict[str, Any]:
 # Histories
 
 
-def test_a_history_goes_back_beyond_every_compaction() -> None:
+def test_a_history_starts_before_every_compaction() -> None:
     lines = [
         user("a", None),
         boundary("b1", "a"),
@@ -92,7 +92,7 @@ def test_a_history_goes_back_beyond_every_compaction() -> None:
     assert history_ids(*lines) == ["a", "b1", "s1", "c", "b2", "s2", "d"]
 
 
-def test_what_a_compaction_kept_stands_at_its_old_place_and_nowhere_else() -> None:
+def test_preserved_lines_appear_once_at_their_original_position() -> None:
     lines = [
         user("a", None),
         user("k", "a"),
@@ -102,13 +102,13 @@ def test_what_a_compaction_kept_stands_at_its_old_place_and_nowhere_else() -> No
         user("d", "s"),
     ]
     assert history_ids(*lines) == ["a", "k", "l", "b", "s", "d"]
-    items = told(*lines)
-    assert [item.id for item in items] == ["a", "k", "l", "b", "d"]
-    assert items[3].fields["firstKeptEntryId"] == "k"
-    assert items[3].aliases == ("s",)
+    entries = decode(*lines)
+    assert [entry.id for entry in entries] == ["a", "k", "l", "b", "d"]
+    assert entries[3].fields["firstKeptEntryId"] == "k"
+    assert entries[3].aliases == ("s",)
 
 
-def test_metadata_and_sub_agents_are_no_part_of_a_history() -> None:
+def test_metadata_and_sub_agents_are_not_part_of_a_history() -> None:
     lines = [
         user("a", None),
         {"type": "mode", "mode": "normal", "sessionId": "s"},
@@ -119,7 +119,7 @@ def test_metadata_and_sub_agents_are_no_part_of_a_history() -> None:
     assert history_ids(*lines) == ["a", "b"]
 
 
-def test_without_a_named_parent_a_boundary_follows_what_stood_before_it() -> None:
+def test_a_boundary_without_a_logical_parent_follows_the_preceding_line() -> None:
     lines = [user("a", None), boundary("b", None), summary("s", "b")]
     assert history_ids(*lines) == ["a", "b", "s"]
 
@@ -127,9 +127,9 @@ def test_without_a_named_parent_a_boundary_follows_what_stood_before_it() -> Non
 # Messages
 
 
-def test_a_prompt_keeps_what_shared_words_have_no_place_for() -> None:
-    item = only(user("a", None, 5, "hi", promptId="p", permissionMode="default", userType="external"))
-    assert item == CanonicalEntry(
+def test_a_prompt_keeps_client_fields_as_passthrough_data() -> None:
+    entry = only(user("a", None, 5, "hi", promptId="p", permissionMode="default", userType="external"))
+    assert entry == CanonicalEntry(
         "message",
         {
             "message": {"role": "user", "content": "hi", "timestamp": 1772366400005},
@@ -140,22 +140,22 @@ def test_a_prompt_keeps_what_shared_words_have_no_place_for() -> None:
     )
 
 
-def test_a_line_tells_its_folder_and_branch_only_where_they_differ() -> None:
-    items = told(
+def test_folder_and_branch_are_passthrough_data_only_where_they_differ() -> None:
+    entries = decode(
         user("a", None, cwd="/x", gitBranch="main", version="2.1.1"),
         user("b", "a", cwd="/x", gitBranch="main", version="2.1.1"),
         user("c", "b", cwd="/y", gitBranch="topic", version="2.1.2"),
     )
-    assert [item.fields.get("sessiontree", {}).get("claude") for item in items] == [
+    assert [entry.fields.get("sessiontree", {}).get("claude") for entry in entries] == [
         {"version": "2.1.1"},
         None,
         {"cwd": "/y", "gitBranch": "topic", "version": "2.1.2"},
     ]
 
 
-def test_the_shards_of_a_response_are_one_item_with_its_results_behind_it() -> None:
+def test_the_shards_of_a_response_are_one_entry_followed_by_its_results() -> None:
     usage = {"input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 4}
-    items = told(
+    entries = decode(
         user("a", None),
         assistant("s1", "a", 1, text("two"), response="msg_p", message={"usage": usage, "stop_reason": "tool_use"}),
         shard("s2", "s1", "c1"),
@@ -164,8 +164,8 @@ def test_the_shards_of_a_response_are_one_item_with_its_results_behind_it() -> N
         result("r1", "s2", "c1"),
         assistant("z", "r1"),
     )
-    assert [item.id for item in items] == ["a", "s3", "r2", "r1", "z"]
-    response = items[1]
+    assert [entry.id for entry in entries] == ["a", "s3", "r2", "r1", "z"]
+    response = entries[1]
     assert response.aliases == ("s1", "s2")
     message = message_of(response)
     assert [block["type"] for block in message["content"]] == ["text", "toolCall", "toolCall"]
@@ -173,7 +173,7 @@ def test_the_shards_of_a_response_are_one_item_with_its_results_behind_it() -> N
     assert message["usage"] == {"input": 1, "output": 2, "cacheRead": 3, "cacheWrite": 4, "totalTokens": 10}
     assert (message["api"], message["provider"], message["model"]) == ("anthropic-messages", "anthropic", "claude-x")
     assert (message["stopReason"], message["responseId"]) == ("toolUse", "msg_p")
-    assert message_of(items[2]) == {
+    assert message_of(entries[2]) == {
         "role": "toolResult",
         "toolCallId": "c2",
         "toolName": "tool-c2",
@@ -183,51 +183,51 @@ def test_the_shards_of_a_response_are_one_item_with_its_results_behind_it() -> N
     }
 
 
-def test_shards_with_results_between_them_are_one_item_too() -> None:
-    items = told(
+def test_shards_with_results_between_them_are_one_entry_too() -> None:
+    entries = decode(
         user("a", None),
         shard("s1", "a", "c1"),
         result("r1", "s1", "c1"),
         shard("s2", "r1", "c2"),
         result("r2", "s2", "c2"),
     )
-    assert [item.id for item in items] == ["a", "s2", "r1", "r2"]
+    assert [entry.id for entry in entries] == ["a", "s2", "r1", "r2"]
 
 
-def test_each_result_on_a_line_is_an_item_and_so_is_what_the_user_says_beside_them() -> None:
+def test_each_result_on_a_line_is_an_entry_and_so_is_the_text_of_the_user() -> None:
     both = result("r", "s", "c1", "c2")
     both["message"]["content"].append(text("and more"))
-    items = told(assistant("s", None, 0, call("c1"), call("c2")), both)
-    assert [item.id for item in items] == ["s", "r", "r.2", "r.3"]
-    assert [message_of(item)["role"] for item in items[1:]] == ["toolResult", "toolResult", "user"]
+    entries = decode(assistant("s", None, 0, call("c1"), call("c2")), both)
+    assert [entry.id for entry in entries] == ["s", "r", "r.2", "r.3"]
+    assert [message_of(entry)["role"] for entry in entries[1:]] == ["toolResult", "toolResult", "user"]
 
 
-def test_the_fields_of_shards_ride_along_one_by_one() -> None:
-    items = told(
+def test_each_shard_keeps_its_own_client_fields() -> None:
+    entries = decode(
         assistant("s1", None, 0, text("x"), response="m", requestId="req", effort="low"),
         assistant("s2", "s1", 0, call("c"), response="m", requestId="req", toolInputStreamMs=5),
     )
-    assert items[0].fields["sessiontree"]["claude"] == [
+    assert entries[0].fields["sessiontree"]["claude"] == [
         {"requestId": "req", "effort": "low"},
         {"requestId": "req", "toolInputStreamMs": 5},
     ]
 
 
-def test_a_note_about_a_failed_request_is_an_answer_that_failed_and_says_nothing() -> None:
+def test_an_api_error_line_is_a_failed_message_without_content() -> None:
     note = assistant("e", None, 0, text("API Error: 529"), message={"model": "<synthetic>"}, isApiErrorMessage=True)
     message = message_of(only(note))
     assert (message["content"], message["stopReason"], message["errorMessage"]) == ([], "error", "API Error: 529")
 
 
-def test_a_command_and_its_output_are_one_item() -> None:
-    items = told(
+def test_a_command_and_its_output_are_one_entry() -> None:
+    entries = decode(
         user("i", None, 0, "<bash-input>ls -l</bash-input>"),
         user("o", "i", 1, "<bash-stdout>a\nb</bash-stdout><bash-stderr>oops</bash-stderr>"),
         assistant("z", "o"),
     )
-    assert [item.id for item in items] == ["i", "z"]
-    assert items[0].aliases == ("o",)
-    assert message_of(items[0]) == {
+    assert [entry.id for entry in entries] == ["i", "z"]
+    assert entries[0].aliases == ("o",)
+    assert message_of(entries[0]) == {
         "role": "bashExecution",
         "command": "ls -l",
         "output": "a\nb\noops",
@@ -237,60 +237,64 @@ def test_a_command_and_its_output_are_one_item() -> None:
     }
 
 
-def test_a_command_without_output_is_what_the_user_said() -> None:
+def test_a_command_without_output_is_a_user_message() -> None:
     assert message_of(only(user("i", None, 0, "<bash-input>ls</bash-input>")))["role"] == "user"
 
 
-def test_commands_of_the_client_and_prompts_typed_during_a_turn_are_said_by_the_user() -> None:
-    items = told(
+def test_local_commands_and_prompts_typed_during_a_turn_are_user_messages() -> None:
+    entries = decode(
         system("l", None, "local_command", content="<command-name>/x</command-name>"),
         attachment("q", "l", {"type": "queued_command", "prompt": "wait"}),
         user("c", "q", 0, "<command-name>/y</command-name>"),
     )
-    assert [message_of(item)["content"] for item in items] == [
+    assert [message_of(entry)["content"] for entry in entries] == [
         "<command-name>/x</command-name>",
         "wait",
         "<command-name>/y</command-name>",
     ]
-    assert items[0].fields["sessiontree"]["claude"] == {"type": "system", "subtype": "local_command"}
+    assert entries[0].fields["sessiontree"]["claude"] == {"type": "system", "subtype": "local_command"}
 
 
-def test_what_the_client_says_in_the_users_place_is_a_custom_message() -> None:
-    items = told(
+def test_injected_messages_of_the_client_are_custom_messages() -> None:
+    entries = decode(
         user("m", None, 0, "caveat", isMeta=True),
         attachment("f", "m", {"type": "file"}, rendered=[{"content": "the file"}], renderedRole="user"),
     )
-    assert [item.kind for item in items] == ["custom_message"] * 2
-    assert [item.fields["customType"] for item in items] == ["claude.meta", "claude.attachment"]
-    assert [item.fields["content"] for item in items] == ["caveat", [text("the file")]]
-    assert [item.fields["display"] for item in items] == [False, False]
+    assert [entry.kind for entry in entries] == ["custom_message"] * 2
+    assert [entry.fields["customType"] for entry in entries] == ["claude.meta", "claude.attachment"]
+    assert [entry.fields["content"] for entry in entries] == ["caveat", [text("the file")]]
+    assert [entry.fields["display"] for entry in entries] == [False, False]
 
 
-def test_what_the_model_does_not_see_is_kept_whole_in_custom_entries() -> None:
-    items = told(
+def test_lines_the_model_does_not_receive_are_custom_entries_with_all_fields() -> None:
+    entries = decode(
         user("a", None),
         attachment("d", "a", {"type": "date"}),
         system("t", "d", "turn_duration", durationMs=5),
         user("r", "t", 0, "<system-reminder>x</system-reminder>", isMeta=True),
     )
-    assert [item.kind for item in items[1:]] == ["custom"] * 3
-    assert [item.fields["customType"] for item in items[1:]] == ["claude.attachment", "claude.system", "claude.user"]
-    assert items[2].fields["data"] == {"type": "system", "subtype": "turn_duration", "durationMs": 5}
+    assert [entry.kind for entry in entries[1:]] == ["custom"] * 3
+    assert [entry.fields["customType"] for entry in entries[1:]] == [
+        "claude.attachment",
+        "claude.system",
+        "claude.user",
+    ]
+    assert entries[2].fields["data"] == {"type": "system", "subtype": "turn_duration", "durationMs": 5}
 
 
 # Compactions
 
 
-def test_a_compaction_tells_its_tokens_and_what_else_is_known_of_it() -> None:
+def test_a_compaction_has_its_token_counts_and_details() -> None:
     lines = [
         user("a", None),
         boundary("b", "a", preTokens=10, postTokens=3, trigger="auto"),
         summary("s", "b"),
         user("c", "s"),
     ]
-    item = told(*lines)[1]
-    assert item.kind == "compaction"
-    assert item.fields == {
+    entry = decode(*lines)[1]
+    assert entry.kind == "compaction"
+    assert entry.fields == {
         "summary": "the summary",
         "tokensBefore": 10,
         "tokensAfter": 3,
@@ -298,13 +302,17 @@ def test_a_compaction_tells_its_tokens_and_what_else_is_known_of_it() -> None:
     }
 
 
-def test_a_boundary_with_nothing_behind_it_is_no_compaction() -> None:
-    items = told(user("a", None), boundary("b", "a"))
-    assert [item.kind for item in items] == ["message"] or items[-1].kind == "custom"
-    assert all(item.kind != "compaction" for item in items)
+def test_a_boundary_with_nothing_after_it_is_not_a_compaction() -> None:
+    lines = [user("a", None), boundary("b", "a")]
+    assert [(entry.kind, entry.id) for entry in decode(*lines)] == [("message", "a")]
+    journal = read(*lines)
+    entries = list(CLAUDE.decode(journal, CLAUDE.find_history(journal, journal.tree.node_of["b"], AS_CLIENT)))
+    assert [(entry.kind, entry.id) for entry in entries] == [("message", "a"), ("custom", "b")]
+    assert entries[1].fields["customType"] == "claude.system"
+    assert entries[1].fields["data"]["subtype"] == "compact_boundary"
 
 
-def test_a_summary_of_what_came_later_tells_of_a_branch_that_was_left() -> None:
+def test_a_summary_of_later_messages_is_a_branch_summary() -> None:
     lines = [
         user("a", None),
         assistant("b", "a"),
@@ -314,13 +322,13 @@ def test_a_summary_of_what_came_later_tells_of_a_branch_that_was_left() -> None:
         summary("s", "k"),
         user("c", "s"),
     ]
-    items = told(*lines)
-    assert [item.id for item in items] == ["a", "b", "k", "c"]
-    assert items[2].kind == "branch_summary"
-    assert (items[2].fields["fromId"], items[2].fields["summary"]) == ("y", "the summary")
+    entries = decode(*lines)
+    assert [entry.id for entry in entries] == ["a", "b", "k", "c"]
+    assert entries[2].kind == "branch_summary"
+    assert (entries[2].fields["fromId"], entries[2].fields["summary"]) == ("y", "the summary")
 
 
-def test_kept_messages_that_are_no_tail_are_said_once_more_behind_the_summary() -> None:
+def test_kept_messages_that_are_not_the_tail_are_repeated_after_the_summary() -> None:
     lines = [
         user("a", None),
         assistant("b", "a"),
@@ -330,13 +338,13 @@ def test_kept_messages_that_are_no_tail_are_said_once_more_behind_the_summary() 
         summary("s", "k"),
         user("e", "s"),
     ]
-    items = told(*lines)
-    assert [item.id for item in items] == ["a", "b", "c", "d", "k", "a+k", "d+k", "e"]
-    assert "firstKeptEntryId" not in items[4].fields
-    assert message_of(items[5]) == message_of(items[0])
+    entries = decode(*lines)
+    assert [entry.id for entry in entries] == ["a", "b", "c", "d", "k", "a+k", "d+k", "e"]
+    assert "firstKeptEntryId" not in entries[4].fields
+    assert message_of(entries[5]) == message_of(entries[0])
 
 
-def test_a_stretch_keeps_the_results_beside_it_too() -> None:
+def test_a_segment_keeps_the_results_off_the_path_too() -> None:
     lines = [
         user("a", None),
         user("q", "a"),
@@ -348,15 +356,15 @@ def test_a_stretch_keeps_the_results_beside_it_too() -> None:
         summary("s", "k"),
         user("e", "s"),
     ]
-    items = told(*lines)
-    assert [item.id for item in items] == ["a", "q", "s2", "r1", "r2", "k", "e"]
-    assert items[5].fields["firstKeptEntryId"] == "q"
+    entries = decode(*lines)
+    assert [entry.id for entry in entries] == ["a", "q", "s2", "r1", "r2", "k", "e"]
+    assert entries[5].fields["firstKeptEntryId"] == "q"
 
 
 # Cuts
 
 
-def test_lines_that_make_one_item_belong_together_and_prompts_do_not() -> None:
+def test_lines_of_one_entry_must_be_decoded_together_and_prompts_need_not() -> None:
     journal = read(
         user("a", None),
         shard("s1", "a", "c1"),
@@ -373,7 +381,7 @@ def test_lines_that_make_one_item_belong_together_and_prompts_do_not() -> None:
 
 
 @each_golden
-def test_a_history_may_be_told_in_parts_cut_where_lines_do_not_belong_together(golden: Path) -> None:
+def test_a_history_may_be_decoded_in_parts(golden: Path) -> None:
     journal = journal_of(golden.read_bytes())
     nodes = history(journal)
     whole = list(CLAUDE.decode(journal, nodes))
@@ -383,14 +391,14 @@ def test_a_history_may_be_told_in_parts_cut_where_lines_do_not_belong_together(g
             parts[-1].append(node)
         else:
             parts.append([node])
-    assert [item for part in parts for item in CLAUDE.decode(journal, part)] == whole
+    assert [entry for part in parts for entry in CLAUDE.decode(journal, part)] == whole
 
 
 # The corpus
 
 
 def outline(messages: tuple[Message, ...]) -> list[tuple[Any, ...]]:
-    """Who says what: texts as blocks, whichever way they stood on the line."""
+    """Roles and contents, with texts always as blocks."""
     return [
         (
             message.role,
@@ -415,8 +423,8 @@ def rewritten(journal: Journal) -> Journal:
     )
     lines = list(encoder.prologue())
     parent: str | None = None
-    for item in told_of(journal):
-        written = encoder.encode(item, parent)
+    for entry in decode_journal(journal):
+        written = encoder.encode(entry, parent)
         lines += written.lines
         assert not written.notes
         parent = written.id
@@ -425,7 +433,7 @@ def rewritten(journal: Journal) -> Journal:
 
 
 @each_golden
-def test_a_transcript_told_and_written_again_says_the_same_to_the_model(golden: Path) -> None:
+def test_a_transcript_decoded_and_encoded_again_has_the_same_context(golden: Path) -> None:
     journal = journal_of(golden.read_bytes())
     again = rewritten(journal)
     assert context_of(again) == context_of(journal)
@@ -433,23 +441,23 @@ def test_a_transcript_told_and_written_again_says_the_same_to_the_model(golden: 
 
 
 @each_golden
-def test_a_transcript_told_and_written_again_is_told_the_same(golden: Path) -> None:
+def test_a_transcript_decoded_and_encoded_again_decodes_to_the_same_entries(golden: Path) -> None:
     journal = journal_of(golden.read_bytes())
-    shape = [(item.kind, item.fields, item.id) for item in told_of(journal)]
-    assert [(item.kind, item.fields, item.id) for item in told_of(rewritten(journal))] == shape
+    shape = [(entry.kind, entry.fields, entry.id) for entry in decode_journal(journal)]
+    assert [(entry.kind, entry.fields, entry.id) for entry in decode_journal(rewritten(journal))] == shape
 
 
 @each_golden
-def test_everything_told_is_an_entry_of_the_native_form(golden: Path) -> None:
-    for item in told_of(journal_of(golden.read_bytes())):
-        entry = parse_entry({"type": item.kind, "id": item.id, "timestamp": item.timestamp, **item.fields})
-        assert type(entry).__name__ != "Unknown"
-        if item.kind == "message":
-            assert entry.message.role == item.fields["message"]["role"]  # type: ignore[union-attr]
+def test_every_canonical_entry_is_a_native_entry(golden: Path) -> None:
+    for entry in decode_journal(journal_of(golden.read_bytes())):
+        parsed = parse_entry({"type": entry.kind, "id": entry.id, "timestamp": entry.timestamp, **entry.fields})
+        assert type(parsed).__name__ != "Unknown"
+        if entry.kind == "message":
+            assert parsed.message.role == entry.fields["message"]["role"]  # type: ignore[union-attr]
 
 
 @each_golden
-def test_the_history_of_every_line_can_be_told(golden: Path) -> None:
+def test_the_history_of_every_line_can_be_decoded(golden: Path) -> None:
     journal = journal_of(golden.read_bytes())
     for node in range(len(journal)):
         list(CLAUDE.decode(journal, CLAUDE.find_history(journal, node, AS_CLIENT)))

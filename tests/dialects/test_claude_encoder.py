@@ -1,4 +1,4 @@
-"""Claude Code: what a encoder writes, line by line, and that any conversation written comes back as it was."""
+"""Claude Code: the lines an encoder writes, and that any conversation decodes to the same entries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ USAGE = {"input": 5, "output": 7, "cacheRead": 1, "cacheWrite": 2, "totalTokens"
 
 
 class Transcript:
-    """What a encoder wrote for some items, each behind the one before it unless told otherwise."""
+    """The lines an encoder wrote for some entries, each a child of the one before unless a parent is given."""
 
     def __init__(self, start: SessionMeta = START, lines: Journal | None = None) -> None:
         self.encoder = CLAUDE.encoder(start, lines)
@@ -45,17 +45,17 @@ class Transcript:
         self.notes: list[LossNote] = []
         self.at: str | None = None
 
-    def add(self, *items: CanonicalEntry) -> Transcript:
-        for item in items:
-            self.add_at(item, self.at)
+    def add(self, *entries: CanonicalEntry) -> Transcript:
+        for entry in entries:
+            self.add_at(entry, self.at)
         return self
 
-    def add_at(self, item: CanonicalEntry, parent: str | None) -> str | None:
-        written = self.encoder.encode(item, parent)
-        self.raw += written.lines
-        self.notes += written.notes
-        self.at = self.ids[item.id] = written.id
-        return written.id
+    def add_at(self, entry: CanonicalEntry, parent: str | None) -> str | None:
+        transcript_of = self.encoder.encode(entry, parent)
+        self.raw += transcript_of.lines
+        self.notes += transcript_of.notes
+        self.at = self.ids[entry.id] = transcript_of.id
+        return transcript_of.id
 
     def end(self, leaf: str | None = "") -> Transcript:
         self.raw += self.encoder.epilogue(self.at if leaf == "" else leaf)
@@ -77,8 +77,8 @@ class Transcript:
     def journal(self) -> Journal:
         return journal_of(self.data)
 
-    def told(self, leaf: str | None = None) -> list[CanonicalEntry]:
-        return told(self.journal, leaf)
+    def decode(self, leaf: str | None = None) -> list[CanonicalEntry]:
+        return decode(self.journal, leaf)
 
     def messages(self, leaf: str | None = None) -> tuple[Message, ...]:
         journal = self.journal
@@ -95,29 +95,29 @@ def journal_of(data: bytes) -> Journal:
     return journal
 
 
-def told(journal: Journal, leaf: str | None = None) -> list[CanonicalEntry]:
+def decode(journal: Journal, leaf: str | None = None) -> list[CanonicalEntry]:
     node = CLAUDE.find_leaf(journal, AS_CLIENT) if leaf is None else journal.tree.node_of[leaf]
     return list(CLAUDE.decode(journal, CLAUDE.find_history(journal, node, AS_CLIENT)))
 
 
-def plain(items: Sequence[CanonicalEntry]) -> list[tuple[str, dict[str, Any], str]]:
-    return [(item.kind, item.fields, item.id) for item in items]
+def comparable(entries: Sequence[CanonicalEntry]) -> list[tuple[str, dict[str, Any], str]]:
+    return [(entry.kind, entry.fields, entry.id) for entry in entries]
 
 
-def written(*items: CanonicalEntry, start: SessionMeta = START) -> Transcript:
-    return Transcript(start).add(*items).end()
+def transcript_of(*entries: CanonicalEntry, start: SessionMeta = START) -> Transcript:
+    return Transcript(start).add(*entries).end()
 
 
-def item(kind: str, id: str, **fields: Any) -> CanonicalEntry:
+def entry(kind: str, id: str, **fields: Any) -> CanonicalEntry:
     return CanonicalEntry(kind, fields, id, TIME)
 
 
-def said(role: str, id: str, **fields: Any) -> CanonicalEntry:
-    return item("message", id, message={"role": role, **fields, "timestamp": MS})
+def message_entry(role: str, id: str, **fields: Any) -> CanonicalEntry:
+    return entry("message", id, message={"role": role, **fields, "timestamp": MS})
 
 
 def user(id: str, content: Any = "hello") -> CanonicalEntry:
-    return said("user", id, content=content)
+    return message_entry("user", id, content=content)
 
 
 def text(words: str) -> dict[str, Any]:
@@ -128,16 +128,16 @@ def call(id: str, name: str = "Read", **arguments: Any) -> dict[str, Any]:
     return {"type": "toolCall", "id": id, "name": name, "arguments": arguments}
 
 
-def answer(id: str, *blocks: dict[str, Any], **fields: Any) -> CanonicalEntry:
+def assistant(id: str, *blocks: dict[str, Any], **fields: Any) -> CanonicalEntry:
     common = {"api": "anthropic-messages", "provider": "anthropic", "model": "claude-x", "usage": USAGE}
     reason = "toolUse" if any(block["type"] == "toolCall" for block in blocks) else "stop"
-    return said("assistant", id, content=list(blocks), **{**common, "stopReason": reason, **fields})
+    return message_entry("assistant", id, content=list(blocks), **{**common, "stopReason": reason, **fields})
 
 
 def result(id: str, call_id: str, *blocks: dict[str, Any], **fields: Any) -> CanonicalEntry:
     content = list(blocks) or [text(f"result of {call_id}")]
     shape = {"toolCallId": call_id, "toolName": "Read", "content": content, "isError": False}
-    return said("toolResult", id, **{**shape, **fields})
+    return message_entry("toolResult", id, **{**shape, **fields})
 
 
 def thinking(words: str, signature: str | None = SIGNATURE) -> dict[str, Any]:
@@ -145,9 +145,9 @@ def thinking(words: str, signature: str | None = SIGNATURE) -> dict[str, Any]:
     return {"type": "thinking", "thinking": words, **signed}
 
 
-def check_comes_back(*items: CanonicalEntry) -> Transcript:
-    transcript = written(*items)
-    assert plain(transcript.told()) == plain(items)
+def check_round_trip(*entries: CanonicalEntry) -> Transcript:
+    transcript = transcript_of(*entries)
+    assert comparable(transcript.decode()) == comparable(entries)
     return transcript
 
 
@@ -155,7 +155,7 @@ def check_comes_back(*items: CanonicalEntry) -> Transcript:
 
 
 def test_a_line_has_the_fields_the_client_writes_in_their_order_and_no_entrypoint() -> None:
-    (line,) = written(user("u1"), start=SessionMeta(SESSION, TIME, "/x", git_branch="main")).chain
+    (line,) = transcript_of(user("u1"), start=SessionMeta(SESSION, TIME, "/x", git_branch="main")).chain
     assert list(line) == [
         "parentUuid",
         "isSidechain",
@@ -176,18 +176,18 @@ def test_a_line_has_the_fields_the_client_writes_in_their_order_and_no_entrypoin
 
 def test_ids_that_are_uuids_stay_and_others_become_uuids_that_always_follow_from_them() -> None:
     kept = str(uuid.uuid4())
-    first, second = written(user(kept), user("u2")).chain
+    first, second = transcript_of(user(kept), user("u2")).chain
     assert first["uuid"] == kept
     assert "sessiontree" not in first
     assert uuid.UUID(second["uuid"]).version == 5
     assert second["sessiontree"] == {"id": "u2"}
-    assert written(user(kept), user("u2")).raw == written(user(kept), user("u2")).raw
-    other = written(user(kept), user("u2"), start=SessionMeta(str(uuid.uuid4()), TIME, "/x"))
+    assert transcript_of(user(kept), user("u2")).raw == transcript_of(user(kept), user("u2")).raw
+    other = transcript_of(user(kept), user("u2"), start=SessionMeta(str(uuid.uuid4()), TIME, "/x"))
     assert other.chain[1]["uuid"] != second["uuid"]
 
 
 def test_an_answer_is_a_line_for_each_of_its_blocks() -> None:
-    transcript = check_comes_back(user("u1"), answer("a1", thinking("hm"), text("yes"), call("c1")))
+    transcript = check_round_trip(user("u1"), assistant("a1", thinking("hm"), text("yes"), call("c1")))
     shards = transcript.chain[1:]
     assert [shard["message"]["content"][0]["type"] for shard in shards] == ["thinking", "text", "tool_use"]
     assert [shard["apiBlockIndex"] for shard in shards] == [0, 1, 2]
@@ -206,36 +206,36 @@ def test_an_answer_is_a_line_for_each_of_its_blocks() -> None:
     assert transcript.at == shards[-1]["uuid"]
 
 
-def test_the_id_of_a_response_stays_and_one_that_is_none_rides_along() -> None:
-    transcript = check_comes_back(
-        user("u1"), answer("a1", text("x"), responseId="msg_01"), answer("a2", text("y"), responseId="resp|7")
+def test_a_response_id_is_kept_and_an_unusable_one_is_passthrough_data() -> None:
+    transcript = check_round_trip(
+        user("u1"), assistant("a1", text("x"), responseId="msg_01"), assistant("a2", text("y"), responseId="resp|7")
     )
     assert transcript.chain[1]["message"]["id"] == "msg_01"
     assert transcript.chain[2]["message"]["id"].startswith("msg_")
 
 
 def test_two_answers_never_share_a_response() -> None:
-    transcript = check_comes_back(
-        user("u1"), answer("a1", text("x"), responseId="msg_01"), answer("a2", text("y"), responseId="msg_01")
+    transcript = check_round_trip(
+        user("u1"), assistant("a1", text("x"), responseId="msg_01"), assistant("a2", text("y"), responseId="msg_01")
     )
     assert [message_text(message) for message in transcript.messages()] == ["hello", "x", "y"]
 
 
 def test_a_model_is_always_written() -> None:
-    transcript = check_comes_back(user("u1"), said("assistant", "a1", content=[text("x")]))
+    transcript = check_round_trip(user("u1"), message_entry("assistant", "a1", content=[text("x")]))
     assert transcript.chain[1]["message"]["model"] == "unknown"
 
 
-def test_each_result_hangs_on_the_line_of_its_call_and_the_next_turn_on_the_last_result() -> None:
-    items = [
+def test_each_result_is_a_child_of_its_call_and_the_next_turn_of_the_last_result() -> None:
+    entries = [
         user("u1"),
-        answer("a1", text("three"), call("c1"), call("c2"), call("c3")),
+        assistant("a1", text("three"), call("c1"), call("c2"), call("c3")),
         result("r1", "c1"),
         result("r3", "c3"),
         result("r2", "c2"),
-        answer("a2", text("done")),
+        assistant("a2", text("done")),
     ]
-    transcript = check_comes_back(*items)
+    transcript = check_round_trip(*entries)
     chain = transcript.chain
     lines = {line["uuid"]: line for line in chain}
     results = [line for line in chain if "sourceToolAssistantUUID" in line]
@@ -253,40 +253,40 @@ def test_each_result_hangs_on_the_line_of_its_call_and_the_next_turn_on_the_last
     ]
 
 
-def test_a_call_without_a_result_is_not_lost_beside_the_path() -> None:
-    items = [
+def test_a_call_without_a_result_stays_on_the_path() -> None:
+    entries = [
         user("u1"),
-        answer("a1", call("c1"), call("c2"), call("c3")),
+        assistant("a1", call("c1"), call("c2"), call("c3")),
         result("r1", "c1"),
         user("u2", "stop"),
-        answer("a2", text("ok")),
+        assistant("a2", text("ok")),
     ]
-    transcript = check_comes_back(*items)
+    transcript = check_round_trip(*entries)
     calls = [call.id for message in transcript.messages() for call in tool_calls(message)]
     assert calls == ["c1", "c2", "c3"]
 
 
-def test_a_result_that_comes_after_the_user_spoke_does_not_hide_what_was_said() -> None:
-    items = [
+def test_a_result_after_a_user_message_does_not_hide_that_message() -> None:
+    entries = [
         user("u1"),
-        answer("a1", call("c1"), call("c2")),
+        assistant("a1", call("c1"), call("c2")),
         result("r1", "c1"),
         user("u2", "meanwhile"),
         result("r2", "c2"),
-        answer("a2", text("ok")),
+        assistant("a2", text("ok")),
     ]
-    assert written(*items).texts() == ["hello", "", "result of c1", "meanwhile", "result of c2", "ok"]
-    check_comes_back(*items)
+    assert transcript_of(*entries).texts() == ["hello", "", "result of c1", "meanwhile", "result of c2", "ok"]
+    check_round_trip(*entries)
 
 
 def test_tool_ids_that_the_provider_refuses_are_changed_alike_in_call_and_result() -> None:
-    items = [
+    entries = [
         user("u1"),
-        answer("a1", call("call|1.x"), call("call_1_x")),
+        assistant("a1", call("call|1.x"), call("call_1_x")),
         result("r1", "call|1.x"),
         result("r2", "call_1_x"),
     ]
-    transcript = check_comes_back(*items)
+    transcript = check_round_trip(*entries)
     blocks = [block for line in transcript.chain[1:] for block in line["message"]["content"]]
     calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
     assert calls == ["call_1_x", "call_1_x_2"]
@@ -294,48 +294,48 @@ def test_tool_ids_that_the_provider_refuses_are_changed_alike_in_call_and_result
     assert any(note.kind == "changed" and note.what == "ids of tool calls" for note in transcript.notes)
 
 
-def test_a_call_id_that_is_used_again_gets_an_id_of_its_own() -> None:
-    items = [
+def test_a_call_id_that_is_used_twice_is_made_unique() -> None:
+    entries = [
         user("u1"),
-        answer("a1", call("call_0")),
+        assistant("a1", call("call_0")),
         result("r1", "call_0", text("one")),
-        answer("a2", call("call_0")),
+        assistant("a2", call("call_0")),
         result("r2", "call_0", text("two")),
     ]
-    transcript = check_comes_back(*items)
-    answered = [message.tool_call_id for message in transcript.messages() if isinstance(message, ToolResult)]
-    assert answered == ["call_0", "call_0_2"]
+    transcript = check_round_trip(*entries)
+    assistant_contents = [message.tool_call_id for message in transcript.messages() if isinstance(message, ToolResult)]
+    assert assistant_contents == ["call_0", "call_0_2"]
 
 
 def test_calls_of_one_response_with_the_same_id_are_answered_in_their_order() -> None:
-    items = [
+    entries = [
         user("u1"),
-        answer("a1", call("c"), call("x"), call("c")),
+        assistant("a1", call("c"), call("x"), call("c")),
         result("r1", "c", text("one")),
         result("r2", "x", text("two")),
         user("u2"),
     ]
-    transcript = check_comes_back(*items)
+    transcript = check_round_trip(*entries)
     assert [call.id for message in transcript.messages() for call in tool_calls(message)] == ["c", "x", "c_2"]
-    transcript = check_comes_back(*items[:4], result("r3", "c", text("three")), user("u2"))
-    answered = [message.tool_call_id for message in transcript.messages() if isinstance(message, ToolResult)]
-    assert answered == ["c", "x", "c_2"]
+    transcript = check_round_trip(*entries[:4], result("r3", "c", text("three")), user("u2"))
+    assistant_contents = [message.tool_call_id for message in transcript.messages() if isinstance(message, ToolResult)]
+    assert assistant_contents == ["c", "x", "c_2"]
 
 
-def test_a_result_without_a_call_is_kept_aside() -> None:
-    transcript = check_comes_back(user("u1"), result("r1", "nowhere"), user("u2"))
+def test_a_result_without_a_call_goes_on_a_metadata_line() -> None:
+    transcript = check_round_trip(user("u1"), result("r1", "nowhere"), user("u2"))
     assert transcript.texts() == ["hello", "hello"]
     assert [note.what for note in transcript.notes] == ["results without a call"]
 
 
-def test_thinking_without_a_signature_of_the_provider_is_left_out_and_comes_back() -> None:
-    items = [
+def test_thinking_without_a_signature_of_the_provider_is_passthrough_data() -> None:
+    entries = [
         user("u1"),
-        answer("a1", thinking("mine", None), text("x")),
-        answer("a2", text("y"), thinking("foreign"), provider="openai", api="openai-responses"),
-        answer("a3", {"type": "redactedThinking", "data": "zz"}, text("z"), provider="google", api="google"),
+        assistant("a1", thinking("mine", None), text("x")),
+        assistant("a2", text("y"), thinking("foreign"), provider="openai", api="openai-responses"),
+        assistant("a3", {"type": "redactedThinking", "data": "zz"}, text("z"), provider="google", api="google"),
     ]
-    transcript = check_comes_back(*items)
+    transcript = check_round_trip(*entries)
     kinds = [block["type"] for line in transcript.chain[1:] for block in line["message"]["content"]]
     assert kinds == ["text"] * 3
     dropped = [note for note in transcript.notes if note.kind == "dropped"]
@@ -345,7 +345,7 @@ def test_thinking_without_a_signature_of_the_provider_is_left_out_and_comes_back
 
 def test_signed_and_redacted_thinking_of_the_provider_stays() -> None:
     redacted = {"type": "redactedThinking", "data": "zz"}
-    transcript = check_comes_back(user("u1"), answer("a1", thinking("hm"), redacted, text("x")))
+    transcript = check_round_trip(user("u1"), assistant("a1", thinking("hm"), redacted, text("x")))
     assert [line["message"]["content"][0] for line in transcript.chain[1:]] == [
         {"type": "thinking", "thinking": "hm", "signature": SIGNATURE},
         {"type": "redacted_thinking", "data": "zz"},
@@ -353,58 +353,58 @@ def test_signed_and_redacted_thinking_of_the_provider_stays() -> None:
     ]
 
 
-def test_an_answer_of_nothing_but_unsigned_thinking_is_not_said() -> None:
-    transcript = check_comes_back(user("u1"), answer("a1", thinking("hm", None)), user("u2"))
+def test_a_message_of_nothing_but_unsigned_thinking_is_not_sent() -> None:
+    transcript = check_round_trip(user("u1"), assistant("a1", thinking("hm", None)), user("u2"))
     assert transcript.texts() == ["hello", "hello"]
 
 
 def test_images_are_written_in_prompts_and_results() -> None:
     image = {"type": "image", "data": "aGk=", "mimeType": "image/jpeg"}
-    transcript = check_comes_back(
-        user("u1", [text("look"), image]), answer("a1", call("c1")), result("r1", "c1", text("shot"), image)
+    transcript = check_round_trip(
+        user("u1", [text("look"), image]), assistant("a1", call("c1")), result("r1", "c1", text("shot"), image)
     )
     source = {"type": "base64", "media_type": "image/jpeg", "data": "aGk="}
     assert transcript.chain[0]["message"]["content"][1] == {"type": "image", "source": source}
     assert transcript.chain[2]["message"]["content"][0]["content"][1] == {"type": "image", "source": source}
 
 
-def test_a_failed_answer_keeps_its_text_and_one_without_text_is_shown_but_not_sent() -> None:
-    items = [
+def test_a_failed_message_keeps_its_text_and_one_without_text_is_shown_but_not_sent() -> None:
+    entries = [
         user("u1"),
-        answer("a1", text("half"), stopReason="aborted"),
+        assistant("a1", text("half"), stopReason="aborted"),
         user("u2"),
-        answer("a2", stopReason="error", errorMessage="529 overloaded"),
+        assistant("a2", stopReason="error", errorMessage="529 overloaded"),
         user("u3"),
     ]
-    transcript = check_comes_back(*items)
+    transcript = check_round_trip(*entries)
     assert transcript.texts() == ["hello", "half", "hello", "hello"]
     note = transcript.chain[3]
     assert note["isApiErrorMessage"] is True
     assert note["message"]["content"] == [text("529 overloaded")]
 
 
-def test_empty_texts_are_left_out_where_something_else_is_said() -> None:
-    transcript = check_comes_back(
-        user("u1", [text(""), text("x")]), answer("a1", text(""), call("c1")), result("r1", "c1", text(""))
+def test_empty_texts_next_to_other_blocks_are_left_out() -> None:
+    transcript = check_round_trip(
+        user("u1", [text(""), text("x")]), assistant("a1", text(""), call("c1")), result("r1", "c1", text(""))
     )
     assert transcript.chain[0]["message"]["content"] == [text("x")]
     assert [line["message"]["content"][0]["type"] for line in transcript.chain[1:2]] == ["tool_use"]
 
 
-def test_what_a_line_has_no_place_for_rides_along() -> None:
+def test_fields_a_line_has_no_place_for_are_passthrough_data() -> None:
     cost = {"input": 0.1, "output": 0.2, "total": 0.3}
     odd = {"type": "toolCall", "id": "c1", "name": "functions.read", "arguments": {"a": 1}, "thoughtSignature": "t"}
-    check_comes_back(
-        item("message", "u1", message={"role": "user", "content": "no time"}, extra={"a": 1}),
-        answer("a1", odd, usage={**USAGE, "cost": cost}, api="x", provider="y", diagnostics=[1]),
+    check_round_trip(
+        entry("message", "u1", message={"role": "user", "content": "no time"}, extra={"a": 1}),
+        assistant("a1", odd, usage={**USAGE, "cost": cost}, api="x", provider="y", diagnostics=[1]),
         result("r1", "c1", toolName="functions.read", details={"lines": 3}, sessiontreeBlobs=[]),
-        item("message", "u2", message={"role": "user", "content": "x", "timestamp": 1}, sessiontree={"pi": {"k": 1}}),
+        entry("message", "u2", message={"role": "user", "content": "x", "timestamp": 1}, sessiontree={"pi": {"k": 1}}),
     )
 
 
 def test_lone_surrogates_survive() -> None:
-    check_comes_back(
-        user("u\ud83d", "half \ud83d of"), answer("a1", text("\ude00"), call("c\ud83d")), result("r1", "c\ud83d")
+    check_round_trip(
+        user("u\ud83d", "half \ud83d of"), assistant("a1", text("\ude00"), call("c\ud83d")), result("r1", "c\ud83d")
     )
 
 
@@ -414,7 +414,7 @@ def test_times_are_iso_whatever_they_were() -> None:
         CanonicalEntry("message", {"message": {"role": "user", "content": "x"}}, "u2", "yesterday"),
         CanonicalEntry("message", {"message": {"role": "user", "content": "x"}}, "u3", "20260216T100002"),
     ]
-    transcript = written(*odd)
+    transcript = transcript_of(*odd)
     assert [line["timestamp"][:19] for line in transcript.chain][:2] == ["2026-02-16T10:00:01"] * 2
     assert all("T" in line["timestamp"] and "-" in line["timestamp"] for line in transcript.chain)
 
@@ -423,8 +423,10 @@ def test_times_are_iso_whatever_they_were() -> None:
 
 
 def test_a_command_of_the_user_is_written_as_the_client_does() -> None:
-    command = said("bashExecution", "b1", command="ls", output="a\nb", exitCode=1, cancelled=False, truncated=False)
-    transcript = check_comes_back(user("u1"), command, user("u2"))
+    command = message_entry(
+        "bashExecution", "b1", command="ls", output="a\nb", exitCode=1, cancelled=False, truncated=False
+    )
+    transcript = check_round_trip(user("u1"), command, user("u2"))
     assert transcript.texts()[1:3] == [
         "<bash-input>ls</bash-input>",
         "<bash-stdout>a\nb</bash-stdout><bash-stderr></bash-stderr>",
@@ -432,49 +434,49 @@ def test_a_command_of_the_user_is_written_as_the_client_does() -> None:
     assert transcript.chain[2]["sessiontree"] == {"part": True}
 
 
-def test_a_command_that_the_model_shall_not_see_is_kept_aside() -> None:
-    command = said("bashExecution", "b1", command="ls", output="", excludeFromContext=True)
-    assert check_comes_back(user("u1"), command, user("u2")).texts() == ["hello", "hello"]
+def test_a_command_excluded_from_the_context_goes_on_a_metadata_line() -> None:
+    command = message_entry("bashExecution", "b1", command="ls", output="", excludeFromContext=True)
+    assert check_round_trip(user("u1"), command, user("u2")).texts() == ["hello", "hello"]
 
 
-def test_what_only_looks_like_a_command_stays_what_the_user_said() -> None:
-    check_comes_back(
+def test_a_prompt_that_looks_like_a_command_stays_a_prompt() -> None:
+    check_round_trip(
         user("u1", "<bash-input>ls</bash-input>"),
         user("u2", "<bash-stdout>x</bash-stdout><bash-stderr></bash-stderr>"),
         user("u3", "<system-reminder>mine</system-reminder>"),
     )
 
 
-def test_messages_of_extensions_speak_in_the_users_place() -> None:
-    transcript = check_comes_back(
+def test_messages_of_extensions_are_user_lines_with_is_meta() -> None:
+    transcript = check_round_trip(
         user("u1"),
-        item("custom_message", "m1", customType="note", content="by the way", display=True, details={"x": 1}),
-        said("custom", "m2", customType="note", content=[text("too")], display=False),
-        item("branch_summary", "s1", fromId="u0", summary="went wrong"),
+        entry("custom_message", "m1", customType="note", content="by the way", display=True, details={"x": 1}),
+        message_entry("custom", "m2", customType="note", content=[text("too")], display=False),
+        entry("branch_summary", "s1", fromId="u0", summary="went wrong"),
     )
     assert [line.get("isMeta") for line in transcript.chain] == [None, True, True, True]
     assert transcript.texts()[1:3] == ["by the way", "too"]
     assert "went wrong" in transcript.texts()[3]
 
 
-def test_entries_without_a_line_are_asides_at_their_place() -> None:
-    items = [
-        item("model_change", "x0", provider="anthropic", modelId="claude-x"),
+def test_entries_without_a_line_type_are_metadata_lines_at_their_position() -> None:
+    entries = [
+        entry("model_change", "x0", provider="anthropic", modelId="claude-x"),
         user("u1"),
-        item("thinking_level_change", "x1", thinkingLevel="high"),
-        item("custom", "x2", customType="state", data={"a": 1}),
-        answer("a1", call("c1"), call("c2")),
+        entry("thinking_level_change", "x1", thinkingLevel="high"),
+        entry("custom", "x2", customType="state", data={"a": 1}),
+        assistant("a1", call("c1"), call("c2")),
         result("r1", "c1"),
-        item("usage", "x3", note="title", usage={"input": 1}),
+        entry("usage", "x3", note="title", usage={"input": 1}),
         result("r2", "c2"),
-        item("never_heard_of", "x4", field=[1]),
-        said("system", "x5", content="You are"),
-        said("developer", "x6", content="odd"),
-        answer("a2", text("done")),
+        entry("never_heard_of", "x4", field=[1]),
+        message_entry("system", "x5", content="You are"),
+        message_entry("developer", "x6", content="odd"),
+        assistant("a2", text("done")),
     ]
-    transcript = check_comes_back(*items)
-    asides = [line for line in transcript.lines if line["type"] == "sessiontree"]
-    assert [line["id"] for line in asides] == ["x0", "x1", "x2", "x3", "x4", "x5", "x6"]
+    transcript = check_round_trip(*entries)
+    metadata = [line for line in transcript.lines if line["type"] == "sessiontree"]
+    assert [line["id"] for line in metadata] == ["x0", "x1", "x2", "x3", "x4", "x5", "x6"]
     assert all(note.kind == "aside" for note in transcript.notes)
     assert [message.role for message in transcript.messages()] == [
         "user",
@@ -485,11 +487,11 @@ def test_entries_without_a_line_are_asides_at_their_place() -> None:
     ]
 
 
-def test_asides_belong_to_the_branches_that_go_on_behind_them() -> None:
-    transcript = Transcript().add(user("u1"), item("model_change", "x1", modelId="one"), user("one"))
-    transcript.add_at(item("model_change", "x2", modelId="two"), transcript.ids["x1"])
+def test_metadata_entries_belong_to_the_branches_that_continue_after_them() -> None:
+    transcript = Transcript().add(user("u1"), entry("model_change", "x1", modelId="one"), user("one"))
+    transcript.add_at(entry("model_change", "x2", modelId="two"), transcript.ids["x1"])
     transcript.add(user("two"))
-    transcript.add_at(item("label", "l1", targetId="u1", label="L"), transcript.ids["u1"])
+    transcript.add_at(entry("label", "l1", targetId="u1", label="L"), transcript.ids["u1"])
     transcript.add_at(user("three"), transcript.ids["u1"])
     transcript.end()
     expected = {
@@ -499,34 +501,37 @@ def test_asides_belong_to_the_branches_that_go_on_behind_them() -> None:
         "u1": ["u1"],
     }
     for leaf, ids in expected.items():
-        assert [told.id for told in transcript.told(transcript.ids[leaf])] == ids
+        assert [decode.id for decode in transcript.decode(transcript.ids[leaf])] == ids
     journal = transcript.journal
     label = journal.types.index("label")
-    assert [told.id for told in CLAUDE.decode(journal, CLAUDE.find_history(journal, label, AS_CLIENT))] == ["u1", "l1"]
+    assert [decode.id for decode in CLAUDE.decode(journal, CLAUDE.find_history(journal, label, AS_CLIENT))] == [
+        "u1",
+        "l1",
+    ]
 
 
-def test_a_prompt_of_the_client_follows_the_asides_before_it() -> None:
-    transcript = written(user("u1"), item("model_change", "x1", modelId="one"))
+def test_a_prompt_of_the_client_follows_the_metadata_entries_before_it() -> None:
+    transcript = transcript_of(user("u1"), entry("model_change", "x1", modelId="one"))
     prompt = {**transcript.chain[0], "uuid": str(uuid.uuid4()), "parentUuid": transcript.ids["u1"]}
     del prompt["sessiontree"]
     transcript.raw.append(json.dumps(prompt).encode())
-    assert [told.id for told in transcript.told()] == ["u1", "x1", prompt["uuid"]]
+    assert [decode.id for decode in transcript.decode()] == ["u1", "x1", prompt["uuid"]]
 
 
 def test_labels_are_found_by_our_reader_on_the_lines_they_name() -> None:
-    items = [
+    entries = [
         user("u1"),
-        answer("a1", text("x"), call("c1")),
-        item("label", "l1", targetId="a1", label="here"),
+        assistant("a1", text("x"), call("c1")),
+        entry("label", "l1", targetId="a1", label="here"),
         result("r1", "c1"),
-        item("label", "l2", targetId="u1", label="start"),
+        entry("label", "l2", targetId="u1", label="start"),
     ]
-    transcript = check_comes_back(*items)
+    transcript = check_round_trip(*entries)
     session = open_store(MemoryStore(transcript.data), dialect="claude")
     assert session.labels == {transcript.ids["a1"]: "here", transcript.ids["u1"]: "start"}
 
 
-def test_a_malformed_aside_of_a_foreign_file_is_kept_as_unknown() -> None:
+def test_a_malformed_metadata_entry_is_unknown() -> None:
     lines = [
         {"type": "sessiontree", "sessionId": "s", "entry": {"type": "compaction", "summary": "x"}},
         {"type": "sessiontree", "sessionId": "s", "entry": {"type": 5}},
@@ -537,22 +542,22 @@ def test_a_malformed_aside_of_a_foreign_file_is_kept_as_unknown() -> None:
     data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     journal = journal_of(data)
     assert journal.types == ["sessiontree"] * 4 + ["label"]
-    assert [item.kind for item in told(journal)] == ["label"]
+    assert [entry.kind for entry in decode(journal)] == ["label"]
     assert open_store(MemoryStore(data), dialect="claude").labels == {}
 
 
 def test_a_name_is_also_written_where_the_client_looks_for_it() -> None:
-    transcript = check_comes_back(user("u1"), item("session_info", "n1", name="A name"), user("u2"))
+    transcript = check_round_trip(user("u1"), entry("session_info", "n1", name="A name"), user("u2"))
     kinds = [line["type"] for line in transcript.lines]
     assert kinds == ["user", "sessiontree", "custom-title", "agent-name", "user", "custom-title", "last-prompt"]
     assert CLAUDE.find_title(transcript.journal) == "A name"
 
 
-def test_settings_of_the_session_are_found_and_are_no_part_of_its_history() -> None:
+def test_settings_of_the_session_are_found_and_are_not_part_of_its_history() -> None:
     start = SessionMeta(SESSION, TIME, "/x", config=Config(approval_mode="yolo"), forked_from=ForkOrigin("other", "e1"))
-    transcript = written(user("u1"), start=start)
+    transcript = transcript_of(user("u1"), start=start)
     assert CLAUDE.find_config(transcript.journal) == Config(approval_mode="yolo")
-    assert plain(transcript.told()) == plain([user("u1")])
+    assert comparable(transcript.decode()) == comparable([user("u1")])
     header = transcript.journal.header
     assert header is not None
     assert header.forked_from == ForkOrigin("other", "e1")
@@ -563,21 +568,21 @@ def test_settings_of_the_session_are_found_and_are_no_part_of_its_history() -> N
 
 def compaction(id: str, first_kept: str | None, summary: str = "what happened", **fields: Any) -> CanonicalEntry:
     kept = {"firstKeptEntryId": first_kept} if first_kept else {}
-    return item("compaction", id, summary=summary, **kept, tokensBefore=1000, **fields)
+    return entry("compaction", id, summary=summary, **kept, tokensBefore=1000, **fields)
 
 
 def test_a_compaction_is_a_boundary_and_a_summary_that_name_what_was_kept() -> None:
-    items = [
+    entries = [
         user("u1", "old"),
-        answer("a1", text("old too")),
+        assistant("a1", text("old too")),
         user("u2", "kept"),
-        answer("a2", call("c1"), call("c2")),
+        assistant("a2", call("c1"), call("c2")),
         result("r1", "c1"),
         result("r2", "c2"),
         compaction("k1", "u2", details={"files": ["x"]}),
         user("u3", "new"),
     ]
-    transcript = check_comes_back(*items)
+    transcript = check_round_trip(*entries)
     boundary = next(line for line in transcript.chain if line.get("subtype") == "compact_boundary")
     summary = next(line for line in transcript.chain if line.get("isCompactSummary"))
     assert boundary["parentUuid"] is None
@@ -594,26 +599,26 @@ def test_a_compaction_is_a_boundary_and_a_summary_that_name_what_was_kept() -> N
     assert texts[1:] == ["kept", "", "result of c1", "result of c2", "new"]
 
 
-def test_what_a_compaction_kept_is_there_also_when_nothing_follows_it() -> None:
-    transcript = check_comes_back(user("u1", "old"), user("u2", "kept"), compaction("k1", "u2"))
+def test_kept_messages_are_sent_even_if_nothing_follows_the_compaction() -> None:
+    transcript = check_round_trip(user("u1", "old"), user("u2", "kept"), compaction("k1", "u2"))
     assert transcript.texts()[1:] == ["kept"]
 
 
-def test_a_compaction_may_keep_nothing_or_begin_to_keep_at_an_aside() -> None:
-    nothing = check_comes_back(user("u1"), compaction("k1", None), user("u2", "new"))
+def test_a_compaction_may_keep_nothing_or_start_to_keep_at_a_metadata_entry() -> None:
+    nothing = check_round_trip(user("u1"), compaction("k1", None), user("u2", "new"))
     assert nothing.texts()[1:] == ["new"]
-    items = [
+    entries = [
         user("u1", "old"),
-        item("model_change", "x1", modelId="m"),
+        entry("model_change", "x1", modelId="m"),
         user("u2", "kept"),
         compaction("k1", "x1"),
         user("u3", "new"),
     ]
-    assert check_comes_back(*items).texts()[1:] == ["kept", "new"]
+    assert check_round_trip(*entries).texts()[1:] == ["kept", "new"]
 
 
-def test_an_older_summary_within_what_is_kept_is_not_sent_again() -> None:
-    items = [
+def test_an_older_summary_among_kept_messages_is_not_sent_again() -> None:
+    entries = [
         user("u1", "one"),
         user("u2", "two"),
         compaction("k1", "u2", "first"),
@@ -621,76 +626,76 @@ def test_an_older_summary_within_what_is_kept_is_not_sent_again() -> None:
         compaction("k2", "u2", "second"),
         user("u4", "four"),
     ]
-    texts = check_comes_back(*items).texts()
+    texts = check_round_trip(*entries).texts()
     assert "second" in texts[0]
     assert texts[1:] == ["two", "three", "four"]
 
 
 def test_a_reset_of_the_context_is_a_boundary_without_a_summary() -> None:
-    items = [user("u1", "old"), item("reset_boundary", "z1"), user("u2", "new")]
-    assert check_comes_back(*items).texts() == ["new"]
+    entries = [user("u1", "old"), entry("reset_boundary", "z1"), user("u2", "new")]
+    assert check_round_trip(*entries).texts() == ["new"]
 
 
 def test_a_branch_that_leaves_before_a_compaction_does_not_see_its_summary() -> None:
-    transcript = Transcript().add(user("u1", "one"), answer("a1", text("kept")), compaction("k1", "a1"), user("u2"))
+    transcript = Transcript().add(user("u1", "one"), assistant("a1", text("kept")), compaction("k1", "a1"), user("u2"))
     compacted = transcript.at
     for name in ("b1", "b2"):
         transcript.add_at(user(name, name), transcript.ids["a1"])
-        transcript.add(answer(f"{name}a", text("ok")))
+        transcript.add(assistant(f"{name}a", text("ok")))
     transcript.end()
     assert transcript.texts() == ["one", "kept", "b2", "ok"]
-    assert [told.id for told in transcript.told()] == ["u1", "a1", "b2", "b2a"]
-    assert [told.id for told in transcript.told(transcript.ids["b1a"])] == ["u1", "a1", "b1", "b1a"]
-    assert [told.id for told in transcript.told(compacted)] == ["u1", "a1", "k1", "u2"]
+    assert [decode.id for decode in transcript.decode()] == ["u1", "a1", "b2", "b2a"]
+    assert [decode.id for decode in transcript.decode(transcript.ids["b1a"])] == ["u1", "a1", "b1", "b1a"]
+    assert [decode.id for decode in transcript.decode(compacted)] == ["u1", "a1", "k1", "u2"]
     assert len(transcript.messages(compacted)) == 3
 
 
-def test_a_compaction_that_leaves_before_asides_does_not_come_behind_them() -> None:
-    transcript = Transcript().add(user("u1"), answer("a1", text("one")), user("u2"), answer("a2", text("two")))
+def test_a_compaction_that_branches_off_before_metadata_entries_does_not_follow_them() -> None:
+    transcript = Transcript().add(user("u1"), assistant("a1", text("one")), user("u2"), assistant("a2", text("two")))
     before = transcript.at
-    transcript.add(item("model_change", "m1", modelId="m"), compaction("k1", None, ""), compaction("k2", "a1", ""))
+    transcript.add(entry("model_change", "m1", modelId="m"), compaction("k1", None, ""), compaction("k2", "a1", ""))
     leaf = transcript.add_at(compaction("k3", None, ""), before)
-    assert [item.id for item in transcript.end().told(leaf)] == ["u1", "a1", "u2", "a2", "k3"]
+    assert [entry.id for entry in transcript.end().decode(leaf)] == ["u1", "a1", "u2", "a2", "k3"]
 
 
 def test_a_call_may_have_another_result_on_another_branch() -> None:
-    transcript = Transcript().add(user("u1"), answer("a1", call("c1"), call("c2")))
+    transcript = Transcript().add(user("u1"), assistant("a1", call("c1"), call("c2")))
     tips = []
     for name in ("x", "y", "z"):
         transcript.at = transcript.ids["a1"]
-        items = [
+        entries = [
             result(f"{name}1", "c1", text(name)),
             result(f"{name}2", "c2", text(name)),
-            answer(f"{name}3", text("ok")),
+            assistant(f"{name}3", text("ok")),
         ]
-        tips.append(transcript.add(*items).at)
+        tips.append(transcript.add(*entries).at)
     transcript.add_at(user("u2", "never mind"), transcript.ids["a1"])
     transcript.add_at(user("u3", "half"), transcript.ids["x1"])
     transcript.end()
     for name, tip in zip(("x", "y", "z"), tips, strict=True):
-        assert [told.id for told in transcript.told(tip)] == ["u1", "a1", f"{name}1", f"{name}2", f"{name}3"]
+        assert [decode.id for decode in transcript.decode(tip)] == ["u1", "a1", f"{name}1", f"{name}2", f"{name}3"]
         assert [message_text(message) for message in transcript.messages(tip)] == ["hello", "", name, name, "ok"]
-    assert [told.id for told in transcript.told(transcript.ids["u2"])] == ["u1", "a1", "u2"]
-    assert [told.id for told in transcript.told()] == ["u1", "a1", "x1", "u3"]
+    assert [decode.id for decode in transcript.decode(transcript.ids["u2"])] == ["u1", "a1", "u2"]
+    assert [decode.id for decode in transcript.decode()] == ["u1", "a1", "x1", "u3"]
 
 
-# Where the session stands
+# The leaf
 
 
-def test_the_last_lines_name_the_session_and_say_where_it_stands() -> None:
-    transcript = written(
-        user("u1", "x" * 300), answer("a1", text("y")), start=SessionMeta(SESSION, TIME, "/x", title="T")
+def test_the_last_lines_are_the_title_and_a_pin() -> None:
+    transcript = transcript_of(
+        user("u1", "x" * 300), assistant("a1", text("y")), start=SessionMeta(SESSION, TIME, "/x", title="T")
     )
     title, pin = transcript.lines[-2:]
     assert title == {"type": "custom-title", "customTitle": "T", "sessionId": SESSION}
     assert pin == {"type": "last-prompt", "lastPrompt": "x" * 200, "leafUuid": transcript.at, "sessionId": SESSION}
 
 
-def test_a_session_may_stand_at_an_answer_whose_results_are_on_another_branch() -> None:
-    transcript = Transcript().add(user("u1"), answer("a1", call("c1")), result("r1", "c1"), user("u2"))
+def test_the_leaf_may_be_a_message_whose_results_are_on_another_branch() -> None:
+    transcript = Transcript().add(user("u1"), assistant("a1", call("c1")), result("r1", "c1"), user("u2"))
     transcript.end(transcript.ids["a1"])
     assert [message.role for message in transcript.messages()] == ["user", "assistant"]
-    first, last = transcript.told()
+    first, last = transcript.decode()
     assert (first.id, last.id) == ("u1", "a1")
     leaf = CLAUDE.find_leaf(transcript.journal, AS_CLIENT)
     assert leaf is not None
@@ -698,11 +703,11 @@ def test_a_session_may_stand_at_an_answer_whose_results_are_on_another_branch() 
 
 
 def test_a_leaf_that_is_not_the_end_of_the_newest_branch_is_pinned() -> None:
-    transcript = Transcript().add(user("u1"), answer("a1", text("x")), user("u2"))
+    transcript = Transcript().add(user("u1"), assistant("a1", text("x")), user("u2"))
     transcript.at = transcript.ids["a1"]
     transcript.add(user("u3"))
     for leaf in ("u2", "a1", "u1"):
-        again = Transcript().add(user("u1"), answer("a1", text("x")), user("u2"))
+        again = Transcript().add(user("u1"), assistant("a1", text("x")), user("u2"))
         again.at = again.ids["a1"]
         again.add(user("u3")).end(again.ids[leaf])
         assert again.lines[-1]["explicit"] is True
@@ -730,14 +735,14 @@ def continued(transcript: Transcript) -> Transcript:
     return again
 
 
-def new(item: CanonicalEntry) -> CanonicalEntry:
-    return CanonicalEntry(item.kind, item.fields, "", item.timestamp)
+def new(entry: CanonicalEntry) -> CanonicalEntry:
+    return CanonicalEntry(entry.kind, entry.fields, "", entry.timestamp)
 
 
-def test_a_file_is_continued_in_its_own_words() -> None:
+def test_a_continued_file_keeps_its_common_fields() -> None:
     start = SessionMeta(SESSION, TIME, "/x", git_branch="topic")
-    first = written(user("u1"), start=start)
-    again = continued(first).add(new(answer("", text("more"))))
+    first = transcript_of(user("u1"), start=start)
+    again = continued(first).add(new(assistant("", text("more"))))
     line = again.chain[-1]
     assert line["parentUuid"] == first.at
     assert (line["sessionId"], line["cwd"], line["gitBranch"]) == (SESSION, "/x", "topic")
@@ -746,7 +751,7 @@ def test_a_file_is_continued_in_its_own_words() -> None:
 
 
 def test_a_result_in_a_continued_file_finds_its_call_and_loses_no_other() -> None:
-    transcript = written(user("u1"), answer("a1", text("two"), call("c1"), call("c2")))
+    transcript = transcript_of(user("u1"), assistant("a1", text("two"), call("c1"), call("c2")))
     calls = transcript.chain[2:]
     again = continued(transcript)
     for at, id in enumerate(("c1", "c2")):
@@ -760,20 +765,20 @@ def test_a_result_in_a_continued_file_finds_its_call_and_loses_no_other() -> Non
 
 
 def test_moving_naming_and_labelling_in_a_continued_file() -> None:
-    transcript = written(user("u1"), answer("a1", text("x")), user("u2"))
+    transcript = transcript_of(user("u1"), assistant("a1", text("x")), user("u2"))
     target = transcript.ids["a1"]
-    moved = continued(transcript).add(new(item("leaf", "", targetId=target)))
+    moved = continued(transcript).add(new(entry("leaf", "", targetId=target)))
     assert moved.lines[-1] == {"type": "last-prompt", "leafUuid": target, "explicit": True, "sessionId": SESSION}
     assert CLAUDE.find_leaf(moved.journal, AS_CLIENT) == moved.journal.tree.node_of[str(target)]
-    reset = continued(transcript).add(new(item("leaf", "", targetId=None)))
+    reset = continued(transcript).add(new(entry("leaf", "", targetId=None)))
     assert reset.lines[-1]["leafUuid"] == NIL
-    named = continued(transcript).add(new(item("session_info", "", name="New")))
+    named = continued(transcript).add(new(entry("session_info", "", name="New")))
     assert [line["type"] for line in named.lines[-2:]] == ["custom-title", "agent-name"]
-    labelled = continued(transcript).add(new(item("label", "", targetId=target, label="L")))
+    labelled = continued(transcript).add(new(entry("label", "", targetId=target, label="L")))
     assert open_store(MemoryStore(labelled.data), dialect="claude").labels == {target: "L"}
 
 
-def test_appending_to_a_session_of_the_client_moves_its_leaf_only_with_what_is_said() -> None:
+def test_appending_moves_the_leaf_only_with_conversation_entries() -> None:
     session = open_store(MemoryStore((CORPUS / "03_parallel.jsonl").read_bytes()), dialect="claude")
     prompt = session.append("user", "and now").id
     session.label(prompt, "here")
@@ -785,7 +790,7 @@ def test_appending_to_a_session_of_the_client_moves_its_leaf_only_with_what_is_s
     session.append({"role": "assistant", "content": [call("t1"), call("t2")]})
     session.append({"role": "toolResult", "toolCallId": "t1", "content": [text("one")]})
     assert [call.id for call in session.pending_calls()] == ["t2"]
-    answered = session.append({"role": "toolResult", "toolCallId": "t2", "content": [text("two")]}).id
+    assistant_contents = session.append({"role": "toolResult", "toolCallId": "t2", "content": [text("two")]}).id
     session.append({"type": "compaction", "summary": "S", "firstKeptEntryId": prompt, "tokensBefore": 1})
     assert [message.role for message in session.context().messages] == [
         "user",
@@ -793,14 +798,16 @@ def test_appending_to_a_session_of_the_client_moves_its_leaf_only_with_what_is_s
         "assistant",
         *["toolResult"] * 2,
     ]
-    session.move(answered)
+    session.move(assistant_contents)
     again = open_store(MemoryStore(read_bytes(session.journal.store, 0, session.journal.size)), dialect="claude")
-    assert again.leaf == answered
+    assert again.leaf == assistant_contents
     assert [finding.rule.id for finding in examine(again)] == []
 
 
-def test_a_fork_is_a_copy_that_says_where_it_comes_from() -> None:
-    transcript = written(user("u1"), answer("a1", text("x")), item("label", "l1", targetId="a1", label="L"), user("u2"))
+def test_a_fork_is_a_copy_that_names_its_origin() -> None:
+    transcript = transcript_of(
+        user("u1"), assistant("a1", text("x")), entry("label", "l1", targetId="a1", label="L"), user("u2")
+    )
     leaf = str(transcript.ids["a1"])
     journal = transcript.journal
     start = SessionMeta("new", TIME, "/x", title="Fork", forked_from=ForkOrigin(SESSION, leaf))
@@ -813,7 +820,9 @@ def test_a_fork_is_a_copy_that_says_where_it_comes_from() -> None:
 
 
 def test_a_continued_file_can_be_compacted() -> None:
-    transcript = written(user("u1", "old"), user("u2", "q"), answer("a2", text("x"), call("c1")), result("r2", "c1"))
+    transcript = transcript_of(
+        user("u1", "old"), user("u2", "q"), assistant("a2", text("x"), call("c1")), result("r2", "c1")
+    )
     kept = transcript.ids["a2"]
     again = continued(transcript).add(new(compaction("", kept)))
     assert again.texts()[1:] == ["x", "result of c1"]
@@ -829,7 +838,7 @@ def test_a_transcript_of_the_client_can_be_continued(golden: Path) -> None:
     before = CLAUDE.build_context(journal, leaf, AS_CLIENT).messages
     again = Transcript(START, journal)
     again.at = journal.tree.ids[leaf]
-    again.add(new(user("", "and now")), new(answer("", text("this"))))
+    again.add(new(user("", "and now")), new(assistant("", text("this"))))
     data = golden.read_bytes() + again.data
     session = open_store(MemoryStore(data), dialect="claude")
     assert session.context().messages[:-2] == before
@@ -837,22 +846,22 @@ def test_a_transcript_of_the_client_can_be_continued(golden: Path) -> None:
     assert len(CLAUDE.find_session_ids(session.journal)) == len(CLAUDE.find_session_ids(journal))
 
 
-# Where it goes
+# Destinations
 
 
-def test_a_session_goes_where_the_client_looks_for_it() -> None:
+def test_the_destination_is_where_the_client_looks() -> None:
     start = SessionMeta(SESSION, TIME, "/home/user/with space_under.dot")
     found = CLAUDE.destination(start, {"HOME": "/home/user"})
     assert found.path == f"/home/user/.claude/projects/-home-user-with-space-under-dot/{SESSION}.jsonl"
     assert found.resume == ("claude", "--resume", SESSION)
 
 
-def test_the_owners_variables_count_and_a_session_id_becomes_a_uuid() -> None:
+def test_the_client_s_variables_count_and_a_session_id_becomes_a_uuid() -> None:
     environment = {"HOME": "/h", "CLAUDE_CONFIG_DIR": "/c", "CLAUDE_CODE_PROJECT_DIR_NAME": "mine"}
     id = session_uuid("my-session")
     assert uuid.UUID(id)
     assert CLAUDE.destination(SessionMeta("my-session", TIME, "/x"), environment).path == f"/c/projects/mine/{id}.jsonl"
-    assert written(user("u1"), start=SessionMeta("my-session", TIME, "/x")).chain[0]["sessionId"] == id
+    assert transcript_of(user("u1"), start=SessionMeta("my-session", TIME, "/x")).chain[0]["sessionId"] == id
 
 
 def test_long_folders_and_characters_beyond_the_basic_plane_are_counted_as_the_client_does() -> None:
@@ -872,7 +881,7 @@ words = st.one_of(
 )
 texts = words.map(text)
 images = st.just({"type": "image", "data": "aGk=", "mimeType": "image/png"})
-spoken = st.one_of(words, st.lists(st.one_of(texts, images), max_size=3))
+user_contents = st.one_of(words, st.lists(st.one_of(texts, images), max_size=3))
 signed = st.builds(thinking, words, st.sampled_from([None, SIGNATURE]))
 redacted = st.just({"type": "redactedThinking", "data": "zz"})
 odd_ids = st.sampled_from(["c", "call|1", "call_1", "toolu_01", "x y", "é", "", "call_0"])
@@ -909,28 +918,28 @@ bookkeeping = st.sampled_from(
 )
 
 
-def is_beside(item: CanonicalEntry) -> bool:
-    """Whether an item gets no line in the chain; a branch from before it could not be told from one behind it."""
-    role = item.fields.get("message", {}).get("role")
-    excluded = item.fields.get("message", {}).get("excludeFromContext") is True
+def is_metadata(entry: CanonicalEntry) -> bool:
+    """Whether an entry gets a metadata line: branches before and after it cannot be distinguished."""
+    role = entry.fields.get("message", {}).get("role")
+    excluded = entry.fields.get("message", {}).get("excludeFromContext") is True
     return (
-        item.kind not in ("message", "custom_message", "branch_summary", "compaction") or role == "system" or excluded
+        entry.kind not in ("message", "custom_message", "branch_summary", "compaction") or role == "system" or excluded
     )
 
 
 def is_rooted(found: Sequence[tuple[CanonicalEntry, str | None]], id: str | None) -> bool:
-    """Whether a place is behind a line of the chain; before the first one, places cannot be told apart."""
+    """Whether a position is after a chain line: before the first one, positions cannot be distinguished."""
     if id is None:
-        return not any(parent is None and is_beside(item) for item, parent in found)
-    return any(item.fields.get("message", {}).get("role") == "user" for item in path_to(found, id))
+        return not any(parent is None and is_metadata(entry) for entry, parent in found)
+    return any(entry.fields.get("message", {}).get("role") == "user" for entry in path_to(found, id))
 
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[tuple[CanonicalEntry, str | None]]:
-    """Items with the ids of their parents: turns, bookkeeping, compactions, and now and then a branch."""
+    """Entries with the ids of their parents: turns, bookkeeping, compactions, and sometimes a branch."""
     found: list[tuple[CanonicalEntry, str | None]] = []
     ends: list[str | None] = [None]
-    """Items behind which all calls are answered: where another branch may begin."""
+    """Entries after which all calls are answered: where another branch may start."""
     at: str | None = None
     paths: dict[str | None, list[str]] = {None: []}
 
@@ -947,9 +956,9 @@ def conversations(draw: st.DrawFn) -> list[tuple[CanonicalEntry, str | None]]:
         return add("message", {"message": {"role": role, **fields, **time}})
 
     for _ in range(draw(st.integers(1, 8))):
-        match draw(st.sampled_from(["turn", "turn", "turn", "aside", "meta", "command", "compaction", "branch"])):
+        match draw(st.sampled_from(["turn", "turn", "turn", "metadata", "meta", "command", "compaction", "branch"])):
             case "turn":
-                message("user", content=draw(spoken))
+                message("user", content=draw(user_contents))
                 blocks = draw(st.lists(st.one_of(texts, signed, redacted, calls), max_size=4))
                 message("assistant", content=blocks, **{**draw(providers), **draw(more_of_answers)})
                 ids = list(dict.fromkeys(block["id"] for block in blocks if block["type"] == "toolCall"))
@@ -961,13 +970,16 @@ def conversations(draw: st.DrawFn) -> list[tuple[CanonicalEntry, str | None]]:
                     message("toolResult", toolCallId=id, toolName=names[-1], content=content, isError=error)
                     if draw(st.integers(0, 4)) == 0:
                         add(*draw(bookkeeping))
-            case "aside":
+            case "metadata":
                 add(*draw(bookkeeping))
                 if found:
-                    target = draw(st.sampled_from([item.id for item, _ in found]))
+                    target = draw(st.sampled_from([entry.id for entry, _ in found]))
                     add("label", {"targetId": target, "label": "L"})
             case "meta":
-                add("custom_message", {"customType": "x", "content": draw(spoken), "display": draw(st.booleans())})
+                add(
+                    "custom_message",
+                    {"customType": "x", "content": draw(user_contents), "display": draw(st.booleans())},
+                )
                 add("branch_summary", {"fromId": "e0", "summary": draw(words)})
             case "command":
                 shown = draw(words)
@@ -993,35 +1005,35 @@ def write_tree(found: Sequence[tuple[CanonicalEntry, str | None]]) -> Transcript
 
 
 def path_to(found: Sequence[tuple[CanonicalEntry, str | None]], id: str | None) -> list[CanonicalEntry]:
-    items = {item.id: (item, parent) for item, parent in found}
+    entries = {entry.id: (entry, parent) for entry, parent in found}
     path: list[CanonicalEntry] = []
     while id is not None:
-        item, id = items[id]
-        path.append(item)
+        entry, id = entries[id]
+        path.append(entry)
     return path[::-1]
 
 
 @examples(300)
 @given(conversations())
-def test_any_conversation_comes_back_as_it_was(found: list[tuple[CanonicalEntry, str | None]]) -> None:
+def test_any_conversation_decodes_to_the_same_entries(found: list[tuple[CanonicalEntry, str | None]]) -> None:
     transcript = write_tree(found)
     if transcript.at is None:
         return  # before the first entry: the client knows no such place
     expected = path_to(found, found[-1][0].id if found else None)
-    assert plain(transcript.told()) == plain(expected)
+    assert comparable(transcript.decode()) == comparable(expected)
 
 
 @examples(150)
 @given(conversations())
-def test_every_branch_comes_back_as_it_was(found: list[tuple[CanonicalEntry, str | None]]) -> None:
+def test_every_branch_decodes_to_the_same_entries(found: list[tuple[CanonicalEntry, str | None]]) -> None:
     transcript = write_tree(found)
     journal = transcript.journal
-    stands = [transcript.ids[item.id] for item, _ in found]
+    leaves = [transcript.ids[entry.id] for entry, _ in found]
     inner = {parent for _, parent in found}
-    for item, _ in found:
-        leaf = transcript.ids[item.id]
-        if item.id not in inner and leaf is not None and stands.count(leaf) == 1:
-            assert plain(told(journal, leaf)) == plain(path_to(found, item.id))
+    for entry, _ in found:
+        leaf = transcript.ids[entry.id]
+        if entry.id not in inner and leaf is not None and leaves.count(leaf) == 1:
+            assert comparable(decode(journal, leaf)) == comparable(path_to(found, entry.id))
 
 
 @examples(150)
@@ -1029,30 +1041,30 @@ def test_every_branch_comes_back_as_it_was(found: list[tuple[CanonicalEntry, str
 def test_doctor_finds_nothing_wrong_in_what_was_written(found: list[tuple[CanonicalEntry, str | None]]) -> None:
     session = open_store(MemoryStore(write_tree(found).data), dialect="claude")
     rules = {finding.rule.id for finding in examine(session)}
-    # A branch may leave between a call and its result. So it was, and the rule does not look at branches.
+    # A branch may start between a call and its result, which this rule does not consider.
     assert rules <= {"lone-surrogate", "unanswered-tool-call", "lost-parallel-results"}
 
 
 @examples(150)
 @given(conversations())
-def test_the_model_is_told_the_same_texts_calls_and_results(found: list[tuple[CanonicalEntry, str | None]]) -> None:
+def test_the_model_receives_the_same_texts_calls_and_results(found: list[tuple[CanonicalEntry, str | None]]) -> None:
     path = path_to(found, found[-1][0].id if found else None)
     transcript = write_tree(found)
-    if transcript.at is None or any(item.kind == "compaction" for item in path):
+    if transcript.at is None or any(entry.kind == "compaction" for entry in path):
         return
     context = transcript.messages()
     answers = [message for message in context if isinstance(message, Assistant)]
     expected = [
-        [block["text"] for block in item.fields["message"]["content"] if block.get("text")]
-        for item in path
-        if item.fields.get("message", {}).get("role") == "assistant"
+        [block["text"] for block in entry.fields["message"]["content"] if block.get("text")]
+        for entry in path
+        if entry.fields.get("message", {}).get("role") == "assistant"
     ]
-    said = [[block.text for block in blocks_of(message.content) if isinstance(block, Text)] for message in answers]
-    flat = [words for each in said for words in each if words.strip() and words != "(no content)"]
+    texts = [[block.text for block in blocks_of(message.content) if isinstance(block, Text)] for message in answers]
+    flat = [words for each in texts for words in each if words.strip() and words != "(no content)"]
     assert flat == [words for each in expected for words in each if words.strip()]
     called = [call.id for message in context for call in tool_calls(message)]
-    answered = {message.tool_call_id for message in context if isinstance(message, ToolResult)}
-    assert answered <= set(called)
+    assistant_contents = {message.tool_call_id for message in context if isinstance(message, ToolResult)}
+    assert assistant_contents <= set(called)
     assert len(called) == len(set(called))
 
 
@@ -1086,7 +1098,7 @@ fields_of_messages = st.fixed_dictionaries(
         "more": words,
     },
 )
-riders = st.sampled_from(
+passthroughs = st.sampled_from(
     [
         {},
         {"sessiontree": {"tools": {"agent": "pi"}}},
@@ -1097,49 +1109,49 @@ riders = st.sampled_from(
         {"parentSession": "p", "sessiontree": {"pi": 1}},
     ]
 )
-told_contents = st.one_of(words, st.lists(st.one_of(with_more(texts), with_more(images), words), max_size=3))
-prompts = st.one_of(told_contents, st.sampled_from(["<system-reminder>x", " <system-reminder>", "<bash-input>ls"]))
-answered = st.lists(st.one_of(with_more(texts), with_more(signed), with_more(calls), redacted), max_size=4)
+contents = st.one_of(words, st.lists(st.one_of(with_more(texts), with_more(images), words), max_size=3))
+prompts = st.one_of(contents, st.sampled_from(["<system-reminder>x", " <system-reminder>", "<bash-input>ls"]))
+assistant_contents = st.lists(st.one_of(with_more(texts), with_more(signed), with_more(calls), redacted), max_size=4)
 
 
 @st.composite
 def messages_in_a_row(draw: st.DrawFn) -> list[CanonicalEntry]:
-    items: list[CanonicalEntry] = []
+    entries: list[CanonicalEntry] = []
     for number in range(draw(st.integers(1, 6))):
         fields = draw(fields_of_messages)
         match draw(st.sampled_from(["user", "assistant", "toolResult"])):
             case "user":
                 message = {"role": "user", **fields, "content": draw(prompts)}
             case "assistant":
-                message = {**fields, "role": "assistant", "content": draw(answered)}
+                message = {**fields, "role": "assistant", "content": draw(assistant_contents)}
             case _:
-                message = {"role": "toolResult", "toolCallId": draw(odd_ids), "content": draw(told_contents), **fields}
+                message = {"role": "toolResult", "toolCallId": draw(odd_ids), "content": draw(contents), **fields}
         id = draw(st.sampled_from([f"e{number}", str(uuid.UUID(int=number + 1)), ""]))
         time = draw(st.sampled_from([TIME, TIME, "2026-13-16T10:00:01.000Z", ""]))
-        items.append(CanonicalEntry("message", {"message": message, **draw(riders)}, id, time))
-    return items
+        entries.append(CanonicalEntry("message", {"message": message, **draw(passthroughs)}, id, time))
+    return entries
 
 
 @examples(400)
 @given(messages_in_a_row())
-def test_messages_with_unusual_fields_are_decoded_as_they_were_encoded(items: list[CanonicalEntry]) -> None:
+def test_messages_with_unusual_fields_are_decoded_as_they_were_encoded(entries: list[CanonicalEntry]) -> None:
     def without_empty_passthrough(fields: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in fields.items() if (name, value) != ("sessiontree", {})}
 
-    def without_new_client_data(fields: dict[str, Any], item: CanonicalEntry) -> dict[str, Any]:
-        carried, wanted = fields.get("sessiontree"), item.fields.get("sessiontree")
-        if item.id or not isinstance(carried, dict) or (isinstance(wanted, dict) and "claude" in wanted):
+    def without_new_client_data(fields: dict[str, Any], entry: CanonicalEntry) -> dict[str, Any]:
+        carried, wanted = fields.get("sessiontree"), entry.fields.get("sessiontree")
+        if entry.id or not isinstance(carried, dict) or (isinstance(wanted, dict) and "claude" in wanted):
             return fields
         # A new entry becomes one of the client's own, so what its line has beyond canonical form is kept.
         return {**fields, "sessiontree": {name: value for name, value in carried.items() if name != "claude"}}
 
-    decoded = written(*items).told()
+    decoded = transcript_of(*entries).decode()
     assert [
-        without_empty_passthrough(without_new_client_data(found.fields, item))
-        for item, found in zip(items, decoded, strict=True)
-    ] == [without_empty_passthrough(item.fields) for item in items]
-    assert [found.id for item, found in zip(items, decoded, strict=True) if item.id] == [
-        item.id for item in items if item.id
+        without_empty_passthrough(without_new_client_data(found.fields, entry))
+        for entry, found in zip(entries, decoded, strict=True)
+    ] == [without_empty_passthrough(entry.fields) for entry in entries]
+    assert [found.id for entry, found in zip(entries, decoded, strict=True) if entry.id] == [
+        entry.id for entry in entries if entry.id
     ]
 
 
@@ -1151,7 +1163,7 @@ def test_a_made_uuid_is_that_of_version_5(name: str) -> None:
 
 
 def test_a_result_is_not_written_twice() -> None:
-    transcript = check_comes_back(user("u1"), answer("a1", call("c1")), result("r1", "c1", text("once")))
+    transcript = check_round_trip(user("u1"), assistant("a1", call("c1")), result("r1", "c1", text("once")))
     assert transcript.data.count(b"once") == 1
 
 
@@ -1194,7 +1206,7 @@ def test_a_result_is_not_written_twice() -> None:
         max_size=4,
     )
 )
-def test_nothing_raises_whatever_an_item_holds(items: list[CanonicalEntry]) -> None:
-    transcript = written(*items)
-    told(transcript.journal)
+def test_nothing_raises_whatever_an_entry_holds(entries: list[CanonicalEntry]) -> None:
+    transcript = transcript_of(*entries)
+    decode(transcript.journal)
     assert all(isinstance(message, User | Assistant | ToolResult) for message in transcript.messages())

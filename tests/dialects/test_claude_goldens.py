@@ -35,14 +35,14 @@ def expected_messages(golden: Path) -> list[dict[str, Any]]:
 
 
 def outline(messages: list[dict[str, Any]]) -> list[tuple[str, list[tuple[Any, ...]]]]:
-    """Who says what, without white space at the ends, the prompt of the check and the client's own reminders.
+    """Return roles and blocks, without white space at the ends, the prompt of the check and the client's own reminders.
 
-    Results stand in the order of their calls, as `providers` sends them; the client sends them as they came in.
+    Results are in the order of their calls, as `providers` sends them; the client sends them as they came in.
     """
     turns: list[tuple[str, list[tuple[Any, ...]]]] = []
     calls: list[str] = []
     for message in messages:
-        blocks = [told for block in blocks_in(message["content"]) if (told := outline_of(block)) is not None]
+        blocks = [outlines for block in blocks_in(message["content"]) if (outlines := outline_of(block)) is not None]
         if not blocks:
             continue
         calls += [block[1] for block in blocks if block[0] == "tool_use"]
@@ -68,8 +68,8 @@ def outline_of(block: dict[str, Any]) -> tuple[Any, ...] | None:
         case "tool_use":
             return "tool_use", block["id"], block["name"], block["input"]
         case "tool_result":
-            told = [outline_of(inner) for inner in blocks_in(block["content"])]
-            return "tool_result", block["tool_use_id"], bool(block.get("is_error")), told
+            outlines = [outline_of(inner) for inner in blocks_in(block["content"])]
+            return "tool_result", block["tool_use_id"], bool(block.get("is_error")), outlines
         case _:
             return tuple(block.items())
 
@@ -88,7 +88,7 @@ def test_the_model_is_sent_what_the_real_client_sent_with_results_in_the_order_o
 
 
 @each_golden
-def test_results_in_the_context_stand_in_the_order_the_real_client_sent_them(golden: Path) -> None:
+def test_results_in_the_context_are_in_the_order_the_real_client_sent_them(golden: Path) -> None:
     messages = opened(golden).context().messages
     ours = [message.tool_call_id for message in messages if isinstance(message, ToolResult)]
     assert ours == list(result_ids(expected_messages(golden)))

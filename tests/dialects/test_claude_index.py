@@ -25,8 +25,8 @@ def line(kind: str, content: Any, **fields: Any) -> dict[str, Any]:
     return {"type": kind, "uuid": "u", "parentUuid": None, "timestamp": TIME, "message": message, **fields}
 
 
-def text(said: Any) -> dict[str, Any]:
-    return {"type": "text", "text": said}
+def text(value: Any) -> dict[str, Any]:
+    return {"type": "text", "text": value}
 
 
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}
@@ -35,15 +35,15 @@ REMINDER = "\n<system-reminder>\nx\n</system-reminder>"
 CONTENTS: list[Any] = [
     None,
     "",
-    "said",
+    "hello",
     REMINDER,
     " \n",
     [],
-    [text("said")],
+    [text("hello")],
     [text("")],
     [text(" \n"), text("\t")],
     [text(REMINDER)],
-    [text(REMINDER), text("said")],
+    [text(REMINDER), text("hello")],
     [text(None)],
     [{"type": "text"}],
     [text(" "), CALL],
@@ -53,7 +53,7 @@ CONTENTS: list[Any] = [
     [{"type": "tool_use", "name": "Bash", "input": {}}],
     [RESULT],
     [RESULT, {**RESULT, "tool_use_id": "toolu_2"}],
-    [RESULT, text("said")],
+    [RESULT, text("hello")],
     [text(REMINDER), RESULT],
     [{"type": "tool_result", "content": "ok"}],
     [{"type": "thinking", "thinking": "hm", "signature": "s"}],
@@ -64,14 +64,14 @@ CONTENTS: list[Any] = [
     [{}],
 ]
 ODD: list[dict[str, Any]] = [
-    line("assistant", [text("said")], isApiErrorMessage=True, error="rate_limit"),
-    line("assistant", [text("said")], isApiErrorMessage=None),
-    {**line("assistant", []), "message": {"model": "<synthetic>", "content": [text("said")], "stop_reason": "error"}},
+    line("assistant", [text("hello")], isApiErrorMessage=True, error="rate_limit"),
+    line("assistant", [text("hello")], isApiErrorMessage=None),
+    {**line("assistant", []), "message": {"model": "<synthetic>", "content": [text("hello")], "stop_reason": "error"}},
     {**line("assistant", []), "message": {"content": [CALL]}},
     {**line("assistant", []), "message": {"id": "", "content": [CALL]}},
     {**line("user", []), "message": None},
     {"type": "system", "uuid": "u", "parentUuid": None, "subtype": "turn_duration"},
-    {"type": "system", "uuid": "u", "parentUuid": None, "subtype": "local_command", "content": "said"},
+    {"type": "system", "uuid": "u", "parentUuid": None, "subtype": "local_command", "content": "hello"},
     {"type": "system", "uuid": "u", "parentUuid": None, "subtype": "compact_boundary"},
     *(
         {"type": "attachment", "uuid": "u", "parentUuid": None, "attachment": {"type": kind, "prompt": "x"}, **fields}
@@ -137,11 +137,11 @@ def test_ordinary_lines_have_a_summary() -> None:
 # A context after it was built
 
 
-def conversation(*said: str, uuid: str = "u") -> bytes:
+def conversation(*prompts: str, uuid: str = "u") -> bytes:
     """Prompts in a row and an answer, which is decoded with its neighbors to find the model."""
     lines, parent = [], None
-    for number, words in enumerate((*said, "done")):
-        kind, content = ("assistant", [text(words)]) if number == len(said) else ("user", words)
+    for number, words in enumerate((*prompts, "done")):
+        kind, content = ("assistant", [text(words)]) if number == len(prompts) else ("user", words)
         lines.append(json_line(line(kind, content, uuid=f"{uuid}{number}", parentUuid=parent, sessionId="s")))
         parent = f"{uuid}{number}"
     return b"".join(lines)

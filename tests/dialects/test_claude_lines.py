@@ -30,9 +30,9 @@ from tests.building import json_line
 TIME = "2026-03-01T12:00:00.000Z"
 
 
-def prompt(said: Any, id: str = "u", **fields: Any) -> dict[str, Any]:
+def prompt(content: Any, id: str = "u", **fields: Any) -> dict[str, Any]:
     outside = {"type": "user", "uuid": id, "parentUuid": None, "timestamp": TIME, "sessionId": "s"}
-    return {**outside, "message": {"role": "user", "content": said}, **fields}
+    return {**outside, "message": {"role": "user", "content": content}, **fields}
 
 
 def session_of(*lines: dict[str, Any]) -> Session:
@@ -81,7 +81,7 @@ def test_files_of_others_are_not_recognised(foreign: dict[str, Any]) -> None:
 # Lines
 
 
-def test_chain_lines_have_their_uuid_and_everything_else_is_an_aside() -> None:
+def test_chain_lines_have_their_uuid_and_everything_else_is_metadata() -> None:
     session = session_of(
         prompt("hi"),
         {"type": "custom-title", "customTitle": "t", "uuid": "c", "sessionId": "s"},
@@ -98,13 +98,13 @@ def test_a_snapshot_that_names_a_message_is_not_taken_for_it() -> None:
     assert session.ids == ["@0", "u"]
 
 
-def test_a_foreign_type_with_one_of_our_names_is_told_apart() -> None:
+def test_a_client_type_with_one_of_our_names_gets_a_prefix() -> None:
     session = session_of(prompt("hi"), {"type": "label", "label": "x", "sessionId": "s"})
     assert session.type_of("@1") == "claude:label"
     assert session.labels == {}
 
 
-def test_all_fields_of_a_line_without_meaning_to_us_are_kept() -> None:
+def test_all_fields_of_an_unknown_line_are_kept() -> None:
     fields = {"type": "progress", "uuid": "p", "parentUuid": "u", "timestamp": TIME, "data": {"type": "hook_progress"}}
     assert parsed(fields) == Unknown("p", "u", TIME, "progress", fields)
 
@@ -136,24 +136,24 @@ def test_each_block_becomes_its_value() -> None:
     )
 
 
-def test_results_on_one_line_are_a_message_each_with_the_text_behind_them() -> None:
+def test_each_result_on_a_line_is_a_message_followed_by_the_text() -> None:
     def result(id: str) -> dict[str, Any]:
         return {"type": "tool_result", "tool_use_id": id, "content": f"out {id}"}
 
     entry = parsed(prompt([result("1"), {"type": "text", "text": "go on"}, result("2")]))
     assert isinstance(entry, MessageEntry)
-    first, second, said = entry.messages
+    first, second, prompt_message = entry.messages
     assert isinstance(first, ToolResult)
     assert isinstance(second, ToolResult)
-    assert isinstance(said, User)
-    assert (first.content, second.tool_call_id, said.content) == ("out 1", "2", (Text("go on"),))
+    assert isinstance(prompt_message, User)
+    assert (first.content, second.tool_call_id, prompt_message.content) == ("out 1", "2", (Text("go on"),))
 
 
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [("end_turn", "stop"), ("tool_use", "toolUse"), ("max_tokens", "length"), ("refusal", "refusal")],
 )
-def test_an_assistant_line_tells_model_response_usage_and_why_it_stopped(theirs: str, ours: str) -> None:
+def test_an_assistant_line_has_model_response_usage_and_stop_reason(theirs: str, ours: str) -> None:
     usage = {"input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 4}
     message = {"id": "msg_1", "model": "claude-x", "content": [], "stop_reason": theirs, "usage": usage}
     found = message_in({"type": "assistant", "uuid": "a", "message": message})
@@ -194,7 +194,7 @@ def test_without_an_id_in_the_lines_the_file_s_name_is_the_id() -> None:
     assert session_of(nameless).id == MemoryStore(b"").location
 
 
-def test_a_copy_tells_where_it_was_taken() -> None:
+def test_a_copy_names_its_origin() -> None:
     copied = [prompt("x", f"u{n}", forkedFrom={"sessionId": "old", "messageUuid": f"m{n}"}) for n in range(5)]
     header = session_of(*copied, prompt("own", "v"), prompt("own", "w")).header
     assert (header.parent_session, header.forked_from) == ("old", ForkOrigin("old", "m4"))
@@ -203,7 +203,7 @@ def test_a_copy_tells_where_it_was_taken() -> None:
 # Titles
 
 
-def test_a_title_by_the_user_wins_and_the_last_one_counts() -> None:
+def test_the_last_title_of_the_user_takes_precedence() -> None:
     lines = [
         {"type": "custom-title", "customTitle": "first"},
         {"type": "custom-title", "customTitle": "mine"},
@@ -214,7 +214,7 @@ def test_a_title_by_the_user_wins_and_the_last_one_counts() -> None:
     assert session_of(*lines[2:]).name == "theirs"
 
 
-def test_the_last_noted_prompt_comes_before_a_summary_and_that_before_the_first_prompt() -> None:
+def test_the_last_recorded_prompt_precedes_a_summary_and_that_the_first_prompt() -> None:
     noted = {"type": "last-prompt", "lastPrompt": "noted", "leafUuid": "u"}
     summed = {"type": "summary", "summary": "summed", "leafUuid": "u"}
     assert session_of(noted, summed, prompt("hi")).name == "noted"
@@ -245,7 +245,7 @@ def test_a_long_prompt_is_cut() -> None:
     assert session_of(prompt("x" * 300)).name == "x" * 200 + "…"
 
 
-def test_a_session_in_which_nothing_was_said_has_no_title() -> None:
+def test_a_session_without_messages_has_no_title() -> None:
     assert session_of({"type": "mode", "mode": "normal", "sessionId": "s"}).name is None
 
 

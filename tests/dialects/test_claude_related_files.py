@@ -34,7 +34,7 @@ def test_the_key_of_a_project_is_its_path_with_dashes_counted_in_utf_16(cwd: str
     assert project_key(cwd) == key
 
 
-def test_a_long_key_is_cut_and_told_apart_by_a_hash_of_the_whole_path() -> None:
+def test_a_long_key_is_cut_and_gets_a_hash_of_the_whole_path() -> None:
     one, other = "/" + "a" * 220, "/" + "a" * 219 + "b"
     assert project_key("/" + "a" * 199) == "-" + "a" * 199
     assert project_key(one)[:201] == project_key(other)[:201] == "-" + "a" * 199 + "-"
@@ -57,7 +57,7 @@ def test_the_folder_of_a_long_path_may_have_another_hash() -> None:
     assert not is_project_folder("-x-y", "/x")
 
 
-def test_a_sub_agent_s_transcript_lies_in_the_session_s_folder_or_beside_the_session() -> None:
+def test_a_sub_agent_s_transcript_is_in_the_session_s_folder_or_next_to_the_session() -> None:
     assert agent_transcripts(TRANSCRIPT, "a1") == (
         os.path.join("projects", "-x", "5a", "subagents", "agent-a1.jsonl"),
         os.path.join("projects", "-x", "agent-a1.jsonl"),
@@ -75,33 +75,33 @@ def test_the_call_that_started_a_sub_agent_is_in_its_meta_file() -> None:
     assert agents_by_call(metas) == {"toolu_1": "a1"}
 
 
-def test_older_clients_name_the_sub_agent_beside_the_result_of_the_call() -> None:
+def test_older_clients_name_the_sub_agent_on_the_result_line() -> None:
     content = [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "done"}]
     line = {"type": "user", "message": {"content": content}, "toolUseResult": {"agentId": "a1"}}
     assert agents_by_call({}, [line, {"type": "user", "toolUseResult": "Error: x"}]) == {"toolu_1": "a1"}
 
 
-def test_spilled_output_is_looked_for_where_it_was_and_beside_the_session() -> None:
+def test_spilled_output_is_looked_for_at_its_path_and_in_the_session_s_folder() -> None:
     recorded = "/gone/5a/tool-results/b1.txt"
-    said = f"<persisted-output>\nOutput too large (9KB). Full output saved to: {recorded}\n\nPreview"
-    assert spilled_outputs(TRANSCRIPT, said) == (
+    text = f"<persisted-output>\nOutput too large (9KB). Full output saved to: {recorded}\n\nPreview"
+    assert spilled_outputs(TRANSCRIPT, text) == (
         recorded,
         os.path.join("projects", "-x", "5a", "tool-results", "b1.txt"),
     )
-    assert spilled_outputs("/gone/5a.jsonl", said) == (recorded,)
+    assert spilled_outputs("/gone/5a.jsonl", text) == (recorded,)
 
 
-def test_a_record_from_windows_is_found_beside_the_session_too() -> None:
-    said = "Full output saved to: C:\\x\\5a\\tool-results\\b1.txt\n"
-    assert spilled_outputs(TRANSCRIPT, said)[1].endswith("b1.txt")
+def test_a_path_from_windows_is_found_in_the_session_s_folder_too() -> None:
+    text = "Full output saved to: C:\\x\\5a\\tool-results\\b1.txt\n"
+    assert spilled_outputs(TRANSCRIPT, text)[1].endswith("b1.txt")
 
 
-def test_text_that_names_no_spilled_output_has_none() -> None:
+def test_text_without_a_spilled_output_names_no_file() -> None:
     assert spilled_outputs(TRANSCRIPT, "all is well") == ()
     assert spilled_outputs(TRANSCRIPT, "Full output saved to: /x/tool-results/..\n") == ()
 
 
-def test_a_sub_agent_is_found_also_where_letters_are_written_as_numbers() -> None:
+def test_a_sub_agent_is_found_in_a_line_with_escaped_letters() -> None:
     result = b'{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s","timestamp":"2026-02-16T10:00:00.000Z",'
     result += b'"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]},'
     for key in (b"agentId", b"\\u0061gentId"):

@@ -1,4 +1,4 @@
-"""Large transcripts with a boundary: the context comes from the end of the file, and is that of the whole file."""
+"""Large transcripts with a boundary: the context built from the end of the file is that of the whole file."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def written(path: Path, lines: list[dict[str, Any]]) -> Path:
 
 
 def both(path: Path) -> tuple[Any, Any, bool]:
-    """The context as it is asked for, the one of the file read whole, and whether the first read only parts."""
+    """Return the context, the one built from the whole file, and whether the first was built from parts."""
     quick = sessiontree.open(path)
     context = quick.context()
     by_parts = not quick._is_read
@@ -102,7 +102,7 @@ def both(path: Path) -> tuple[Any, Any, bool]:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 4])
-def test_the_end_of_a_file_tells_its_context(tmp_path: Path, kept: int) -> None:
+def test_the_end_of_a_file_suffices_for_its_context(tmp_path: Path, kept: int) -> None:
     quick, whole, by_parts = both(written(tmp_path / f"{SESSION}.jsonl", transcript(kept=kept)))
     assert by_parts
     assert quick == whole

@@ -1,6 +1,6 @@
-"""What child processes do in these tests. Run as `python -m tests.durability.children WHAT ARGUMENTS`.
+"""Tasks of child processes. Run as `python -m tests.durability.children TASK ARGUMENTS`.
 
-A child tells on stdout, one unbuffered line each, what has *returned*; its parent may kill it at any moment.
+A child prints an unbuffered line for each call that has *returned*; its parent may kill it at any time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sessiontree
 from sessiontree.stores.blobs import FileBlobs
 
 
-def tell(text: str) -> None:
+def report(text: str) -> None:
     os.write(1, text.encode() + b"\n")
 
 
@@ -22,7 +22,7 @@ def append_forever(path: str, writer: str) -> None:
     number = 0
     while True:
         entry = branch.append("user", f"{writer} {number} " + "x" * (number * 7919 % 5000))
-        tell(entry.id)
+        report(entry.id)
         number += 1
 
 
@@ -30,13 +30,13 @@ def append_some(path: str, writer: str, count: str) -> None:
     session = sessiontree.open(path, durability="system")
     branch = session.branch()
     for number in range(int(count)):
-        tell(branch.append("user", f"{writer} {number}").id)
+        report(branch.append("user", f"{writer} {number}").id)
 
 
 def fork_forever(path: str) -> None:
     session = sessiontree.open(path)
     while True:
-        tell(session.fork().location)
+        report(session.fork().location)
 
 
 def create_forever(home: str) -> None:
@@ -44,14 +44,14 @@ def create_forever(home: str) -> None:
         session = sessiontree.create(cwd="/", home=home)
         session.append({"type": "model_change", "provider": "p", "modelId": "m"})
         session.append("user", "hello " * 2000)
-        tell(session.location)
+        report(session.location)
 
 
 def put_blobs_forever(folder: str) -> None:
     blobs = FileBlobs(folder)
     number = 0
     while True:
-        tell(blobs.put(f"{number} ".encode() * 20_000))
+        report(blobs.put(f"{number} ".encode() * 20_000))
         number += 1
 
 
@@ -60,11 +60,11 @@ def migrate_forever(path: str, pristine: str) -> None:
         old = file.read()
     while True:
         sessiontree.open(path).migrate()
-        tell("migrated")
-        beside = path + ".next"
-        with open(beside, "wb") as file:
+        report("migrated")
+        replacement = path + ".next"
+        with open(replacement, "wb") as file:
             file.write(old)
-        os.replace(beside, path)
+        os.replace(replacement, path)
 
 
 def install_forever(path: str, home: str, to: str) -> None:
@@ -74,7 +74,7 @@ def install_forever(path: str, home: str, to: str) -> None:
     session = sessiontree.open(path)
     while True:
         plan = make_plan(session, Request(to, branch="all"), environment)
-        tell(carry_out(session, plan).location)
+        report(carry_out(session, plan).location)
 
 
 if __name__ == "__main__":

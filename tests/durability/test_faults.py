@@ -74,7 +74,7 @@ def test_a_short_write_that_cannot_be_cut_back_is_closed_before_the_next_line(pa
     assert [problem.kind for problem in again.problems] == ["undecodable"]
 
 
-def test_what_another_program_wrote_behind_a_short_write_is_not_cut_away(path: Path) -> None:
+def test_a_line_that_another_program_wrote_after_a_short_write_is_not_truncated(path: Path) -> None:
     class Racing(FailingOsCalls):
         def write(self, fd: int, data: bytes) -> int:
             written = super().write(fd, data[:10])

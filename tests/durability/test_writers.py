@@ -119,7 +119,7 @@ def test_a_replaced_file_is_noticed_and_not_written(session: sessiontree.Session
     assert Path(session.location).read_bytes() == b"something else\n"
 
 
-def test_a_file_cut_shorter_by_someone_else_is_noticed_and_not_written(session: sessiontree.Session) -> None:
+def test_a_file_truncated_by_another_program_is_noticed_and_not_written(session: sessiontree.Session) -> None:
     session.append("user", "second")
     os.truncate(session.location, 100)
     with pytest.raises(ReplacedError, match="truncated"):

@@ -21,19 +21,19 @@ from sessiontree.compaction import Summary
 from sessiontree.core.messages import Assistant, Text, Usage
 from sessiontree.errors import BusyModelError, UnreachableError
 from sessiontree.explore import Bounds, Exploration, explore
-from sessiontree.explore.leases import take
-from sessiontree.explore.records import Paid, iter_records, write
+from sessiontree.explore.leases import new_lease
+from sessiontree.explore.records import UsageRecord, iter_records, write
 from sessiontree.explore.state import find_exploration
 from sessiontree.models import Event, Facts, Prices, Request, ScriptedModel, ScriptTurn, Stop, TextDelta, open_model
-from sessiontree.models.model_summarizer import AskingSummarizer
+from sessiontree.models.model_summarizer import OpenedModelSummarizer
 from sessiontree.models.script import ScriptError
 from sessiontree.session.session import Branch
 from sessiontree.settings import Compaction, Prune, Settings
 from sessiontree.settings import Retry as RetrySettings
 from sessiontree.testing.model_server import ModelServer
-from tests.agent.building import Workplace
+from tests.agent.builders import Workplace
 from tests.agent.gates import Counting
-from tests.agent.loops import end_of, turn, went
+from tests.agent.runs import end_of, turn, went
 from tests.building import examples
 from tests.explore.lanes import explored, new_session
 
@@ -143,7 +143,7 @@ def test_a_summary_by_another_model_is_reserved_and_counted_at_its_price(place: 
     gate = Counting()
     gate.counts_cost = True
     writer = ScriptedModel([BROKEN, turn("In short.", usage=Usage(700, 7))], DEAR)
-    summarizer = AskingSummarizer(lambda: writer, "dear", QUICK.retry)
+    summarizer = OpenedModelSummarizer(lambda: writer, "dear", QUICK.retry)
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
     how = {"settings": room(), "summarizer": summarizer, "limits": Limits(gate=gate)}
     events = went(place, "Go.", model=model, **how)
@@ -167,7 +167,7 @@ def test_a_summary_in_two_parts_is_two_requests(place: Workplace) -> None:
     place.session.append("assistant", [{"type": "text", "text": "Well. " + "words " * 600}], stopReason="stop")
     gate = Counting()
     writer = ScriptedModel([turn("In short.", usage=Usage(700, 7))] * 2, DEAR)
-    summarizer = AskingSummarizer(lambda: writer, "dear", QUICK.retry)
+    summarizer = OpenedModelSummarizer(lambda: writer, "dear", QUICK.retry)
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
     went(place, "Go.", model=model, settings=room(), summarizer=summarizer, limits=Limits(gate=gate))
     assert len(writer.requests) == 2
@@ -180,7 +180,7 @@ def test_what_a_summary_used_is_told_by_the_session_and_what_its_attempts_did_is
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
 
     async def main() -> tuple[float, float]:
-        summarizer = AskingSummarizer(lambda: writer, "dear", QUICK.retry)
+        summarizer = OpenedModelSummarizer(lambda: writer, "dear", QUICK.retry)
         one = run(place.session, "Go.", model=model, settings=room(), summarizer=summarizer)
         await one.finish()
         return one.usage.tokens, one.unreported.tokens
@@ -209,7 +209,7 @@ def test_a_summary_without_known_prices_is_not_asked_for_within_a_limit_of_cost(
     long_talk(place)
     writer = ScriptedModel([turn("In short.")], Facts(200_000, 4_000, source="test"))
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
-    summarizer = AskingSummarizer(lambda: writer, "scripted:dear", QUICK.retry)
+    summarizer = OpenedModelSummarizer(lambda: writer, "scripted:dear", QUICK.retry)
     events = went(place, "Go.", model=model, settings=room(), summarizer=summarizer, limits=Limits(cost=1.0))
     assert end_of(events).reason == "done"
     assert not writer.requests
@@ -225,7 +225,7 @@ def test_an_interrupt_ends_the_request_for_a_summary_which_counts_as_all_it_migh
     model = ScriptedModel([turn("Never.")], CHEAP)
 
     async def main() -> float:
-        summarizer = AskingSummarizer(lambda: writer, "slow", QUICK.retry)
+        summarizer = OpenedModelSummarizer(lambda: writer, "slow", QUICK.retry)
         limits = Limits(gate=gate)
         one = run(place.session, "Go.", model=model, settings=room(), summarizer=summarizer, limits=limits)
         asyncio.get_running_loop().call_later(0.3, one.interrupt)
@@ -253,10 +253,10 @@ def test_who_was_silent_for_long_looks_before_it_asks_again(tmp_path: Path) -> N
             async for one in exploration:
                 if isinstance(one.event, Retry):
                     break
-            exploration.holding.last_sign -= 3_600  # the machine has slept
+            exploration.leases.last_write -= 3_600  # the machine has slept
             other = sessiontree.open(session.location)
             leaf = find_leaf(exploration)
-            write(Branch(other, leaf), take())  # another one believes that we are dead
+            write(Branch(other, leaf), new_lease())  # another one believes that we are dead
             await asyncio.wait_for(exploration.finish(), 10)
         return exploration
 
@@ -266,8 +266,8 @@ def test_who_was_silent_for_long_looks_before_it_asks_again(tmp_path: Path) -> N
 
 
 def find_leaf(exploration: Exploration) -> str:
-    exploration.book.look()
-    return exploration.book.noted[exploration.plan_id].leaf
+    exploration.log.refresh()
+    return exploration.log.tracked[exploration.plan_id].leaf
 
 
 def test_what_no_entry_tells_is_written_down_at_once(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_what_no_entry_tells_is_written_down_at_once(tmp_path: Path) -> None:
 
     seen, spent = asyncio.run(main())
     assert seen == spent > 1_000
-    first = next(record for _, record in iter_records(session) if isinstance(record, Paid))
+    first = next(record for _, record in iter_records(session) if isinstance(record, UsageRecord))
     assert first.spent.tokens == seen
 
 
@@ -295,12 +295,14 @@ def test_a_provider_writes_a_summary_in_the_loop_of_the_run(place: Workplace) ->
     gate = Counting()
     with ModelServer([ScriptTurn(text="In short.", usage=Usage(700, 7), repeat=True)]) as server:
         name = "anthropic:claude-opus-5"
-        summarizer = AskingSummarizer(lambda: open_model(name, environment=server.environment()), name, QUICK.retry)
+        summarizer = OpenedModelSummarizer(
+            lambda: open_model(name, environment=server.environment()), name, QUICK.retry
+        )
         model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
         limits = Limits(gate=gate)
         events = went(place, "Go.", model=model, settings=room(), summarizer=summarizer, limits=limits)
         assert len(server.requests) == 1
     assert end_of(events).reason == "done"
-    told = [(event.stage, event.error) for event in events if isinstance(event, Compacting)]
-    assert told == [("start", ""), ("end", "")]
+    state = [(event.stage, event.error) for event in events if isinstance(event, Compacting)]
+    assert state == [("start", ""), ("end", "")]
     assert [spent.tokens for spent in gate.left] == [707, 709]

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 import sessiontree
-from sessiontree.branches.tips import find_ends
+from sessiontree.branches.tips import find_tips
 from sessiontree.dialects.contract import SessionFile
 from sessiontree.library import Summary
 from sessiontree.library.summary import cut_at_word, is_meaningful
@@ -188,7 +188,7 @@ def test_summaries_of_small_corpus_files_agree_with_the_session(path: Path) -> N
     except sessiontree.NotASessionError:
         return
     one = summary_of(path, session.dialect.name)
-    assert (one.messages, one.branches) == (session.count("message"), len(find_ends(session)))
+    assert (one.messages, one.branches) == (session.count("message"), len(find_tips(session)))
     used = session.usage()
     assert (one.tokens_out, one.tokens_cached) == (round(used.output), round(used.cached))
     assert one.cost == pytest.approx(used.cost)

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from sessiontree.core.messages import Message
 from sessiontree.models import Request, ScriptTurn, answer, open_model
 from sessiontree.models.endpoints import find_endpoint
-from sessiontree.models.to_provider import to_library
+from sessiontree.models.to_provider import to_provider
 from sessiontree.testing.model_server import ModelServer
 from tests.building import examples
 from tests.models.asking import MODELS
@@ -31,7 +31,7 @@ def arrived(messages: list[Message], protocol: str) -> dict[str, Any]:
     """The body of the request that some messages become."""
     with ModelServer([ScriptTurn(text="ok")]) as server:
         environment = server.environment()
-        assume(to_library(messages, find_endpoint(MODELS[protocol], environment)).messages)
+        assume(to_provider(messages, find_endpoint(MODELS[protocol], environment)).messages)
 
         async def ask() -> None:
             model = open_model(MODELS[protocol], environment=environment)

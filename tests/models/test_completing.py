@@ -12,7 +12,7 @@ from sessiontree.compaction.summarizers import Request as Summarise
 from sessiontree.core.messages import User
 from sessiontree.errors import NotFoundError, SummaryError
 from sessiontree.models import ScriptedModel, ScriptTurn, open_model
-from sessiontree.models.model_summarizer import AskingSummarizer, complete_with, summarizer_for
+from sessiontree.models.model_summarizer import OpenedModelSummarizer, complete_with, summarizer_for
 from sessiontree.models.script import ScriptCall, ScriptError
 from sessiontree.settings import Compaction, Retry, Settings
 from sessiontree.testing.model_server import ModelServer
@@ -22,7 +22,7 @@ ASKED = Summarise("history", [User(content="We chose SQLite.")])
 
 def test_a_model_of_a_provider_writes_a_summary() -> None:
     with ModelServer([ScriptTurn(text="## Goal\nSQLite", repeat=True)]) as server:
-        summarise = AskingSummarizer(
+        summarise = OpenedModelSummarizer(
             lambda: open_model("anthropic:claude-opus-5", environment=server.environment()), "claude"
         )
         first, second = summarise(ASKED), summarise(ASKED)
@@ -47,7 +47,7 @@ def test_the_settings_say_who_summarises(tmp_path: Path) -> None:
 
 def test_it_can_be_called_where_a_loop_is_running() -> None:
     async def inside() -> str:
-        return AskingSummarizer(lambda: ScriptedModel([ScriptTurn(text="short")]), "script")(ASKED).text
+        return OpenedModelSummarizer(lambda: ScriptedModel([ScriptTurn(text="short")]), "script")(ASKED).text
 
     assert asyncio.run(inside()) == "short"
 
@@ -65,7 +65,7 @@ def test_it_can_be_called_where_a_loop_is_running() -> None:
 )
 def test_what_is_no_whole_summary_is_an_error(turn: ScriptTurn, said: str) -> None:
     with pytest.raises(SummaryError, match=said):
-        AskingSummarizer(lambda: ScriptedModel([turn]), "script", Retry(attempts=0))(ASKED)
+        OpenedModelSummarizer(lambda: ScriptedModel([turn]), "script", Retry(attempts=0))(ASKED)
 
 
 def test_a_busy_model_is_asked_again() -> None:

@@ -57,7 +57,7 @@ def test_the_host_of_ollama_becomes_an_address(host: str | None, url: str) -> No
 def test_an_address_can_be_given_and_must_be_one() -> None:
     assert find_endpoint("vllm:x", {"VLLM_BASE_URL": "http://gpu:1/v1/"}).base_url == "http://gpu:1/v1"
     assert find_endpoint("anthropic:x", KEYS).base_url is None
-    with pytest.raises(UsageError, match="no address of a server"):
+    with pytest.raises(UsageError, match="not a URL of a server"):
         find_endpoint("vllm:x", {"VLLM_BASE_URL": "file:///etc/passwd"})
     with pytest.raises(ModelAccessError, match="set OPENAI_COMPATIBLE_BASE_URL"):
         find_endpoint("openai-compatible:x", {})

@@ -29,8 +29,8 @@ from sessiontree.errors import (
     UnreachableError,
 )
 from sessiontree.models import (
+    AnswerAccumulator,
     BlockEnd,
-    Gathering,
     Request,
     ScriptTurn,
     TextDelta,
@@ -223,12 +223,12 @@ def test_thinking_of_another_provider_is_not_sent_and_never_as_text(protocol: st
 def test_cancelling_in_the_middle_closes_the_connection_and_keeps_what_came(protocol: str) -> None:
     async def cancelled(server: ModelServer) -> Assistant | None:
         model = open_model(MODELS[protocol], environment=server.environment())
-        gathering = Gathering()
+        accumulator = AnswerAccumulator()
         came = asyncio.Event()
 
         async def read() -> None:
             async for event in model.stream(HELLO):
-                gathering.add(event)
+                accumulator.add(event)
                 came.set()
 
         task = asyncio.create_task(read())
@@ -237,7 +237,7 @@ def test_cancelling_in_the_middle_closes_the_connection_and_keeps_what_came(prot
         with pytest.raises(asyncio.CancelledError):
             await task
         await model.close()
-        return gathering.message()
+        return accumulator.message()
 
     with ModelServer([ScriptTurn(text="word " * 200, piece=5, delay=0.05)]) as server:
         partial = asyncio.run(cancelled(server))
@@ -287,7 +287,7 @@ ERRORS: list[tuple[ErrorKind, type[ModelError], str]] = [
     ("server", BusyModelError, "fault"),
     ("overflow", ContextOverflowError, "larger than the model's window"),
     ("auth", ModelAccessError, "_API_KEY"),
-    ("refused", RefusedRequestError, "does not take"),
+    ("refused", RefusedRequestError, "rejected this request"),
 ]
 
 
@@ -379,7 +379,7 @@ def test_an_overflow_that_a_server_only_says_in_words_is_recognised() -> None:
     from pydantic_ai.exceptions import ModelHTTPError, ModelRequestRejectedError
 
     from sessiontree.models.endpoints import find_endpoint
-    from sessiontree.models.error_mapping import our_error
+    from sessiontree.models.error_mapping import map_error
 
     endpoint = find_endpoint("llamacpp:any", {})
     bodies: list[dict[str, Any]] = [
@@ -388,7 +388,7 @@ def test_an_overflow_that_a_server_only_says_in_words_is_recognised() -> None:
     ]
     for body in bodies:
         error = ModelHTTPError.for_category(ModelRequestRejectedError, status_code=400, model_name="any", body=body)
-        assert isinstance(our_error(error, endpoint, None), ContextOverflowError)
+        assert isinstance(map_error(error, endpoint, None), ContextOverflowError)
 
 
 def test_a_request_with_thinking_and_a_limit_says_so_in_the_providers_words() -> None:

@@ -17,8 +17,8 @@ from sessiontree.errors import (
     UnreachableError,
 )
 from sessiontree.models import (
+    AnswerAccumulator,
     BlockEnd,
-    Gathering,
     Request,
     ScriptedModel,
     ScriptTurn,
@@ -29,7 +29,7 @@ from sessiontree.models import (
     open_model,
     with_retries,
 )
-from sessiontree.models.retry import Retrying, next_delay
+from sessiontree.models.retry import RetryEvent, next_delay
 from sessiontree.models.script import ScriptCall, ScriptError
 from sessiontree.settings import Retry
 from tests.models.asking import HELLO, ask, message, request
@@ -75,10 +75,10 @@ def test_what_came_before_a_break_is_kept_without_half_a_call() -> None:
 
 
 def test_nothing_that_came_is_no_message() -> None:
-    assert Gathering().message() is None
-    gathering = Gathering()
-    gathering.add(BlockEnd(0, ToolCall("a", "ls", {})))
-    kept = gathering.message()
+    assert AnswerAccumulator().message() is None
+    accumulator = AnswerAccumulator()
+    accumulator.add(BlockEnd(0, ToolCall("a", "ls", {})))
+    kept = accumulator.message()
     assert kept is not None
     assert tool_calls(kept) == (ToolCall("a", "ls", {}),)
 
@@ -103,16 +103,16 @@ def busy(**fields: float) -> ScriptTurn:
     return ScriptTurn(error=ScriptError("rate_limit", **fields))
 
 
-def retried(turns: list[ScriptTurn], retry: Retry) -> tuple[list[Retrying], list[float], Assistant]:
+def retried(turns: list[ScriptTurn], retry: Retry) -> tuple[list[RetryEvent], list[float], Assistant]:
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    async def run() -> tuple[list[Retrying], Assistant]:
+    async def run() -> tuple[list[RetryEvent], Assistant]:
         seen = [event async for event in with_retries(ScriptedModel(turns), HELLO, retry, sleep=sleep)]
         assert isinstance(seen[-1], Stop)
-        return [event for event in seen if isinstance(event, Retrying)], seen[-1].message
+        return [event for event in seen if isinstance(event, RetryEvent)], seen[-1].message
 
     notices, ended = asyncio.run(run())
     return notices, slept, ended

@@ -18,7 +18,7 @@ from sessiontree.core.messages import (
     User,
 )
 from sessiontree.models.endpoints import Endpoint, find_endpoint
-from sessiontree.models.to_provider import Sendable, to_library
+from sessiontree.models.to_provider import Sendable, to_provider
 from sessiontree.testing.model_server import ModelServer
 
 NAMES = ("anthropic:claude-opus-5", "openai:gpt-5.6", "openai-compatible:x", "google:gemini-3.5-flash")
@@ -43,7 +43,7 @@ def test_results_and_what_the_user_says_behind_them_are_one_request(endpoint: En
         ToolResult(tool_call_id="a", content="1"),
         User(content="next"),
     ]
-    sent = to_library(messages, endpoint)
+    sent = to_provider(messages, endpoint)
     assert sent.system == "rules"
     assert shape(sent) == [
         "request:user-prompt",
@@ -53,7 +53,7 @@ def test_results_and_what_the_user_says_behind_them_are_one_request(endpoint: En
 
 
 def test_a_conversation_that_begins_or_goes_on_with_the_assistant_gets_user_texts_between(endpoint: Endpoint) -> None:
-    sent = to_library([Assistant(content="a"), Assistant(content="b"), User(content="c")], endpoint)
+    sent = to_provider([Assistant(content="a"), Assistant(content="b"), User(content="c")], endpoint)
     assert shape(sent) == [
         "request:user-prompt",
         "response:text",
@@ -66,7 +66,7 @@ def test_a_conversation_that_begins_or_goes_on_with_the_assistant_gets_user_text
 
 def test_summaries_and_commands_are_told_as_user_texts(endpoint: Endpoint) -> None:
     messages: list[Message] = [CompactionSummary(summary="we did x"), BashExecution(command="ls", output="a.py")]
-    (request,) = to_library(messages, endpoint).messages
+    (request,) = to_provider(messages, endpoint).messages
     told = " ".join(str(part.content) for part in request.parts if isinstance(part, library.UserPromptPart))
     assert "we did x" in told
     assert "a.py" in told
@@ -79,7 +79,7 @@ def test_thinking_with_nothing_behind_it_or_no_signature_is_left_out(endpoint: E
         provider=endpoint.provider,
         model="claude" if endpoint.provider == "anthropic" else "m",
     )
-    sent = to_library([User(content="q"), spoken, User(content="r")], endpoint)
+    sent = to_provider([User(content="q"), spoken, User(content="r")], endpoint)
     assert shape(sent)[1] == "response:text"
 
 
@@ -94,7 +94,7 @@ def test_a_longer_conversation_begins_with_the_shorter_one(endpoint: Endpoint) -
     shown = [
         [
             (part.part_kind, getattr(part, "content", None))
-            for message in to_library(some, endpoint).messages
+            for message in to_provider(some, endpoint).messages
             for part in message.parts
         ]
         for some in (messages, longer)
@@ -109,4 +109,4 @@ def test_thinking_in_a_field_goes_back_only_to_a_server_that_takes_that_field() 
         content=(Thinking("hm", "reasoning_content"), Text("x")), api=endpoint.api, provider=endpoint.provider
     )
     for field, kinds in (("reasoning_content", "thinking,text"), ("reasoning", "text"), (None, "text")):
-        assert shape(to_library([User(content="q"), spoken], endpoint, field))[1] == f"response:{kinds}"
+        assert shape(to_provider([User(content="q"), spoken], endpoint, field))[1] == f"response:{kinds}"

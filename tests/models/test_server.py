@@ -69,4 +69,4 @@ def test_without_the_packages_it_says_how_to_install_them() -> None:
         "except Exception as error: print(type(error).__name__, error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "UsageError talking to models needs more packages: pip install 'sessiontree[models]'\n"
+    assert done.stdout == "UsageError models need more packages: pip install 'sessiontree[models]'\n"

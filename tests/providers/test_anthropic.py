@@ -157,7 +157,7 @@ def test_thinking_of_claude_is_kept_wherever_claude_was_served() -> None:
 def test_a_turn_of_thinking_only_is_dropped_with_a_note() -> None:
     found = rendered(User(content="a"), Assistant(content=(Thinking("hm", "sig"),)), User(content="b"))
     assert found.messages == [{"role": "user", "content": [text("a"), text("b")]}]
-    assert found.notes == ("A thinking block with nothing behind it was left out.",)
+    assert found.notes == ("A thinking block with nothing after it was left out.",)
 
 
 def test_thinking_left_last_by_a_stripped_call_is_dropped() -> None:

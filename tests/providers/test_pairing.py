@@ -108,7 +108,7 @@ def test_results_keep_the_order_they_came_in() -> None:
 def test_a_result_recorded_later_moves_up_and_the_user_text_between_comes_after_it() -> None:
     found = paired(calls("a"), User(content="wait"), result("a", "1"))
     assert shape(found.turns) == ["a:a", "r:a=1", "u:wait"]
-    assert found.notes == ('The result for "a" was moved behind its call.',)
+    assert found.notes == ('The result for "a" was moved after its call.',)
 
 
 def test_results_of_two_turns_go_to_their_own_turn() -> None:

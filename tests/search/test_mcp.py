@@ -1,4 +1,4 @@
-"""`sessiontree mcp` as a real process, with the client of the official package."""
+"""The MCP server, as a process and in this one, with the client of the official package."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import mcp
@@ -17,8 +18,10 @@ import pytest
 from mcp.types import CallToolResult
 
 from sessiontree.core.jsonio import render_json
+from sessiontree.library import Library
 from sessiontree.mcp_server.limits import MAX_BYTES, NOTICE
 from sessiontree.mcp_server.server import TOOLS
+from sessiontree.mcp_server.tools import build_server
 from tests.library.world import IDS, World, claude_lines, clock
 from tests.search.builders import SESSIONS
 
@@ -30,8 +33,24 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+def connected(world: World, use: Use, cwd: Path | None = None) -> None:
+    """Connect a client to a server in this process, which is much faster than a process for each test."""
+    indexed = Event()
+    indexed.set()
+
+    async def run() -> None:
+        async with mcp.Client(build_server(Library, indexed)) as client:
+            await use(client)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in world.environment.items():
+            patch.setenv(name, value)
+        patch.chdir(cwd or world.home)
+        asyncio.run(run())
+
+
 def serving(world: World, use: Use, *arguments: str, cwd: Path | None = None) -> str:
-    """Run the server with a client, and return its stderr."""
+    """Run the server as a process with a client, and return its stderr."""
     log = world.folder / "stderr.txt"
 
     async def run() -> None:
@@ -133,7 +152,7 @@ def test_pages_of_hits_and_of_sessions_follow_each_other(world: World) -> None:
                 offset = page["nextOffset"]
             assert sorted(seen) == IDS[:25]
 
-    serving(world, use)
+    connected(world, use)
 
 
 def test_answers_are_bounded_whatever_is_in_a_session(world: World) -> None:
@@ -159,7 +178,7 @@ def test_answers_are_bounded_whatever_is_in_a_session(world: World) -> None:
             offset = asked["nextOffset"]
         assert pieces == text
 
-    serving(world, use)
+    connected(world, use)
 
 
 def test_only_known_sessions_can_be_read(world: World, tmp_path: Path) -> None:
@@ -188,7 +207,7 @@ def test_only_known_sessions_can_be_read(world: World, tmp_path: Path) -> None:
         assert (await ask(client, "search_sessions", query="sesame"))["hits"] == []
         assert (await ask(client, "list_sessions"))["total"] == 1
 
-    serving(world, use)
+    connected(world, use)
 
 
 def test_the_server_survives_hostile_arguments(world: World) -> None:
@@ -206,7 +225,7 @@ def test_the_server_survives_hostile_arguments(world: World) -> None:
             "NEAR/3",
         ):
             await client.call_tool("search_sessions", {"query": query})
-        assert "expected words" in await refused(client, "search_sessions", query="  ")
+        assert "expected search words" in await refused(client, "search_sessions", query="  ")
         assert "at most" in await refused(client, "search_sessions", query="a" * 5_000)
         assert "limit" in await refused(client, "search_sessions", query="a", limit=1000)
         assert "offset" in await refused(client, "list_sessions", offset=-1)
@@ -218,7 +237,7 @@ def test_the_server_survives_hostile_arguments(world: World) -> None:
         assert "nope" in await refused(client, "nope")
         assert (await ask(client, "search_sessions", query="tide"))["hits"]
 
-    serving(world, use)
+    connected(world, use)
 
 
 def test_text_that_speaks_to_a_model_stays_between_marks_it_cannot_know(world: World) -> None:
@@ -237,7 +256,7 @@ def test_text_that_speaks_to_a_model_stays_between_marks_it_cannot_know(world: W
         assert len(marks) == 2
         assert not any(mark in spoken for mark in marks)
 
-    serving(world, use)
+    connected(world, use)
 
 
 def test_recent_decisions_are_those_of_the_project_the_newest_first(world: World, tmp_path: Path) -> None:
@@ -274,7 +293,7 @@ def test_recent_decisions_are_those_of_the_project_the_newest_first(world: World
         other = await ask(client, "recent_decisions", project=str(elsewhere))
         assert other["decisions"][0]["text"] == "we decided on something else"
 
-    serving(world, use, cwd=here)
+    connected(world, use, here)
 
 
 def test_the_server_reads_into_the_index_but_never_touches_a_session(world: World) -> None:
@@ -323,7 +342,7 @@ def test_without_the_package_an_install_hint_is_printed(world: World) -> None:
     without = "import sys; sys.modules['mcp'] = None\nfrom sessiontree.cli import main\nsys.exit(main(sys.argv[1:]))"
     done = run(world, "mcp", code=without)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "sessiontree: `sessiontree mcp` needs one more package: pip install 'sessiontree[mcp]'\n"
+    assert done.stderr == "sessiontree: `sessiontree mcp` needs another package: pip install 'sessiontree[mcp]'\n"
 
 
 def test_the_end_of_input_is_the_end_of_the_server(world: World) -> None:

@@ -31,7 +31,7 @@ from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.agent.workspace import Workspace
 from sessiontree.branches.leave import leave
 from sessiontree.branches.open_files import Writer, find_writers
-from sessiontree.branches.summarize import Ask
+from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.compaction import Compacted, compact
 from sessiontree.conversion.fork import fork
 from sessiontree.core.entries import ApprovalMode, CustomMessage, Entry, MessageEntry
@@ -279,7 +279,7 @@ class Controller:
         session = self.session
         if summary:
             focus = summary if isinstance(summary, str) else self.settings.branch_summary.instructions
-            ask = Ask(focus, summarizer=summarizer_for(self.settings))
+            ask = SummaryOptions(focus, summarizer=summarizer_for(self.settings))
             return (await in_background(leave, session, leaf, ask)).entry
         if leaf != session.leaf:
             await in_thread(session.move, leaf)

@@ -58,11 +58,11 @@ from sessiontree.core.entries import Entry
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Assistant, Block, Message, text_of, tool_calls
 from sessiontree.errors import CompactionError, ContextOverflowError, ModelError, SessionTreeError, UsageError
-from sessiontree.models import Gathering, Model, Request, Stop, ThinkingLevel, with_retries
+from sessiontree.models import AnswerAccumulator, Model, Request, Stop, ThinkingLevel, with_retries
 from sessiontree.models import TextDelta as ModelText
 from sessiontree.models import ThinkingDelta as ModelThinking
 from sessiontree.models import Tool as ToolDefinition
-from sessiontree.models.retry import Passage, Retrying
+from sessiontree.models.retry import Attempt, RetryEvent
 from sessiontree.paths import home
 from sessiontree.session.session import Branch, Session
 from sessiontree.settings import Settings
@@ -180,7 +180,7 @@ class Run:
         self._stopped: tuple[EndReason, str] | None = None
         self._steering: list[Prompt] = []
         self._follow_ups: list[Prompt] = []
-        self._partial: Gathering | None = None
+        self._partial: AnswerAccumulator | None = None
         """What has arrived of the answer in progress."""
         self._last_text = ""
         self._has_counted = False
@@ -461,20 +461,20 @@ class Run:
         turn_start = TurnStart(turn) if turn is not None else None
 
         @contextlib.asynccontextmanager
-        async def door(model: Model, request: Request) -> AsyncIterator[Passage]:
+        async def gate(model: Model, request: Request) -> AsyncIterator[Attempt]:
             nonlocal turn_start
-            async with self._meter.turn(model, request) as passage:
+            async with self._meter.turn(model, request) as attempt:
                 if turn_start is not None:
                     await self._send(turn_start)
                     turn_start = None
                 self._check_stopped()
-                self._partial = passage.came
-                yield passage
+                self._partial = attempt.answer
+                yield attempt
 
-        async with contextlib.aclosing(with_retries(setup.model, request, setup.settings.retry, door=door)) as stream:
+        async with contextlib.aclosing(with_retries(setup.model, request, setup.settings.retry, gate=gate)) as stream:
             async for event in stream:
                 match event:
-                    case Retrying():
+                    case RetryEvent():
                         self._partial = None
                         self._check_stopped()
                         await self._send(Retry(event.attempt, event.delay, str(event.error)))

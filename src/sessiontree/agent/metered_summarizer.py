@@ -22,7 +22,7 @@ from sessiontree.core.messages import Assistant
 from sessiontree.errors import SummaryError
 from sessiontree.models import Model
 from sessiontree.models import Request as ModelRequest
-from sessiontree.models.model_summarizer import AskingSummarizer, ask_and_close
+from sessiontree.models.model_summarizer import OpenedModelSummarizer, request_and_close
 from sessiontree.settings import Retry
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class MeteredSummarizer:
         self._meter, self._model, self._counts_cost = meter, model, counts_cost
         self._loop: asyncio.AbstractEventLoop | None = None
         self._in_progress: set[asyncio.Task[Any]] = set()
-        self._summarizer = summarizer.asking(self._ask) if isinstance(summarizer, AskingSummarizer) else summarizer
+        self._summarizer = summarizer.asking(self._ask) if isinstance(summarizer, OpenedModelSummarizer) else summarizer
 
     @property
     def or_none(self) -> MeteredSummarizer | None:
@@ -88,7 +88,7 @@ class MeteredSummarizer:
 
     def __call__(self, request: Request, /) -> Summary:
         assert self._summarizer is not None
-        if isinstance(self._summarizer, AskingSummarizer):
+        if isinstance(self._summarizer, OpenedModelSummarizer):
             return self._summarizer(request)
         return self._in_loop(self._summarize_exclusively(self._summarizer, request))
 
@@ -106,7 +106,7 @@ class MeteredSummarizer:
                 f"{model.name} cannot write a summary under a cost limit: its prices are not known; limit tokens "
                 "instead, or add its prices to the file named by the setting `models`"
             )
-        return self._in_loop(ask_and_close(model, request, retry, self._meter.side_request(_PURPOSE)))
+        return self._in_loop(request_and_close(model, request, retry, self._meter.side_request(_PURPOSE)))
 
     def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the event loop of the run, from a thread, and wait for it."""

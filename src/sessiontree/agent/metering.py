@@ -25,9 +25,9 @@ from sessiontree.core.messages import Assistant, Usage, message_text
 from sessiontree.core.usage import valid_count
 from sessiontree.errors import ModelError, SessionTreeError, UnreachableError
 from sessiontree.models import Facts, Model, Request
-from sessiontree.models.facts import likely_cost
+from sessiontree.models.facts import upper_cost
 from sessiontree.models.pydantic_ai_model import LONGEST_ANSWER
-from sessiontree.models.retry import Door, Passage
+from sessiontree.models.retry import Attempt, RequestGate
 
 _MIN_ANSWER = 1_024
 """Tokens an answer may always have: the estimate of what fills the window may be too high."""
@@ -106,18 +106,18 @@ class Meter:
     # Kinds of requests
 
     @contextlib.asynccontextmanager
-    async def turn(self, model: Model, request: Request) -> AsyncIterator[Passage]:
+    async def turn(self, model: Model, request: Request) -> AsyncIterator[Attempt]:
         """Meter a turn of the run. Its answer is streamed, so a dropped one counts what had arrived."""
         self.check_limits()
-        async with self._metered(model, request, self._size) as passage:
-            yield passage
+        async with self._metered(model, request, self._size) as attempt:
+            yield attempt
 
-    def side_request(self, purpose: str) -> Door:
+    def side_request(self, purpose: str) -> RequestGate:
         """Meter a request that is not a turn. Its output is not streamed, so a dropped one counts its reservation."""
         return functools.partial(self._side_request, purpose)
 
     @contextlib.asynccontextmanager
-    async def _side_request(self, purpose: str, model: Model, request: Request) -> AsyncIterator[Passage]:
+    async def _side_request(self, purpose: str, model: Model, request: Request) -> AsyncIterator[Attempt]:
         def measured() -> int:
             return measured_tokens("".join([request.system or "", *map(message_text, request.messages)]))
 
@@ -125,8 +125,8 @@ class Meter:
             return Size(0, await in_thread(measured))
 
         _raise_if(self._limits.used_up(self.usage))
-        async with self._metered(model, request, size, purpose) as passage:
-            yield passage
+        async with self._metered(model, request, size, purpose) as attempt:
+            yield attempt
 
     @contextlib.asynccontextmanager
     async def exclusive_request(self, purpose: str, facts: Facts) -> AsyncIterator[ExclusiveRequest]:
@@ -174,7 +174,7 @@ class Meter:
     @contextlib.asynccontextmanager
     async def _metered(
         self, model: Model, request: Request, size: Callable[[], Awaitable[Size]], purpose: str = ""
-    ) -> AsyncIterator[Passage]:
+    ) -> AsyncIterator[Attempt]:
         reservation: _Reservation | None = None
 
         async def expected() -> RequestEstimate:
@@ -186,24 +186,24 @@ class Meter:
             await expected()
         ticket = await self._enter(GateRequest(expected, purpose))
         likely = reservation.likely if reservation is not None else None
-        passage = Passage(model, request)
+        attempt = Attempt(model, request)
         if likely is not None:
-            passage.request = msgspec.structs.replace(request, max_tokens=int(likely.output))
-            passage.hold_to(_MARGIN * likely.output, measured_tokens)
+            attempt.request = msgspec.structs.replace(request, max_tokens=int(likely.output))
+            attempt.limit_length(_MARGIN * likely.output, measured_tokens)
         used: Usage | None = None
         try:
-            yield passage
+            yield attempt
         except ModelError as error:
             was_sent = isinstance(error, UnreachableError) and error.was_sent
-            if passage.was_made and (passage.came.has_begun or error.partial is not None or was_sent):
-                used = _used(passage, likely or await _estimate_late(expected), model.facts, error.partial)
+            if attempt.was_made and (attempt.answer.has_begun or error.partial is not None or was_sent):
+                used = _used(attempt, likely or await _estimate_late(expected), model.facts, error.partial)
             raise
         except BaseException:  # dropped in progress
-            if passage.was_made:
-                used = likely if purpose else _used(passage, likely or await _estimate_late(expected), model.facts)
+            if attempt.was_made:
+                used = likely if purpose else _used(attempt, likely or await _estimate_late(expected), model.facts)
             raise
         else:
-            used = _used(passage, likely, model.facts, is_complete=True)
+            used = _used(attempt, likely, model.facts, is_complete=True)
         finally:
             self._count(used)
             self._leave(ticket, used)
@@ -247,23 +247,23 @@ def _reserve(facts: Facts, size: Size, longest: int | None) -> _Reservation:
     left = min(facts.output, LONGEST_ANSWER, max(facts.window - size.tokens, _MIN_ANSWER))
     answer = left if longest is None else min(left, longest)
     maximum = _priced(Usage(size.counted + _MARGIN * size.estimated, answer), facts)
-    cached = likely_cost(Usage(0, answer, 0, maximum.input), facts.prices)  # all input may be written to a cache
+    cached = upper_cost(Usage(0, answer, 0, maximum.input), facts.prices)  # all input may be written to a cache
     if cached is not None and maximum.cost is not None and cached.total > maximum.cost.total:
         maximum = msgspec.structs.replace(maximum, cost=cached)
     return _Reservation(_priced(Usage(size.tokens, answer), facts), maximum)
 
 
 def _used(
-    passage: Passage, likely: Usage | None, facts: Facts, partial: object = None, *, is_complete: bool = False
+    attempt: Attempt, likely: Usage | None, facts: Facts, partial: object = None, *, is_complete: bool = False
 ) -> Usage | None:
     """Usage of a request: the provider's report where it is complete, else an estimate of input and received output.
 
     A request that was answered by a refusal used nothing.
     """
-    received = passage.came.message()
+    received = attempt.answer.message()
     if isinstance(partial, Assistant) and (received is None or MEASURED(partial) > MEASURED(received)):
         received = partial
-    reported = (received.usage if received is not None else None) or passage.came.usage
+    reported = (received.usage if received is not None else None) or attempt.answer.usage
     if reported is not None and not _is_reported(reported):
         reported = None
     is_empty_error = received is not None and received.stop_reason == "error" and not received.content
@@ -272,7 +272,7 @@ def _used(
     if likely is None or (reported is not None and is_complete):
         return _priced(reported, facts) if reported is not None else None
     known = _priced(reported if reported is not None else Usage(likely.input), facts)
-    size = (MEASURED(received) if received is not None else 0) + measured_tokens(passage.came.cut_off)
+    size = (MEASURED(received) if received is not None else 0) + measured_tokens(attempt.answer.incomplete_calls)
     return known if size <= known.output else _priced(msgspec.structs.replace(known, output=size, cost=None), facts)
 
 
@@ -286,4 +286,4 @@ def _priced(usage: Usage, facts: Facts) -> Usage:
     """Fill in the cost where the provider did not report it."""
     if usage.cost is not None and valid_count(usage.cost.total) == usage.cost.total:
         return usage
-    return msgspec.structs.replace(usage, cost=likely_cost(usage, facts.prices))
+    return msgspec.structs.replace(usage, cost=upper_cost(usage, facts.prices))

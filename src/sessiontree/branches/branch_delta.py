@@ -1,4 +1,4 @@
-"""What one branch has that another has not, told in shared words, whatever the dialect."""
+"""The entries that one branch has and another has not, as canonical entries of any dialect."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sessiontree.branches.merge_records import Join, Taken, history_ids, history_nodes, join_of, taken_by
-from sessiontree.branches.tips import SPEAKING
-from sessiontree.conversion.roles import with_own_role
+from sessiontree.branches.merge_records import (
+    MergedHistory,
+    MergeRecord,
+    history_ids,
+    history_nodes,
+    merge_record_of,
+    merged_history,
+)
+from sessiontree.branches.tips import MESSAGE_TYPES
+from sessiontree.conversion.roles import with_original_role
 from sessiontree.conversion.walk import REPORT
 from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Entry
@@ -29,30 +36,30 @@ from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
 
 
-class Side(Struct, frozen=True):
-    """One branch, from where it parted from another."""
+class BranchDelta(Struct, frozen=True):
+    """The part of a branch after it diverged from another."""
 
     session: Reader
     leaf: str | None
     ancestor: str | None
-    """The last entry that both have."""
+    """The last entry that both branches have."""
     nodes: tuple[int, ...]
     items: tuple[CanonicalEntry, ...]
     lead: tuple[CanonicalEntry, ...] = ()
-    """The answer that both have, if its results are the first thing on this side."""
+    """The shared assistant message, if this part starts with results of its calls."""
 
     @property
     def messages(self) -> list[Message]:
-        """What is said on this side, edits of the context applied."""
-        return messages_in(edited(self.items))
+        """Messages of this part, with context edits applied."""
+        return messages_in(apply_edits(self.items))
 
     def entries(self) -> list[Entry]:
-        """Its lines, as entries."""
+        """Entries of its lines."""
         return self.session.journal.entries(self.nodes)
 
 
-def tell_side(session: Reader, leaf: str | None, known: AbstractSet[str]) -> Side:
-    """What leads to an entry and is not among some known ids."""
+def find_delta(session: Reader, leaf: str | None, known: AbstractSet[str]) -> BranchDelta:
+    """History of an entry without the entries of known ids."""
     journal = session.journal
     ids = journal.tree.ids
     nodes = history_nodes(session, leaf)
@@ -60,13 +67,13 @@ def tell_side(session: Reader, leaf: str | None, known: AbstractSet[str]) -> Sid
     begin = first
     while 0 < begin < len(nodes) and session.dialect.must_decode_together(journal, nodes[begin - 1], nodes[begin]):
         begin -= 1
-    told = _told(session, nodes[begin:])
+    told = _render_conflicts(session, nodes[begin:])
     entries = [entry for entry in told if known.isdisjoint((entry.id, *entry.aliases))]
     lead: list[CanonicalEntry] = []
     if any(map(_is_result, entries[:1])):
-        shared = [entry for entry in (*_told(session, nodes[:begin]), *told) if entry not in entries]
+        shared = [entry for entry in (*_render_conflicts(session, nodes[:begin]), *told) if entry not in entries]
         lead = [entry for entry in shared if entry.kind == "message" and not _is_result(entry)][-1:]
-    return Side(
+    return BranchDelta(
         session=session,
         leaf=leaf,
         ancestor=next((ids[node] for node in reversed(nodes[:first]) if not is_metadata_id(ids[node])), None),
@@ -76,8 +83,8 @@ def tell_side(session: Reader, leaf: str | None, known: AbstractSet[str]) -> Sid
     )
 
 
-def _told(session: Reader, nodes: Sequence[int]) -> list[CanonicalEntry]:
-    entries = map(with_own_role, session.dialect.decode(session.journal, nodes))
+def _render_conflicts(session: Reader, nodes: Sequence[int]) -> list[CanonicalEntry]:
+    entries = map(with_original_role, session.dialect.decode(session.journal, nodes))
     return [entry for entry in entries if not (entry.kind == "custom" and entry.fields.get("customType") == REPORT)]
 
 
@@ -86,26 +93,28 @@ def _is_result(entry: CanonicalEntry) -> bool:
     return entry.kind == "message" and isinstance(message, dict) and message.get("role") == "toolResult"
 
 
-def parted(session: Reader, one: str | None, other: str | None) -> tuple[Side, Side]:
-    """Two branches of a session, each from where they parted."""
+def find_deltas(session: Reader, one: str | None, other: str | None) -> tuple[BranchDelta, BranchDelta]:
+    """Two branches of a session, each after the common ancestor."""
     ids = [frozenset(history_ids(session, leaf)) for leaf in (one, other)]
-    return tell_side(session, one, ids[1]), tell_side(session, other, ids[0])
+    return find_delta(session, one, ids[1]), find_delta(session, other, ids[0])
 
 
-def parted_sessions(one: Reader, leaf: str | None, other: Reader, other_leaf: str | None) -> tuple[Side, Side]:
-    """The same for two sessions: a fork and its origin share their beginning, others share nothing."""
+def find_session_deltas(
+    one: Reader, leaf: str | None, other: Reader, other_leaf: str | None
+) -> tuple[BranchDelta, BranchDelta]:
+    """Branches of two sessions: a fork and its origin share a prefix, other sessions share nothing."""
     if is_same(one, other):
-        return parted(one, leaf, other_leaf)
-    shared = shared_beginning(one, leaf, other, other_leaf)
-    return tell_side(one, leaf, shared), tell_side(other, other_leaf, shared)
+        return find_deltas(one, leaf, other_leaf)
+    shared = shared_prefix(one, leaf, other, other_leaf)
+    return find_delta(one, leaf, shared), find_delta(other, other_leaf, shared)
 
 
 def is_same(one: Reader, other: Reader) -> bool:
     return one is other or (one.id == other.id and one.location == other.location)
 
 
-def shared_beginning(one: Reader, leaf: str | None, other: Reader, other_leaf: str | None) -> frozenset[str]:
-    """The ids of the entries with which two sessions begin alike: a fork has the entries of its origin."""
+def shared_prefix(one: Reader, leaf: str | None, other: Reader, other_leaf: str | None) -> frozenset[str]:
+    """Ids of the entries that two sessions have in common at their start, like a fork and its origin."""
     pairs = zip(history_ids(one, leaf), history_ids(other, other_leaf), strict=False)
     alike: list[str] = []
     for id, theirs in pairs:
@@ -115,49 +124,51 @@ def shared_beginning(one: Reader, leaf: str | None, other: Reader, other_leaf: s
     return frozenset(alike)
 
 
-def tell_news(
+def find_unmerged(
     session: Reader, leaf: str | None, source: Reader, source_leaf: str, *, with_picked: bool = False
-) -> tuple[Side, Side]:
-    """What `source` has at its leaf that `session` has not taken in at its own, and the other way round.
+) -> tuple[BranchDelta, BranchDelta]:
+    """The entries of `source` that were not merged into `session` yet, and the other way round.
 
-    Unlike `parted` this knows of joins: what was brought before is not news, nor is what the source has from us.
+    Unlike `find_deltas` this takes merges into account, in both directions.
     """
-    ours = taken_by(session, leaf)
+    ours = merged_history(session, leaf)
     if is_same(session, source):
         known = ours.ids
-        theirs = taken_by(source, source_leaf)
+        theirs = merged_history(source, source_leaf)
         picked = ours.picked.get(None, frozenset())
-        back = tell_side(session, leaf, theirs.ids)
+        back = find_delta(session, leaf, theirs.ids)
     else:
-        beginning = shared_beginning(session, leaf, source, source_leaf)
-        taken = [taken_by(source, end).ids for end in ours.foreign.get(source.id, ()) if end in source]
+        beginning = shared_prefix(session, leaf, source, source_leaf)
+        taken = [merged_history(source, end).ids for end in ours.foreign.get(source.id, ()) if end in source]
         known = beginning.union(*taken)
         picked = ours.picked.get(source.id, frozenset())
-        back = tell_side(session, leaf, beginning)
-    side = tell_side(source, source_leaf, known if with_picked else known | picked)
+        back = find_delta(session, leaf, beginning)
+    side = find_delta(source, source_leaf, known if with_picked else known | picked)
     entries = _without_ours(side.items, ours, None if is_same(session, source) else session.id)
     return msgspec.structs.replace(side, items=entries), back
 
 
-def _without_ours(entries: Sequence[CanonicalEntry], ours: Taken, name: str | None) -> tuple[CanonicalEntry, ...]:
-    """Items without what came from our own branch: joins that took it, and what they brought along."""
+def _without_ours(
+    entries: Sequence[CanonicalEntry], ours: MergedHistory, name: str | None
+) -> tuple[CanonicalEntry, ...]:
+    """Remove entries that came from our own branch: merge entries, and the messages copied with them."""
     left_out: set[int] = set()
-    speaking = [at for at, entry in enumerate(entries) if entry.kind in SPEAKING]
-    for place, at in enumerate(speaking):
-        join = join_of(entries[at])
-        if join is not None and join.session == name and _is_taken_from(join, ours):
-            left_out.update(speaking[max(0, place - join.brought) : place + 1])
+    replayable = [at for at, entry in enumerate(entries) if entry.kind in MESSAGE_TYPES]
+    for target, at in enumerate(replayable):
+        record = merge_record_of(entries[at])
+        if record is not None and record.session == name and _is_taken_from(record, ours):
+            left_out.update(replayable[max(0, target - record.brought) : target + 1])
     return tuple(entry for at, entry in enumerate(entries) if at not in left_out)
 
 
-def _is_taken_from(join: Join, ours: Taken) -> bool:
-    if join.how == "pick":
-        return ours.ids.issuperset(join.entries)
-    return join.entry in ours.ids
+def _is_taken_from(record: MergeRecord, ours: MergedHistory) -> bool:
+    if record.how == "pick":
+        return ours.ids.issuperset(record.entries)
+    return record.entry in ours.ids
 
 
-def edited(entries: Iterable[CanonicalEntry]) -> list[CanonicalEntry]:
-    """Items as a context has them: what an edit leaves out is left out, what it replaces is replaced."""
+def apply_edits(entries: Iterable[CanonicalEntry]) -> list[CanonicalEntry]:
+    """Apply context edits to canonical entries."""
     listed = list(entries)
     edits = {
         entry.fields.get("targetId"): entry.fields.get("replacement")
@@ -190,7 +201,7 @@ def _with_content(entry: CanonicalEntry, content: Any) -> CanonicalEntry:
 
 
 def message_of(entry: CanonicalEntry) -> Message | None:
-    """What an item says, if it says something."""
+    """The message of a canonical entry, if it has one."""
     fields, time = entry.fields, milliseconds(entry.timestamp)
     match entry.kind:
         case "message":

@@ -1,4 +1,4 @@
-"""Two branches side by side: what each asked, answered, called, read, changed, used, and where it ended."""
+"""Compare two branches: prompts, answers, tool calls, files, usage and last message of each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from sessiontree.branches.branch_delta import Side, parted_sessions
+from sessiontree.branches.branch_delta import BranchDelta, find_session_deltas
 from sessiontree.branches.file_conflicts import FileConflict, files_of, find_file_conflicts
 from sessiontree.branches.merge_records import history_nodes
 from sessiontree.compaction.token_estimate import context_size
@@ -18,52 +18,52 @@ from sessiontree.session.reader import Reader
 
 
 class SideFacts(Struct, frozen=True):
-    """What one branch has since it parted from the other."""
+    """Facts about a branch after it diverged from the other."""
 
     session: str
     dialect: str
     leaf: str | None
     name: str | None
-    """The label of its end."""
+    """Label of its last entry."""
     entries: int
     messages: int
     asked: tuple[str, ...]
     answered: tuple[str, ...]
     final: str
-    """The last thing the model said."""
+    """Last text of the assistant."""
     tools: dict[str, int]
-    """Calls by the name of the tool, the most frequent first."""
+    """Number of calls by tool, the most frequent first."""
     failed: int
-    """How many of them failed."""
+    """Number of failed calls."""
     files: FileLists
     context_tokens: int
-    """How large the context is at its end, the shared part included."""
+    """Size of the context at its end, including the shared part."""
     used: UsageTotals
-    """What its requests used, the shared part not included."""
+    """Usage of its requests, without the shared part."""
     last_time: str
 
 
 class Diff(Struct, frozen=True):
-    """Two branches, and where they parted."""
+    """Two branches and their common ancestor."""
 
     ancestor: str | None
     shared: int
-    """How many entries lead to the ancestor."""
+    """Number of entries up to the ancestor."""
     one: SideFacts
     other: SideFacts
     conflicts: tuple[FileConflict, ...]
-    """Files that both changed, each in its own way."""
+    """Files that both changed differently."""
 
 
 def diff(session: Reader, one: str, other: str, *, other_session: Reader | None = None) -> Diff:
     """Compare two branches, of one session or of two."""
     second: Reader = session if other_session is None else other_session
-    left, right = parted_sessions(session, one, second, other)
+    left, right = find_session_deltas(session, one, second, other)
     shared = 0 if left.ancestor is None else len(history_nodes(session, left.ancestor))
     return Diff(left.ancestor, shared, _facts(left), _facts(right), tuple(find_file_conflicts(left, right)))
 
 
-def _facts(side: Side) -> SideFacts:
+def _facts(side: BranchDelta) -> SideFacts:
     session, messages = side.session, side.messages
     assert side.leaf is not None
     entries = side.entries()

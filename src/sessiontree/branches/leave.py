@@ -1,7 +1,7 @@
-"""Leaving a branch with a summary: what was tried there is known where one goes on.
+"""Leave a branch with a summary, so that the new branch knows what was tried.
 
-The summary stands where the new branch begins, as an ordinary `branch_summary`. Everything that can go wrong (no
-summary, a cancelled one, an interruption) goes wrong before anything is written.
+The summary is the first entry of the new branch, an ordinary `branch_summary`. Everything that can fail (the summary, a
+hook that cancels, an interruption) fails before anything is written.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from sessiontree.branches.branch_delta import tell_side
-from sessiontree.branches.merge_records import end_at, history_ids
-from sessiontree.branches.replay import check_is_whole
-from sessiontree.branches.summarize import Ask, sum_up
+from sessiontree.branches.branch_delta import find_delta
+from sessiontree.branches.merge_records import append_point, history_ids
+from sessiontree.branches.replay import check_no_open_calls
+from sessiontree.branches.summarize import SummaryOptions, summarize_branch
 from sessiontree.compaction import hooks as hook_calls
 from sessiontree.compaction.prompts import BRANCH_HEADING
 from sessiontree.compaction.touched_files import FileLists
@@ -22,46 +22,46 @@ from sessiontree.errors import ReadOnlyError
 from sessiontree.session.session import Session
 
 _ROOT = "root"
-"""What `fromId` says when the branch that was left is the place before the first entry (Pi's word)."""
+"""Pi's value of `fromId` when the session was before its first entry."""
 
 
-class Left(Struct, frozen=True):
-    """What leaving a branch did."""
+class LeaveResult(Struct, frozen=True):
+    """Result of leaving a branch."""
 
     left: str | None
-    """Where the session stood."""
+    """The current entry before."""
     leaf: str | None
-    """Where it stands now."""
+    """The current entry now."""
     entry: str | None = None
-    """The summary; None when there was nothing to summarise."""
+    """The summary; None when there was nothing to summarize."""
     summary: str = ""
     summarizer: str = ""
     files: FileLists = FileLists()
     messages: int = 0
-    """How many messages are on the branch that was left."""
+    """Number of messages on the branch that was left."""
     reports: tuple[str, ...] = ()
 
 
-def leave(session: Session, to: str | None, ask: Ask | None = None) -> Left:
-    """Stand at another entry, with a summary of the branch that is left behind it.
+def leave(session: Session, to: str | None, options: SummaryOptions | None = None) -> LeaveResult:
+    """Switch to another entry, with a summary of the messages back to the common ancestor.
 
-    From where the session stands back to what both have. With nothing said on that way, it is a plain move.
+    Without such messages it is a plain move.
     """
     if session.read_only is not None:
-        raise ReadOnlyError(f"{session.location}: cannot be written: {session.read_only}")
-    wanted = Ask() if ask is None else ask
-    stood = session.leaf
+        raise ReadOnlyError(f"{session.location}: cannot write: {session.read_only}")
+    chosen_options = SummaryOptions() if options is None else options
+    leaf_before = session.leaf
     session.node_of(to)
-    side = tell_side(session, stood, frozenset(history_ids(session, to)))
+    side = find_delta(session, leaf_before, frozenset(history_ids(session, to)))
     count = len(side.messages)
     if not count:
-        if to != stood:
+        if to != leaf_before:
             session.move(to)
-        return Left(stood, to)
-    to = None if to is None else end_at(session, to)
-    check_is_whole(session, to)
-    summed = sum_up(side, session, wanted)
-    fields = {"fromId": stood or _ROOT, **summed.fields(BRANCH_HEADING)}
+        return LeaveResult(leaf_before, to)
+    to = None if to is None else append_point(session, to)
+    check_no_open_calls(session, to)
+    result = summarize_branch(side, session, chosen_options)
+    fields = {"fromId": leaf_before or _ROOT, **result.fields(BRANCH_HEADING)}
     (entry,) = session.append_all([CanonicalEntry("branch_summary", fields, timestamp=timestamp())], to)
-    done = Left(stood, entry, entry, fields["summary"], summed.by, summed.files, count, summed.reports)
-    return msgspec.structs.replace(done, reports=(*done.reports, *hook_calls.call_after(wanted.hooks, done)))
+    done = LeaveResult(leaf_before, entry, entry, fields["summary"], result.by, result.files, count, result.reports)
+    return msgspec.structs.replace(done, reports=(*done.reports, *hook_calls.call_after(chosen_options.hooks, done)))

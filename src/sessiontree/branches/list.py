@@ -1,4 +1,4 @@
-"""The branches of a session: where each ends, what it is called, how far it is from the active one."""
+"""List the branches of a session: tip, name, distance from the active one."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from sessiontree.branches.merge_records import Join, find_joins, history_nodes
-from sessiontree.branches.tips import SPEAKING, end_of, find_ends
+from sessiontree.branches.merge_records import MergeRecord, find_merges, history_nodes
+from sessiontree.branches.tips import MESSAGE_TYPES, find_tips, tip_of
 from sessiontree.compaction.token_estimate import context_size
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
 
 
 class Distance(Struct, frozen=True):
-    """How far one branch goes beyond what it shares with another."""
+    """Number of entries and messages of a branch after the common ancestor."""
 
     entries: int
     messages: int
@@ -25,31 +25,31 @@ class BranchFacts(Struct, frozen=True):
 
     leaf: str
     name: str | None
-    """The last label on what this branch has alone, or of its end."""
+    """Label of its tip, else the last label on the entries that only this branch has."""
     is_active: bool
     ahead: Distance
-    """What it has and the active one has not."""
+    """What only this branch has, as in git."""
     behind: Distance
-    """What the active one has and it has not."""
+    """What only the active branch has."""
     ancestor: str | None
     """The last entry that both have."""
     last_time: str
     tokens: int
-    """How large its context is."""
+    """Size of its context."""
     merged_into: tuple[str, ...] = ()
-    """Joins that brought it into other branches."""
+    """Merge entries that merged it into other branches."""
 
 
 def list_branches(session: Reader) -> list[BranchFacts]:
-    """Every branch, the active one first, then the newest. A branch ends with the last thing that was said on it."""
+    """List all branches, the active one first, then the newest. The tip of a branch is its last message."""
     ours = history_nodes(session, session.leaf)
-    active = end_of(session, ours)
+    active = tip_of(session, ours)
     labels = session.labels
-    joins = find_joins(session)
+    merges = find_merges(session)
     found: list[BranchFacts] = []
     for end, history in _histories(session, ours).items():
         leaf = session.journal.tree.ids[end]
-        alone, missing = _apart(history, ours)
+        alone, missing = _difference(history, ours)
         found.append(
             BranchFacts(
                 leaf=leaf,
@@ -60,7 +60,7 @@ def list_branches(session: Reader) -> list[BranchFacts]:
                 ancestor=_ancestor(session, history, alone),
                 last_time=_last_time(session, history),
                 tokens=context_size(session.context(leaf).messages).tokens,
-                merged_into=_merged_into(leaf, joins),
+                merged_into=_merged_into(leaf, merges),
             )
         )
     newest_first = sorted(found, key=lambda branch: branch.last_time, reverse=True)
@@ -68,22 +68,22 @@ def list_branches(session: Reader) -> list[BranchFacts]:
 
 
 def _histories(session: Reader, active: Sequence[int]) -> dict[int, list[int]]:
-    """The ends of all branches, and where the session stands, with what leads to each."""
-    found = find_ends(session)
-    here = end_of(session, active)
+    """Tips of all branches, and the session's current entry, with their histories."""
+    found = find_tips(session)
+    here = tip_of(session, active)
     if here is not None and here not in found:
-        found[here] = list(active[: active.index(here) + 1])  # it stands in the midst of a branch
+        found[here] = list(active[: active.index(here) + 1])  # the current entry is in the middle of a branch
     return found
 
 
-def _apart(one: Sequence[int], other: Sequence[int]) -> tuple[list[int], list[int]]:
+def _difference(one: Sequence[int], other: Sequence[int]) -> tuple[list[int], list[int]]:
     mine, theirs = set(one), set(other)
     return [node for node in one if node not in theirs], [node for node in other if node not in mine]
 
 
 def _distance(session: Reader, nodes: Sequence[int]) -> Distance:
     types = session.journal.types
-    return Distance(len(nodes), sum(types[node] in SPEAKING for node in nodes))
+    return Distance(len(nodes), sum(types[node] in MESSAGE_TYPES for node in nodes))
 
 
 def _ancestor(session: Reader, history: Sequence[int], alone: Sequence[int]) -> str | None:
@@ -104,5 +104,5 @@ def _last_time(session: Reader, history: Sequence[int]) -> str:
     return session.header.timestamp
 
 
-def _merged_into(leaf: str, joins: Mapping[str, Join]) -> tuple[str, ...]:
-    return tuple(id for id, join in joins.items() if join.entry == leaf and join.session is None)
+def _merged_into(leaf: str, merges: Mapping[str, MergeRecord]) -> tuple[str, ...]:
+    return tuple(id for id, record in merges.items() if record.entry == leaf and record.session is None)

@@ -1,12 +1,12 @@
-"""Joins: entries that bring one branch into another. Reading them, and what a path took in through them.
+"""Merge records: find the merges of a session, and everything that a path contains through them.
 
-A join is a `branch_summary` whose `details` say where it came from:
+A merge is a `branch_summary` entry with a record in its `details`:
 
     "mergedFrom": {"entry": "8b01d2e4", "into": "40a5170c", "ancestor": "1c3f77aa", "how": "append", "brought": 3}
 
-`entry` is the other parent, `into` the entry it was brought behind, `ancestor` where the two had parted. A `session`
-stands there if the other branch is in another one. `brought` counts the entries right before the join that came with
-it, and `entries` names the chosen ones where only some came.
+`entry` is the other parent, `into` the entry it was merged into, `ancestor` the common ancestor. `session` is the other
+parent's session, if it is another one. `brought` is the number of entries before the merge entry that were copied with
+it, and `entries` lists the picked ones. Readers that know nothing of merges see an ordinary summary.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
 
-How = Literal["summary", "append", "pick"]
+MergeMethod = Literal["summary", "append", "pick"]
 """A summary of what was done; all messages; chosen entries."""
 
 MERGED_FROM = "mergedFrom"
 _MARK = b'"mergedFrom"'
 
 
-class Join(Struct, frozen=True):
-    """Where a join came from."""
+class MergeRecord(Struct, frozen=True):
+    """Origin of a merge entry."""
 
     entry: str
-    """The end of the branch that was brought in, or the last of the chosen entries."""
+    """Tip of the merged branch, or the last picked entry."""
     into: str | None = None
-    """The entry it was brought behind."""
+    """The entry it was merged into."""
     ancestor: str | None = None
     session: str | None = None
-    """The session of the other branch; None when it is the same one."""
-    how: How = "summary"
+    """Session of the other branch; None if it is the same one."""
+    how: MergeMethod = "summary"
     brought: int = 0
-    """How many entries right before the join came with it."""
+    """Number of entries before the merge entry that were copied with it."""
     entries: tuple[str, ...] = ()
-    """The entries that were chosen, by the ids they have where they come from."""
+    """Ids of the picked entries in their own session."""
     conflicts: tuple[Mapping[str, Any], ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """As it stands in a line, conflicts apart."""
+        """The record as JSON fields, without conflicts."""
         found: dict[str, Any] = {
             "entry": self.entry,
             "into": self.into,
@@ -64,33 +64,33 @@ class Join(Struct, frozen=True):
         return found
 
 
-def join_of(entry: CanonicalEntry) -> Join | None:
-    """The join that an entry is; None for any other entry."""
-    return join_in(entry.fields.get("details")) if entry.kind == "branch_summary" else None
+def merge_record_of(entry: CanonicalEntry) -> MergeRecord | None:
+    """The record of a merge entry; None for other entries."""
+    return parse_merge_record(entry.fields.get("details")) if entry.kind == "branch_summary" else None
 
 
-def join_in(details: Any) -> Join | None:
-    """The join that the details of a `branch_summary` tell of, whatever those are."""
+def parse_merge_record(details: Any) -> MergeRecord | None:
+    """Parse the record in the details of a `branch_summary`, which may be anything."""
     if not isinstance(details, dict):
         return None
     found, conflicts = details.get(MERGED_FROM), details.get("conflicts")
     if not isinstance(found, dict) or not isinstance(found.get("entry"), str):
         return None
     brought = found.get("brought")
-    return Join(
+    return MergeRecord(
         entry=found["entry"],
         into=_text(found.get("into")),
         ancestor=_text(found.get("ancestor")),
         session=_text(found.get("session")),
-        how=next((how for how in get_args(How) if how == found.get("how")), "summary"),
+        how=next((how for how in get_args(MergeMethod) if how == found.get("how")), "summary"),
         brought=brought if isinstance(brought, int) and brought > 0 else 0,
         entries=tuple(id for id in _list(found.get("entries")) if isinstance(id, str)),
         conflicts=tuple(conflict for conflict in _list(conflicts) if isinstance(conflict, dict)),
     )
 
 
-def find_joins(session: Reader) -> dict[str, Join]:
-    """Every join of a session by its id, in file order."""
+def find_merges(session: Reader) -> dict[str, MergeRecord]:
+    """Merge records of a session by entry id, in file order."""
     journal = session.journal
     nodes: Sequence[int] = range(len(journal))
     if session.dialect.one_line_per_entry:
@@ -98,40 +98,40 @@ def find_joins(session: Reader) -> dict[str, Join]:
     elif not journal.has_bytes(_MARK):
         return {}
     marked = [node for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True) if _MARK in raw]
-    joins: dict[str, Join] = {}
+    merges: dict[str, MergeRecord] = {}
     for node in marked:
         for entry in session.dialect.decode(journal, [node]):
-            join = join_of(entry)
-            if join is not None:
-                joins[journal.tree.ids[node]] = join
-    return joins
+            record = merge_record_of(entry)
+            if record is not None:
+                merges[journal.tree.ids[node]] = record
+    return merges
 
 
-def find_same_join(session: Reader, wanted: Join) -> str | None:
-    """The join that brought the same to the same place in the same way, if there is one."""
-    return next((id for id, join in find_joins(session).items() if _has_all_of(join, wanted)), None)
+def find_same_merge(session: Reader, wanted: MergeRecord) -> str | None:
+    """The entry of an identical earlier merge, if there is one."""
+    return next((id for id, record in find_merges(session).items() if _has_all_of(record, wanted)), None)
 
 
-def _has_all_of(join: Join, wanted: Join) -> bool:
-    if (join.into, join.session, join.how) != (wanted.into, wanted.session, wanted.how):
+def _has_all_of(record: MergeRecord, wanted: MergeRecord) -> bool:
+    if (record.into, record.session, record.how) != (wanted.into, wanted.session, wanted.how):
         return False
-    return set(wanted.entries) <= set(join.entries) if join.how == "pick" else join.entry == wanted.entry
+    return set(wanted.entries) <= set(record.entries) if record.how == "pick" else record.entry == wanted.entry
 
 
-class Taken(Struct, frozen=True):
-    """What the path to an entry has, and what it took in by joins."""
+class MergedHistory(Struct, frozen=True):
+    """Everything that the path to an entry contains, directly and through merges."""
 
     ids: frozenset[str]
-    """Entries of the session itself: those of the path, and of every branch that was brought into it."""
+    """Entries of the session: on the path, and on every branch that was merged into it."""
     foreign: Mapping[str, frozenset[str]]
-    """Session -> ends of its branches that were brought in."""
+    """Session id -> merged tips of that session."""
     picked: Mapping[str | None, frozenset[str]]
-    """Session (None: this one) -> entries that were brought one by one."""
+    """Session id (None: this one) -> picked entries."""
 
 
-def taken_by(session: Reader, leaf: str | None, joins: Mapping[str, Join] | None = None) -> Taken:
-    """What the path to an entry has in it, directly and by way of joins."""
-    known = find_joins(session) if joins is None else joins
+def merged_history(session: Reader, leaf: str | None, merges: Mapping[str, MergeRecord] | None = None) -> MergedHistory:
+    """Find everything that the path to an entry contains, directly and through merges."""
+    known = find_merges(session) if merges is None else merges
     ids: set[str] = set()
     foreign: dict[str, set[str]] = {}
     picked: dict[str | None, set[str]] = {}
@@ -139,14 +139,14 @@ def taken_by(session: Reader, leaf: str | None, joins: Mapping[str, Join] | None
     while pending:
         new = [id for id in history_ids(session, pending.pop()) if id not in ids]
         ids.update(new)
-        for join in (known[id] for id in new if id in known):
-            if join.how == "pick":
-                picked.setdefault(join.session, set()).update(join.entries)
-            elif join.session is not None:
-                foreign.setdefault(join.session, set()).add(join.entry)
-            elif join.entry in session:
-                pending.append(join.entry)
-    return Taken(
+        for record in (known[id] for id in new if id in known):
+            if record.how == "pick":
+                picked.setdefault(record.session, set()).update(record.entries)
+            elif record.session is not None:
+                foreign.setdefault(record.session, set()).add(record.entry)
+            elif record.entry in session:
+                pending.append(record.entry)
+    return MergedHistory(
         frozenset(ids),
         {name: frozenset(ends) for name, ends in foreign.items()},
         {name: frozenset(entries) for name, entries in picked.items()},
@@ -154,23 +154,21 @@ def taken_by(session: Reader, leaf: str | None, joins: Mapping[str, Join] | None
 
 
 def history_ids(session: Reader, leaf: str | None) -> list[str]:
-    """The ids of what leads to an entry from the very beginning, also what stood before a compaction."""
+    """Ids of the complete history of an entry, including what is before a compaction."""
     tree = session.journal.tree
     return [tree.ids[node] for node in history_nodes(session, leaf)]
 
 
 def history_nodes(session: Reader, leaf: str | None) -> list[int]:
-    """The same by their numbers, in the order in which it was said.
-
-    Where a program goes by the order of lines, and lines were put in another order since, a path reads otherwise.
-    """
+    """Nodes of the complete history of an entry, in the order of the conversation."""
+    # Clients that go by the order of lines may find another order than the tree's after lines were rewritten.
     end = session.node_of(leaf)
     nodes = session.dialect.find_history(session.journal, end, session.read_options)
-    return nodes if session.dialect.one_line_per_entry else _in_order(nodes, session.journal.tree, end)
+    return nodes if session.dialect.one_line_per_entry else _sort_history(nodes, session.journal.tree, end)
 
 
-def end_at(session: Reader, leaf: str) -> str:
-    """The entry behind which one goes on from an entry: of results that stand side by side, the last."""
+def append_point(session: Reader, leaf: str) -> str:
+    """The entry to append to in order to continue after an entry: of parallel results, the last one."""
     tree = session.journal.tree
     nodes = [node for node in history_nodes(session, leaf) if not is_metadata_id(tree.ids[node])]
     if not nodes or not all(map(_is_result, session.journal.entries([tree.node_of[leaf], nodes[-1]]))):
@@ -182,27 +180,27 @@ def _is_result(entry: Entry) -> bool:
     return isinstance(entry, MessageEntry) and all(isinstance(message, ToolResult) for message in entry.messages)
 
 
-def _in_order(nodes: Sequence[int], tree: Tree, end: int | None) -> list[int]:
-    """Nodes of a history with parents before children, and what hangs on no entry of the path before the path."""
+def _sort_history(nodes: Sequence[int], tree: Tree, end: int | None) -> list[int]:
+    """Sort a history with parents before children, and entries that are not below the path before it."""
     groups: dict[int, list[int]] = {}
-    """Each node of the tree with the lines beside the tree that stand before it."""
-    beside: list[int] = []
+    """Nodes of the tree, each with the metadata lines before it."""
+    metadata: list[int] = []
     for node in nodes:
-        beside.append(node)
+        metadata.append(node)
         if not is_metadata_id(tree.ids[node]):
-            groups[node] = beside
-            beside = []
+            groups[node] = metadata
+            metadata = []
     of_path = set(tree.path(end))
     for node in _parents_first(list(groups), tree):
         if tree.parent(node) in of_path:
             of_path.add(node)
     ordered = _parents_first([node for node in groups if node not in of_path], tree)
     ordered += _parents_first([node for node in groups if node in of_path], tree)
-    return [each for node in ordered for each in groups[node]] + beside
+    return [each for node in ordered for each in groups[node]] + metadata
 
 
 def _parents_first(nodes: Sequence[int], tree: Tree) -> list[int]:
-    """Nodes in an order in which each stands behind its parent; as they are, if they do."""
+    """Sort nodes so that each comes after its parent, changing as little as possible."""
     given, done = set(nodes), set[int]()
     waiting: dict[int, list[int]] = {}
     ordered: list[int] = []

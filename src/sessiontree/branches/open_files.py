@@ -1,7 +1,7 @@
-"""Who has the file of a session open for writing, as far as this machine tells.
+"""Find the processes that have a session file open for writing.
 
-No agent leaves a word about what it is writing: there is no lease, and locks are held for the time of a write. What can
-be known is which processes hold the file open; an agent that opens it anew for each line is seen only at that moment.
+Agents do not record that they are using a session: there is no lease, and locks are held only during a write. The only
+sign is an open file; an agent that opens the file for each line is visible only at that moment.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _WRITING = os.O_WRONLY | os.O_RDWR
 
 
 class Writer(Struct, frozen=True):
-    """A process that holds a file open for writing."""
+    """A process that has a file open for writing."""
 
     pid: int
     program: str
 
 
 def find_writers(path: str) -> list[Writer] | None:
-    """The other processes that hold a file open for writing; None where the system does not tell."""
+    """Find other processes that have a file open for writing; None where /proc is missing."""
     try:
         wanted = os.stat(path)
         processes = [int(name) for name in os.listdir(_PROCESSES) if name.isdecimal()]
@@ -38,7 +38,7 @@ def _writes(pid: int, wanted: os.stat_result) -> bool:
     try:
         numbers = os.listdir(f"{_PROCESSES}/{pid}/fd")
     except OSError:
-        return False  # it has ended, or is not ours to look at
+        return False  # it has ended, or belongs to another user
     return any(_is_open_for_writing(pid, number, wanted) for number in numbers)
 
 

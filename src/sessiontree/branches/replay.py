@@ -1,8 +1,8 @@
-"""Messages of one branch made fit to stand on another, in another session or even another dialect.
+"""Adapt messages of one branch for another, in the same or another session or dialect.
 
-What comes out says the same, with tool calls and results whole: a call that was never answered stays behind, since
-nothing would ever answer it there, and so does a result whose call is nowhere. What a request used stays behind, too:
-saying something again costs nothing, and the numbers tell of another context.
+Tool calls and results are always complete pairs: a call without a result is dropped, because nothing will ever answer
+it on the other branch, and so is a result without a call. Usage is dropped, too: a copy costs nothing, and the numbers
+describe another context.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sessiontree.branches.branch_delta import edited, is_same
-from sessiontree.branches.merge_records import MERGED_FROM, find_joins, history_nodes
-from sessiontree.branches.tips import SPEAKING
-from sessiontree.conversion.roles import in_common_roles
-from sessiontree.conversion.tool_names import ToolWords, with_own_words
+from sessiontree.branches.branch_delta import apply_edits, is_same
+from sessiontree.branches.merge_records import MERGED_FROM, find_merges, history_nodes
+from sessiontree.branches.tips import MESSAGE_TYPES
+from sessiontree.conversion.roles import with_common_role
+from sessiontree.conversion.tool_names import ToolMapper, with_original_tools
 from sessiontree.core.context import entry_messages
 from sessiontree.core.ids import timestamp
 from sessiontree.core.messages import Assistant, Message, ToolResult, tool_calls
@@ -27,17 +27,17 @@ from sessiontree.errors import UsageError
 from sessiontree.session.reader import Reader
 
 _NO_COST = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
-_NOTHING_USED = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0, "cost": _NO_COST}
-"""Pi does not resume a session with an answer that says nothing about usage."""
+_ZERO_USAGE = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0, "cost": _NO_COST}
+"""Pi does not resume a session with an assistant message without usage."""
 
 _TAIL = 256
-"""Entries at the end of a path among which the last answer is looked for, with its results."""
+"""Entries at the end of a path that are searched for the last answer and its results."""
 
-_OF_A_JOIN = frozenset({MERGED_FROM, "conflicts"})
+_MERGE_DETAILS = frozenset({MERGED_FROM, "conflicts"})
 
 
-class Whole(Struct, frozen=True):
-    """Items with their calls and results whole, and how much had to stay behind for that."""
+class CompletePairs(Struct, frozen=True):
+    """Entries with complete pairs of calls and results, and the number of dropped ones."""
 
     items: tuple[CanonicalEntry, ...]
     calls_left: int = 0
@@ -47,14 +47,18 @@ class Whole(Struct, frozen=True):
     def notes(self) -> tuple[str, ...]:
         found = []
         if self.calls_left:
-            found.append(f"{self.calls_left} tool calls that have no result stay behind")
+            found.append(f"{_plural(self.calls_left, 'tool call')} without a result not copied")
         if self.results_left:
-            found.append(f"{self.results_left} results that have no call stay behind")
+            found.append(f"{_plural(self.results_left, 'tool result')} without a call not copied")
         return tuple(found)
 
 
-def check_is_whole(session: Reader, leaf: str | None) -> None:
-    """Refuse a place where calls wait for their results: what is put there would come between the two."""
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def check_no_open_calls(session: Reader, leaf: str | None) -> None:
+    """Raise `UsageError` if the last calls have no results yet: new entries would come between calls and results."""
     if leaf is None:
         return
     journal = session.journal
@@ -62,13 +66,13 @@ def check_is_whole(session: Reader, leaf: str | None) -> None:
     waiting = _waiting([message for entry in journal.entries(nodes) for message in entry_messages(entry)])
     if waiting:
         raise UsageError(
-            f"{session.location}: at {leaf} {len(waiting)} tool calls ({', '.join(waiting[:3])}) wait for their "
-            "results; choose an entry behind those, or one before the calls"
+            f"{session.location}: {_plural(len(waiting), 'tool call')} at {leaf} ({', '.join(waiting[:3])}) without "
+            "results; choose an entry after the results or before the calls"
         )
 
 
 def _waiting(messages: Sequence[Message]) -> list[str]:
-    """The tools of the last answer that have not answered yet. An answer may be told in several messages."""
+    """Names of the tools in the last response without results. A response may have several messages."""
     answered: set[str] = set()
     waiting: list[str] = []
     last: Assistant | None = None
@@ -87,8 +91,8 @@ def _is_same_response(one: Assistant, other: Assistant) -> bool:
     return one.response_id is not None and one.response_id == other.response_id
 
 
-def pair_up(entries: Sequence[CanonicalEntry]) -> dict[int, int]:
-    """The position of each result among some items -> that of the answer that called for it."""
+def pair_results(entries: Sequence[CanonicalEntry]) -> dict[int, int]:
+    """Position of each result -> position of the message with its call."""
     open_calls: dict[str, int] = {}
     pairs: dict[int, int] = {}
     for at, entry in enumerate(entries):
@@ -104,51 +108,51 @@ def pair_up(entries: Sequence[CanonicalEntry]) -> dict[int, int]:
     return pairs
 
 
-def whole(entries: Iterable[CanonicalEntry], lead: Sequence[CanonicalEntry] = ()) -> Whole:
-    """What of some items can be said again, results right behind the answers that called for them.
+def complete_pairs(entries: Iterable[CanonicalEntry], lead: Sequence[CanonicalEntry] = ()) -> CompletePairs:
+    """Entries that can be copied, with results directly after their calls.
 
-    `lead` may hold the answer that the first results belong to.
+    `lead` may contain the message with the calls of the first results.
     """
-    speaking = [entry for entry in (*lead, *edited(entries)) if can_be_said(entry)]
-    first = sum(map(can_be_said, lead))
-    pairs = pair_up(speaking)
+    replayable = [entry for entry in (*lead, *apply_edits(entries)) if is_replayable(entry)]
+    first = sum(map(is_replayable, lead))
+    pairs = pair_results(replayable)
     answered: dict[int, set[str]] = {}
     for result, call in pairs.items():
         if result >= first:
-            answered.setdefault(call, set()).add(_id(speaking[result].fields["message"].get("toolCallId")))
+            answered.setdefault(call, set()).add(_id(replayable[result].fields["message"].get("toolCallId")))
     results: dict[int, list[CanonicalEntry]] = {}
     for result, call in pairs.items():
         if result >= first:
-            results.setdefault(call, []).append(speaking[result])
+            results.setdefault(call, []).append(replayable[result])
     kept: list[CanonicalEntry] = []
     calls_left = results_left = 0
-    for at, entry in enumerate(speaking):
+    for at, entry in enumerate(replayable):
         if at < first and at not in answered:
             continue
         message = entry.fields.get("message") if entry.kind == "message" else None
         if not isinstance(message, dict):
             kept.append(entry)
         elif message.get("role") == "toolResult":
-            results_left += at not in pairs  # the others stand right behind their call
+            results_left += at not in pairs  # the others are added directly after their call
         else:
             unanswered = {id for id in _call_ids(message) if id not in answered.get(at, ())}
             calls_left += len(unanswered) if at >= first else 0
-            said = _without_calls(entry, message, unanswered) if unanswered else entry
-            if said is not None:
-                kept += [said, *results.get(at, ())]
-    return Whole(tuple(kept), calls_left, results_left)
+            messages = _without_calls(entry, message, unanswered) if unanswered else entry
+            if messages is not None:
+                kept += [messages, *results.get(at, ())]
+    return CompletePairs(tuple(kept), calls_left, results_left)
 
 
-def fit_for(entries: Sequence[CanonicalEntry], source: Reader, target: Reader, leaf: str) -> list[CanonicalEntry]:
-    """Items of a session as new entries behind an entry of another, or of the same: its words, its roles, free ids.
+def adapt_entries(entries: Sequence[CanonicalEntry], source: Reader, target: Reader, leaf: str) -> list[CanonicalEntry]:
+    """Adapt entries to a target session: its tool names, its roles, unused call ids.
 
-    Calls get another id if the path has theirs, or the file: some programs take a call by its id wherever it stands.
+    A call gets another id if the path or the file already has its id: some clients find calls by id anywhere in a file.
     """
-    words = ToolWords(source.dialect.name, target.dialect.name)
+    words = ToolMapper(source.dialect.name, target.dialect.name)
     used = {call.id for message in target.messages_to(leaf) for call in tool_calls(message)}
     if is_same(source, target):
         used |= {id for entry in entries for id in _call_ids(entry.fields.get("message"))}
-    number = len(find_joins(target)) + 2  # another one for each merge of a session
+    number = len(find_merges(target)) + 2  # a different suffix for each merge into this session
     renamed: dict[str, str] = {}
     now = timestamp()
     fitted: list[CanonicalEntry] = []
@@ -156,25 +160,25 @@ def fit_for(entries: Sequence[CanonicalEntry], source: Reader, target: Reader, l
         bare = CanonicalEntry(
             entry.kind, _bare_fields(entry, keeps_responses=target.dialect.one_line_per_entry), timestamp=now
         )
-        said, _ = words.said(with_own_words(bare))
-        said, _ = in_common_roles(said, target.dialect.name)
-        fitted.append(_with_free_ids(said, used, renamed, number))
+        adapted, _ = words.map_entry(with_original_tools(bare))
+        adapted, _ = with_common_role(adapted, target.dialect.name)
+        fitted.append(_with_free_ids(adapted, used, renamed, number))
     return fitted
 
 
-def can_be_said(entry: CanonicalEntry) -> bool:
-    """Whether an item says something that can be said elsewhere. A system prompt belongs to the path it stands on."""
-    if entry.kind not in SPEAKING:
+def is_replayable(entry: CanonicalEntry) -> bool:
+    """Whether an entry can be copied to another branch. A system prompt cannot: it belongs to its own path."""
+    if entry.kind not in MESSAGE_TYPES:
         return False
     message = entry.fields.get("message")
     return entry.kind != "message" or (isinstance(message, dict) and message.get("role") != "system")
 
 
 def _bare_fields(entry: CanonicalEntry, *, keeps_responses: bool) -> dict[str, Any]:
-    """The fields without what is true only where the item comes from.
+    """Remove fields that apply only to the original.
 
-    By the name of its response an answer is known to be the same one, and counted once. Where lines of one response are
-    put together it has to go: they would be taken for parts of that answer.
+    The response id normally stays, so that usage counts once. In dialects that join lines with the same response id it
+    has to go, or the copy would become a part of the original answer.
     """
     fields = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
     passthrough = entry.fields.get(PASSTHROUGH)
@@ -183,17 +187,17 @@ def _bare_fields(entry: CanonicalEntry, *, keeps_responses: bool) -> dict[str, A
     message, details = fields.get("message"), fields.get("details")
     if isinstance(message, dict) and message.get("role") in ("assistant", "toolResult"):
         left_out = {"usage", "diagnostics"} if keeps_responses else {"usage", "diagnostics", "responseId"}
-        used = {"usage": _NOTHING_USED} if message["role"] == "assistant" else {}
+        used = {"usage": _ZERO_USAGE} if message["role"] == "assistant" else {}
         fields["message"] = {name: value for name, value in message.items() if name not in left_out} | used
     if entry.kind == "branch_summary":
         fields.pop("usage", None)
         if isinstance(details, dict):
-            fields["details"] = {name: value for name, value in details.items() if name not in _OF_A_JOIN}
+            fields["details"] = {name: value for name, value in details.items() if name not in _MERGE_DETAILS}
     return fields
 
 
 def _with_free_ids(entry: CanonicalEntry, used: set[str], renamed: dict[str, str], number: int) -> CanonicalEntry:
-    """The item with other ids for calls whose ids the path has already; a result follows its call."""
+    """Replace ids of calls that are already in use, and those of their results."""
     message = entry.fields.get("message")
     if not isinstance(message, dict):
         return entry
@@ -223,7 +227,7 @@ def _freed(block: Any, used: set[str], renamed: dict[str, str], number: int) -> 
 
 
 def _without_calls(entry: CanonicalEntry, message: dict[str, Any], left_out: set[str]) -> CanonicalEntry | None:
-    """An answer without some of its calls; None when nothing is left that says something."""
+    """Remove calls from an assistant message; None when no content is left."""
     content = [block for block in message["content"] if not (_is_call(block) and _id(block.get("id")) in left_out)]
     if not any(
         isinstance(block, dict) and block.get("type") not in ("thinking", "redactedThinking") for block in content

@@ -1,8 +1,8 @@
-"""A branch as a summary: what of it a summarizer is shown, and who writes it.
+"""Summarize a branch: choose the messages for the summarizer, and call it.
 
-The newest messages count most. They are taken from the end back until the budget is full; tool results are shortened
-first. A summary that stands in the way (of a compaction, of another branch) is still taken if there is some room left,
-since it stands for much more than itself.
+The newest messages count most: they are taken from the end until the budget is used up, with tool results shortened. A
+summary (of a compaction or another branch) that exceeds the budget is still included if some of it is left, because it
+stands for many messages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sessiontree.branches.branch_delta import Side, edited, message_of
+from sessiontree.branches.branch_delta import BranchDelta, apply_edits, message_of
 from sessiontree.branches.file_conflicts import files_of
 from sessiontree.compaction import hooks as hook_calls
 from sessiontree.compaction.hooks import Cancel, Hook, PendingSummary
@@ -41,23 +41,23 @@ _USUAL_WINDOW = 128_000
 
 
 def budget_of(reserve: int, window: int = _USUAL_WINDOW) -> int:
-    """How many tokens of a branch a summarizer is shown, with so many left free for its answer."""
+    """Tokens of a branch in a prompt, with a reserve for the answer."""
     return max(window - reserve, 0)
 
 
 BUDGET = budget_of(RESERVE)
-"""As much as that is, when neither the model's window nor a reserve is known."""
+"""Default budget, for an unknown model."""
 
 _NEARLY_FULL = 0.9
 
 
-class Ask(Struct, frozen=True):
-    """How a summary shall be made."""
+class SummaryOptions(Struct, frozen=True):
+    """Options for a summary."""
 
     instructions: str | None = None
     only_instructions: bool = False
     summarizer: Summarizer | None = None
-    """None: the one that needs no model."""
+    """None for the one that needs no model."""
     hooks: Sequence[Hook] = ()
     budget: int = BUDGET
 
@@ -66,8 +66,8 @@ class Ask(Struct, frozen=True):
         return find_summarizer() if self.summarizer is None else self.summarizer
 
 
-class Summed(Struct, frozen=True):
-    """A branch as a summary."""
+class SummaryResult(Struct, frozen=True):
+    """Summary of a branch."""
 
     text: str
     files: FileLists
@@ -75,12 +75,12 @@ class Summed(Struct, frozen=True):
     usage: Usage | None = None
     from_hook: bool = False
     details: Any = None
-    """What a hook wants to be kept with it."""
+    """Details from a hook."""
     reports: tuple[str, ...] = ()
-    """What went wrong in hooks."""
+    """Failures of hooks."""
 
     def fields(self, heading: str) -> dict[str, Any]:
-        """The fields of a `branch_summary` but for where it comes from."""
+        """Fields of a `branch_summary`, without its origin."""
         if self.from_hook:
             fields: dict[str, Any] = {"summary": self.text}
             if self.details is not None:
@@ -95,44 +95,44 @@ class Summed(Struct, frozen=True):
         return {**fields, "fromHook": self.from_hook}
 
 
-def sum_up(side: Side, session: Session, ask: Ask) -> Summed:
-    """The summary of a branch, by a hook or by the summarizer. `session` is where it shall be written."""
-    messages = newest_messages(side, ask.budget)
+def summarize_branch(side: BranchDelta, session: Session, options: SummaryOptions) -> SummaryResult:
+    """Summarize a branch by a hook or the summarizer. `session` is the one the summary is written to."""
+    messages = newest_messages(side, options.budget)
     files = files_of(side)
-    occasion = PendingSummary(session, "branch", messages, files=files, instructions=ask.instructions)
-    heard = hook_calls.call_before(ask.hooks, occasion)
-    if isinstance(heard.verdict, Cancel):
-        raise CompactionError(f"{session.location}: no summary was made: {heard.verdict.reason}")
-    if heard.verdict is not None:
-        return Summed(
-            heard.verdict.summary,
+    pending = PendingSummary(session, "branch", messages, files=files, instructions=options.instructions)
+    decision = hook_calls.call_before(options.hooks, pending)
+    if isinstance(decision.verdict, Cancel):
+        raise CompactionError(f"{session.location}: no summary was written: {decision.verdict.reason}")
+    if decision.verdict is not None:
+        return SummaryResult(
+            decision.verdict.summary,
             files,
             by="hook",
             from_hook=True,
-            details=heard.verdict.details,
-            reports=heard.reports,
+            details=decision.verdict.details,
+            reports=decision.reports,
         )
     request = Request(
         "branch",
         messages,
-        instructions=ask.instructions,
-        only_instructions=ask.only_instructions,
+        instructions=options.instructions,
+        only_instructions=options.only_instructions,
         files=files,
         agent=side.session.dialect.name,
     )
-    made = ask.writer(request)
-    return Summed(made.text, files, ask.writer.name, made.usage, reports=heard.reports)
+    made = options.writer(request)
+    return SummaryResult(made.text, files, options.writer.name, made.usage, reports=decision.reports)
 
 
-def newest_messages(side: Side, budget: int, estimate: Estimator = PI) -> list[Message]:
-    """What a summarizer is shown of a branch: as much of its end as fits, in the order of the conversation."""
+def newest_messages(side: BranchDelta, budget: int, estimate: Estimator = PI) -> list[Message]:
+    """The newest messages of a branch that fit the budget, in order."""
     taken: list[Message] = []
     total = 0
-    for item in reversed(edited(side.items)):
+    for item in reversed(apply_edits(side.items)):
         message = message_of(item)
         if message is None or isinstance(message, System):
             continue
-        message = _shortened(message)
+        message = _shorten_result(message)
         tokens = estimate(message)
         if total + tokens > budget:
             if isinstance(message, CompactionSummary | BranchSummaryText) and total < budget * _NEARLY_FULL:
@@ -144,8 +144,8 @@ def newest_messages(side: Side, budget: int, estimate: Estimator = PI) -> list[M
     return taken
 
 
-def _shortened(message: Message) -> Message:
-    """A result cut to the length that a summarizer is shown."""
+def _shorten_result(message: Message) -> Message:
+    """Shorten a tool result."""
     match message:
         case ToolResult():
             content = tuple(

@@ -1,4 +1,4 @@
-"""Where the branches of a session end."""
+"""Tips: the last message of each branch of a session."""
 
 from __future__ import annotations
 
@@ -7,28 +7,31 @@ from collections.abc import Callable, Sequence
 from sessiontree.branches.merge_records import history_nodes
 from sessiontree.session.reader import Reader
 
-SPEAKING = frozenset({"message", "custom_message", "branch_summary"})
-"""Entries that say something and can be said again elsewhere."""
+MESSAGE_TYPES = frozenset({"message", "custom_message", "branch_summary"})
+"""Types of entries with messages that can be copied to another branch."""
 
-_ENDING = SPEAKING | {"compaction"}
+_TIP_TYPES = MESSAGE_TYPES | {"compaction"}
 
 
-def find_ends(session: Reader) -> dict[int, list[int]]:
-    """The last thing said on each branch, with what leads to it, the newest first. One that another branch passes by
-    is no end: a result that stands beside the others of its answer, say, or what stands before a compaction."""
+def find_tips(session: Reader) -> dict[int, list[int]]:
+    """Find the tips with their histories, the newest first.
+
+    An entry in the history of another tip is not a tip: a result next to other results of its call, for example, or an
+    entry before a compaction.
+    """
     return _ends(session, session.leaves(), history_nodes)
 
 
-def count_ends(session: Reader) -> int:
-    """How many branches there are, in as little time as that takes: whoever lists sessions asks for each of them."""
+def count_tips(session: Reader) -> int:
+    """Count the tips. Listings call this for every session, so the common case of one leaf is fast."""
     types, leaves = session.journal.types, session.leaves()
     if len(leaves) <= 1:
-        return int(not _ENDING.isdisjoint(types))
+        return int(not _TIP_TYPES.isdisjoint(types))
     return len(_ends(session, leaves, history_nodes if "compaction" in types else _path_nodes))
 
 
 def _path_nodes(session: Reader, leaf: str | None) -> list[int]:
-    """Where nothing was compacted, all that was said before a leaf is on its path."""
+    """History of a leaf in a session without compactions, where it is simply the path."""
     return session.dialect.find_path(session.journal, session.node_of(leaf), session.read_options)
 
 
@@ -43,7 +46,7 @@ def _ends(
             continue
         history = before(session, leaf)
         seen.update(history)
-        end = end_of(session, history)
+        end = tip_of(session, history)
         if end is not None:
             ends.setdefault(end, history[: history.index(end) + 1])
     found: dict[int, list[int]] = {}
@@ -55,7 +58,7 @@ def _ends(
     return found
 
 
-def end_of(session: Reader, history: Sequence[int]) -> int | None:
-    """The last thing that was said; labels, settings and moves end no branch."""
+def tip_of(session: Reader, history: Sequence[int]) -> int | None:
+    """Last message of a history; labels, settings and moves are not tips."""
     types = session.journal.types
-    return next((node for node in reversed(history) if types[node] in _ENDING), None)
+    return next((node for node in reversed(history) if types[node] in _TIP_TYPES), None)

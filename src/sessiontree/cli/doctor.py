@@ -85,7 +85,7 @@ def _to_json(finding: Finding) -> dict[str, Any]:
         "places": [{"line": place.line, "start": place.start, "end": place.end} for place in finding.places],
         "meaning": rule.meaning,
         "cost": finding.cost,
-        "owner": rule.owner,
+        "owner": rule.client,
         "repair": rule.repair,
     }
 

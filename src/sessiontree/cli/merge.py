@@ -56,7 +56,7 @@ def run(options: Options) -> None:
         done = pick(session, entries, onto=into, source=other, branch=source, dry_run=options.dry_run)
     else:
         ask = build_summary_request(session, options)
-        done = merge(session, source, into=into, how=options.how, source=other, ask=ask, dry_run=options.dry_run)
+        done = merge(session, source, into=into, how=options.how, source=other, options=ask, dry_run=options.dry_run)
     print_merged(session, done, options)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sessiontree.branches.summarize import Ask, budget_of
+from sessiontree.branches.summarize import SummaryOptions, budget_of
 from sessiontree.cli import stderr
 from sessiontree.cli.parser import Options
 from sessiontree.compaction.summarizers import Summarizer, find_summarizer
@@ -44,9 +44,9 @@ def find_configured_summarizer(settings: Settings) -> Summarizer:
     return find_summarizer(name)
 
 
-def build_summary_request(session: Session, options: Options) -> Ask:
+def build_summary_request(session: Session, options: Options) -> SummaryOptions:
     settings = load_session_settings(session, options)
-    return Ask(
+    return SummaryOptions(
         instructions=options.instructions or settings.branch_summary.instructions,
         summarizer=find_configured_summarizer(settings),
         budget=budget_of(settings.branch_summary.reserve_tokens),

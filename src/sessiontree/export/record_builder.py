@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from sessiontree.branches.merge_records import Join, join_in
+from sessiontree.branches.merge_records import MergeRecord, parse_merge_record
 from sessiontree.core.entries import (
     BranchSummary,
     Compaction,
@@ -221,7 +221,7 @@ def _other(entry: Entry) -> _Other:
         case Compaction():
             return _compaction(entry)
         case BranchSummary():
-            if (join := join_in(entry.details)) is not None:
+            if (join := parse_merge_record(entry.details)) is not None:
                 return (
                     "summary",
                     "Merge",
@@ -245,8 +245,8 @@ def _other(entry: Entry) -> _Other:
                 [*given, Data("tools", {"tools": entry.tools, "output": entry.output_schema})],
             )
         case ContextEdit() if entry.replacement is not None:
-            said = _content_pieces(entry.replacement.content)
-            return "note", "Context edit", (), [Note("replaces", entry.target_id), *said]
+            pieces = _content_pieces(entry.replacement.content)
+            return "note", "Context edit", (), [Note("replaces", entry.target_id), *pieces]
         case FileSnapshot():
             return "note", "File snapshot", (), [Data("files", entry.files)]
         case Unknown():
@@ -260,7 +260,7 @@ def _used(usage: Usage | None) -> tuple[str, ...]:
     return (words,) if words else ()
 
 
-def _came_from(join: Join) -> list[Piece]:
+def _came_from(join: MergeRecord) -> list[Piece]:
     if join.session is not None:
         return [Note(f"the merged branch: {join.entry} of the session {join.session}")]
     return [Note("the merged branch", join.entry)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from sessiontree.branches.merge_records import Join, find_joins
+from sessiontree.branches.merge_records import MergeRecord, find_merges
 from sessiontree.export.html_pieces import anchor, esc, stamp
 from sessiontree.export.record_builder import gist
 from sessiontree.export.records import Call, Record
@@ -41,7 +41,7 @@ class Sidebar:
         self._words: dict[int, str] = {}
         self._deeper: deque[int] = deque()
         self._here = source.session.node_of(source.session.leaf)
-        self._joins = find_joins(source.session)
+        self._joins = find_merges(source.session)
         self._merged = {
             source.session.node_of(join.entry)
             for join in self._joins.values()
@@ -117,7 +117,7 @@ class Sidebar:
                 yield "</ul>"
             yield "</li>"
 
-    def _came_from(self, join: Join | None) -> str:
+    def _came_from(self, join: MergeRecord | None) -> str:
         """A link from a merge to its second parent, the end of the merged branch."""
         if join is None:
             return ""

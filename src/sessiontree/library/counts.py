@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from sessiontree.branches.tips import count_ends
+from sessiontree.branches.tips import count_tips
 from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.messages import Assistant, Usage, User
 from sessiontree.core.usage import UsageTotals, total_usage
@@ -51,7 +51,7 @@ def count_entries(reader: Reader, used: Sequence[Entry]) -> Counted:
     nodes = range(len(journal))
     return Counted(
         messages=journal.types.count("message"),
-        branches=count_ends(reader),
+        branches=count_tips(reader),
         usage=total_usage(used),
         model=_last_model(used),
         tip=_tip(journal, nodes),
@@ -86,7 +86,7 @@ def estimate(reader: Reader, seen: int, size: int) -> Counted:
 def extend_counts(before: Counted, journal: Journal, first: int) -> Counted:
     """Extend counts by the lines from node `first` on.
 
-    If the parent of an added line is neither the last entry nor an added one, only the whole file tells whether a
+    If the parent of an added line is neither the last entry nor an added one, only the whole file shows whether a
     branch began there; the number then becomes an estimate.
     """
     nodes = range(first, len(journal))

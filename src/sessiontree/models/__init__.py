@@ -1,16 +1,16 @@
-"""Talking to models: one small protocol, its events, and what is known about models.
+"""Models: a small protocol, its events, and facts about models.
 
     Request -> Model.stream -> events -> an Assistant message
 
-`open_model("anthropic:claude-opus-5")` gives a model of a provider. Providers are spoken to by a library that is an
-extra (`pip install 'sessiontree[models]'`) and is imported when the first request is made, not before; everything else
-here needs none (see docs/decisions/0015-models.md). Messages go in and come out as `sessiontree.core.messages`, with
-whatever signatures a provider wants to see again.
+`open_model("anthropic:claude-opus-5")` opens a provider's model. Requests to providers need Pydantic AI, an optional
+dependency (`pip install 'sessiontree[models]'`) that is imported with the first request; everything else here works
+without it (see docs/decisions/0015-models.md). Messages are `sessiontree.core.messages`, including the signatures that
+a provider wants back.
 """
 
 from __future__ import annotations
 
-from sessiontree.models.accumulator import Gathering
+from sessiontree.models.accumulator import AnswerAccumulator
 from sessiontree.models.base import (
     BlockEnd,
     Event,
@@ -33,10 +33,10 @@ from sessiontree.models.script import Script, ScriptTurn
 from sessiontree.models.scripted import ScriptedModel
 
 __all__ = [
+    "AnswerAccumulator",
     "BlockEnd",
     "Event",
     "Facts",
-    "Gathering",
     "Model",
     "Prices",
     "Request",

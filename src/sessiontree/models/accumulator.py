@@ -1,4 +1,4 @@
-"""What has come of an answer so far, out of its events: for an interrupt, and for whoever shows it while it comes."""
+"""Accumulate the events of an answer into a message, also a partial one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sessiontree.models.base import (
 )
 
 
-class Gathering:
-    """Takes events in; gives a message at any time.
+class AnswerAccumulator:
+    """Builds a message from events, at any time.
 
-    A block that was cut off keeps its text. Its signature had not come, so it has none, and a call that was cut off is
-    left out: what it would have asked for is not known.
+    An incomplete block keeps its text but has no signature yet. An incomplete call is left out, because its arguments
+    are not known.
     """
 
     def __init__(self, provider: str | None = None, model: str | None = None, api: str | None = None) -> None:
@@ -28,11 +28,11 @@ class Gathering:
         self._ended: dict[int, AnswerBlock] = {}
         self._open: dict[int, tuple[type[Text | Thinking], list[str]]] = {}
         self._calls: dict[int, list[str]] = {}
-        self._whole: Assistant | None = None
+        self._complete: Assistant | None = None
         self.has_begun = False
-        """Whether anything has come at all."""
+        """Whether any event has arrived."""
         self.usage: Usage | None = None
-        """What was reported so far."""
+        """Usage reported so far."""
 
     def add(self, event: Event) -> None:
         self.has_begun = True
@@ -46,23 +46,23 @@ class Gathering:
             case UsageReport():
                 self.usage = event.usage
             case Stop():
-                self._whole = event.message
+                self._complete = event.message
             case ToolCallStart():
                 self._calls.setdefault(event.index, []).append(event.name)
             case ToolCallDelta():
                 self._calls.setdefault(event.index, []).append(event.arguments)
 
     @property
-    def cut_off(self) -> str:
-        """What has come of calls that have not ended: no part of the message, and paid for."""
-        if self._whole is not None:
+    def incomplete_calls(self) -> str:
+        """Text of incomplete calls: not part of the message, but billed."""
+        if self._complete is not None:
             return ""
         return "".join(piece for at, pieces in self._calls.items() if at not in self._ended for piece in pieces)
 
     def message(self, stop_reason: str = "aborted", error: str | None = None) -> Assistant | None:
-        """The message so far; None when nothing has come. One that ended is given as it ended."""
-        if self._whole is not None:
-            return self._whole
+        """The message so far, or the complete one; None when nothing has arrived."""
+        if self._complete is not None:
+            return self._complete
         texts: dict[int, AnswerBlock] = {
             index: kind("".join(pieces)) for index, (kind, pieces) in self._open.items() if any(pieces)
         }

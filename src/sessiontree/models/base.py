@@ -1,7 +1,4 @@
-"""The contract of a model: what it is asked, and the events it answers with.
-
-Nothing here knows a provider. A model that keeps the contract can be a provider's, a script, or anyone's own.
-"""
+"""The Model protocol: requests and events, independent of providers."""
 
 from __future__ import annotations
 
@@ -26,23 +23,23 @@ class Tool(Struct, frozen=True):
     name: str
     description: str
     parameters: JsonObject = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
-    """The JSON Schema of its arguments."""
+    """JSON Schema of its arguments."""
 
 
 class Request(Struct, frozen=True):
-    """What a model is asked."""
+    """A request to a model."""
 
     messages: Sequence[Message]
-    """The conversation. System messages in it come first in the system text, as they do in a context."""
+    """The conversation. Its system messages come first in the system text."""
     system: str | None = None
-    """More system text, behind that of the messages."""
+    """More system text, after that of the messages."""
     tools: Sequence[Tool] = ()
     max_tokens: int | None = None
-    """How long the answer may be; without it, as long as the model's facts allow."""
+    """Largest answer; default: the model's own limit."""
     thinking: ThinkingLevel | None = None
-    """How much to think; without it, as the model does by itself."""
+    """Amount of thinking; default: the model's own."""
     cache: bool = True
-    """Ask the provider to keep the beginning for the next request, where it has to be asked."""
+    """Use the provider's prompt cache, where it has to be requested."""
 
 
 class TextDelta(Struct, frozen=True, tag="text"):
@@ -64,11 +61,11 @@ class ToolCallStart(Struct, frozen=True, tag="toolCallStart"):
 class ToolCallDelta(Struct, frozen=True, tag="toolCallDelta"):
     index: int
     arguments: str
-    """A piece of the arguments' JSON text."""
+    """Part of the arguments' JSON text."""
 
 
 class BlockEnd(Struct, frozen=True, tag="blockEnd"):
-    """A block is complete, with its signature; a call with its arguments decoded."""
+    """A complete block with its signature; a call with decoded arguments."""
 
     index: int
     block: AnswerBlock
@@ -90,16 +87,16 @@ Event: TypeAlias = TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelta | B
 class Model(Protocol):
     """Answers requests.
 
-    Contract: `stream` gives events until exactly one `Stop`, which is the last and carries the whole message; or it
-    raises a `ModelError`, whose `partial` is what had come. The index of a block grows, and a block's deltas come
-    before its `BlockEnd`. Deltas of several calls may alternate, and all of them may end only with the answer. Closing
-    the generator, or cancelling the task that reads it, ends the request and its connection. A model makes each request
-    once: who wants another attempt asks again (see `retrying`). Several streams may run at the same time.
+    Contract: `stream` yields events until exactly one `Stop`, which is the last and contains the complete message; or
+    it raises a `ModelError`, whose `partial` is the message so far. Indexes of blocks increase, and a block's deltas
+    come before its `BlockEnd`. Deltas of several calls may alternate, and all calls may end only with the answer.
+    Closing the generator, or canceling the task that reads it, ends the request and its connection. A model sends each
+    request once (see `retry`). Several streams may run at the same time.
     """
 
     @property
     def name(self) -> str:
-        """As "provider:name"."""
+        """Name as "provider:name"."""
         ...
 
     @property
@@ -108,12 +105,12 @@ class Model(Protocol):
     def stream(self, request: Request, /) -> AsyncGenerator[Event, None]: ...
 
     async def close(self) -> None:
-        """Give back what it holds. It may be used again after that."""
+        """Release connections. The model can be used again after that."""
         ...
 
 
 async def answer(model: Model, request: Request) -> Assistant:
-    """The whole message, for those who do not want to see it come."""
+    """Wait for the complete message."""
     stream = model.stream(request)
     try:
         async for event in stream:
@@ -121,4 +118,4 @@ async def answer(model: Model, request: Request) -> Assistant:
                 return event.message
     finally:
         await stream.aclose()
-    raise ModelError(f"{model.name}: the answer ended without an end")
+    raise ModelError(f"{model.name}: the answer ended without a stop event")

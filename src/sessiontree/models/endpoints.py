@@ -1,7 +1,4 @@
-"""From "provider:name" and the environment to where a model is reached, by which API and with which key.
-
-One row per provider. Nothing here talks to anyone.
-"""
+"""Endpoints: URL, API and key of a model, from "provider:name" and the environment."""
 
 from __future__ import annotations
 
@@ -14,18 +11,18 @@ from msgspec import Struct
 from sessiontree.errors import ModelAccessError, UsageError
 
 Api: TypeAlias = Literal["anthropic-messages", "openai-responses", "openai-completions", "google-generative-ai"]
-"""Pi's words for them, since messages record them."""
+"""Pi's names, which are recorded in messages."""
 
 
 class Provider(Struct, frozen=True):
-    """How the models of a provider are reached."""
+    """API, key and URL of a provider."""
 
     api: Api
     keys: tuple[str, ...] = ()
-    """The environment variables that may hold the key; the first one that is set counts."""
+    """Environment variables for the key; the first one that is set counts."""
     urls: tuple[str, ...] = ()
     default_url: str | None = None
-    """Where a server runs by itself; None for the provider's own address."""
+    """Default URL of a local server; None for the provider's own."""
     needs_key: bool = True
     needs_url: bool = False
 
@@ -67,7 +64,7 @@ ALIASES = {"gemini": "google", "openai-responses": "openai", "claude": "anthropi
 
 
 class Endpoint(Struct, frozen=True):
-    """Where one model is reached."""
+    """URL, API and key of one model."""
 
     provider: str
     model: str
@@ -81,48 +78,48 @@ class Endpoint(Struct, frozen=True):
         return f"{self.provider}:{self.model}"
 
     def __repr__(self) -> str:
-        """Without the key: it must not get into a log."""
+        """Without the key, which must not get into a log."""
         return f"Endpoint({self.name!r}, {self.api!r}, {self.base_url!r})"
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The provider and the model that a name means."""
+    """Split a name into provider and model."""
     provider, colon, model = name.strip().partition(":")
     if not colon or not provider or not model:
         raise UsageError(
-            f"{name!r} is no model: expected provider:name, as in anthropic:claude-sonnet-5 (providers: {_listed()})"
+            f"{name!r} is not a model: expected provider:name, like anthropic:claude-sonnet-5 (providers: {_listed()})"
         )
     provider = ALIASES.get(provider.lower(), provider.lower())
     if provider not in PROVIDERS:
-        raise UsageError(f"{name!r}: there is no provider {provider!r} (providers: {_listed()})")
+        raise UsageError(f"{name!r}: unknown provider {provider!r} (providers: {_listed()})")
     return provider, model
 
 
 def find_endpoint(name: str, environment: Mapping[str, str]) -> Endpoint:
-    """How to reach a model. `ModelAccessError` names the variable that is missing."""
+    """Find the endpoint of a model. `ModelAccessError` names a missing environment variable."""
     name_of_provider, model = split_name(name)
     provider = PROVIDERS[name_of_provider]
     key = _first(environment, provider.keys)
     if key is None and provider.needs_key:
-        raise ModelAccessError(f"{name_of_provider} needs a key: set {' or '.join(provider.keys)}")
+        raise ModelAccessError(f"{name_of_provider} needs an API key: set {' or '.join(provider.keys)}")
     url = _first(environment, provider.urls)
     if url is None and provider.needs_url:
-        raise ModelAccessError(f"{name_of_provider} needs an address: set {' or '.join(provider.urls)}")
+        raise ModelAccessError(f"{name_of_provider} needs a URL: set {' or '.join(provider.urls)}")
     base_url = provider.default_url if url is None else _address(url, provider, environment)
     return Endpoint(name_of_provider, model, provider.api, base_url, key, provider.keys)
 
 
 def _address(url: str, provider: Provider, environment: Mapping[str, str]) -> str:
-    """A base URL as it was given; what Ollama calls its host becomes one."""
+    """The given base URL, or one made from Ollama's host variable."""
     if url == environment.get("OLLAMA_HOST") and "OLLAMA_HOST" in provider.urls:
         url = url if "://" in url else f"http://{url}"
         parts = urlsplit(url)
-        # The same variable tells its server where to listen, and nobody can be called at "everywhere".
+        # The same variable sets the address that the server listens on, which may be "all interfaces".
         host = "127.0.0.1" if parts.hostname in (None, "0.0.0.0", "::") else parts.hostname  # noqa: S104
         port = f":{parts.port or 11434}" if parts.scheme == "http" or parts.port else ""
         return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/') or '/v1'}"
     if urlsplit(url).scheme not in ("http", "https"):
-        raise UsageError(f"{url!r} is no address of a server: expected http://... or https://...")
+        raise UsageError(f"{url!r} is not a URL of a server: expected http://... or https://...")
     return url.rstrip("/")
 
 

@@ -1,7 +1,7 @@
-"""The library's errors -> ours: who has to do what now.
+"""Map errors of Pydantic AI to ours.
 
-The library sorts the errors of the large providers by their codes. Servers that only say in words that a request is too
-large are recognised here by those words.
+It classifies the errors of large providers by their codes. Servers that report an overflow only in the message text are
+recognized here by that text.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ _NOT_CONNECTED = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ConnectionRe
 _LONGEST = 400
 
 
-def our_error(error: Exception, endpoint: Endpoint, partial: Assistant | None) -> ModelError:
-    """What an error of the library means. Its message says who failed, what they said, and the next step."""
-    said = f"{endpoint.name}: {_said(error)}"
+def map_error(error: Exception, endpoint: Endpoint, partial: Assistant | None) -> ModelError:
+    """Convert an error of the library. The message has the model, the provider's own message, and the next step."""
+    message = f"{endpoint.name}: {_provider_message(error)}"
     retry_after = error.retry_after if isinstance(error, library.ModelAPIError) else None
     match error:
         case library.ModelContextWindowExceededError():
-            return ContextOverflowError(f"{said} (the conversation is larger than the model's window)", partial)
+            return ContextOverflowError(f"{message} (the conversation is larger than the model's window)", partial)
         case library.ModelAuthenticationError():
             keys = " or ".join(endpoint.key_variables)
-            return ModelAccessError(f"{said} (the key was not accepted: check {keys})", partial)
+            return ModelAccessError(f"{message} (the key was not accepted: check {keys})", partial)
         case library.ModelQuotaExceededError():
-            return ModelAccessError(f"{said} (the account has no credit or quota left)", partial)
+            return ModelAccessError(f"{message} (the account has no credit or quota left)", partial)
         case library.ModelRateLimitError():
-            return BusyModelError(f"{said} (rate limit{_wait(retry_after)})", partial, retry_after)
+            return BusyModelError(f"{message} (rate limit{_wait(retry_after)})", partial, retry_after)
         case library.ModelUnavailableError() | library.ModelServerError():
-            return BusyModelError(f"{said} (the provider is overloaded or has a fault)", partial, retry_after)
+            return BusyModelError(f"{message} (the provider is overloaded or has a fault)", partial, retry_after)
         case library.ModelConnectionError() | library.ModelRequestTimeout():
-            unreachable = UnreachableError(f"{said} (the connection failed or broke off)", partial)
+            unreachable = UnreachableError(f"{message} (the connection failed or was interrupted)", partial)
             unreachable.was_sent = not _never_connected(error)
             return unreachable
         case library.ModelRequestRejectedError() if _is_overflow(error):
-            return ContextOverflowError(f"{said} (the conversation is larger than the model's window)", partial)
+            return ContextOverflowError(f"{message} (the conversation is larger than the model's window)", partial)
         case library.ModelNotFoundError():
-            return RefusedRequestError(f"{said} (is {endpoint.model!r} the right name?)", partial)
+            return RefusedRequestError(f"{message} (is {endpoint.model!r} the right name?)", partial)
         case library.ModelRequestRejectedError():
-            return RefusedRequestError(f"{said} (the provider does not take this request)", partial)
+            return RefusedRequestError(f"{message} (the provider rejected this request)", partial)
         case library.ModelHTTPError() if error.status_code == _PAYLOAD_TOO_LARGE or _is_overflow(error):
-            return ContextOverflowError(f"{said} (the conversation is larger than the model's window)", partial)
+            return ContextOverflowError(f"{message} (the conversation is larger than the model's window)", partial)
         case _:
-            return ModelError(said, partial)
+            return ModelError(message, partial)
 
 
 def _never_connected(error: BaseException | None) -> bool:
-    """Whether no connection was made, by what the libraries below say."""
+    """Whether the connection was never made, by the causes of the error."""
     while error is not None:
         if type(error).__name__ in _NOT_CONNECTED:
             return True
@@ -76,8 +76,8 @@ def _is_overflow(error: library.ModelAPIError) -> bool:
     return _OVERFLOW.search(f"{error.provider_error_code} {error.provider_error_type} {error.body}") is not None
 
 
-def _said(error: Exception) -> str:
-    """What the provider said, without what the library puts around it."""
+def _provider_message(error: Exception) -> str:
+    """The provider's own message, without the library's additions."""
     if isinstance(error, library.ModelHTTPError):
         return _short(f"{error.status_code}: {_message(error.body) or 'no reason was given'}")
     body = error.body if isinstance(error, library.ModelAPIError) else None
@@ -90,7 +90,7 @@ def _short(text: str) -> str:
 
 
 def _message(body: object) -> str | None:
-    """The message in the body of an error, as deep as providers put it."""
+    """The message in the body of an error, at whatever depth."""
     if isinstance(body, str):
         return body
     if not isinstance(body, dict):

@@ -1,7 +1,7 @@
-"""What is known about models: how much they hold, how much they answer, what they cost.
+"""Facts about models: context window, largest answer, prices.
 
-`models.json` beside this module has the facts, by "provider/model". A file of the user's, in the same form, adds to it
-and wins field by field. Prices are in US dollars per million tokens, of short requests without discounts.
+They are in `models.json` in this folder, by "provider/model". A file of the user in the same form adds to them and
+overrides them field by field. Prices are in US dollars per million tokens, for short requests without discounts.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ UNKNOWN_WINDOW = 128_000
 UNKNOWN_OUTPUT = 8_192
 
 _PACKAGED = os.path.join(os.path.dirname(__file__), "models.json")
-# Providers publish a model under its name and under its name with the day it was made.
+# Providers publish a model under its name and under its name with a date.
 _date = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")
 
 
 class Prices(Value, frozen=True):
-    """US dollars per million tokens. What is not known is None; what cannot be cached has no price for it."""
+    """US dollars per million tokens; None if unknown, or if the model has no cache."""
 
     input: float | None = None
     output: float | None = None
@@ -35,20 +35,20 @@ class Prices(Value, frozen=True):
 
     @property
     def are_known(self) -> bool:
-        """Whether it can be said what any request costs, so that a limit of cost can be kept."""
+        """Whether costs can be computed, so that a cost limit can be enforced."""
         return self.input is not None and self.output is not None
 
 
 class Facts(Value, frozen=True, omit_defaults=False):
-    """What is known about one model."""
+    """Facts about one model."""
 
     window: int = UNKNOWN_WINDOW
-    """How many tokens a request may hold."""
+    """Largest request in tokens."""
     output: int = UNKNOWN_OUTPUT
-    """How many tokens an answer may have."""
+    """Largest answer in tokens."""
     prices: Prices = Prices()
     source: str = ""
-    """The name these facts stand under; empty when the model is not known and the numbers are a guess."""
+    """The name these facts were found under; empty for an unknown model, whose numbers are a guess."""
 
     @property
     def is_known(self) -> bool:
@@ -66,7 +66,7 @@ class _File(Value, frozen=True):
 
 
 def read_facts(path: str | None = None) -> dict[str, Facts]:
-    """All facts, with those of a user's file over ours."""
+    """Read all facts, with those of a user's file taking precedence."""
     facts = dict(_packaged())
     if path is not None:
         for name, entry in _read(os.path.expanduser(path)).items():
@@ -74,17 +74,16 @@ def read_facts(path: str | None = None) -> dict[str, Facts]:
             facts[name] = Facts(
                 known.window if entry.window is None else entry.window,
                 known.output if entry.output is None else entry.output,
-                _over(known.prices, entry.prices),
+                _override_prices(known.prices, entry.prices),
                 name,
             )
     return facts
 
 
 def find_facts(provider: str, model: str, known: Mapping[str, Facts] | None = None) -> Facts:
-    """The facts of a model; a guess that says so (`is_known`) when there are none.
+    """Find the facts of a model; for an unknown model a guess (see `is_known`).
 
-    Looked for under its full name, then without the date behind it, then under any provider, since servers of many
-    kinds offer the same models.
+    Searched by full name, then without the date, then for any provider, because many servers offer the same models.
     """
     facts = _packaged() if known is None else known
     undated = _date.sub("", model)
@@ -95,13 +94,13 @@ def find_facts(provider: str, model: str, known: Mapping[str, Facts] | None = No
     for wanted in (bare, _date.sub("", bare)):
         found = next((facts[name] for name in sorted(facts) if name.partition("/")[2] == wanted), None)
         if found is not None:
-            # Another provider of the same model has the same window, but its own prices.
+            # The same model at another provider has the same window, but other prices.
             return msgspec.structs.replace(found, prices=Prices())
     return Facts()
 
 
 def cost_of(usage: Usage, prices: Prices) -> Cost | None:
-    """What a request cost; None when a price that is needed is not known."""
+    """Cost of a request; None when a needed price is unknown."""
     amounts = (
         (usage.input, prices.input),
         (usage.output, prices.output),
@@ -114,8 +113,8 @@ def cost_of(usage: Usage, prices: Prices) -> Cost | None:
     return Cost(read, written, cache_read, cache_write, read + written + cache_read + cache_write)
 
 
-def likely_cost(usage: Usage, prices: Prices) -> Cost | None:
-    """What a request cost at most: what has to do with a cache and has no price of its own counts as fresh."""
+def upper_cost(usage: Usage, prices: Prices) -> Cost | None:
+    """Upper bound of a request's cost: cached tokens without a price of their own count as uncached ones."""
     known = [price if price is not None else prices.input for price in (prices.cache_read, prices.cache_write)]
     return cost_of(usage, Prices(prices.input, prices.output, *known))
 
@@ -133,25 +132,25 @@ def _read(path: str) -> dict[str, _Entry]:
         with open(path, "rb") as file:
             data = file.read()
     except FileNotFoundError:
-        raise NotFoundError(f"{path}: no such file; it was to have facts about models (setting `models`)") from None
+        raise NotFoundError(f"{path}: no such file (setting `models`: a file with facts about models)") from None
     except OSError as error:
         raise DamagedError(f"{path}: cannot be read: {error.strerror}") from None
     try:
         entries = msgspec.convert(parse_json(data), _File).models
-    except ValueError as error:  # msgspec's errors are of that kind, and name the place
-        raise DamagedError(f"{path}: holds no facts about models: {error}") from None
+    except ValueError as error:  # includes msgspec's errors, which name the field
+        raise DamagedError(f"{path}: not a file with facts about models: {error}") from None
     wrong = next((name for name in entries if "/" not in name), None)
     if wrong is not None:
-        raise DamagedError(f'{path}: {wrong!r} is no name of a model: expected "provider/model"')
+        raise DamagedError(f'{path}: {wrong!r} is not a model name: expected "provider/model"')
     return entries
 
 
-def _over(known: Prices, said: Prices | None) -> Prices:
-    if said is None:
+def _override_prices(known: Prices, overrides: Prices | None) -> Prices:
+    if overrides is None:
         return known
     return Prices(
         *(
-            getattr(known, name) if (price := getattr(said, name)) is None else price
+            getattr(known, name) if (price := getattr(overrides, name)) is None else price
             for name in Prices.__struct_fields__
         )
     )

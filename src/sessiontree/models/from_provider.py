@@ -1,4 +1,4 @@
-"""The library's events and parts -> ours. The other direction of `sending`: what came in can go out as it was."""
+"""Convert the library's events and parts to ours. The inverse of `to_provider`, without loss."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sessiontree.models.facts import Prices, cost_of
 from sessiontree.models.signatures import Mark, render_call, render_text, render_thinking
 from sessiontree.models.to_provider import REDACTED
 
-# The library's words for why an answer ended, in Pi's.
+# The library's stop reasons -> Pi's.
 STOP_REASONS = {"stop": "stop", "length": "length", "tool_call": "toolUse", "content_filter": "error", "error": "error"}
 
 
 def events_of(event: library.ModelResponseStreamEvent, api: Api) -> Iterator[Event]:
-    """Our events for one of the library's; some say nothing that anyone needs."""
+    """Convert an event; some have no counterpart."""
     match event:
         case library.PartStartEvent(part=library.TextPart() as part):
             if part.content:
@@ -52,9 +52,9 @@ def events_of(event: library.ModelResponseStreamEvent, api: Api) -> Iterator[Eve
 
 
 def ended_calls(parts: Sequence[library.ModelResponsePart], api: Api) -> Iterator[BlockEnd]:
-    """The calls of a whole answer.
+    """End events of all calls of a complete answer.
 
-    The library says that a call has ended when the next part begins, but pieces of parallel calls may alternate.
+    The library ends a call when the next part starts, but parts of parallel calls may alternate, so these are used.
     """
     for index, part in enumerate(parts):
         if isinstance(part, library.ToolCallPart):
@@ -64,7 +64,7 @@ def ended_calls(parts: Sequence[library.ModelResponsePart], api: Api) -> Iterato
 
 
 def block_of(part: library.ModelResponsePart, api: Api) -> AnswerBlock | None:
-    """One block of an answer; None for what we did not ask for, such as a search the provider made itself."""
+    """Convert a part to a block; None for parts without a counterpart, such as the provider's own searches."""
     match part:
         case library.TextPart():
             return Text(part.content, render_text(api, _mark(part)))
@@ -81,7 +81,7 @@ def block_of(part: library.ModelResponsePart, api: Api) -> AnswerBlock | None:
 
 
 def message_of(response: library.ModelResponse, endpoint: Endpoint, prices: Prices) -> Assistant:
-    """A whole answer as a message."""
+    """Convert a complete answer to a message."""
     blocks = tuple(block for part in response.parts if (block := block_of(part, endpoint.api)) is not None)
     has_calls = any(isinstance(block, ToolCall) for block in blocks)
     reason = STOP_REASONS.get(response.finish_reason or "", "stop")
@@ -95,7 +95,7 @@ def message_of(response: library.ModelResponse, endpoint: Endpoint, prices: Pric
         provider=endpoint.provider,
         model=endpoint.model,
         usage=usage_of(response.usage, prices),
-        # Some servers say "stop" when they mean that tools are to be called.
+        # Some servers report "stop" although there are tool calls.
         stop_reason="toolUse" if has_calls and reason == "stop" else reason,
         error_message=error,
         response_id=response.provider_response_id,
@@ -103,7 +103,7 @@ def message_of(response: library.ModelResponse, endpoint: Endpoint, prices: Pric
 
 
 def usage_of(used: RequestUsage, prices: Prices) -> Usage:
-    """What was used, in our way of counting: `input` is what was read fresh, apart from the cache."""
+    """Convert usage: our `input` counts only uncached tokens."""
     fresh = max(0, used.input_tokens - used.cache_read_tokens - used.cache_write_tokens)
     usage = Usage(
         input=fresh,
@@ -128,7 +128,7 @@ def _thought_signature(part: library.TextPart | library.ToolCallPart | library.T
 
 
 def _arguments(part: library.ToolCallPart) -> JsonObject:
-    """The arguments of a call. What is no object is kept under the name the library sends it back with."""
+    """Arguments of a call. Invalid ones are kept under the key that the library uses to send them back."""
     if isinstance(part.args, dict):
         return part.args
     if not part.args:

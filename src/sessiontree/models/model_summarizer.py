@@ -1,6 +1,6 @@
-"""A model as the summarizers want it: one question, one answer, no events.
+"""A summarizer that asks a model of a provider.
 
-Summarizers are called from ordinary functions, in any thread, so the request runs in a loop and a thread of its own.
+Summarizers are called from synchronous functions in any thread, so the request runs in its own event loop and thread.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from sessiontree.core.messages import Assistant, Message, User, parse_message, t
 from sessiontree.errors import ModelError
 from sessiontree.models.base import Model, Request
 from sessiontree.models.open import open_model
-from sessiontree.models.retry import Door, ask, open_door
+from sessiontree.models.retry import RequestGate, ask, no_gate
 from sessiontree.settings import Compaction, Retry, Settings
 
 Ask: TypeAlias = Callable[[Model, Request, Retry | None], Assistant]
-"""Asks a model that was opened for it, and closes it."""
+"""Sends a request to a model that was opened for it, and closes the model."""
 
 
 def summarizer_for(settings: Settings) -> Summarizer:
-    """Whoever the settings name: a model as "provider:name", else a summarizer that is installed under the name."""
+    """The summarizer of the settings: a model as "provider:name", else an installed summarizer."""
     name = settings.compaction.summarizer
     if ":" in name:
-        return AskingSummarizer(lambda: open_model(name, facts=settings.models), name, settings.retry)
+        return OpenedModelSummarizer(lambda: open_model(name, facts=settings.models), name, settings.retry)
     return find_summarizer(None if name == Compaction().summarizer else name)
 
 
-class AskingSummarizer(ModelSummarizer):
-    """Lets a model write the summaries. The model is opened for each, and closed behind it."""
+class OpenedModelSummarizer(ModelSummarizer):
+    """A ModelSummarizer that opens its model for each request and closes it afterwards."""
 
     def __init__(
-        self, open_one: Callable[[], Model], name: str, retry: Retry | None = None, ask: Ask | None = None
+        self, open_configured: Callable[[], Model], name: str, retry: Retry | None = None, ask: Ask | None = None
     ) -> None:
-        super().__init__(complete_with(open_one, retry, ask), name)
-        self._open_one, self._retry = open_one, retry
+        super().__init__(complete_with(open_configured, retry, ask), name)
+        self._open_one, self._retry = open_configured, retry
 
-    def asking(self, ask: Ask) -> AskingSummarizer:
-        """The same one, whose requests are made by someone else: who counts them."""
-        return AskingSummarizer(self._open_one, self.name, self._retry, ask)
+    def asking(self, ask: Ask) -> OpenedModelSummarizer:
+        """Copy with another function for requests, which counts them against a budget."""
+        return OpenedModelSummarizer(self._open_one, self.name, self._retry, ask)
 
 
-def complete_with(open_one: Callable[[], Model], retry: Retry | None = None, ask: Ask | None = None) -> Complete:
-    """A model as a plain function. It never raises for what the model does: the answer says what went wrong."""
+def complete_with(open_configured: Callable[[], Model], retry: Retry | None = None, ask: Ask | None = None) -> Complete:
+    """Wrap a model in a synchronous function, which reports failures in its answer instead of raising."""
     how = ask or _in_a_thread
 
     def complete(*, system: str, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Answer:
         request = Request([_message(fields) for fields in messages], system, max_tokens=max_tokens)
         try:
-            message = how(open_one(), request, retry)
+            message = how(open_configured(), request, retry)
         except ModelError as error:
             return Answer("", "error", error=str(error))
         return Answer(
@@ -70,24 +70,26 @@ def _message(fields: Mapping[str, Any]) -> Message:
     return found if isinstance(found, User | Assistant) else User(content=str(fields.get("content", "")))
 
 
-async def ask_and_close(model: Model, request: Request, retry: Retry | None, door: Door = open_door) -> Assistant:
-    """The whole answer of a model that is asked nothing else."""
+async def request_and_close(
+    model: Model, request: Request, retry: Retry | None, gate: RequestGate = no_gate
+) -> Assistant:
+    """Request an answer, then close the model."""
     try:
-        return await ask(model, request, retry, door=door)
+        return await ask(model, request, retry, gate=gate)
     finally:
         await model.close()
 
 
 def _in_a_thread(model: Model, request: Request, retry: Retry | None) -> Assistant:
-    """Run the request to its end, whatever loop the caller may be in. An interrupt of the caller ends it."""
+    """Run a request in a thread with its own event loop. An interrupt of the caller cancels it."""
     loop = asyncio.new_event_loop()
-    task = loop.create_task(ask_and_close(model, request, retry))
+    task = loop.create_task(request_and_close(model, request, retry))
     outcome: list[Assistant | BaseException] = []
 
     def run() -> None:
         try:
             outcome.append(loop.run_until_complete(task))
-        except BaseException as error:  # noqa: BLE001 - it is raised again where it can be handled
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             outcome.append(error)
         finally:
             loop.run_until_complete(loop.shutdown_asyncgens())

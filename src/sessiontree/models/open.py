@@ -1,4 +1,4 @@
-"""From a name to a model."""
+"""Open a model by name."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ SCRIPTED = "scripted:"
 
 
 def open_model(name: str, *, environment: Mapping[str, str] | None = None, facts: str | None = None) -> Model:
-    """The model of a name: "provider:name", or "scripted:FILE" for one that only plays a script.
+    """Open a model by name: "provider:name", or "scripted:FILE" for a fake model that replays a script.
 
-    `environment` holds the keys and addresses (default: the process's own), `facts` is a file with facts about more
-    models (the setting `models`). Nothing is sent, and no package of a provider is imported, before it is asked.
+    `environment` has keys and URLs (default: the process's environment), `facts` is a file with facts about more models
+    (the setting `models`). Nothing is sent, and no provider's package is imported, before the first request.
     """
     if name.startswith(SCRIPTED):
         from sessiontree.models.script import read_script
         from sessiontree.models.scripted import ScriptedModel
 
         return ScriptedModel(read_script(name.removeprefix(SCRIPTED)))
-    from sessiontree.models.pydantic_ai_model import LibraryModel
+    from sessiontree.models.pydantic_ai_model import PydanticAIModel
 
     endpoint = find_endpoint(name, os.environ if environment is None else environment)
-    return LibraryModel(endpoint, find_facts(endpoint.provider, endpoint.model, read_facts(facts)))
+    return PydanticAIModel(endpoint, find_facts(endpoint.provider, endpoint.model, read_facts(facts)))

@@ -1,7 +1,7 @@
-"""Models of providers, by the library. The only module that makes it send something.
+"""Models of providers through Pydantic AI. The only module that sends requests.
 
-It is imported when a model is asked for the first time. The library makes each request once (`max_retries` is 0):
-whether to ask again is for `retrying` to say, where it can be seen and interrupted.
+Pydantic AI is imported with the first request. It sends each request once (`max_retries` is 0): retries are made in
+`retry`, where they are visible and can be interrupted.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from sessiontree.errors import UnreachableError, UsageError
-from sessiontree.models.accumulator import Gathering
+from sessiontree.models.accumulator import AnswerAccumulator
 from sessiontree.models.base import Event, Request, Stop, UsageReport
 from sessiontree.models.endpoints import Api, Endpoint
 from sessiontree.models.facts import Facts
 
 if TYPE_CHECKING:
-    from pydantic_ai.models import Model as LibrariesModel
+    from pydantic_ai.models import Model as LibraryModel
     from pydantic_ai.settings import ModelSettings
 
-# An answer may be as long as the model allows, but what is reserved for it counts against rate limits and windows.
+# Below the limits of most models, because the reserved length counts against rate limits and the context window.
 LONGEST_ANSWER = 32_000
 
-NOT_INSTALLED = "talking to models needs more packages: pip install 'sessiontree[models]'"
+NOT_INSTALLED = "models need more packages: pip install 'sessiontree[models]'"
 
 
-class LibraryModel:
-    """A model of a provider."""
+class PydanticAIModel:
+    """A provider's model."""
 
     def __init__(self, endpoint: Endpoint, facts: Facts) -> None:
         self._endpoint = endpoint
         self._facts = facts
-        self._opened: tuple[asyncio.AbstractEventLoop, LibrariesModel] | None = None
+        self._opened: tuple[asyncio.AbstractEventLoop, LibraryModel] | None = None
 
     @property
     def name(self) -> str:
@@ -48,15 +48,15 @@ class LibraryModel:
         from pydantic_ai.direct import model_request_stream
         from pydantic_ai.exceptions import AgentRunError
 
-        from sessiontree.models.error_mapping import our_error
+        from sessiontree.models.error_mapping import map_error
         from sessiontree.models.from_provider import ended_calls, events_of, message_of
-        from sessiontree.models.to_provider import parameters, to_library
+        from sessiontree.models.to_provider import parameters, to_provider
 
         endpoint = self._endpoint
         field = model.profile.get("openai_chat_thinking_field")
-        sendable = to_library(request.messages, endpoint, field if isinstance(field, str) else None)
+        sendable = to_provider(request.messages, endpoint, field if isinstance(field, str) else None)
         system = "\n\n".join(text for text in (sendable.system, request.system) if text) or None
-        gathering = Gathering(endpoint.provider, endpoint.model, endpoint.api)
+        accumulator = AnswerAccumulator(endpoint.provider, endpoint.model, endpoint.api)
         try:
             async with model_request_stream(
                 model,
@@ -66,14 +66,14 @@ class LibraryModel:
             ) as response:
                 async for told in response:
                     for event in events_of(told, endpoint.api):
-                        gathering.add(event)
+                        accumulator.add(event)
                         yield event
                 whole = response.get()
         except AgentRunError as error:
-            raise our_error(error, endpoint, gathering.message("error", str(error))) from error
+            raise map_error(error, endpoint, accumulator.message("error", str(error))) from error
         if whole.finish_reason is None:
             said = f"{endpoint.name}: the answer broke off before its end"
-            raise UnreachableError(said, gathering.message("error", said))
+            raise UnreachableError(said, accumulator.message("error", said))
         for event in ended_calls(whole.parts, endpoint.api):
             yield event
         message = message_of(whole, endpoint, self._facts.prices)
@@ -83,18 +83,18 @@ class LibraryModel:
 
     async def close(self) -> None:
         opened, self._opened = self._opened, None
-        # What belongs to a loop that has ended went with it.
+        # Connections of an event loop that has ended were closed with it.
         if opened is not None and opened[0] is asyncio.get_running_loop():
             await opened[1].__aexit__(None, None, None)
 
-    async def _model(self) -> LibrariesModel:
-        """The library's model for the running loop. Its connections stay open from one request to the next."""
+    async def _model(self) -> LibraryModel:
+        """The library's model for the running event loop. Its connections stay open between requests."""
         loop = asyncio.get_running_loop()
-        # Importing takes a second or more; whoever shows something meanwhile must not stand still.
+        # Importing takes a second or more, so it must not block the event loop, which may be updating a display.
         await asyncio.to_thread(import_packages, self._endpoint.api)
         if self._opened is None or self._opened[0] is not loop:
             model = build(self._endpoint)
-            self._opened = (loop, model)  # before anything is waited for: streams that begin together share it
+            self._opened = (loop, model)  # before the first await, so that concurrent streams share it
             await model.__aenter__()
         return self._opened[1]
 
@@ -105,7 +105,7 @@ class LibraryModel:
             "cache": request.cache,
         }
         if self._endpoint.api == "openai-completions" and request.max_tokens is None:
-            # A server of one's own knows its limit better, and refuses one that its window has no room for.
+            # A local server knows its limit better, and rejects one that does not fit its window.
             del settings["max_tokens"]
         if request.thinking is not None:
             settings["thinking"] = False if request.thinking == "off" else request.thinking
@@ -113,7 +113,7 @@ class LibraryModel:
 
 
 def import_packages(api: Api) -> None:
-    """Import what a model of an API needs."""
+    """Import the packages for an API."""
     try:
         for name in ("pydantic_ai.direct", *_PACKAGES[api]):
             importlib.import_module(name)
@@ -129,8 +129,8 @@ _PACKAGES: dict[Api, tuple[str, ...]] = {
 }
 
 
-def build(endpoint: Endpoint) -> LibrariesModel:
-    """The library's model for an endpoint."""
+def build(endpoint: Endpoint) -> LibraryModel:
+    """Build the library's model for an endpoint."""
     key, url, name = endpoint.key, endpoint.base_url, endpoint.model
     match endpoint.api:
         case "anthropic-messages":
@@ -147,7 +147,7 @@ def build(endpoint: Endpoint) -> LibrariesModel:
             from pydantic_ai.models.openai import OpenAIResponsesModel, OpenAIResponsesModelSettings
             from pydantic_ai.providers.openai import OpenAIProvider
 
-            # Nothing is to be kept at the provider: the session is here.
+            # Do not store the conversation at the provider: the session is the only copy.
             private = OpenAIResponsesModelSettings(openai_store=False)
             return OpenAIResponsesModel(
                 name, provider=OpenAIProvider(base_url=url, api_key=key or ""), settings=private

@@ -1,7 +1,6 @@
-"""Asking again after a while, when a model is busy or out of reach.
+"""Retry requests when a model is busy or unreachable.
 
-Each attempt is a request of its own, and is paid for: who has a say in how many are made gives a door, which each
-attempt goes through.
+Every attempt is billed, so a caller with a budget passes a `RequestGate`, which sees each attempt.
 """
 
 from __future__ import annotations
@@ -16,46 +15,46 @@ from msgspec import Struct
 
 from sessiontree.core.messages import Assistant
 from sessiontree.errors import BusyModelError, ModelError, UnreachableError
-from sessiontree.models.accumulator import Gathering
+from sessiontree.models.accumulator import AnswerAccumulator
 from sessiontree.models.base import Event, Model, Request, Stop, TextDelta, ThinkingDelta, ToolCallDelta
 from sessiontree.settings import Retry
 
 Sleep = Callable[[float], Awaitable[object]]
 _MEASURED_AT_ONCE = 1_000
-"""Characters of an answer that are measured together: single pieces of it are too short for that."""
+"""Characters of an answer that are measured together: single deltas are too short for a good estimate."""
 
 
-class Retrying(Struct, frozen=True):
-    """An attempt failed, and another one follows after a wait. What came of the failed one does not count."""
+class RetryEvent(Struct, frozen=True):
+    """An attempt failed, and another follows after a delay. Events of the failed attempt do not count."""
 
     error: ModelError
     attempt: int
-    """How many have failed by now."""
+    """Number of failed attempts so far."""
     delay: float
 
 
-class Passage:
-    """One attempt, on its way through a door."""
+class Attempt:
+    """One attempt at a request."""
 
     def __init__(self, model: Model, request: Request) -> None:
         self.request = request
-        """As it is made."""
+        """The request as it is sent."""
         self.was_made = False
         provider, _, name = model.name.partition(":")
-        self.came = Gathering(provider, name)
-        """What has come of the answer."""
+        self.answer = AnswerAccumulator(provider, name)
+        """The answer so far."""
         self._longest: float | None = None
         self._measure: Callable[[str], int] = len
         self._tokens = 0
         self._pieces: list[str] = []
         self._size = 0
 
-    def hold_to(self, tokens: float, measure: Callable[[str], int]) -> None:
-        """End the answer when it is longer than this, whatever its model was told and keeps to."""
+    def limit_length(self, tokens: float, measure: Callable[[str], int]) -> None:
+        """Stop the answer when it is longer than this: not every model respects `max_tokens`."""
         self._longest, self._measure = tokens, measure
 
     def is_too_long(self, event: Event) -> bool:
-        """Whether what came with this event is more than the answer may be."""
+        """Whether the answer is too long with this event."""
         if self._longest is None:
             return False
         match event:
@@ -70,15 +69,15 @@ class Passage:
         return self._tokens > self._longest
 
 
-Door: TypeAlias = Callable[[Model, Request], contextlib.AbstractAsyncContextManager[Passage]]
-"""Entered before each attempt, and left when it is over, before anyone hears of its end. It may wait, change the
-request, or raise what ends all attempts; what an attempt ends with goes through it."""
+RequestGate: TypeAlias = Callable[[Model, Request], contextlib.AbstractAsyncContextManager[Attempt]]
+"""Async context manager around each attempt; it exits before the caller sees the attempt's end. It may wait, change the
+request, or raise an error that ends all attempts. Errors of an attempt pass through it."""
 
 
 @contextlib.asynccontextmanager
-async def open_door(model: Model, request: Request) -> AsyncIterator[Passage]:
-    """Lets everything through."""
-    yield Passage(model, request)
+async def no_gate(model: Model, request: Request) -> AsyncIterator[Attempt]:
+    """A gate without limits."""
+    yield Attempt(model, request)
 
 
 async def with_retries(
@@ -86,31 +85,31 @@ async def with_retries(
     request: Request,
     retry: Retry | None = None,
     *,
-    door: Door = open_door,
+    gate: RequestGate = no_gate,
     sleep: Sleep = asyncio.sleep,
-) -> AsyncGenerator[Event | Retrying, None]:
-    """The events of a model, with new attempts where they make sense: `Retrying` stands before each.
+) -> AsyncGenerator[Event | RetryEvent, None]:
+    """Stream a model's events, retrying where it makes sense, with a `RetryEvent` before each new attempt.
 
-    The wait doubles from `first_delay` on, with some chance in it so that many who wait do not come back at once; what
-    the provider asks for counts instead, unless it is longer than `longest_delay`: then the error is raised, for a
-    person to decide. Overflow, access and refusals are raised at once.
+    The delay doubles from `first_delay` on, with jitter so that many clients do not return at once. The provider's own
+    delay takes precedence; if it is longer than `longest_delay`, the error is raised. Overflow, access errors and
+    rejections are raised at once.
     """
     rules = retry or Retry()
     failed = 0
     while True:
         try:
-            async with door(model, request) as passage:
-                passage.was_made = True
+            async with gate(model, request) as attempt:
+                attempt.was_made = True
                 end: Stop | None = None
-                async with contextlib.aclosing(model.stream(passage.request)) as stream:
+                async with contextlib.aclosing(model.stream(attempt.request)) as stream:
                     async for event in stream:
-                        passage.came.add(event)
+                        attempt.answer.add(event)
                         if isinstance(event, Stop):
                             end = event
                             break
                         yield event
-                        if passage.is_too_long(event):
-                            end = _cut(model, passage)
+                        if attempt.is_too_long(event):
+                            end = _cut(model, attempt)
                             break
             if end is not None:
                 yield end
@@ -120,29 +119,29 @@ async def with_retries(
             delay = next_delay(error, failed, rules)
             if delay is None:
                 raise
-            notice = Retrying(error, failed, delay)
+            notice = RetryEvent(error, failed, delay)
         yield notice
         await sleep(notice.delay)
 
 
-def _cut(model: Model, passage: Passage) -> Stop:
-    came = passage.came.message("length")
-    if came is None:
-        raise ModelError(f"{model.name}: the answer was far longer than it may be, and was ended")
-    return Stop(came)
+def _cut(model: Model, attempt: Attempt) -> Stop:
+    answer = attempt.answer.message("length")
+    if answer is None:
+        raise ModelError(f"{model.name}: stopped: the answer was far longer than allowed")
+    return Stop(answer)
 
 
-async def ask(model: Model, request: Request, retry: Retry | None = None, *, door: Door = open_door) -> Assistant:
-    """The whole answer, with new attempts where they make sense."""
-    async with contextlib.aclosing(with_retries(model, request, retry, door=door)) as stream:
+async def ask(model: Model, request: Request, retry: Retry | None = None, *, gate: RequestGate = no_gate) -> Assistant:
+    """Request a complete answer, retrying where it makes sense."""
+    async with contextlib.aclosing(with_retries(model, request, retry, gate=gate)) as stream:
         async for event in stream:
             if isinstance(event, Stop):
                 return event.message
-    raise ModelError(f"{model.name}: the answer ended without an end")
+    raise ModelError(f"{model.name}: the answer ended without a stop event")
 
 
 def next_delay(error: ModelError, failed: int, rules: Retry) -> float | None:
-    """How long to wait after so many failures; None for no more."""
+    """Delay after a number of failures; None for no further attempt."""
     if failed > rules.attempts:
         return None
     if error.retry_after is not None:

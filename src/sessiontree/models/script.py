@@ -1,4 +1,4 @@
-"""Scripts: what a model that is none answers, turn by turn. For tests and demonstrations.
+"""Scripts for a fake model, turn by turn. For tests and demonstrations.
 
     {"turns": [{"text": "Let me look.", "toolCalls": [{"name": "read", "arguments": {"path": "a.py"}}]},
                {"when": "def main", "text": "It is a program."}]}
@@ -27,12 +27,12 @@ class ScriptCall(Value, frozen=True):
 
 
 class ScriptError(Value, frozen=True):
-    """The request fails, the way each provider says it."""
+    """The request fails with the provider's own kind of error."""
 
     kind: ErrorKind
     retry_after: float | None = None
     in_stream: bool = False
-    """Only after what the turn says was sent, inside the answer."""
+    """Fail inside the answer, after the content of the turn was sent."""
 
 
 class ScriptTurn(Value, frozen=True):
@@ -40,42 +40,42 @@ class ScriptTurn(Value, frozen=True):
 
     thinking: str | None = None
     signature: str = "c2lnbmVkIGJ5IGEgc2NyaXB0"
-    """What stands for the provider's signature of the thinking."""
+    """Fake signature of the thinking."""
     redacted: str | None = None
-    """Thinking that only its provider could read."""
+    """Redacted thinking."""
     text: str | None = None
     tool_calls: tuple[ScriptCall, ...] = ()
     usage: Usage | None = None
-    """What the answer is said to have used; made up from the lengths when it is not given."""
+    """Reported usage; by default computed from the lengths."""
     stop: Literal["stop", "length", "refusal"] | None = None
     delay: float = 0.0
-    """Seconds before each piece."""
+    """Seconds before each delta."""
     first_delay: float = 0.0
-    """Seconds before anything comes."""
+    """Seconds before the first event."""
     piece: int = 16
-    """How many characters come at once."""
+    """Characters per delta."""
     error: ScriptError | None = None
     drop_after: int | None = None
-    """The connection breaks off after so many pieces."""
+    """Break the connection after this many deltas."""
     when: str | None = None
-    """Only for a request in whose last message this stands."""
+    """Use this turn only if the last message of the request contains this text."""
     repeat: bool = False
-    """May be used again and again."""
+    """The turn may be used any number of times."""
 
 
 class Script(Value, frozen=True):
     turns: tuple[ScriptTurn, ...]
 
 
-class Player:
-    """Goes through a script: each request gets the first turn that is left and fits. For several threads."""
+class ScriptPlayer:
+    """Plays a script: each request gets the first unused turn that matches. Thread-safe."""
 
     def __init__(self, script: Script) -> None:
         self._turns = list(script.turns)
         self._lock = threading.Lock()
 
     def next_turn(self, last_message: str) -> ScriptTurn | None:
-        """The turn for a request whose last message says this; None at the script's end."""
+        """The turn for a request with this last message; None at the end of the script."""
         with self._lock:
             for place, turn in enumerate(self._turns):
                 if turn.when is None or turn.when in last_message:
@@ -86,7 +86,7 @@ class Player:
 
 
 def parse_script(data: bytes) -> Script:
-    """A script out of its JSON. ValueError says what is wrong with it."""
+    """Parse a script from JSON; ValueError if it is invalid."""
     return msgspec.convert(parse_json(data), Script)
 
 
@@ -101,7 +101,7 @@ def read_script(path: str) -> Script:
     try:
         return parse_script(data)
     except ValueError as error:
-        raise DamagedError(f"{path}: is no script: {error}") from None
+        raise DamagedError(f"{path}: not a valid script: {error}") from None
 
 
 def pieces(text: str, size: int) -> list[str]:
@@ -109,9 +109,9 @@ def pieces(text: str, size: int) -> list[str]:
 
 
 def usage_of(turn: ScriptTurn, request_size: int) -> Usage:
-    """What a turn is said to have used; four characters count as a token when it does not say."""
+    """Usage of a turn; by default four characters count as a token."""
     if turn.usage is not None:
         return turn.usage
-    said = len(turn.thinking or "") + len(turn.text or "") + sum(len(str(call.arguments)) for call in turn.tool_calls)
-    used, given = request_size // 4 + 1, said // 4 + 1
+    length = len(turn.thinking or "") + len(turn.text or "") + sum(len(str(call.arguments)) for call in turn.tool_calls)
+    used, given = request_size // 4 + 1, length // 4 + 1
     return Usage(used, given, total_tokens=used + given)

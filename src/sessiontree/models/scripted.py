@@ -1,4 +1,4 @@
-"""A model that is none: it plays a script. For tests and demonstrations, and it says so in every message."""
+"""A fake model that replays a script, for tests and demonstrations. Its messages name it as their model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sessiontree.errors import (
     RefusedRequestError,
     UnreachableError,
 )
-from sessiontree.models.accumulator import Gathering
+from sessiontree.models.accumulator import AnswerAccumulator
 from sessiontree.models.base import (
     AnswerBlock,
     BlockEnd,
@@ -31,7 +31,7 @@ from sessiontree.models.base import (
     UsageReport,
 )
 from sessiontree.models.facts import Facts
-from sessiontree.models.script import ErrorKind, Player, Script, ScriptTurn, pieces, usage_of
+from sessiontree.models.script import ErrorKind, Script, ScriptPlayer, ScriptTurn, pieces, usage_of
 
 PROVIDER = "scripted"
 MODEL = "no-model-but-a-script"
@@ -48,10 +48,10 @@ _ERRORS: dict[ErrorKind, type[ModelError]] = {
 
 
 class ScriptedModel:
-    """Plays a script. Keeps the contract of a model; `requests` is what it was asked."""
+    """A Model that replays a script; `requests` records the requests."""
 
     def __init__(self, script: Script | Sequence[ScriptTurn], facts: Facts | None = None) -> None:
-        self._player = Player(script if isinstance(script, Script) else Script(tuple(script)))
+        self._player = ScriptPlayer(script if isinstance(script, Script) else Script(tuple(script)))
         self._facts = facts or Facts(source=f"{PROVIDER}/{MODEL}")
         self._numbers = itertools.count(1)
         self.requests: list[Request] = []
@@ -65,7 +65,7 @@ class ScriptedModel:
         return self._facts
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Nothing to close."""
 
     async def stream(self, request: Request, /) -> AsyncGenerator[Event, None]:
         self.requests.append(request)
@@ -75,20 +75,20 @@ class ScriptedModel:
             raise RefusedRequestError(f"{self.name}: the script has no turn left for this request")
         if turn.error is not None and not turn.error.in_stream:
             raise self._error(turn, None)
-        gathering = Gathering(PROVIDER, MODEL)
+        accumulator = AnswerAccumulator(PROVIDER, MODEL)
         await asyncio.sleep(turn.first_delay)
         for sent, event in enumerate(self._events(turn)):
             if turn.drop_after is not None and sent >= turn.drop_after:
                 said = f"{self.name}: the script breaks off here"
-                raise UnreachableError(said, gathering.message("error", said))
+                raise UnreachableError(said, accumulator.message("error", said))
             await asyncio.sleep(turn.delay)
-            gathering.add(event)
+            accumulator.add(event)
             yield event
         if turn.error is not None:
-            raise self._error(turn, gathering.message("error"))
+            raise self._error(turn, accumulator.message("error"))
         usage = usage_of(turn, sum(map(len, texts)) + len(request.system or ""))
         yield UsageReport(usage)
-        spoken = gathering.message()
+        spoken = accumulator.message()
         reason = turn.stop or ("toolUse" if turn.tool_calls else "stop")
         yield Stop(
             Assistant(

@@ -1,15 +1,13 @@
-"""What a provider wants to see again with a block, in our one field for it, and back.
+"""Encode and decode the provider data that has to be sent back with a block: ids, signatures.
 
-Each block has one text for that: `thinking_signature`, `text_signature`, `thought_signature`. What stands in it is
-what Pi writes, so that it can go on with such a session, and we with one of its:
+Each block has one text field for it: `thinking_signature`, `text_signature`, `thought_signature`. Its content is the
+same as in Pi, so that either program can continue the other's sessions:
 
 * Anthropic: the signature. Redacted thinking has it with `redacted`.
 * OpenAI Responses: for thinking, the reasoning item as JSON; for text, JSON with the item's id and phase; for a call,
-  JSON with the item's id (Pi puts that into the id of the call, which no other provider takes).
+  JSON with the item's id (Pi puts that into the call's id, which no other provider accepts).
 * OpenAI Chat Completions: for thinking, the name of the field it came in.
-* Gemini: the signature, at whichever block it came with.
-
-Pure functions over `Mark`, which is what the library keeps apart: an id, a signature, details.
+* Gemini: the signature, at the block it came with.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from sessiontree.models.endpoints import Api
 
 
 class Mark(Struct, frozen=True):
-    """What belongs to a block of an answer besides its words."""
+    """Provider data of a block, as separate fields like in the library."""
 
     id: str | None = None
     signature: str | None = None
@@ -102,7 +100,7 @@ def parse_call(api: Api, written: str | None) -> Mark:
 
 
 def _json(fields: JsonObject) -> str:
-    # In ASCII: what is recorded may pass through programs that are not careful with anything else.
+    # ASCII only: the session may pass through programs that do not handle other characters correctly.
     return json.dumps(fields, separators=(",", ":"))
 
 

@@ -1,8 +1,8 @@
-"""Our messages -> the library's. The same messages always give the same ones, so a provider's cache stays good.
+"""Convert messages to the library's. Deterministic, so that the provider's prompt cache stays valid.
 
-What all providers share was settled before (`providers.turns`, `pairing`, `renaming`): texts that can be sent, every
-call answered, names in the alphabet. Here turns become the library's parts, and blocks get back what their provider
-gave them (`signatures`), if it is the same that will read them. Nothing here makes a request.
+The rules that all providers share are applied first (`providers.turns`, `tool_pairing`, `tool_names`). Then turns
+become the library's parts, and blocks get their provider data (`signatures`), if the receiving provider is the one that
+wrote them. Nothing here sends a request.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from sessiontree.providers.tool_names import Limits, rename_tools
 from sessiontree.providers.tool_pairing import pair_results
 from sessiontree.providers.turns import (
     Answer,
+    AssistantBlock,
     AssistantTurn,
     ResultsTurn,
-    ShownBlock,
-    SpokenBlock,
     Turn,
+    UserBlock,
     UserTurn,
     read_conversation,
 )
@@ -43,22 +43,22 @@ LIMITS: dict[Api, Limits] = {
 }
 
 REDACTED = "redacted_thinking"
-"""What the library calls a thinking block that only its provider can read."""
+"""The library's id for redacted thinking."""
 
 
 class Sendable(Struct, frozen=True):
-    """A conversation in the library's words."""
+    """A conversation as the library's messages."""
 
     system: str | None
     messages: list[library.ModelMessage]
     notes: tuple[str, ...] = ()
-    """One sentence for each thing that was changed or left out."""
+    """One sentence for each change or omission."""
 
 
-def to_library(messages: Sequence[Message], endpoint: Endpoint, thinking_field: str | None = None) -> Sendable:
-    """The conversation as the library takes it for a model.
+def to_provider(messages: Sequence[Message], endpoint: Endpoint, thinking_field: str | None = None) -> Sendable:
+    """Convert a conversation for a model.
 
-    `thinking_field` is the field in which a server of the Chat Completions API takes thinking back; most take none.
+    `thinking_field` is the field in which a Chat Completions server accepts thinking back; most accept none.
     """
     conversation = read_conversation(messages)
     notes = list(conversation.notes)
@@ -80,7 +80,7 @@ def to_library(messages: Sequence[Message], endpoint: Endpoint, thinking_field: 
 
 
 def parameters(tools: Sequence[Tool], system: str | None) -> ModelRequestParameters:
-    """What goes along with the messages: the system text and the tools."""
+    """Request parameters: system text and tools."""
     return ModelRequestParameters(
         function_tools=[
             # Not strict: that would change the schema that the tool's author wrote.
@@ -115,7 +115,7 @@ def _add(
 
 
 def _ask(sent: list[library.ModelMessage], parts: list[library.ModelRequestPart]) -> None:
-    """Results and what the user said behind them are one request."""
+    """Add parts to the last request: results and the user message after them are one request."""
     if sent and isinstance(sent[-1], library.ModelRequest):
         sent[-1] = library.ModelRequest([*sent[-1].parts, *parts])
     else:
@@ -146,7 +146,7 @@ def _told(text: str) -> library.ModelRequest:
     return library.ModelRequest([library.UserPromptPart(text)])
 
 
-def _content(blocks: Sequence[ShownBlock]) -> str | list[library.UserContent]:
+def _content(blocks: Sequence[UserBlock]) -> str | list[library.UserContent]:
     if len(blocks) == 1 and isinstance(blocks[0], Text):
         return blocks[0].text
     return [block.text if isinstance(block, Text) else _image(block) for block in blocks]
@@ -157,7 +157,7 @@ def _image(image: Image) -> library.BinaryContent:
 
 
 def _results(answers: Sequence[Answer], names: dict[str, str], api: Api) -> list[library.ModelRequestPart]:
-    """The results, and behind them the images that a result cannot hold itself."""
+    """Results, followed by the images that are not allowed in a result."""
     parts: list[library.ModelRequestPart] = []
     pictures: list[library.UserContent] = []
     for answer in answers:
@@ -173,7 +173,7 @@ def _results(answers: Sequence[Answer], names: dict[str, str], api: Api) -> list
 def _result(
     answer: Answer, tool: str, images: list[library.BinaryContent], *, is_inside: bool
 ) -> library.ToolReturnPart:
-    """A result: its text in one piece, since several would reach some providers as a list in JSON, then its images."""
+    """A result: its text as one string (several would reach some providers as a JSON list), then its images."""
     text = "\n".join(block.text for block in answer.blocks if isinstance(block, Text))
     content: str | list[str | library.BinaryContent] = text or NO_OUTPUT
     if images and is_inside:
@@ -191,24 +191,23 @@ def _spoken_parts(
     for block in turn.blocks:
         part = _spoken(block, endpoint, is_own)
         if isinstance(block, Thinking | RedactedThinking) and not _takes_back(part, endpoint.api, thinking_field):
-            notes.append("A thinking block was left out that this provider would not take back.")
+            notes.append("A thinking block that this provider would not accept was left out.")
         elif part is not None:
             parts.append(part)
     while parts and isinstance(parts[-1], library.ThinkingPart):
         parts.pop()
-        notes.append("A thinking block with nothing behind it was left out.")
+        notes.append("A thinking block with nothing after it was left out.")
     return parts
 
 
 def _takes_back(part: library.ModelResponsePart | None, api: Api, thinking_field: str | None) -> bool:
     if not isinstance(part, library.ThinkingPart):
         return False
-    # What does not belong into a field, the library would put into the text, where the model would take it for its own
-    # manner of writing.
+    # Thinking without such a field would be put into the text by the library, and the model would imitate that style.
     return api != "openai-completions" or (thinking_field is not None and part.id == thinking_field)
 
 
-def _spoken(block: SpokenBlock, endpoint: Endpoint, is_own: bool) -> library.ModelResponsePart | None:
+def _spoken(block: AssistantBlock, endpoint: Endpoint, is_own: bool) -> library.ModelResponsePart | None:
     api, system = endpoint.api, _system(endpoint)
     match block:
         case Text():
@@ -251,7 +250,7 @@ def _details(mark: Mark) -> dict[str, str] | None:
 
 
 def _is_own(turn: AssistantTurn, endpoint: Endpoint) -> bool:
-    """Whether the provider that will read a message is the one that wrote it, and would know its signatures."""
+    """Whether the receiving provider wrote the message, and therefore knows its signatures."""
     if endpoint.api == "anthropic-messages":
         return anthropic.is_from_claude(turn)
     if turn.api is not None and turn.api != endpoint.api:
@@ -260,5 +259,5 @@ def _is_own(turn: AssistantTurn, endpoint: Endpoint) -> bool:
 
 
 def _system(endpoint: Endpoint) -> str:
-    """What the library calls the provider."""
+    """The library's name of the provider."""
     return "openai" if endpoint.provider == "openai-chat" else endpoint.provider

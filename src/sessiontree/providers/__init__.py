@@ -1,13 +1,13 @@
-"""From a list of messages to the message list a provider's API accepts.
+"""Render messages for a provider's API.
 
-    messages -> turns (turns, wording, sendable) -> pairs (pairing) -> one form (anthropic, openai)
+    messages -> turns (turns, templates, sanitize) -> pairs (tool_pairing) -> one form (anthropic, openai)
 
-Here stand the door, `render`, and what comes out of it. What all providers share is done before a form is chosen, so a
-form only spells turns in its own words. The promise is acceptance: whatever goes in, the provider takes what comes out,
-and `Rendered.notes` says what had to be changed for that. Nothing here asks a provider anything or reads a session.
+What all providers have in common happens before a form is chosen; a form only renders turns in its own fields. Whatever
+the messages contain, the provider accepts the result, and `Rendered.notes` lists the changes that were needed. Nothing
+here sends a request or reads a session.
 
-What a list of messages cannot promise stays with the caller: a list with nothing sendable in it comes out empty, a list
-that ends with the assistant comes out so, and whether thinking is switched on is a setting of the request.
+Some things stay with the caller: messages without sendable content render to an empty list, a list may end with an
+assistant message, and whether thinking is enabled is a setting of the request.
 """
 
 from __future__ import annotations
@@ -28,28 +28,27 @@ Form: TypeAlias = Literal["anthropic", "openai", "openai-chat"]
 
 
 class Rendered(Value, frozen=True):
-    """What to send to a provider, and what had to be changed to make it acceptable."""
+    """Messages for a provider, and notes about changes."""
 
     system: str | None
-    """The system text to send beside the messages; None when there is none or the form puts it among the messages."""
+    """System text for its own field; None when there is none or the form has it as a message."""
 
     messages: list[JsonObject]
-    """The messages, or input items, as the API spells them; they can be encoded as JSON in UTF-8."""
+    """Messages, or input items, in the API's form; they can be encoded as JSON in UTF-8."""
 
     notes: tuple[str, ...] = ()
-    """One plain sentence for each thing that was changed or left out."""
+    """One sentence for each change or omission."""
 
 
 def render(messages: Sequence[Message], form: Form, *, unanswered: Unanswered = "complete") -> Rendered:
     """Render messages for a provider.
 
-    `unanswered` says what becomes of tool calls without a result: "complete" answers them with an error that says the
-    outcome is unknown, "strip" takes them out.
+    Tool calls without a result get an error result ("complete") or are removed ("strip").
     """
     conversation = read_conversation(messages)
     notes = list(conversation.notes)
     turns = pair_results(conversation.turns, unanswered, notes)
-    beside: str | None = conversation.system
+    system: str | None = conversation.system
     match form:
         case "anthropic":
             from sessiontree.providers.anthropic import render_messages
@@ -63,7 +62,7 @@ def render(messages: Sequence[Message], form: Form, *, unanswered: Unanswered = 
             from sessiontree.providers.openai import render_chat
 
             rendered = render_chat(conversation.system, turns, notes)
-            beside = None
+            system = None
         case _:
             assert_never(form)
-    return Rendered(beside, rendered, tuple(sendable_text(note) for note in notes))
+    return Rendered(system, rendered, tuple(sendable_text(note) for note in notes))

@@ -1,11 +1,11 @@
-"""Turns -> the messages of the Anthropic Messages API.
+"""Render turns for the Anthropic Messages API.
 
-The rules of that API, each a cause of refusal: the first message is the user's and roles alternate; results come first
-in the message after their calls; no text is blank, and a last assistant message does not end in white space; thinking
-is sent only with the signature Claude gave it, and is never the last block of a message; an error result holds text
-only. Pairing, images and texts were settled before (see `turns`, `pairing`).
+The API rejects requests that break any of these rules: the first message is the user's and roles alternate; results
+come first in the message after their calls; no text is blank, and a final assistant message does not end in white
+space; thinking needs the signature Claude gave it, and is never the last block of a message; an error result contains
+only text. Pairs, images and texts are already prepared (see `turns`, `tool_pairing`).
 
-Inside one response the recorded order stays, also where thinking stands between texts and calls.
+Within a response the recorded order is kept, also for thinking between texts and calls.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Image, RedactedThinking, Text, Thinking, ToolCall
 from sessiontree.providers.templates import NO_OUTPUT, NO_USER_BEFORE, NO_USER_BETWEEN
 from sessiontree.providers.tool_names import Limits, rename_tools
-from sessiontree.providers.turns import Answer, AssistantTurn, ResultsTurn, ShownBlock, SpokenBlock, Turn, UserTurn
+from sessiontree.providers.turns import Answer, AssistantBlock, AssistantTurn, ResultsTurn, Turn, UserBlock, UserTurn
 
-# No limit for ids is documented. 64 is what others allow, and no id Anthropic gives out is near it.
+# No limit for ids is documented. 64 is what others allow, and ids from Anthropic are much shorter.
 LIMITS = Limits(call_id=64, tool_name=128)
 
 THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
 
 
 def render_messages(turns: Sequence[Turn], notes: list[str]) -> list[JsonObject]:
-    """The messages for the `messages` field of a request."""
+    """Render the `messages` field of a request."""
     messages: list[JsonObject] = []
     for turn in rename_tools(turns, LIMITS, notes):
         match turn:
@@ -72,7 +72,7 @@ def _trim_last_assistant(messages: list[JsonObject]) -> None:
             last["text"] = last["text"].rstrip()
 
 
-def _shown(block: ShownBlock) -> JsonObject:
+def _shown(block: UserBlock) -> JsonObject:
     match block:
         case Text():
             return {"type": "text", "text": block.text}
@@ -84,7 +84,7 @@ def _shown(block: ShownBlock) -> JsonObject:
 
 
 def _results(answers: Sequence[Answer]) -> list[JsonObject]:
-    """The result blocks, then the images that an error result may not hold itself."""
+    """Result blocks, then the images that are not allowed in an error result."""
     pictures = [_shown(block) for answer in answers if answer.is_error for block in _images(answer)]
     return [_result(answer) for answer in answers] + pictures
 
@@ -110,11 +110,11 @@ def _spoken_blocks(turn: AssistantTurn, notes: list[str]) -> list[JsonObject]:
     spoken = [rendered for block in turn.blocks if (rendered := _spoken(block, own_thinking, notes)) is not None]
     while spoken and spoken[-1]["type"] in THINKING_TYPES:
         spoken.pop()
-        notes.append("A thinking block with nothing behind it was left out.")
+        notes.append("A thinking block with nothing after it was left out.")
     return spoken
 
 
-def _spoken(block: SpokenBlock, own_thinking: bool, notes: list[str]) -> JsonObject | None:
+def _spoken(block: AssistantBlock, own_thinking: bool, notes: list[str]) -> JsonObject | None:
     match block:
         case Text():
             return {"type": "text", "text": block.text}
@@ -147,9 +147,9 @@ def _thinking(block: Thinking | RedactedThinking) -> JsonObject | None:
 
 
 def is_from_claude(turn: AssistantTurn) -> bool:
-    """False when the record names another maker, whose signatures Anthropic would refuse.
+    """False when the turn is from another company's model, whose signatures Anthropic would reject.
 
-    The model and the provider are asked before the API, since others serve their own models by Anthropic's API.
+    Model and provider take precedence over the API, because others serve their own models with Anthropic's API.
     """
     if turn.model or turn.provider:
         return "claude" in (turn.model or "").lower() or "anthropic" in (turn.provider or "").lower()
@@ -157,9 +157,9 @@ def is_from_claude(turn: AssistantTurn) -> bool:
 
 
 def _would_bury_thinking(last: JsonObject, blocks: Sequence[JsonObject]) -> bool:
-    """True when the blocks hold thinking that a join would put behind words.
+    """True when joining the blocks to the last message would put thinking after other blocks.
 
-    A message that holds thinking must begin with it, so such a response cannot be joined to one that does not.
+    A message with thinking must start with it, so such a response cannot be joined to one without.
     """
     return (
         last["role"] == "assistant"

@@ -1,8 +1,9 @@
-"""Turns -> the input items of the OpenAI Responses API, and the messages of its Chat Completions API.
+"""Render turns for the OpenAI Responses API (input items) and the Chat Completions API (messages).
 
-Neither takes thinking that it did not store itself, so none is sent. Neither has a mark for failed results, so the text
-says it. Neither takes images in results the way all its models understand, so they follow in a user message. Messages
-of one role may follow each other. Pairing, images and texts were settled before (see `turns`, `pairing`).
+Neither accepts thinking that it did not store itself, so none is sent. Neither has a flag for failed results, so the
+text starts with "Error:". Not all their models understand images in results, so these follow in a user message.
+Consecutive messages of one role are allowed. Pairs, images and texts are already prepared (see `turns`,
+`tool_pairing`).
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Image, RedactedThinking, Text, Thinking, ToolCall
 from sessiontree.providers.templates import NO_OUTPUT
 from sessiontree.providers.tool_names import Limits, rename_tools
-from sessiontree.providers.turns import Answer, AssistantTurn, ResultsTurn, ShownBlock, Turn, UserTurn
+from sessiontree.providers.turns import Answer, AssistantTurn, ResultsTurn, Turn, UserBlock, UserTurn
 
 RESPONSES_LIMITS = Limits(call_id=64, tool_name=64)
-# The limit is not in the reference; the API's refusal names it: "maximum length 40".
+# The limit is not documented, but the API's error names it: "maximum length 40".
 CHAT_LIMITS = Limits(call_id=40, tool_name=64)
 
 IMAGES_FOLLOW = "(The images of this result follow in a user message.)"
 
 
 def render_items(turns: Sequence[Turn], notes: list[str]) -> list[JsonObject]:
-    """The items for the `input` field of a Responses request."""
+    """Render the `input` field of a Responses request."""
     items: list[JsonObject] = []
     for turn in rename_tools(turns, RESPONSES_LIMITS, notes):
         match turn:
@@ -47,7 +48,7 @@ def render_items(turns: Sequence[Turn], notes: list[str]) -> list[JsonObject]:
 
 
 def render_chat(system: str | None, turns: Sequence[Turn], notes: list[str]) -> list[JsonObject]:
-    """The messages for the `messages` field of a Chat Completions request, the system text first."""
+    """Render the `messages` field of a Chat Completions request, system text first."""
     messages: list[JsonObject] = [] if system is None else [{"role": "system", "content": system}]
     for turn in rename_tools(turns, CHAT_LIMITS, notes):
         match turn:
@@ -89,9 +90,9 @@ def _result_text(answer: Answer) -> str:
     return f"Error: {said}" if answer.is_error else said
 
 
-def _pictures(answers: Sequence[Answer]) -> list[ShownBlock]:
-    """The images of some results, each group under a line that says whose they are."""
-    pictures: list[ShownBlock] = []
+def _pictures(answers: Sequence[Answer]) -> list[UserBlock]:
+    """Images of some results, each group after a line that names its call."""
+    pictures: list[UserBlock] = []
     for answer in answers:
         images = [block for block in answer.blocks if isinstance(block, Image)]
         if images:
@@ -107,11 +108,11 @@ def _arguments(call: ToolCall) -> str:
     return json.dumps(call.arguments, ensure_ascii=False, separators=(",", ":"))
 
 
-def _user_item(blocks: Sequence[ShownBlock]) -> JsonObject:
+def _user_item(blocks: Sequence[UserBlock]) -> JsonObject:
     return {"type": "message", "role": "user", "content": [_input_part(block) for block in blocks]}
 
 
-def _input_part(block: ShownBlock) -> JsonObject:
+def _input_part(block: UserBlock) -> JsonObject:
     match block:
         case Text():
             return {"type": "input_text", "text": block.text}
@@ -143,14 +144,14 @@ def _call_item(call: ToolCall) -> JsonObject:
     return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": _arguments(call)}
 
 
-def _chat_content(blocks: Sequence[ShownBlock]) -> str | list[JsonObject]:
+def _chat_content(blocks: Sequence[UserBlock]) -> str | list[JsonObject]:
     texts = [block.text for block in blocks if isinstance(block, Text)]
     if len(texts) == len(blocks):
         return "\n".join(texts)
     return [_chat_part(block) for block in blocks]
 
 
-def _chat_part(block: ShownBlock) -> JsonObject:
+def _chat_part(block: UserBlock) -> JsonObject:
     match block:
         case Text():
             return {"type": "text", "text": block.text}

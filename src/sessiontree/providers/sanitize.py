@@ -1,7 +1,6 @@
-"""What may travel to a provider at all: text that UTF-8 can hold, arguments that JSON can hold, images that are images.
+"""Sanitize texts, arguments and images by rules that all providers share: valid UTF-8 and JSON, known image types.
 
-Pure functions from a recorded value to one that can be sent. Nothing here knows a turn or a provider's form: the rules
-are those that every provider shares. Whether a change is worth a note is for the caller to say.
+Pure functions; the caller decides which changes to note.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import math
 
 from sessiontree.core.messages import Image
 
-# The types that both Anthropic and OpenAI name in their documentation, with the bytes such a file begins with.
+# The types that both Anthropic and OpenAI document, with the first bytes of such files.
 IMAGE_BEGINNINGS: dict[str, tuple[bytes, ...]] = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
     "image/jpeg": (b"\xff\xd8\xff",),
@@ -19,7 +18,7 @@ IMAGE_BEGINNINGS: dict[str, tuple[bytes, ...]] = {
     "image/webp": (b"RIFF",),
 }
 
-# JSON decoders on the other side stop at some depth, the strictest common one at 128, and the message around it counts.
+# JSON decoders of providers have depth limits, the strictest common one is 128, and the levels of the message count.
 DEEPEST_ARGUMENT = 96
 TOO_DEEP = "[nested too deeply to be sent]"
 
@@ -27,19 +26,19 @@ LONGEST_QUOTE = 48
 
 
 def is_blank(text: str) -> bool:
-    """True for text that providers refuse as empty."""
+    """True for text that providers reject as empty."""
     return not text.strip()
 
 
 def sendable_text(text: str) -> str:
-    """The text with surrogates that stand alone replaced by U+FFFD; two halves that belong together are joined."""
+    """Replace lone surrogates by U+FFFD, and join surrogate pairs."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def sendable_json(value: object, levels: int = DEEPEST_ARGUMENT) -> object:
-    """The value as JSON in UTF-8 can hold it: texts and keys made sendable, no NaN or infinity, not too deep."""
+    """Make a value valid JSON in UTF-8: texts and keys sanitized, no NaN or infinity, not too deep."""
     match value:
         case None | bool() | int():
             return value
@@ -61,7 +60,7 @@ def _sendable_object(fields: dict[object, object], levels: int) -> dict[str, obj
     sendable: dict[str, object] = {}
     for key, value in fields.items():
         name = sendable_text(str(key))
-        # Two keys may differ only in what was replaced; neither value may be lost for that.
+        # Two keys may become equal by the replacement; keep both values.
         while name in sendable:
             name += "\ufffd"
         sendable[name] = sendable_json(value, levels - 1)
@@ -69,12 +68,12 @@ def _sendable_object(fields: dict[object, object], levels: int) -> dict[str, obj
 
 
 def sendable_image(image: Image) -> Image | str:
-    """The image as providers accept it, or why they would not.
+    """The image in a form that providers accept, or the reason why they would not.
 
-    The type is taken from the bytes where they tell it, since a type that does not fit the bytes is refused.
+    The type is detected from the bytes if possible, because providers reject a type that does not match them.
     """
     declared = sendable_text(image.mime_type.strip().lower())
-    # Some programs keep the whole data URL, and some break the base64 text into lines.
+    # Some programs store the complete data URL, and some break the base64 text into lines.
     encoded = "".join(image.data.rpartition(";base64,")[2].split())
     try:
         raw = binascii.a2b_base64(encoded, strict_mode=True)
@@ -90,12 +89,12 @@ def sendable_image(image: Image) -> Image | str:
 
 def _image_type(raw: bytes) -> str | None:
     for mime_type, beginnings in IMAGE_BEGINNINGS.items():
-        # RIFF holds sounds and films too; the word after its length says which.
+        # RIFF is also a container for audio and video; the four bytes after its length name the format.
         if raw.startswith(beginnings) and (mime_type != "image/webp" or raw[8:12] == b"WEBP"):
             return mime_type
     return None
 
 
 def quoted(text: str) -> str:
-    """A recorded id or name for use in a note: in quotes, and cut when it is long."""
+    """Quote an id or name for a note, truncated if it is long."""
     return f'"{text}"' if len(text) <= LONGEST_QUOTE else f'"{text[:LONGEST_QUOTE]}…"'

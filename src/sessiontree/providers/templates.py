@@ -1,7 +1,4 @@
-"""Our own words around what was recorded: commands, files and summaries become text for the model.
-
-Each function gives one text. Which messages are told this way is decided in `turns`; nothing here knows a turn.
-"""
+"""Text templates for what has no message of its own in a provider's API: commands, files, summaries."""
 
 from __future__ import annotations
 
@@ -19,28 +16,28 @@ NO_USER_BETWEEN = "(No user message was recorded between the assistant's last me
 
 
 def command_text(execution: BashExecution) -> str:
-    """A shell command the user ran, and how it went."""
+    """Render a shell command that the user ran, with its result."""
     return _execution_text("The user ran this command:", execution)
 
 
 def python_text(execution: BashExecution) -> str:
-    """Python code the user ran, and how it went."""
+    """Render Python code that the user ran, with its result."""
     return _execution_text("The user ran this Python code:", execution)
 
 
 def compaction_text(summary: str) -> str:
-    """The summary that stands for the older part of the conversation."""
+    """Render the summary of a compaction."""
     return _summary_text("The earlier part of this conversation was compacted. This summary stands for it:", summary)
 
 
 def branch_text(summary: str) -> str:
-    """What happened on a branch that was left."""
+    """Render the summary of another branch."""
     opening = "Another branch of this conversation was followed for a while and then left. This happened on it:"
     return _summary_text(opening, summary)
 
 
 def file_text(path: str, content: str | None) -> str:
-    """A file the user pointed at, with what was in it then."""
+    """Render a file that the user mentioned, with its recorded content."""
     if content is None:
         return f"The user mentioned the file {path}; no text of it was recorded."
     return f"The user mentioned the file {path}, which held:\n\n{_fenced(content)}"

@@ -1,8 +1,8 @@
-"""Ids and names of tools in the alphabet that providers accept: letters, digits, underscore and hyphen.
+"""Tool names and call ids in the characters that providers accept: letters, digits, underscore and hyphen.
 
-What fits stays as it is. What does not fit is changed the same way for a call and its result, and two that differed
-before differ afterwards. A change depends on the recorded id alone wherever that is possible, so that a conversation
-that grows keeps its beginning and a provider's prompt cache stays good.
+Valid ones stay unchanged. Others are changed in the same way for a call and its result, and different ones stay
+different. A change depends on the recorded id alone wherever possible, so that the start of a growing conversation does
+not change and the provider's prompt cache stays valid.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import msgspec
 from sessiontree.core.jsonio import Value
 from sessiontree.core.messages import ToolCall
 from sessiontree.providers.sanitize import quoted
-from sessiontree.providers.turns import Answer, AssistantTurn, ResultsTurn, SpokenBlock, Turn, UserTurn
+from sessiontree.providers.turns import Answer, AssistantBlock, AssistantTurn, ResultsTurn, Turn, UserTurn
 
 REFUSED_CHARACTER = re.compile("[^a-zA-Z0-9_-]")
 DIGEST_LENGTH = 8
 
 
 class Limits(Value, frozen=True):
-    """How many characters a form allows."""
+    """Maximum lengths."""
 
     call_id: int
     tool_name: int
 
 
 def rename_tools(turns: Sequence[Turn], limits: Limits, notes: list[str]) -> list[Turn]:
-    """The same turns with every call id and tool name inside the alphabet and the limits."""
+    """Rename call ids and tool names that are not valid."""
     calls = [
         block
         for turn in turns
@@ -48,10 +48,10 @@ def rename_tools(turns: Sequence[Turn], limits: Limits, notes: list[str]) -> lis
 
 
 def fitting_names(recorded: Iterable[str], longest: int, *, fallback: str) -> dict[str, str]:
-    """For each recorded name one that fits, all different."""
+    """Map each recorded name to a valid one, all different."""
     distinct = list(dict.fromkeys(recorded))
     fitting = {name: name for name in distinct if _fits(name, longest)}
-    # What fits is settled first: it must not give way to something that was changed into it.
+    # Valid names come first: they must not change because another name was changed into the same one.
     taken = set(fitting)
     for name in distinct:
         if name not in fitting:
@@ -101,7 +101,7 @@ def _renamed(turn: Turn, ids: dict[str, str], names: dict[str, str]) -> Turn:
             assert_never(turn)
 
 
-def _renamed_block(block: SpokenBlock, ids: dict[str, str], names: dict[str, str]) -> SpokenBlock:
+def _renamed_block(block: AssistantBlock, ids: dict[str, str], names: dict[str, str]) -> AssistantBlock:
     if isinstance(block, ToolCall):
         return ToolCall(ids[block.id], names[block.name], block.arguments, block.thought_signature)
     return block

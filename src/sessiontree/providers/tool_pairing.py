@@ -1,8 +1,7 @@
-"""Turns -> turns in which every tool call is answered by exactly one result, directly behind the turn that made it.
+"""Pair tool calls with results: every call gets exactly one result, directly after the turn with the call.
 
-Calls and results are matched by id alone. Afterwards no id is used twice, the results of a turn stand in the order they
-came in with the made-up ones last, and what the user said in between comes after them. Nothing in this module spells a
-provider's fields.
+Calls and results are matched by id alone. Afterwards every id is unique, the results of a turn are in recorded order
+with the generated ones last, and user messages between call and result come after them.
 """
 
 from __future__ import annotations
@@ -15,32 +14,32 @@ from typing import Literal, NamedTuple, TypeAlias, assert_never
 from sessiontree.core.messages import Text, ToolCall
 from sessiontree.providers.sanitize import quoted
 from sessiontree.providers.templates import NO_RESULT
-from sessiontree.providers.turns import Answer, AssistantTurn, ResultsTurn, SpokenBlock, Turn, UserTurn
+from sessiontree.providers.turns import Answer, AssistantBlock, AssistantTurn, ResultsTurn, Turn, UserTurn
 
 Unanswered: TypeAlias = Literal["complete", "strip"]
 
 
-class CallPlace(NamedTuple):
-    """Where a call was found: the turn, and the block in it."""
+class CallPosition(NamedTuple):
+    """Position of a call: turn and block."""
 
     turn: int
     block: int
 
 
-class FoundAnswer(NamedTuple):
-    """A result, and the turn it was found at."""
+class FoundResult(NamedTuple):
+    """A result and its turn."""
 
     turn: int
     answer: Answer
 
 
 class Matches(NamedTuple):
-    answers: dict[CallPlace, FoundAnswer]
+    answers: dict[CallPosition, FoundResult]
     dropped: list[str]
 
 
 def pair_results(turns: Sequence[Turn], unanswered: Unanswered, notes: list[str]) -> list[Turn]:
-    """Put every result behind its call; complete or strip the calls that have none."""
+    """Move every result after its call; complete or strip the calls without one."""
     matches = _match_all(turns)
     notes += matches.dropped
     _note_moves(turns, matches.answers, notes)
@@ -63,22 +62,22 @@ def pair_results(turns: Sequence[Turn], unanswered: Unanswered, notes: list[str]
             case AssistantTurn():
                 paired += _answered_turn(index, turn, ids, matches.answers)
             case ResultsTurn():
-                pass  # its answers stand behind their calls now
+                pass  # its results were added after their calls
             case _:
                 assert_never(turn)
     return paired
 
 
-def _iter_calls(turns: Sequence[Turn]) -> Iterator[tuple[CallPlace, ToolCall]]:
+def _iter_calls(turns: Sequence[Turn]) -> Iterator[tuple[CallPosition, ToolCall]]:
     for index, turn in enumerate(turns):
         if isinstance(turn, AssistantTurn):
             for position, block in enumerate(turn.blocks):
                 if isinstance(block, ToolCall):
-                    yield CallPlace(index, position), block
+                    yield CallPosition(index, position), block
 
 
 def _match_all(turns: Sequence[Turn]) -> Matches:
-    by_id: dict[str, list[CallPlace | FoundAnswer]] = {}
+    by_id: dict[str, list[CallPosition | FoundResult]] = {}
     for index, turn in enumerate(turns):
         match turn:
             case UserTurn():
@@ -86,10 +85,10 @@ def _match_all(turns: Sequence[Turn]) -> Matches:
             case AssistantTurn():
                 for position, block in enumerate(turn.blocks):
                     if isinstance(block, ToolCall):
-                        by_id.setdefault(block.id, []).append(CallPlace(index, position))
+                        by_id.setdefault(block.id, []).append(CallPosition(index, position))
             case ResultsTurn():
                 for answer in turn.answers:
-                    by_id.setdefault(answer.call_id, []).append(FoundAnswer(index, answer))
+                    by_id.setdefault(answer.call_id, []).append(FoundResult(index, answer))
             case _:
                 assert_never(turn)
     matches = Matches({}, [])
@@ -98,17 +97,16 @@ def _match_all(turns: Sequence[Turn]) -> Matches:
     return matches
 
 
-def _match_one_id(call_id: str, events: Iterable[CallPlace | FoundAnswer], matches: Matches) -> None:
-    """Match the calls and results that carry the same id, in recorded order.
+def _match_one_id(call_id: str, events: Iterable[CallPosition | FoundResult], matches: Matches) -> None:
+    """Match the calls and results with the same id, in recorded order.
 
-    Some models count their calls anew in every response, so one id may stand for several calls. A result answers a call
-    made before it; where there are fewer results than calls, the latest calls are the ones answered, since a call left
-    behind when its id was used again was never answered. A result before the first call is taken if nothing better
-    comes.
+    Some models number their calls from 0 in every response, so several calls may have the same id. A result belongs to
+    a call before it. If there are fewer results than calls, they belong to the latest calls: an earlier call whose id
+    was used again never got a result. A result before the first call is used only if there is no other.
     """
-    calls: list[CallPlace] = []
-    open_calls: list[CallPlace] = []
-    early: list[FoundAnswer] = []
+    calls: list[CallPosition] = []
+    open_calls: list[CallPosition] = []
+    early: list[FoundResult] = []
     surplus = 0
     for _, run in groupby(events, key=type):
         places, answers = _split(run)
@@ -130,21 +128,21 @@ def _match_one_id(call_id: str, events: Iterable[CallPlace | FoundAnswer], match
     matches.dropped.extend(f"A second result for {quoted(call_id)} was dropped." for _ in range(surplus))
 
 
-def _split(run: Iterable[CallPlace | FoundAnswer]) -> tuple[list[CallPlace], list[FoundAnswer]]:
-    places: list[CallPlace] = []
-    answers: list[FoundAnswer] = []
+def _split(run: Iterable[CallPosition | FoundResult]) -> tuple[list[CallPosition], list[FoundResult]]:
+    places: list[CallPosition] = []
+    answers: list[FoundResult] = []
     for event in run:
         match event:
-            case CallPlace():
+            case CallPosition():
                 places.append(event)
-            case FoundAnswer():
+            case FoundResult():
                 answers.append(event)
             case _:
                 assert_never(event)
     return places, answers
 
 
-def _note_moves(turns: Sequence[Turn], found: Mapping[CallPlace, FoundAnswer], notes: list[str]) -> None:
+def _note_moves(turns: Sequence[Turn], found: Mapping[CallPosition, FoundResult], notes: list[str]) -> None:
     last_spoken = -1
     behind: list[int] = []
     for index, turn in enumerate(turns):
@@ -153,12 +151,12 @@ def _note_moves(turns: Sequence[Turn], found: Mapping[CallPlace, FoundAnswer], n
             last_spoken = index
     for place, answer in found.items():
         if behind[answer.turn] != place.turn:
-            notes.append(f"The result for {quoted(answer.answer.call_id)} was moved behind its call.")
+            notes.append(f"The result for {quoted(answer.answer.call_id)} was moved after its call.")
 
 
 def _note_unanswered(
-    calls: Mapping[CallPlace, ToolCall],
-    answers: Mapping[CallPlace, FoundAnswer],
+    calls: Mapping[CallPosition, ToolCall],
+    answers: Mapping[CallPosition, FoundResult],
     unanswered: Unanswered,
     notes: list[str],
 ) -> None:
@@ -168,12 +166,12 @@ def _note_unanswered(
             notes.append(f"The call {quoted(call.id)} of {quoted(call.name)} has no result and {done}.")
 
 
-def _unique_ids(calls: Mapping[CallPlace, ToolCall], notes: list[str]) -> dict[CallPlace, str]:
-    """An id of its own for each call: the first use keeps the recorded one, later uses get a number behind it."""
+def _unique_ids(calls: Mapping[CallPosition, ToolCall], notes: list[str]) -> dict[CallPosition, str]:
+    """Unique ids for calls: the first keeps the recorded id, later ones get a numeric suffix."""
     taken = {call.id for call in calls.values()}
-    # One row of numbers per id, so that a model that calls everything "call_0" does not cost a search from 2 each time.
+    # A counter per id: with a model that names every call "call_0", a search from 2 each time would be quadratic.
     numbers: dict[str, Iterator[int]] = {}
-    ids: dict[CallPlace, str] = {}
+    ids: dict[CallPosition, str] = {}
     for place, call in calls.items():
         if call.id not in numbers:
             numbers[call.id] = count(2)
@@ -187,13 +185,13 @@ def _unique_ids(calls: Mapping[CallPlace, ToolCall], notes: list[str]) -> dict[C
 
 
 def _answered_turn(
-    index: int, turn: AssistantTurn, ids: Mapping[CallPlace, str], found: Mapping[CallPlace, FoundAnswer]
+    index: int, turn: AssistantTurn, ids: Mapping[CallPosition, str], found: Mapping[CallPosition, FoundResult]
 ) -> list[Turn]:
-    """The turn with its calls renamed or taken out, and the results behind it; nothing when nothing is left of it."""
-    blocks: list[SpokenBlock] = []
+    """The turn with its calls renamed or removed, followed by its results; empty if no block is left."""
+    blocks: list[AssistantBlock] = []
     answers: list[tuple[float, Answer]] = []
     for position, block in enumerate(turn.blocks):
-        place = CallPlace(index, position)
+        place = CallPosition(index, position)
         if not isinstance(block, ToolCall):
             blocks.append(block)
         elif place in ids:
@@ -207,7 +205,7 @@ def _answered_turn(
     return [spoken, ResultsTurn(tuple(answer for _, answer in answers))] if answers else [spoken]
 
 
-def _answer(call_id: str, found: FoundAnswer | None) -> Answer:
+def _answer(call_id: str, found: FoundResult | None) -> Answer:
     if found is None:
         return Answer(call_id, (Text(NO_RESULT),), is_error=True)
     return Answer(call_id, found.answer.blocks, found.answer.is_error)

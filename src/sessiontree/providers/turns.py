@@ -1,9 +1,8 @@
-"""Messages -> turns: who speaks, and the blocks that are said. The same for every provider.
+"""Convert messages to turns of the user and the assistant, the same for every provider.
 
-A turn holds only what can be sent: texts that are not blank and that UTF-8 can hold, arguments that JSON can hold,
-images that providers accept. Ids and names of tools are still as recorded; a form brings them into its own alphabet
-(see `renaming`). Results stand where they were recorded until `pairing` puts them behind their calls. Nothing in this
-module spells a provider's fields.
+A turn contains only what can be sent: texts that are not blank and valid UTF-8, arguments that are valid JSON, images
+that providers accept. Tool names and call ids are still as recorded (see `tool_names`), and so is the position of
+results (see `tool_pairing`).
 """
 
 from __future__ import annotations
@@ -46,20 +45,20 @@ from sessiontree.providers.templates import (
     python_text,
 )
 
-ShownBlock: TypeAlias = Text | Image
-SpokenBlock: TypeAlias = Text | Thinking | RedactedThinking | ToolCall
+UserBlock: TypeAlias = Text | Image
+AssistantBlock: TypeAlias = Text | Thinking | RedactedThinking | ToolCall
 
 UNNAMED_TOOL = "unknown_tool"
 
 
 class UserTurn(Value, frozen=True):
-    blocks: tuple[ShownBlock, ...]
+    blocks: tuple[UserBlock, ...]
 
 
 class AssistantTurn(Value, frozen=True):
-    """What a model said in one response, and which model that was as far as it was recorded."""
+    """Blocks of one response, and the model as far as it was recorded."""
 
-    blocks: tuple[SpokenBlock, ...]
+    blocks: tuple[AssistantBlock, ...]
     api: str | None = None
     provider: str | None = None
     model: str | None = None
@@ -70,7 +69,7 @@ class Answer(Value, frozen=True):
     """The result of one tool call."""
 
     call_id: str
-    blocks: tuple[ShownBlock, ...] = ()
+    blocks: tuple[UserBlock, ...] = ()
     is_error: bool = False
 
 
@@ -88,7 +87,7 @@ class Conversation(Value, frozen=True):
 
 
 def read_conversation(messages: Sequence[Message]) -> Conversation:
-    """The turns of some messages in recorded order, and the system text that holds at their end."""
+    """Convert messages to turns in recorded order, and merge the system text."""
     notes: list[str] = []
     turns: list[Turn] = []
     for message in messages:
@@ -122,9 +121,9 @@ def _system_text(messages: Iterable[Message], notes: list[str]) -> str | None:
 
 
 def _add_assistant(turns: list[Turn], turn: AssistantTurn) -> None:
-    """Append the turn, or join it to the response it is a part of.
+    """Append a turn, or join it to an earlier turn of the same response.
 
-    Some programs record each block of a response as a message of its own, with the results of its calls in between.
+    Some clients record each block of a response as a separate message, with results of its calls in between.
     """
     if not turn.blocks:
         return
@@ -146,7 +145,7 @@ def _assistant_turn(message: Assistant, notes: list[str]) -> AssistantTurn:
     return AssistantTurn(blocks, message.api, message.provider, message.model, message.response_id)
 
 
-def _spoken_block(block: Block, notes: list[str]) -> SpokenBlock | None:
+def _spoken_block(block: Block, notes: list[str]) -> AssistantBlock | None:
     match block:
         case Text():
             return _spoken_text(block, notes)
@@ -177,7 +176,7 @@ def _sendable_signature(signature: str | None) -> str | None:
 def _spoken_thinking(block: Thinking) -> Thinking:
     thinking = sendable_text(block.thinking)
     signature = block.thinking_signature
-    # A signature vouches for the exact text, so it does not outlive a change of it.
+    # A signature is valid only for the exact text.
     if signature is None or not signature.isascii() or (thinking != block.thinking and not block.redacted):
         signature = None
     return Thinking(thinking, signature, block.redacted)
@@ -199,7 +198,7 @@ def _spoken_call(call: ToolCall, notes: list[str]) -> ToolCall:
 
 def _user_blocks(
     message: User | CustomText | BashExecution | CompactionSummary | BranchSummaryText | OtherMessage, notes: list[str]
-) -> tuple[ShownBlock, ...]:
+) -> tuple[UserBlock, ...]:
     match message:
         case User():
             return _shown_blocks(blocks_of(message.content), "a user message", notes)
@@ -217,8 +216,8 @@ def _user_blocks(
             assert_never(message)
 
 
-def _other_blocks(message: OtherMessage, notes: list[str]) -> tuple[ShownBlock, ...]:
-    """A message of a role that is not ours: the ones other agents are known to write, else whatever text it has."""
+def _other_blocks(message: OtherMessage, notes: list[str]) -> tuple[UserBlock, ...]:
+    """Convert a message with an unknown role: known ones of other agents, else its text."""
     if message.kind == "pythonExecution" and _string_field(message.fields, "code") is not None:
         execution = convert_fields(BashExecution, {**message.fields, "command": message.fields["code"]})
         return () if execution.exclude_from_context else _told(python_text(execution), notes)
@@ -245,11 +244,11 @@ def _string_field(fields: object, key: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _shown_blocks(blocks: Iterable[Block], where: str, notes: list[str]) -> tuple[ShownBlock, ...]:
+def _shown_blocks(blocks: Iterable[Block], where: str, notes: list[str]) -> tuple[UserBlock, ...]:
     return tuple(shown for block in blocks if (shown := _shown_block(block, where, notes)) is not None)
 
 
-def _shown_block(block: Block, where: str, notes: list[str]) -> ShownBlock | None:
+def _shown_block(block: Block, where: str, notes: list[str]) -> UserBlock | None:
     match block:
         case Text():
             return _text(block.text, notes)
@@ -266,7 +265,7 @@ def _text(text: str, notes: list[str]) -> Text | None:
     return None if is_blank(text) else Text(_cleaned(text, notes))
 
 
-def _told(text: str, notes: list[str]) -> tuple[ShownBlock, ...]:
+def _told(text: str, notes: list[str]) -> tuple[UserBlock, ...]:
     return (Text(_cleaned(text, notes)),)
 
 
@@ -277,7 +276,7 @@ def _cleaned(text: str, notes: list[str]) -> str:
     return sendable
 
 
-def _shown_image(image: Image, notes: list[str]) -> ShownBlock:
+def _shown_image(image: Image, notes: list[str]) -> UserBlock:
     found = sendable_image(image)
     if isinstance(found, Image):
         if found.mime_type != image.mime_type:

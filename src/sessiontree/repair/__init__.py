@@ -1,7 +1,7 @@
-"""What is wrong with a session, said in findings, and mending it without losing a byte.
+"""Find problems in a session, and repair it without losing a byte.
 
-`examine` only reads. `plan_repair` only reads, too: it says which lines would change and how, and checks that what it
-plans reads back whole. `carry_out` writes: what had to leave the file to a side-car, the old file to a backup.
+`examine` and `plan_repair` only read. A plan lists the changed lines, and is checked by reading its result back.
+`carry_out` writes the new file, the removed bytes to a side-car file and the old file to a backup.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Looking a session over: problems of its lines, of its tree, and of what its entries say."""
+"""Find problems in a session: in its lines, its tree, and the content of its entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from sessiontree.core.entries import Compaction, Entry, MessageEntry
 from sessiontree.core.messages import ToolResult, message_text, tool_calls
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
-from sessiontree.dialects.side_branches import Sides
+from sessiontree.dialects.side_branches import SideBranches
 from sessiontree.repair.rules import RULES, Rule, Severity
 from sessiontree.session.journal import Journal
 from sessiontree.session.line_offsets import LineSpan
@@ -23,7 +23,7 @@ _STEP = 256
 
 
 class Finding(Struct, frozen=True):
-    """One thing that is wrong, how often, where first, and what it costs."""
+    """A problem: its rule, how often it occurs, the first places, and its effect."""
 
     rule: Rule
     count: int
@@ -35,8 +35,8 @@ class Finding(Struct, frozen=True):
         return self.rule.severity
 
 
-class _Spoken(Struct):
-    """What was said in the whole file: calls and results by id, with their nodes, and texts that were cut."""
+class _ToolPairs(Struct):
+    """Nodes of calls and results by id, and nodes with truncated texts, in the complete file."""
 
     calls: dict[str, int]
     results: dict[str, list[int]]
@@ -44,20 +44,20 @@ class _Spoken(Struct):
 
 
 def examine(session: Session) -> list[Finding]:
-    """Everything wrong with a session, losses first. Reads the whole session once; writes nothing."""
+    """Find all problems of a session, losses first. Reads the complete session once; writes nothing."""
     journal = session.journal
     found: list[Finding] = [*_tree_findings(session)]
-    spoken, bounds = _read_all(journal)
-    owner_path = journal.dialect.find_path(journal, _leaf(journal), AS_CLIENT)
-    found += _tool_findings(journal, spoken, set(owner_path))
+    pairs, bounds = _read_all(journal)
+    client_path = journal.dialect.find_path(journal, _leaf(journal), AS_CLIENT)
+    found += _tool_findings(journal, pairs, set(client_path))
     found += _bound_findings(journal, bounds)
     found += stale_leaf(journal)
     found += _bloat(journal)
-    found += _beside(journal)
+    found += _related_files(journal)
     found += _several_sessions(journal)
     found += _title_out_of_sight(journal)
-    told = {finding.rule.id for finding in found}
-    found += [finding for finding in _problem_findings(session) if finding.rule.id not in told]
+    reported = {finding.rule.id for finding in found}
+    found += [finding for finding in _problem_findings(session) if finding.rule.id not in reported]
     order: dict[Severity, int] = {"loss": 0, "damage": 1, "note": 2}
     return sorted(found, key=lambda finding: (order[finding.severity], finding.rule.id))
 
@@ -80,65 +80,68 @@ def _problem_findings(session: Session) -> Iterator[Finding]:
 
 
 def _tree_findings(session: Session) -> Iterator[Finding]:
-    """What better links would bring back, counted in messages."""
+    """Findings for links that can be repaired, with the number of entries they hide."""
     journal = session.journal
     by_rule: dict[str, list[LineSpan]] = {}
     candidates: dict[str, str] = {}
-    for relink in journal.dialect.find_reparentings(journal):
-        by_rule.setdefault(relink.rule, []).append(journal.span(relink.node))
-        best = f"best parent for {journal.tree.ids[relink.node]} is {journal.tree.ids[relink.parent]}: {relink.why}"
-        candidates.setdefault(relink.rule, best)
+    for reparenting in journal.dialect.find_reparentings(journal):
+        by_rule.setdefault(reparenting.rule, []).append(journal.span(reparenting.node))
+        node, parent = journal.tree.ids[reparenting.node], journal.tree.ids[reparenting.parent]
+        best = f"best parent for {node} is {parent}: {reparenting.why}"
+        candidates.setdefault(reparenting.rule, best)
     if not by_rule:
         return
     leaf = _leaf(journal)
     owned = set(journal.dialect.find_path(journal, leaf, AS_CLIENT))
-    whole = journal.dialect.find_path(journal, leaf, ReadOptions(recovered=True))
-    hidden = sum(1 for node in whole if node not in owned and journal.types[node] not in journal.dialect.bookkeeping)
+    recovered = journal.dialect.find_path(journal, leaf, ReadOptions(recovered=True))
+    hidden = sum(
+        1 for node in recovered if node not in owned and journal.types[node] not in journal.dialect.bookkeeping
+    )
     for rule, places in by_rule.items():
         lost = [f"{hidden:,} entries of the active path unreachable"] if hidden else []
         yield _finding(rule, places, "; ".join([*lost, candidates[rule]]))
 
 
-def _read_all(journal: Journal) -> tuple[_Spoken, list[tuple[int, Compaction]]]:
-    spoken = _Spoken({}, {}, [])
+def _read_all(journal: Journal) -> tuple[_ToolPairs, list[tuple[int, Compaction]]]:
+    pairs = _ToolPairs({}, {}, [])
     bounds: list[tuple[int, Compaction]] = []
     for start in range(0, len(journal), _STEP):
         nodes = range(start, min(start + _STEP, len(journal)))
         for node, entry in zip(nodes, journal.entries(nodes), strict=True):
-            _listen(spoken, node, entry, journal.dialect.is_truncated)
+            _collect(pairs, node, entry, journal.dialect.is_truncated)
             if isinstance(entry, Compaction):
                 bounds.append((node, entry))
-    return spoken, bounds
+    return pairs, bounds
 
 
-def _listen(spoken: _Spoken, node: int, entry: Entry, is_truncated: Callable[[str], bool]) -> None:
+def _collect(pairs: _ToolPairs, node: int, entry: Entry, is_truncated: Callable[[str], bool]) -> None:
     if not isinstance(entry, MessageEntry):
         return
     for message in entry.messages:
         if is_truncated(message_text(message)):
-            spoken.cut.append(node)
+            pairs.cut.append(node)
         if isinstance(message, ToolResult):
-            spoken.results.setdefault(message.tool_call_id, []).append(node)
+            pairs.results.setdefault(message.tool_call_id, []).append(node)
         for call in tool_calls(message):
-            spoken.calls.setdefault(call.id, node)
+            pairs.calls.setdefault(call.id, node)
 
 
-def _tool_findings(journal: Journal, spoken: _Spoken, owner_path: set[int]) -> Iterator[Finding]:
-    orphans = [node for id, nodes in spoken.results.items() if id not in spoken.calls for node in nodes]
+def _tool_findings(journal: Journal, pairs: _ToolPairs, client_path: set[int]) -> Iterator[Finding]:
+    orphans = [node for id, nodes in pairs.results.items() if id not in pairs.calls for node in nodes]
     if orphans:
         yield _finding("orphan-tool-result", map(journal.span, orphans), f"{len(orphans):,} results answer nothing")
-    if spoken.cut:
-        yield _finding("cut-content", map(journal.span, spoken.cut))
-    open_calls = [node for id, node in spoken.calls.items() if id not in spoken.results]
+    if pairs.cut:
+        yield _finding("cut-content", map(journal.span, pairs.cut))
+    open_calls = [node for id, node in pairs.calls.items() if id not in pairs.results]
     if open_calls:
         yield _finding("unanswered-tool-call", map(journal.span, open_calls), f"{len(open_calls):,} calls unanswered")
     lost = [
         nodes[0]
-        for id, nodes in spoken.results.items()
-        if spoken.calls.get(id) in owner_path and not owner_path.intersection(nodes)
+        for id, nodes in pairs.results.items()
+        if pairs.calls.get(id) in client_path and not client_path.intersection(nodes)
     ]
     if lost:
-        yield _finding("lost-parallel-results", map(journal.span, lost), f"{len(lost):,} results beside the path")
+        yield _finding("lost-parallel-results", map(journal.span, lost), f"{len(lost):,} results off the path")
 
 
 def _bound_findings(journal: Journal, bounds: list[tuple[int, Compaction]]) -> Iterator[Finding]:
@@ -147,27 +150,27 @@ def _bound_findings(journal: Journal, bounds: list[tuple[int, Compaction]]) -> I
     for node, entry in bounds:
         bound = entry.first_kept_entry_id
         if not bound or bound == entry.id:
-            continue  # keeping nothing is a choice
+            continue  # a compaction may keep nothing on purpose
         kept = tree.node_of.get(bound)
         if kept is None or tree.common_ancestor(kept, node) != kept:
             dangling.append(node)
     if dangling:
-        yield _finding("dangling-bound", map(journal.span, dangling), "what was to be kept is not in the context")
+        yield _finding("dangling-bound", map(journal.span, dangling), "the entries to keep are not in the context")
 
 
 def stale_leaf(journal: Journal) -> Iterator[Finding]:
-    """The last line leads to another branch than the last message does."""
+    """Find a last line that is on another branch than the last message."""
     leaf = _leaf(journal)
-    owner_path = journal.dialect.find_path(journal, leaf, AS_CLIENT)
+    client_path = journal.dialect.find_path(journal, leaf, AS_CLIENT)
     if journal.dialect.bookkeeping or not len(journal):
-        return  # a dialect that knows bookkeeping is not led astray by it
-    sides = Sides(journal)
+        return  # a dialect with bookkeeping types ignores such lines when it finds the leaf
+    sides = SideBranches(journal)
     messages = (node for node in range(len(journal) - 1, -1, -1) if journal.types[node] == "message")
-    newest = next((node for node in messages if not sides.is_beside(node, leaf)), None)
+    newest = next((node for node in messages if not sides.is_outside(node, leaf)), None)
     last = len(journal) - 1
-    if newest is None or newest == last or newest in owner_path or journal.types[last] not in _QUIET:
+    if newest is None or newest == last or newest in client_path or journal.types[last] not in _QUIET:
         return
-    hidden = len(set(journal.tree.path(newest)) - set(owner_path))
+    hidden = len(set(journal.tree.path(newest)) - set(client_path))
     yield _finding("stale-leaf", [journal.span(last)], f"{hidden:,} entries hidden")
 
 
@@ -177,7 +180,7 @@ _QUIET = frozenset(
 
 
 def _bloat(journal: Journal) -> Iterator[Finding]:
-    """Bookkeeping that fills a large part of a large file."""
+    """Find bookkeeping lines that make up a large part of a large file."""
     sizes: dict[str, int] = {}
     total = journal.size
     if total < _BLOAT_BYTES:
@@ -192,8 +195,8 @@ def _bloat(journal: Journal) -> Iterator[Finding]:
             yield _finding("bloat", places, f"{kind} lines are {100 * size / total:.0f} % of {total:,} bytes")
 
 
-def _beside(journal: Journal) -> Iterator[Finding]:
-    """Files that belong to the session and are not where they should be."""
+def _related_files(journal: Journal) -> Iterator[Finding]:
+    """Find related files that are missing or were moved."""
     by_rule: dict[str, list[int]] = {}
     for item in journal.dialect.find_related_files(journal):
         there = [os.path.isfile(place) for place in item.places]
@@ -214,7 +217,7 @@ def _several_sessions(journal: Journal) -> Iterator[Finding]:
 
 
 def _title_out_of_sight(journal: Journal) -> Iterator[Finding]:
-    """A title that stands further from both ends of the file than the owner looks."""
+    """Find a title that is outside the parts of the file where the client looks for it."""
     window, types = journal.dialect.title_window, journal.dialect.title_types
     places = [journal.span(node) for node, kind in enumerate(journal.types) if kind in types]
     if places and all(place.start >= window and place.end <= journal.size - window for place in places):

@@ -1,8 +1,7 @@
-"""Mending a file so that its owner loads the full history: a plan first, then one careful write.
+"""Repair a file so that its client loads the complete history: make a plan, then write it.
 
-The plan goes through the file in order. A line that needs no change is copied byte for byte. What cannot stay in the
-file goes to a side-car with its offset. Nothing of what the entries say is changed: only where they stand (a line of
-their own), what they hang on (the parent), and, for an id that was used twice, what they are called.
+Unchanged lines are copied byte for byte. Bytes that cannot stay go to a side-car file with their offsets. The content
+of entries never changes, only their position (a line of their own), their parent, and a duplicate id.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from sessiontree.stores.atomic_files import create_file
 from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.memory import MemoryStore
 
-_TAKEN_OUT = frozenset({"torn-tail", "undecodable", "glued-stub", "not-an-object"})
+_REMOVED = frozenset({"torn-tail", "undecodable", "glued-stub", "not-an-object"})
 
 
 class Change(Struct, frozen=True):
-    """One change of the file: bytes that stood at `start` and what stands there afterwards. None means nothing."""
+    """One change: the bytes at `start` before and after. None means nothing."""
 
     start: int
     line: int
@@ -40,7 +39,7 @@ class Change(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What repairing a session would do."""
+    """The changes of a repair and the resulting file."""
 
     location: str
     size: int
@@ -53,7 +52,7 @@ class Plan(Struct, frozen=True):
 
 
 class _Piece(Struct, frozen=True):
-    """A run of the file that is kept: a header, an entry, or a fragment that stays."""
+    """A part of the file that is kept: the header, an entry, or a fragment."""
 
     start: int
     end: int
@@ -63,14 +62,14 @@ class _Piece(Struct, frozen=True):
 
 
 def plan_repair(session: Session) -> Plan:
-    """What would be changed. Reads the file and writes nothing; a healthy file gives an empty plan."""
+    """Plan a repair. Writes nothing; the plan of a healthy file is empty."""
     journal = session.journal
     data = read_bytes(journal.store, 0, journal.size)
     changes: list[Change] = []
     edits = _edited_lines(journal, data, changes)
     output: list[bytes] = []
     if journal.dialect.has_header and journal.header is None and len(journal):
-        line = journal.dialect.render_header(_made_up_header(journal))
+        line = journal.dialect.render_header(_new_header(journal))
         changes.append(Change(0, 1, "no-header", None, line))
         output.append(line + b"\n")
     for piece in _header_first(_pieces(journal), data, changes):
@@ -81,7 +80,7 @@ def plan_repair(session: Session) -> Plan:
     if leaf_line is not None:
         changes.append(Change(journal.size, 0, "stale-leaf", None, leaf_line))
         output.append(leaf_line + b"\n")
-    changes += [*_taken_out(journal, data), *_lines_as_such(session, data)]
+    changes += [*_removed_fragments(journal, data), *_line_changes(session, data)]
     if not changes:
         return Plan(journal.location, journal.size, (), data)
     content = b"".join(output)
@@ -90,7 +89,7 @@ def plan_repair(session: Session) -> Plan:
 
 
 def _header_first(pieces: list[_Piece], data: bytes, changes: list[Change]) -> list[_Piece]:
-    """A header that stands behind entries moves to the top, where the owner looks for it."""
+    """Move a header that comes after entries to the top, where the client looks for it."""
     late = next((piece for piece in pieces[1:] if piece.kind == "header"), None)
     if late is None or all(piece.kind == "fragment" for piece in pieces[: pieces.index(late)]):
         return pieces
@@ -99,7 +98,7 @@ def _header_first(pieces: list[_Piece], data: bytes, changes: list[Change]) -> l
 
 
 def _leaf_line(session: Session) -> bytes | None:
-    """A last line that leads to the newest messages, when bookkeeping of another branch hides them."""
+    """A new last line on the branch of the newest messages, when bookkeeping on another branch hides them."""
     journal = session.journal
     if not journal.dialect.is_writable or not any(finding.rule.id == "stale-leaf" for finding in stale_leaf(journal)):
         return None
@@ -112,37 +111,41 @@ def _leaf_line(session: Session) -> bytes | None:
 def _pieces(journal: Journal) -> list[_Piece]:
     pieces: list[_Piece] = []
     if journal.header_span is not None:
-        place = journal.header_span
-        pieces.append(_Piece(place.start, place.end, place.line, "header"))
+        span = journal.header_span
+        pieces.append(_Piece(span.start, span.end, span.line, "header"))
     for node in range(len(journal)):
-        place = journal.span(node)
-        pieces.append(_Piece(place.start, place.end, place.line, "entry", node))
+        span = journal.span(node)
+        pieces.append(_Piece(span.start, span.end, span.line, "entry", node))
     pieces += [
         _Piece(fragment.start, fragment.end, fragment.line, "fragment")
         for fragment in journal.fragments
-        if fragment.kind not in _TAKEN_OUT
+        if fragment.kind not in _REMOVED
     ]
     return sorted(pieces, key=lambda piece: piece.start)
 
 
 def _edited_lines(journal: Journal, data: bytes, changes: list[Change]) -> dict[int, bytes]:
-    """Lines that get another parent or another id, by where they start."""
+    """Lines with a new parent or id, by their offset."""
     edits: dict[int, bytes] = {}
     dialect, tree = journal.dialect, journal.tree
 
     def edit(node: int, rule: str, after: bytes) -> None:
-        place = journal.span(node)
-        before = edits.get(place.start, data[place.start : place.end])
+        span = journal.span(node)
+        before = edits.get(span.start, data[span.start : span.end])
         if after != before:
-            edits[place.start] = after
-            changes.append(Change(place.start, place.line, rule, before, after))
+            edits[span.start] = after
+            changes.append(Change(span.start, span.line, rule, before, after))
 
     def line(node: int) -> bytes:
-        place = journal.span(node)
-        return edits.get(place.start, data[place.start : place.end])
+        span = journal.span(node)
+        return edits.get(span.start, data[span.start : span.end])
 
-    for relink in dialect.find_reparentings(journal):
-        edit(relink.node, relink.rule, dialect.with_parent(line(relink.node), tree.ids[relink.parent]))
+    for reparenting in dialect.find_reparentings(journal):
+        edit(
+            reparenting.node,
+            reparenting.rule,
+            dialect.with_parent(line(reparenting.node), tree.ids[reparenting.parent]),
+        )
     for node in journal.generated_ids:
         parent = tree.parent(node)
         named = dialect.with_id(line(node), tree.ids[node])
@@ -165,7 +168,7 @@ def _entry_before(journal: Journal, node: int) -> int | None:
 
 
 def _new_id(journal: Journal, node: int) -> str:
-    """An id made from the entry's place and bytes, so that repairing the same file twice gives the same."""
+    """A new id made from the entry's offset and id, so that repairing the same file twice gives the same result."""
     seed = f"{journal.span(node).start} {journal.tree.ids[node]}".encode("utf-8", "surrogatepass")
     id = hashlib.sha256(seed).hexdigest()[:8]
     while id in journal.tree.node_of:
@@ -173,8 +176,8 @@ def _new_id(journal: Journal, node: int) -> str:
     return id
 
 
-def _made_up_header(journal: Journal) -> Header:
-    """A header for a session that lost its own: the id is in the file's name, the time in its first entry."""
+def _new_header(journal: Journal) -> Header:
+    """Make a header for a session without one: the id from the file's name, the time from the first entry."""
     stem = os.path.splitext(os.path.basename(journal.location))[0]
     (first,) = journal.entries([0])
     return Header(
@@ -185,14 +188,14 @@ def _made_up_header(journal: Journal) -> Header:
     )
 
 
-def _taken_out(journal: Journal, data: bytes) -> Iterator[Change]:
+def _removed_fragments(journal: Journal, data: bytes) -> Iterator[Change]:
     for fragment in journal.fragments:
-        if fragment.kind in _TAKEN_OUT:
+        if fragment.kind in _REMOVED:
             yield Change(fragment.start, fragment.line, fragment.kind, data[fragment.start : fragment.end], None)
 
 
-def _lines_as_such(session: Session, data: bytes) -> Iterator[Change]:
-    """What changes about lines as such: fused ones are split, empty bytes go, the last one is ended."""
+def _line_changes(session: Session, data: bytes) -> Iterator[Change]:
+    """Changes of line structure: split fused lines, remove empty bytes, end the last line."""
     for problem in session.problems:
         before = data[problem.start : problem.end]
         if problem.kind in ("nul-run", "bom", "blank-line") or problem.kind == "fused-records":
@@ -202,26 +205,27 @@ def _lines_as_such(session: Session, data: bytes) -> Iterator[Change]:
 
 
 def _check(journal: Journal, content: bytes, *, added: int) -> None:
-    """What was planned must hold every entry that was there, and read without the damage that was mended."""
+    """Check that the new file has all entries and none of the repaired damage."""
     after = Journal(MemoryStore(content, journal.location), journal.dialect, journal.blobs)
     after.refresh()
     expected = len(journal) + added
-    if len(after) != expected or any(fragment.kind in _TAKEN_OUT for fragment in after.fragments):
+    if len(after) != expected or any(fragment.kind in _REMOVED for fragment in after.fragments):
         raise DamagedError(
-            f"{journal.location}: the repaired file would hold {len(after)} entries instead of {expected}; "
+            f"{journal.location}: repair failed its check: {len(after)} entries instead of {expected}; "
             "nothing was written"
         )
 
 
 def carry_out(plan: Plan, session: Session, out: str | None = None) -> tuple[str, str | None, str | None]:
-    """Write a plan: (the repaired file, the side-car or None, the backup or None).
+    """Write a plan and return the paths of the repaired file, the side-car and the backup (None if not needed).
 
-    With `out` the original stays as it is; else it is replaced in one step and kept as a backup.
+    With `out` the original is not changed; else it is replaced atomically and kept as a backup.
     """
     if plan.is_empty:
         return plan.location, None, None
     if session.journal.size != plan.size:
-        raise ReadOnlyError(f"{plan.location}: changed since it was looked at; look again")
+        raise ReadOnlyError(f"{plan.location}: changed since the repair was planned; try again")
+    # The side-car first: a crash after it leaves the original file and a harmless copy, never lost bytes.
     sidecar = _write_sidecar(plan, out or plan.location)
     if out is not None:
         create_file(os.path.abspath(out), [plan.content])
@@ -230,14 +234,14 @@ def carry_out(plan: Plan, session: Session, out: str | None = None) -> tuple[str
 
 
 def _write_sidecar(plan: Plan, beside: str) -> str | None:
-    """Everything that left the file or was changed in it, with its offset. Never overwrites an earlier side-car."""
+    """Write the removed and changed bytes with their offsets. Never overwrites an earlier side-car."""
     removed = [change for change in plan.changes if change.before is not None]
     if not removed:
         return None
     digest = hashlib.sha256(b"".join(change.before or b"" for change in removed)).hexdigest()[:8]
     path = f"{os.path.abspath(beside)}.quarantine-{digest}.ndjson"
     if os.path.exists(path):
-        return path  # the same bytes were taken out before
+        return path  # the same bytes were removed before
     lines = [
         render_json(
             {

@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from sessiontree.core.jsonio import JsonObject, parse_json, render_json
 from sessiontree.errors import SessionTreeError
-from sessiontree.models.script import Player, Script, ScriptTurn, read_script, usage_of
+from sessiontree.models.script import Script, ScriptPlayer, ScriptTurn, read_script, usage_of
 from sessiontree.testing.model_protocols import (
     Anthropic,
     Asked,
@@ -59,7 +59,7 @@ class ModelServer:
     """Listens from `start` to `stop`, or inside a `with` block."""
 
     def __init__(self, script: Script | Sequence[ScriptTurn], port: int = 0, record: str | None = None) -> None:
-        self._player = Player(script if isinstance(script, Script) else Script(tuple(script)))
+        self._player = ScriptPlayer(script if isinstance(script, Script) else Script(tuple(script)))
         self._record = record
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)

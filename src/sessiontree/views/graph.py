@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.branches.merge_records import Join, find_joins
+from sessiontree.branches.merge_records import MergeRecord, find_merges
 from sessiontree.core.entries import (
     BranchSummary,
     Compaction,
@@ -50,7 +50,7 @@ class Node(Struct, frozen=True):
     active: bool
     is_leaf: bool
     label: str | None
-    join: Join | None = None
+    join: MergeRecord | None = None
     """For a merge: where it came from."""
     merged_into: tuple[str, ...] = ()
     """The merges that brought the branch that ends here into others."""
@@ -79,7 +79,7 @@ def build_graph(session: Session, *, everything: bool = False, marks: Mapping[st
         children.setdefault(drawn_under[id], []).append(id)
     here = _nearest_shown(tree, session.node_of(session.leaf), entries)
     labels = session.labels
-    joins = find_joins(session)
+    joins = find_merges(session)
     merged_into: dict[str | None, list[str]] = {}
     for id, join in joins.items():
         if join.session is None and join.entry in session:
@@ -172,13 +172,13 @@ class _Results:
                 return False
             if is_result and below:
                 return False
-            pending += [(at, one) for one in below]
+            pending += [(at, child) for child in below]
         return True
 
-    def _are_one_response(self, one: str, other: str) -> bool:
+    def _are_one_response(self, first: str, other: str) -> bool:
         journal = self._session.journal
         node_of = journal.tree.node_of
-        return journal.dialect.must_decode_together(journal, node_of[one], node_of[other])
+        return journal.dialect.must_decode_together(journal, node_of[first], node_of[other])
 
     def _call_of(self, id: str) -> str | None:
         """The call whose result an entry is; None for any other entry."""
@@ -232,7 +232,7 @@ def _dot(node: Node) -> str:
     return "●" if node.active else "○"
 
 
-def _came_from(join: Join) -> str:
+def _came_from(join: MergeRecord) -> str:
     where = f"{_short(join.session)}:" if join.session else ""
     return f"⇠ {where}{_short(join.entry)}  "
 

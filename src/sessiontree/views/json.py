@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from sessiontree.branches.tips import count_ends
+from sessiontree.branches.tips import count_tips
 from sessiontree.core.context import State
 from sessiontree.core.entries import (
     BranchSummary,
@@ -128,7 +128,7 @@ def describe_session(session: Session) -> dict[str, Any]:
         "entries": len(session),
         "messages": session.count("message"),
         "compactions": session.count("compaction"),
-        "branches": count_ends(session),
+        "branches": count_tips(session),
         "labels": session.labels,
         "config": msgspec.to_builtins(session.config),
         "usage": msgspec.to_builtins(session.usage()),

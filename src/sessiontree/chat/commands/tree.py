@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sessiontree.branches.diff import diff
 from sessiontree.branches.list import list_branches
 from sessiontree.branches.merge import merge
-from sessiontree.branches.summarize import Ask
+from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.chat.terminal import DIM, RED
 from sessiontree.chat.user_prompts import choose
 from sessiontree.errors import UsageError
@@ -119,8 +119,10 @@ async def merge_in(chat: Conversation, rest: str) -> None:
     wanted = session.find_entry(rest) if rest else await _choose_branch(chat, "Merge which branch?")
     if wanted is None:
         return
-    ask = Ask(controller.settings.branch_summary.instructions, summarizer=summarizer_for(controller.settings))
-    done = await asyncio.to_thread(lambda: merge(session, wanted, ask=ask))
+    ask = SummaryOptions(
+        controller.settings.branch_summary.instructions, summarizer=summarizer_for(controller.settings)
+    )
+    done = await asyncio.to_thread(lambda: merge(session, wanted, options=ask))
     if done.nothing is not None or done.entry is None:
         chat.screen.line(f"· {one_line(done.nothing or 'nothing to merge')}", DIM)
         return

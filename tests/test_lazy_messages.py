@@ -1,4 +1,4 @@
-"""Messages that are decoded when they are looked at: they behave like a tuple, and each is decoded once."""
+"""Lazily decoded messages behave like a tuple, and each is decoded once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def lazy(asked: list[range] | None = None, size: int = SIZE) -> LazyMessages:
     return LazyMessages(size, load)
 
 
-def test_nothing_is_decoded_to_know_how_many_there_are() -> None:
+def test_counting_messages_decodes_none() -> None:
     asked: list[range] = []
     assert len(lazy(asked)) == SIZE
     assert asked == []
 
 
-def test_one_message_is_decoded_with_its_neighbours_only_and_once() -> None:
+def test_a_message_is_decoded_once_with_its_neighbors() -> None:
     asked: list[range] = []
     messages = lazy(asked)
     assert messages[-1] is messages[SIZE - 1] is ALL[-1]
@@ -35,7 +35,7 @@ def test_one_message_is_decoded_with_its_neighbours_only_and_once() -> None:
     assert 0 not in asked[0]
 
 
-def test_all_of_them_are_decoded_once_each() -> None:
+def test_each_message_is_decoded_once() -> None:
     asked: list[range] = []
     messages = lazy(asked)
     assert list(messages) == list(ALL)
@@ -43,7 +43,7 @@ def test_all_of_them_are_decoded_once_each() -> None:
     assert [at for positions in asked for at in positions] == list(range(SIZE))
 
 
-def test_it_is_like_a_tuple() -> None:
+def test_it_behaves_like_a_tuple() -> None:
     messages = lazy()
     assert messages == ALL
     assert messages == ALL
@@ -61,12 +61,12 @@ def test_it_is_like_a_tuple() -> None:
 
 
 @pytest.mark.parametrize("at", [SIZE, -SIZE - 1])
-def test_there_is_nothing_beyond_its_ends(at: int) -> None:
+def test_an_index_beyond_its_ends_raises(at: int) -> None:
     with pytest.raises(IndexError):
         lazy()[at]
 
 
-def test_a_part_is_decoded_when_it_is_looked_at_and_only_once() -> None:
+def test_a_part_is_decoded_on_first_access_and_only_once() -> None:
     asked: list[range] = []
     messages = lazy(asked)
     part = messages.part(20, 90)
