@@ -225,7 +225,7 @@ def write_library(home: Path) -> list[Path]:
         conversation = build(str(cwd), now - age)
         source = sessiontree.open_store(MemoryStore(b"".join(conversation.lines())))
         converted = sessiontree.convert(source, agent, branch="all", id=conversation.id)
-        path = Path(converted.dialect.destination(converted.start, environment).path)
+        path = Path(converted.dialect.destination(converted.meta, environment).path)
         path.parent.mkdir(parents=True, exist_ok=True)
         raw = b"".join(converted.lines)
         if build is crashed:

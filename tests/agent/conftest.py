@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.building import Workplace
+from tests.agent.builders import Workplace
 
 
 @pytest.fixture

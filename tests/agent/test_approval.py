@@ -20,7 +20,7 @@ from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.agent.workspace import Workspace
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.core.messages import ToolCall
-from tests.agent.building import Workplace
+from tests.agent.builders import Workplace
 
 ROOT = Path(__file__).parents[1]
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -19,7 +19,7 @@ from sessiontree.agent.shell_commands import parse_user_command, run_user_comman
 from sessiontree.agent.tools.bash import BASH
 from sessiontree.core.messages import BashExecution, ToolCall
 from sessiontree.secrets.environment import Mask, MaskedStream, is_secret_variable, without_secrets
-from tests.agent.building import BARE, Workplace, is_alive, pid_in, wait_for
+from tests.agent.builders import BARE, Workplace, is_alive, pid_in, wait_for
 
 SECRET = "tok-9f8e7d6c5b4a"
 WITH_SECRET = {**BARE, "ACME_API_TOKEN": SECRET, "DATABASE_URL": "postgres://me:hunter2hunter2@db/x", "EDITOR": "vi"}
@@ -104,11 +104,16 @@ def test_a_call_id_cannot_lead_the_file_elsewhere(place: Workplace) -> None:
 
 
 def test_what_comes_is_told_while_it_runs(place: Workplace) -> None:
-    heard: list[str] = []
-    context = msgspec.structs.replace(place.context, update=heard.append)
-    asyncio.run(BASH.run({"command": "echo one; sleep 0.2; echo two"}, context))
-    assert len(heard) == 2
-    assert "".join(heard) == "one\ntwo\n"
+    updates: list[str] = []
+
+    def update(text: str) -> None:
+        updates.append(text)
+        (place.project / "go").touch()  # the second line is printed after the first has arrived
+
+    context = msgspec.structs.replace(place.context, update=update)
+    command = "echo one; until test -e go; do sleep 0.02; done; echo two"
+    asyncio.run(BASH.run({"command": command, "timeout": 30}, context))
+    assert updates == ["one\n", "two\n"]
 
 
 # The end
@@ -163,12 +168,12 @@ def test_commands_run_side_by_side(place: Workplace) -> None:
     names = [f"n{number}" for number in range(12)]
 
     async def all_of_them() -> list[str]:
-        commands = [{"command": f"sleep 1; echo {name}"} for name in names]
+        # Each ends when all of them have begun.
+        wait = f"until [ $(ls n* | wc -l) = {len(names)} ]; do sleep 0.02; done"
+        commands = [{"command": f"touch {name}; {wait}; echo {name}", "timeout": 30} for name in names]
         return [output.text for output in await asyncio.gather(*(BASH.run(one, place.context) for one in commands))]
 
-    started = time.monotonic()
     assert asyncio.run(all_of_them()) == names
-    assert time.monotonic() - started < 6
 
 
 def test_a_folder_that_is_gone_is_a_proper_result(place: Workplace) -> None:

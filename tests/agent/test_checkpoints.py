@@ -25,7 +25,7 @@ from sessiontree.core.messages import ToolCall
 from sessiontree.errors import NotFoundError
 from sessiontree.repair.findings import examine
 from sessiontree.stores.blobs import FileBlobs
-from tests.agent.building import Workplace, tree, wait_for
+from tests.agent.builders import Workplace, tree, wait_for
 from tests.building import examples
 
 ROOT = Path(__file__).parents[1]
@@ -273,7 +273,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from sessiontree.agent.tools import write_edit
-from tests.agent.building import Workplace
+from tests.agent.builders import Workplace
 
 place = Workplace(Path(sys.argv[1]))
 place.session.append("user", "go")

@@ -22,7 +22,7 @@ from sessiontree.agent.tools.read import LINES, READ
 from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.agent.tools.write_edit import EDIT, WRITE
 from sessiontree.errors import NotFoundError, UsageError
-from tests.agent.building import Workplace
+from tests.agent.builders import Workplace
 from tests.building import examples
 
 PNG = base64.b64decode(

@@ -17,7 +17,7 @@ from sessiontree.agent.tools import grep_glob_ls
 from sessiontree.agent.tools.gitignore import iter_files, parse_rules
 from sessiontree.agent.tools.grep_glob_ls import GLOB, GREP
 from sessiontree.agent.tools.grep_worker import compile_glob
-from tests.agent.building import Workplace
+from tests.agent.builders import Workplace, wait_for
 from tests.building import examples
 
 RIPGREP = shutil.which("rg")
@@ -95,20 +95,25 @@ def test_a_pattern_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.Monk
     assert time.monotonic() - started < 8
 
 
+def workers() -> list[str]:
+    """Search processes of this process, started from any of its threads."""
+    children = " ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children")).split()
+    return [pid for pid in children if "grep_worker" in Path(f"/proc/{pid}/cmdline").read_text()]
+
+
 def test_a_cancelled_search_leaves_no_process(tmp_path: Path) -> None:
     place = Workplace(tmp_path, environment={"PATH": ""})
     (place.project / "a").write_text("a" * 60 + "!\n")
 
     async def cancelled() -> None:
         task = asyncio.create_task(GREP.run({"pattern": "(a+)+$"}, place.context))
-        await asyncio.sleep(0.5)
+        await asyncio.to_thread(wait_for, workers)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(cancelled())
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    assert not [pid for pid in children if "searching" in Path(f"/proc/{pid}/cmdline").read_text()]
+    assert not workers()
 
 
 def test_wrong_patterns_and_places_are_results(either: Workplace) -> None:

@@ -17,8 +17,8 @@ from sessiontree.core.messages import message_text
 from sessiontree.errors import UsageError
 from sessiontree.models import ScriptedModel
 from sessiontree.session.session import Session
-from tests.agent.building import Workplace, is_alive, pid_in, wait_for
-from tests.agent.loops import check_is_sound, end_of, results, said, turn, went
+from tests.agent.builders import Workplace, is_alive, pid_in, wait_for
+from tests.agent.runs import check_is_sound, end_of, results, said, turn, went
 
 CHILD = """
 import asyncio, sys

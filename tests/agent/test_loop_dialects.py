@@ -15,8 +15,8 @@ from sessiontree.core.messages import ToolResult, message_text
 from sessiontree.models import ScriptedModel
 from sessiontree.repair import examine
 from sessiontree.session.session import Session
-from tests.agent.building import Workplace
-from tests.agent.loops import call, collected, end_of, results, started, turn
+from tests.agent.builders import Workplace
+from tests.agent.runs import call, collected, end_of, results, started, turn
 
 DIALECTS = ["pi", "omp", "claude", "neovate"]
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import sessiontree
-from tests.agent.loops import check_is_sound, said
+from tests.agent.runs import check_is_sound, said
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent.py"
 

@@ -14,9 +14,9 @@ from sessiontree.models.facts import Prices
 from sessiontree.models.script import ScriptError
 from sessiontree.settings import Compaction as CompactionSettings
 from sessiontree.settings import Prune, Settings
-from tests.agent.building import Workplace
+from tests.agent.builders import Workplace
 from tests.agent.gates import Counting
-from tests.agent.loops import call, check_is_sound, collected, end_of, started, turn, went
+from tests.agent.runs import call, check_is_sound, collected, end_of, started, turn, went
 
 
 class Shortening:

@@ -15,8 +15,8 @@ from sessiontree.models.script import ScriptError
 from sessiontree.settings import Retry as RetrySettings
 from sessiontree.settings import Settings
 from sessiontree.testing.model_server import ModelServer
-from tests.agent.building import Workplace
-from tests.agent.loops import call, check_is_sound, collected, end_of, names, results, turn
+from tests.agent.builders import Workplace
+from tests.agent.runs import call, check_is_sound, collected, end_of, names, results, turn
 
 
 @pytest.mark.parametrize("provider", ["anthropic:any", "openai:any", "openai-chat:any"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,8 +22,9 @@ from sessiontree.agent.tools.base import Tool, ToolOutput
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.core.messages import ToolCall
 from sessiontree.errors import DamagedError
-from tests.agent.building import Workplace, is_alive, wait_for
+from tests.agent.builders import Workplace, is_alive, wait_for
 
+Use = Callable[[Callable[[McpServers], Coroutine[Any, Any, None]]], None]
 SMALL = McpServer(sys.executable, (str(Path(__file__).with_name("mcp_server.py")),), timeout=20)
 
 
@@ -33,11 +36,22 @@ def with_servers(place: Workplace, use: Callable[[McpServers], Awaitable[None]],
     asyncio.run(run())
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Use]:
+    """Runs functions with one server, as it takes long to start. For tests that leave it as it is."""
+    folder = str(tmp_path_factory.mktemp("server"))
+    with asyncio.Runner() as runner:
+        stack = contextlib.AsyncExitStack()
+        servers = runner.run(stack.enter_async_context(running_servers({"small": SMALL}, folder, folder)))
+        yield lambda use: runner.run(use(servers))
+        runner.run(stack.aclose())
+
+
 def find(servers: McpServers, name: str) -> McpTool:
     return next(tool for tool in servers.tools if tool.name == name)
 
 
-def test_tools_of_a_server_are_tools(place: Workplace) -> None:
+def test_tools_of_a_server_are_tools(place: Workplace, shared: Use) -> None:
     async def use(servers: McpServers) -> None:
         assert servers.problems == {}
         add = find(servers, "small__add")
@@ -50,10 +64,10 @@ def test_tools_of_a_server_are_tools(place: Workplace) -> None:
         odd = next(tool for tool in servers.tools if tool.name.startswith("small__a_name_with_odd"))
         assert (await odd.run({}, place.context)).text.startswith("odd ")
 
-    with_servers(place, use, small=SMALL)
+    shared(use)
 
 
-def test_failures_and_wrong_arguments_are_error_results(place: Workplace) -> None:
+def test_failures_and_wrong_arguments_are_error_results(place: Workplace, shared: Use) -> None:
     async def use(servers: McpServers) -> None:
         failed = await find(servers, "small__fail").run({}, place.context)
         assert failed.is_error
@@ -62,10 +76,10 @@ def test_failures_and_wrong_arguments_are_error_results(place: Workplace) -> Non
         assert wrong.is_error
         assert "other" in wrong.text
 
-    with_servers(place, use, small=SMALL)
+    shared(use)
 
 
-def test_pictures_and_long_answers_come_through(place: Workplace) -> None:
+def test_pictures_and_long_answers_come_through(place: Workplace, shared: Use) -> None:
     async def use(servers: McpServers) -> None:
         picture = await find(servers, "small__picture").run({}, place.context)
         assert [image.mime_type for image in picture.images] == ["image/png"]
@@ -73,7 +87,7 @@ def test_pictures_and_long_answers_come_through(place: Workplace) -> None:
         assert len(much.text) < 40_000
         assert "all of it is in" in much.text
 
-    with_servers(place, use, small=SMALL)
+    shared(use)
 
 
 def test_a_server_that_dies_is_an_error_result_and_started_anew_by_the_next_call(place: Workplace) -> None:
@@ -149,7 +163,7 @@ def test_a_server_sees_no_secrets_but_those_it_is_given(place: Workplace, monkey
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_calls_are_asked_about_like_commands(place: Workplace) -> None:
+def test_calls_are_asked_about_like_commands(place: Workplace, shared: Use) -> None:
     async def use(servers: McpServers) -> None:
         add = find(servers, "small__add")
         decision = place.approvals.decide(add.name, add.plan({"one": 1}, place.context))
@@ -160,7 +174,7 @@ def test_calls_are_asked_about_like_commands(place: Workplace) -> None:
         denied = await calls.call(ToolCall("1", add.name, {"one": 1, "other": 1}))
         assert denied.text == "small__add was not run: the user denied it. Nothing was changed."
 
-    with_servers(place, use, small=SMALL)
+    shared(use)
 
 
 def test_servers_are_listed_in_a_file_of_the_user(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from sessiontree.agent.events import AgentEnd, Event, ToolEnd, ToolUpdate
 from sessiontree.agent.output_throttle import INTERVAL, MAX_CHARACTERS, OutputThrottle
 from sessiontree.agent.shell_commands import UserCommand
-from tests.agent.loops import call, turn
+from tests.agent.runs import call, turn
 from tests.agent.test_state_controller import Desk, go
 
 

@@ -20,8 +20,8 @@ from sessiontree.core.messages import Image, User, message_text
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.models import Model, ScriptedModel, ScriptTurn
 from sessiontree.search.prompt_spool import SpooledPrompt
-from tests.agent.building import BARE, Answers
-from tests.agent.loops import call, check_is_sound, said, turn
+from tests.agent.builders import BARE, Answers
+from tests.agent.runs import call, check_is_sound, said, turn
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(32)
 

@@ -28,7 +28,7 @@ def write_call(dialect: str, id: str, path: str, content: str) -> dict[str, Any]
 def in_memory(session: Session, dialect: str) -> MemoryStore:
     """A session as one of a dialect, in memory, where writing costs nothing."""
     made = sessiontree.convert(session, dialect, branch="all")
-    name = "0a1b2c3d.jsonl" if dialect == "neovate" else f"{made.start.id}.jsonl"
+    name = "0a1b2c3d.jsonl" if dialect == "neovate" else f"{made.meta.id}.jsonl"
     return MemoryStore(b"".join(made.lines), f"/{name}")
 
 
@@ -44,7 +44,7 @@ def as_file(session: Session, dialect: str, folder: Path) -> Path:
     """A session in memory as a file of a dialect."""
     made = sessiontree.convert(session, dialect, branch="all")
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / ("0a1b2c3d.jsonl" if dialect == "neovate" else f"{made.start.id}.jsonl")
+    path = folder / ("0a1b2c3d.jsonl" if dialect == "neovate" else f"{made.meta.id}.jsonl")
     path.write_bytes(b"".join(made.lines))
     return path
 

@@ -13,7 +13,7 @@ from sessiontree.cli import main
 from sessiontree.core.jsonio import render_json
 from sessiontree.core.messages import Image, Text, User, message_text
 from sessiontree.testing.model_server import ModelServer
-from tests.agent.building import is_alive, pid_in, wait_for
+from tests.agent.builders import is_alive, pid_in, wait_for
 from tests.chat.terminals import Place, Terminal, call, said, scripted, turn, wait_until
 
 MODELS = ["anthropic:claude-opus-5", "openai:gpt-5"]

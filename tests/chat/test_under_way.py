@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree.models.script import ScriptError, ScriptTurn
 from sessiontree.views.text import columns
-from tests.agent.building import is_alive, pid_in, wait_for
+from tests.agent.builders import is_alive, pid_in, wait_for
 from tests.chat.terminals import Place, Terminal, call, said, scripted, texts, turn, wait_until
 
 WAITING = "echo $$ > pid; until test -e go; do sleep 0.02; done"

@@ -65,7 +65,7 @@ def test_convert_never_overwrites(run: Run, source: Path, tmp_path: Path) -> Non
     out.write_text("mine")
     ran = run("convert", str(source), "--to", "pi", "--out", str(out))
     assert ran.code == 1
-    assert "not touched" in ran.err
+    assert "already exists; nothing was written" in ran.err
     assert out.read_text() == "mine"
 
 

@@ -34,7 +34,7 @@ def pi_session(entries: list[dict[str, Any]]) -> Session:
 def file_of(session: Session, dialect: str, folder: Path) -> Path:
     """The session as a file of a dialect."""
     made = sessiontree.convert(session, dialect)
-    name = "0a1b2c3d.jsonl" if dialect == "neovate" else f"{made.start.id}.jsonl"
+    name = "0a1b2c3d.jsonl" if dialect == "neovate" else f"{made.meta.id}.jsonl"
     path = folder / name
     path.write_bytes(b"".join(made.lines))
     return path

@@ -10,7 +10,7 @@ from hypothesis import given
 import sessiontree
 from sessiontree import Session
 from sessiontree.conversion.verify import first_difference
-from sessiontree.conversion.walk import iter_items
+from sessiontree.conversion.walk import iter_entries
 from sessiontree.repair import examine
 from tests.building import examples, opened
 from tests.conversion.conversations import everything, sessions
@@ -28,7 +28,7 @@ def told(session: Session) -> list[object]:
     """A session in shared words, without what is made anew for each file, whatever the order of its branches."""
     items = [
         (item.kind, item.id, parent, {name: value for name, value in item.fields.items() if name != "sessiontree"})
-        for item, parent in iter_items(session, session.leaf, whole=True)
+        for item, parent in iter_entries(session, session.leaf, all_branches=True)
         if item.kind != "leaf"
     ]
     return sorted(items, key=lambda item: (item[1], str(item)))
@@ -38,7 +38,7 @@ def told(session: Session) -> list[object]:
 def test_everything_survives_the_way_there_and_back(source: str, target: str) -> None:
     there = converted(everything(), source)
     across = converted(there, target)
-    assert first_difference(there, there.leaf, across, whole=True) is None
+    assert first_difference(there, there.leaf, across, all_branches=True) is None
     back = converted(across, source)
     assert told(back) == told(there)
 
@@ -64,7 +64,7 @@ def test_doctor_finds_nothing_in_a_converted_session(target: str) -> None:
 @given(session=sessions())
 def test_any_conversation_survives_the_way_there_and_back(target: str, session: Session) -> None:
     there = converted(session, target)
-    assert first_difference(session, session.leaf, there, whole=True) is None
+    assert first_difference(session, session.leaf, there, all_branches=True) is None
     assert told(converted(there, "native")) == told(session)
 
 
@@ -73,9 +73,9 @@ def test_any_conversation_survives_the_way_there_and_back(target: str, session: 
 def test_every_session_of_the_corpus_converts_to_every_dialect_and_back(path: Path, target: str) -> None:
     session = sessiontree.open(path)
     there = converted(session, target)
-    assert first_difference(session, session.leaf, there, whole=True) is None
+    assert first_difference(session, session.leaf, there, all_branches=True) is None
     back = converted(there, session.dialect.name)
-    assert first_difference(session, session.leaf, back, whole=True) is None
+    assert first_difference(session, session.leaf, back, all_branches=True) is None
 
 
 @pytest.mark.parametrize("target", DIALECTS)

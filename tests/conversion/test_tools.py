@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.conversion.tools import Bash, Mapped, Meaning, find_meaning, map_call, map_name
+from sessiontree.conversion.tools import Bash, Intent, Mapped, find_intent, map_call, map_name
 
 AGENTS = ("claude", "pi", "omp", "neovate", "native")
 CORPUS = Path(__file__).parents[1] / "corpus"
@@ -180,7 +180,7 @@ def test_what_is_left_out_or_changed_is_said() -> None:
     assert "settings" in changed("grep", {"pattern": "a"}, "omp", "pi")[0]
     todos = [{"content": "a", "status": "pending", "activeForm": "b"}] * 2
     assert changed("TodoWrite", {"todos": todos}, "claude", "neovate") == (
-        "the wording of tasks while they are under way was left out",
+        "the texts shown while tasks are in progress were left out",
         "tasks were numbered, and all were given the priority medium",
     )
 
@@ -416,7 +416,7 @@ junk = st.recursive(
 agents = st.sampled_from(AGENTS)
 
 
-def essence(meaning: Meaning | None) -> Meaning | None:
+def essence(meaning: Intent | None) -> Intent | None:
     """A meaning without what only describes it."""
     return msgspec.structs.replace(meaning, description=None) if isinstance(meaning, Bash) else meaning
 
@@ -425,12 +425,12 @@ def check_meaning_is_kept(name: str, arguments: dict[str, Any], source: str, tar
     mapped = map_call(name, arguments, source, target)
     if mapped is None:
         return
-    meant = essence(find_meaning(name, arguments, source))
+    meant = essence(find_intent(name, arguments, source))
     assert meant is not None
-    assert essence(find_meaning(mapped.name, mapped.arguments, target)) == meant
+    assert essence(find_intent(mapped.name, mapped.arguments, target)) == meant
     back = map_call(mapped.name, mapped.arguments, target, source)
     if back is not None:
-        assert essence(find_meaning(back.name, back.arguments, source)) == meant
+        assert essence(find_intent(back.name, back.arguments, source)) == meant
 
 
 @given(st.sampled_from(NAMES) | st.text(), st.dictionaries(st.sampled_from(KEYS), junk, max_size=4), agents, agents)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.conversion.walk import iter_items
+from sessiontree.conversion.walk import iter_entries
 from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.messages import message_text
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
@@ -362,7 +362,7 @@ def test_a_branch_may_begin_among_the_results_of_an_answer() -> None:
     assert [item.id for item in pen.told()] == ["u", "a", "r1", "d"]
     shown = [line["content"] for line in loaded(pen.data)]
     assert [part["result"]["llmContent"] for part in shown[2]] == ["done", INTERRUPTION]
-    told = {item.id: parent for item, parent in iter_items(pen.session, pen.session.leaf, whole=True)}
+    told = {item.id: parent for item, parent in iter_entries(pen.session, pen.session.leaf, all_branches=True)}
     assert (told["r2"], told["q2"], told["d"]) == ("s", "s", "r1")
     assert examine(pen.session) == []
 
@@ -875,7 +875,7 @@ def parents(session: Session) -> dict[str, str | None]:
     """Whom each entry of a session follows, as a conversion sees it: the last to have an id is meant by it."""
     found: dict[str, str | None] = {}
     meant: dict[str, str] = {}
-    for item, parent in iter_items(session, session.leaf, whole=True):
+    for item, parent in iter_entries(session, session.leaf, all_branches=True):
         found[item.id] = None if parent is None else meant[parent]
         meant.update(dict.fromkeys((item.id, *item.aliases), item.id))
     return found

@@ -28,7 +28,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     session.append(result("toolu_1", "bash", "a b"))
     session.append(assistant(text("three")))
     made = sessiontree.convert(session, request.param)
-    name = f"{made.start.id}.jsonl" if request.param != "neovate" else "0a1b2c3d.jsonl"
+    name = f"{made.meta.id}.jsonl" if request.param != "neovate" else "0a1b2c3d.jsonl"
     file = tmp_path / name
     file.write_bytes(b"".join(made.lines))
     return file

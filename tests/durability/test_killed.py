@@ -153,7 +153,10 @@ def test_a_killed_installation_leaves_no_partial_file_where_an_agent_looks(tmp_p
     assert {path.suffix for path in files} == {".jsonl"}
     for path in files:
         installed = sessiontree.open(path, dialect=to)
-        assert first_difference(sessiontree.open(source), sessiontree.open(source).leaf, installed, whole=True) is None
+        assert (
+            first_difference(sessiontree.open(source), sessiontree.open(source).leaf, installed, all_branches=True)
+            is None
+        )
 
 
 @pytest.mark.parametrize(("processes", "entries"), [(3, 200), pytest.param(8, 1000, marks=pytest.mark.slow)])

@@ -31,9 +31,9 @@ from sessiontree.session.session import Branch
 from sessiontree.settings import Compaction, Prune, Settings
 from sessiontree.settings import Retry as RetrySettings
 from sessiontree.testing.model_server import ModelServer
-from tests.agent.building import Workplace
+from tests.agent.builders import Workplace
 from tests.agent.gates import Counting
-from tests.agent.loops import end_of, turn, went
+from tests.agent.runs import end_of, turn, went
 from tests.building import examples
 from tests.explore.lanes import explored, new_session
 

@@ -16,7 +16,7 @@ import pytest
 from sessiontree.errors import SessionTreeError, StoreError, UsageError
 from sessiontree.explore.records import Copy
 from sessiontree.explore.worktrees import Copies
-from tests.agent.building import kill_all_of
+from tests.agent.builders import kill_all_of
 from tests.explore.repos import contents, git, make_repository, seen_by_user, work_in
 
 RUN = "0123abcd"

@@ -30,9 +30,9 @@ from sessiontree.models.base import TextDelta, ToolCallDelta
 from sessiontree.session.session import Branch, Session
 from sessiontree.settings import Retry as RetrySettings
 from sessiontree.settings import Settings
-from tests.agent.building import Workplace
+from tests.agent.builders import Workplace
 from tests.agent.gates import Counting
-from tests.agent.loops import call, turn
+from tests.agent.runs import call, turn
 from tests.explore.lanes import Note, Stepping, explored, new_session, own_messages
 from tests.explore.test_attempts import CHEAP, long_talk, room
 

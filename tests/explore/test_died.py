@@ -22,7 +22,7 @@ from sessiontree.explore.state import find_exploration
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import Facts, Prices, ScriptedModel
 from sessiontree.session.session import Session
-from tests.agent.loops import turn
+from tests.agent.runs import turn
 from tests.building import THOROUGH
 from tests.explore.lanes import new_session, own_messages
 
@@ -39,7 +39,7 @@ from sessiontree.explore.fork_rules import Rules
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel
 from sessiontree.core.messages import ToolResult, Usage, message_text
-from tests.agent.loops import call, turn
+from tests.agent.runs import call, turn
 from tests.explore.test_died import PRICED, WORDS
 
 location, home, kind, limit = sys.argv[1:]

@@ -13,7 +13,7 @@ import pytest
 
 from sessiontree.explore.lane import Lane
 from sessiontree.explore.state import find_exploration
-from tests.agent.building import kill_all_of
+from tests.agent.builders import kill_all_of
 from tests.chat.terminals import SECONDS, Terminal, call, scripted, turn, wait_until
 from tests.explore.programs import Repository
 from tests.explore.repos import git

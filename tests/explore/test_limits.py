@@ -30,9 +30,9 @@ from sessiontree.models import Event, Facts, Prices, Request, ScriptedModel, Scr
 from sessiontree.models.script import ScriptError
 from sessiontree.session.session import Branch, Session
 from sessiontree.settings import Compaction, Prune, Settings
-from tests.agent.building import Workplace, is_alive, pid_in
+from tests.agent.builders import Workplace, is_alive, pid_in
 from tests.agent.gates import Counting
-from tests.agent.loops import call, end_of, turn, went
+from tests.agent.runs import call, end_of, turn, went
 from tests.explore.lanes import FACTS, Note, Stepping, check_is_sound, explored, new_session, own_messages
 
 USED = Usage(100, 10, total_tokens=110)

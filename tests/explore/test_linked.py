@@ -23,8 +23,8 @@ from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel
 from sessiontree.models.script import ScriptCall
 from sessiontree.session.session import Session
-from tests.agent.building import Workplace, pid_in
-from tests.agent.loops import turn
+from tests.agent.builders import Workplace, pid_in
+from tests.agent.runs import turn
 
 BEGUN = """
 import asyncio, sys

@@ -25,8 +25,8 @@ from sessiontree.explore.state import find_exploration
 from sessiontree.explore.worktrees import Copies
 from sessiontree.models import Model, ScriptedModel, ScriptTurn
 from sessiontree.session.session import Session
-from tests.agent.building import is_alive, pid_in, wait_for
-from tests.agent.loops import call, turn
+from tests.agent.builders import is_alive, pid_in, wait_for
+from tests.agent.runs import call, turn
 from tests.explore.lanes import new_session
 from tests.explore.repos import make_repository
 

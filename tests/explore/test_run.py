@@ -18,7 +18,7 @@ from sessiontree.explore.events import LaneEnded, LaneMade, LaneRefused
 from sessiontree.explore.records import End, LaneRecord, Lease, Plan, record_of
 from sessiontree.models import ScriptedModel
 from sessiontree.session.session import Session
-from tests.agent.loops import call, turn
+from tests.agent.runs import call, turn
 from tests.explore.lanes import Note, Stepping, check_is_sound, explored, new_session, own_messages
 from tests.explore.repos import git, make_repository
 

@@ -41,7 +41,7 @@ from sessiontree.repair import examine
 from sessiontree.session.journal import Journal
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
-from tests.agent.loops import turn
+from tests.agent.runs import turn
 from tests.archive.machine import home_of
 from tests.explore.lanes import MINOR, explored, new_session
 
@@ -56,7 +56,7 @@ from sessiontree.agent.tools.registry import Tools
 from sessiontree.explore import explore
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel
-from tests.agent.loops import call, turn
+from tests.agent.runs import call, turn
 from tests.explore.lanes import FACTS, Note, Stepping
 from tests.explore.test_standing import PROMPTS
 

@@ -26,8 +26,8 @@ from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel, ScriptTurn
 from sessiontree.repair import examine
 from sessiontree.session.session import Session
-from tests.agent.building import is_alive, pid_in, wait_for
-from tests.agent.loops import call, turn
+from tests.agent.builders import is_alive, pid_in, wait_for
+from tests.agent.runs import call, turn
 from tests.explore.lanes import new_session
 
 

@@ -30,8 +30,8 @@ from sessiontree.explore.subagent_sessions import started_of
 from sessiontree.explore.task_tool import MOST_TEXT, TaskTool, Unfinished, find_sub_agent, find_unfinished
 from sessiontree.models import Facts, ScriptedModel, ScriptTurn
 from sessiontree.session.session import Session
-from tests.agent.building import Workplace, is_alive, pid_in, wait_for
-from tests.agent.loops import call, check_is_sound, collected, end_of, said, turn
+from tests.agent.builders import Workplace, is_alive, pid_in, wait_for
+from tests.agent.runs import call, check_is_sound, collected, end_of, said, turn
 from tests.explore.lanes import new_session
 
 LOOK = "look at the parts"

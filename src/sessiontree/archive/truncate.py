@@ -22,7 +22,7 @@ from sessiontree.dialects.canonical import CanonicalEntry, SessionMeta
 from sessiontree.dialects.claude import truncate as claude_truncate
 from sessiontree.dialects.contract import IndexedLines, is_metadata_id
 from sessiontree.dialects.neovate import truncate as neovate_truncate
-from sessiontree.dialects.side_branches import Sides
+from sessiontree.dialects.side_branches import SideBranches
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import Reader
 from sessiontree.session.session import Session
@@ -115,7 +115,7 @@ def _plan_native(session: Session, data: JsonObject, tail_size: int) -> Truncate
     kept = {node for position, node in enumerate(path) if position >= first or journal.types[node] in _STATE}
     kept |= {node for node, kind in enumerate(journal.types) if kind in _STATE or kind in journal.dialect.bookkeeping}
     kept |= {max((node for node, kind in enumerate(journal.types) if kind == "file_snapshot"), default=path[-1])}
-    if Sides(journal).start_of(path[-1]) is not None:
+    if SideBranches(journal).start_of(path[-1]) is not None:
         # A side branch only has the current entry because it was moved there, so those `leaf` entries must stay.
         kept |= {
             node for node, kind in enumerate(journal.types) if kind == "leaf" and journal.tree.parent(node) in kept

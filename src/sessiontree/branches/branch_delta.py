@@ -18,7 +18,7 @@ from sessiontree.branches.merge_records import (
     merged_history,
 )
 from sessiontree.branches.tips import MESSAGE_TYPES
-from sessiontree.conversion.roles import with_own_role
+from sessiontree.conversion.roles import with_original_role
 from sessiontree.conversion.walk import REPORT
 from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Entry
@@ -84,7 +84,7 @@ def find_delta(session: Reader, leaf: str | None, known: AbstractSet[str]) -> Br
 
 
 def _render_conflicts(session: Reader, nodes: Sequence[int]) -> list[CanonicalEntry]:
-    entries = map(with_own_role, session.dialect.decode(session.journal, nodes))
+    entries = map(with_original_role, session.dialect.decode(session.journal, nodes))
     return [entry for entry in entries if not (entry.kind == "custom" and entry.fields.get("customType") == REPORT)]
 
 

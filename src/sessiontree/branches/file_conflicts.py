@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sessiontree.branches.branch_delta import BranchDelta, apply_edits, messages_in
 from sessiontree.compaction.touched_files import FileLists, file_of, files_in
-from sessiontree.conversion.tools import find_meaning
+from sessiontree.conversion.tools import find_intent
 from sessiontree.core.messages import Message, ToolCall, ToolResult, tool_calls
 from sessiontree.dialects.canonical import CanonicalEntry
 
@@ -76,7 +76,7 @@ def _changes(side: BranchDelta) -> dict[str, _Changes]:
 
 
 def _edit(call: ToolCall, agent: str, path: str) -> Any:
-    meaning = find_meaning(call.name, call.arguments, agent)
+    meaning = find_intent(call.name, call.arguments, agent)
     if meaning is None:
         return call.name, call.arguments
     messages = msgspec.structs.asdict(meaning)

@@ -16,8 +16,8 @@ from msgspec import Struct
 from sessiontree.branches.branch_delta import apply_edits, is_same
 from sessiontree.branches.merge_records import MERGED_FROM, find_merges, history_nodes
 from sessiontree.branches.tips import MESSAGE_TYPES
-from sessiontree.conversion.roles import in_common_roles
-from sessiontree.conversion.tool_names import ToolWords, with_own_words
+from sessiontree.conversion.roles import with_common_role
+from sessiontree.conversion.tool_names import ToolMapper, with_original_tools
 from sessiontree.core.context import entry_messages
 from sessiontree.core.ids import timestamp
 from sessiontree.core.messages import Assistant, Message, ToolResult, tool_calls
@@ -148,7 +148,7 @@ def adapt_entries(entries: Sequence[CanonicalEntry], source: Reader, target: Rea
 
     A call gets another id if the path or the file already has its id: some clients find calls by id anywhere in a file.
     """
-    words = ToolWords(source.dialect.name, target.dialect.name)
+    words = ToolMapper(source.dialect.name, target.dialect.name)
     used = {call.id for message in target.messages_to(leaf) for call in tool_calls(message)}
     if is_same(source, target):
         used |= {id for entry in entries for id in _call_ids(entry.fields.get("message"))}
@@ -160,8 +160,8 @@ def adapt_entries(entries: Sequence[CanonicalEntry], source: Reader, target: Rea
         bare = CanonicalEntry(
             entry.kind, _bare_fields(entry, keeps_responses=target.dialect.one_line_per_entry), timestamp=now
         )
-        adapted, _ = words.said(with_own_words(bare))
-        adapted, _ = in_common_roles(adapted, target.dialect.name)
+        adapted, _ = words.map_entry(with_original_tools(bare))
+        adapted, _ = with_common_role(adapted, target.dialect.name)
         fitted.append(_with_free_ids(adapted, used, renamed, number))
     return fitted
 

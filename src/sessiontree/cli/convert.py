@@ -80,15 +80,15 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "size": plan.size,
         "cwd": plan.cwd,
         "resume": list(plan.resume),
-        "beside": plan.beside[1] if plan.beside else None,
+        "beside": plan.related_folder[1] if plan.related_folder else None,
         "report": plan.report.as_json(),
     }
 
 
 def render_plan(plan: Plan) -> Iterator[str]:
     yield clean(f"target   {plan.path}  ({plan.size:,} bytes)")
-    if plan.beside:
-        yield clean(f"beside   {plan.beside[1]}")
+    if plan.related_folder:
+        yield clean(f"beside   {plan.related_folder[1]}")
     if plan.resume:
         yield clean(f"resume   cd {shlex.quote(plan.cwd)} && {shlex.join(plan.resume)}")
     yield from render_report(plan.report)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from sessiontree.compaction.touched_files import file_of, vocabularies
-from sessiontree.conversion.tools import FileUse, Meaning, find_meaning, find_purpose
+from sessiontree.conversion.tools import FileUse, Intent, find_intent, find_intent_type
 from sessiontree.conversion.tools.intents import STATUSES, Todo
 from sessiontree.core.messages import (
     Assistant,
@@ -354,12 +354,12 @@ def _task(item: Any) -> tuple[str, str] | None:
 
 @functools.lru_cache(maxsize=256)
 def _may_list_tasks(name: str, agent: str) -> bool:
-    return any(find_purpose(name, words) is Todo for words in vocabularies(agent))
+    return any(find_intent_type(name, words) is Todo for words in vocabularies(agent))
 
 
-def _call_intent(call: ToolCall, agent: str) -> Meaning | None:
+def _call_intent(call: ToolCall, agent: str) -> Intent | None:
     for words in vocabularies(agent):
-        found = find_meaning(call.name, call.arguments, words)
+        found = find_intent(call.name, call.arguments, words)
         if found is not None:
             return found
     return None

@@ -67,7 +67,7 @@ def _file_arguments(name: str, agent: str) -> tuple[FileArgument, ...]:
 def file_of(call: ToolCall, agent: str) -> tuple[FileUse, str] | None:
     """The file of a tool call, and whether it is read, written or edited."""
     for argument in _file_arguments(call.name, agent):
-        found = argument.found_in(call.arguments)
+        found = argument.find_in(call.arguments)
         if found is not None:
             return found
     return None

@@ -1,7 +1,6 @@
-"""Telling a session in canonical form and writing it in another dialect, entry by entry.
+"""Converts a session to another dialect, entry by entry: decode, map tools and roles, encode.
 
-Nothing is held but ids: an item is told, its tools are said in the target's words, it is written, and forgotten. What
-cannot be said in the target is noted in the report.
+Only ids are kept in memory. What the target cannot store as it is goes into the report.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import msgspec
 
 from sessiontree import plugins
 from sessiontree.conversion.report import Report
-from sessiontree.conversion.roles import in_common_roles
-from sessiontree.conversion.tool_names import ToolWords, with_own_words
-from sessiontree.conversion.walk import REPORT, iter_items
+from sessiontree.conversion.roles import with_common_role
+from sessiontree.conversion.tool_names import ToolMapper, with_original_tools
+from sessiontree.conversion.walk import REPORT, iter_entries
 from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
 from sessiontree.dialects.canonical import CanonicalEntry, Encoder, LossNote, SessionMeta
@@ -25,16 +24,16 @@ from sessiontree.session.reader import CURRENT, Current, Reader
 
 BranchChoice = Literal["active", "all"]
 
-_POSITION = "leaf"
-"""Where a session stands is said by the encoder at the end; the moves before it have no meaning in another file."""
+_LEAF = "leaf"
+"""Not converted: the encoder writes the current entry at the end, and earlier moves mean nothing in another file."""
 
 
 class Converted:
-    """A session in another dialect. `lines` can be gone through once; the report is complete when it was."""
+    """A session in another dialect. `lines` can be iterated once; the report is complete after that."""
 
     def __init__(self, dialect: Dialect, meta: SessionMeta, lines: Iterator[bytes], report: Report) -> None:
         self.dialect = dialect
-        self.start = meta
+        self.meta = meta
         self.lines = lines
         """The lines of the new file, each with its LF."""
         self.report = report
@@ -50,16 +49,16 @@ def convert(
     cwd: str | None = None,
     fork: bool = False,
 ) -> Converted:
-    """A session as one of another agent (or of the same), with the history of where it stands, or of one entry.
+    """Convert a session to another agent's format (or the same), with the history of the current entry or another one.
 
-    `branch="all"` takes every branch along; a target is always told where the session stands. With `fork` the new
-    session names the old one as its origin, in the target's own way.
+    `branch="all"` includes every branch; the current entry is kept either way. With `fork` the new session records the
+    old one as its origin, in the target's own form.
     """
     if branch not in ("active", "all"):
-        raise UsageError(f"{branch!r} is no choice of branches; it is `active` or `all`")
+        raise UsageError(f"unknown choice of branches {branch!r}: use `active` or `all`")
     dialect: Dialect = plugins.load("dialects", to)
     leaf = session.leaf if isinstance(at, Current) else at
-    start = SessionMeta(
+    meta = SessionMeta(
         id=id or new_session_id(),
         timestamp=timestamp(),
         cwd=session.cwd if cwd is None else cwd,
@@ -70,82 +69,78 @@ def convert(
         origin=session.location if fork else None,
     )
     report = Report(session.dialect.name, to)
-    telling = _Telling(session, dialect, dialect.encoder(start), report)
-    return Converted(dialect, start, telling.iter_lines(leaf, whole=branch == "all"), report)
+    conversion = _Conversion(session, dialect, dialect.encoder(meta), report)
+    return Converted(dialect, meta, conversion.iter_lines(leaf, all_branches=branch == "all"), report)
 
 
 def _own_config(session: Reader) -> Config | None:
-    """The settings that are more than the defaults and the session's name."""
+    """The settings without the session's name; None when they are the defaults."""
     config = session.config
     if config.summary == session.given_name:
         config = msgspec.structs.replace(config, summary=None)
     return None if config == Config() else config
 
 
-class _Telling:
-    """One conversion under way."""
-
+class _Conversion:
     def __init__(self, session: Reader, target: Dialect, encoder: Encoder, report: Report) -> None:
         self._session = session
         self._target = target.name
-        self._words = ToolWords(session.dialect.name, target.name)
+        self._tools = ToolMapper(session.dialect.name, target.name)
         self._encoder = encoder
         self._report = report
-        self._ids: dict[str, str | None] = {}
-        """What the target calls the entries told so far."""
-        self._told_title = False
-        self._labelled: set[str] = set()
-        self._told: dict[str, str] = {}
-        """What the lines of the source are called in canonical form."""
+        self._new_ids: dict[str, str | None] = {}
+        """Id of a canonical entry -> id in the target."""
+        self._has_title = False
+        self._labeled: set[str] = set()
+        self._entry_ids: dict[str, str] = {}
+        """Id of a line of the source -> id of the canonical entry it became a part of."""
 
-    def iter_lines(self, leaf: str | None, *, whole: bool) -> Iterator[bytes]:
-        yield from _ended(self._encoder.prologue())
-        for entry, parent in iter_items(self._session, leaf, whole=whole):
-            for line in self._write(entry, None if parent is None else self._ids.get(parent)):
-                yield line + b"\n"
-        stands = None if leaf is None else self._ids.get(leaf)
-        for entry in self._iter_about_all():
-            yield from _ended(self._write(entry, stands))
+    def iter_lines(self, leaf: str | None, *, all_branches: bool) -> Iterator[bytes]:
+        yield from _with_lf(self._encoder.prologue())
+        for entry, parent in iter_entries(self._session, leaf, all_branches=all_branches):
+            yield from _with_lf(self._encode(entry, None if parent is None else self._new_ids.get(parent)))
+        current = None if leaf is None else self._new_ids.get(leaf)
+        for entry in self._iter_metadata():
+            yield from _with_lf(self._encode(entry, current))
         self._note_missing_blobs()
-        yield from _ended(self._encoder.encode(self._report_item(), stands).lines)
-        yield from _ended(self._encoder.epilogue(stands))
+        yield from _with_lf(self._encoder.encode(self._report_entry(), current).lines)
+        yield from _with_lf(self._encoder.epilogue(current))
 
-    def _write(self, entry: CanonicalEntry, parent: str | None) -> Sequence[bytes]:
-        """The lines of one item."""
-        for line in entry.aliases:
-            self._told[line] = entry.id
-        if entry.kind == _POSITION:
-            self._remember(entry, parent)
+    def _encode(self, entry: CanonicalEntry, parent: str | None) -> Sequence[bytes]:
+        for alias in entry.aliases:
+            self._entry_ids[alias] = entry.id
+        if entry.kind == _LEAF:
+            self._track_id(entry, parent)
             return ()
-        self._told_title |= entry.kind == "session_info"
+        self._has_title |= entry.kind == "session_info"
         if entry.kind == "label":
-            self._labelled.add(str(entry.fields.get("targetId")))
-        said, notes = self._words.said(with_own_words(entry))
-        said, more_notes = in_common_roles(said, self._target)
-        written = self._encoder.encode(said, parent)
-        self._remember(entry, written.id)
+            self._labeled.add(str(entry.fields.get("targetId")))
+        mapped, tool_notes = self._tools.map_entry(with_original_tools(entry))
+        mapped, role_notes = with_common_role(mapped, self._target)
+        encoded = self._encoder.encode(mapped, parent)
+        self._track_id(entry, encoded.id)
         self._report.count(entry)
-        for note in (*notes, *more_notes, *written.notes):
+        for note in (*tool_notes, *role_notes, *encoded.notes):
             self._report.note(note)
-        return written.lines
+        return encoded.lines
 
-    def _remember(self, entry: CanonicalEntry, id: str | None) -> None:
-        self._ids[entry.id] = id
-        for other in entry.aliases:
-            self._ids[other] = id
+    def _track_id(self, entry: CanonicalEntry, id: str | None) -> None:
+        self._new_ids[entry.id] = id
+        for alias in entry.aliases:
+            self._new_ids[alias] = id
 
-    def _iter_about_all(self) -> Iterator[CanonicalEntry]:
-        """What is said about the session or its entries beside the path: the name, and labels."""
+    def _iter_metadata(self) -> Iterator[CanonicalEntry]:
+        """The name of the session and the labels of its entries, as far as the history does not have them."""
         title = self._session.given_name
-        if title and not self._told_title:
+        if title and not self._has_title:
             yield CanonicalEntry("session_info", {"name": title}, timestamp=timestamp())
         for line, label in self._session.labels.items():
-            target = self._told.get(line, line)
-            if target in self._ids and target not in self._labelled:
+            target = self._entry_ids.get(line, line)
+            if target in self._new_ids and target not in self._labeled:
                 yield CanonicalEntry("label", {"targetId": target, "label": label}, timestamp=timestamp())
 
-    def _report_item(self) -> CanonicalEntry:
-        """What became of everything, kept in the new session where its client does not look."""
+    def _report_entry(self) -> CanonicalEntry:
+        """The report, kept in the new session as a custom entry."""
         data = {"session": self._session.id, "location": self._session.location, **self._report.as_json()}
         return CanonicalEntry("custom", {"customType": REPORT, "data": data}, timestamp=timestamp())
 
@@ -153,10 +148,10 @@ class _Telling:
         for problem in self._session.problems:
             if problem.kind in ("missing-blob", "damaged-blob"):
                 self._report.note(
-                    LossNote("dropped", "images and texts kept outside the file", "their blob is not there")
+                    LossNote("dropped", "images and texts kept outside the file", "their blob is missing")
                 )
 
 
-def _ended(lines: Sequence[bytes]) -> Iterator[bytes]:
+def _with_lf(lines: Sequence[bytes]) -> Iterator[bytes]:
     for line in lines:
         yield line + b"\n"

@@ -1,10 +1,10 @@
-"""Taking a fork where a person points: choosing a prompt means "before it", and its text is handed back for editing."""
+"""Forks at an entry chosen by the user: choosing a prompt forks before it and returns its text for editing."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from sessiontree.conversion.install import Request, carry_out, copy_beside, make_plan
+from sessiontree.conversion.install import Request, carry_out, copy_related_folder, make_plan
 from sessiontree.conversion.report import Report
 from sessiontree.core.entries import CustomMessage, MessageEntry
 from sessiontree.core.messages import User, text_of
@@ -15,13 +15,13 @@ from sessiontree.stores.file import FileStore
 
 
 class Forked(Struct, frozen=True):
-    """A fork: the new session, where it was taken, and the text of the prompt that was chosen, to be edited."""
+    """A fork: the new session, the entry it ends with, and the text of the chosen prompt."""
 
     session: Session
     at: str | None
     prompt: str | None = None
     report: Report | None = None
-    """What was lost on the way, if the fork is of another dialect."""
+    """The report of the conversion, if the fork has another dialect."""
 
 
 def fork(
@@ -33,29 +33,29 @@ def fork(
     cwd: str | None = None,
     store: FileStore | None = None,
 ) -> Forked:
-    """A new session with the history up to an entry; by default, all that leads to where the session stands.
+    """A new session with the history up to an entry; by default, up to the current entry.
 
-    Choosing a prompt means the history before it, and `prompt` holds its text; choosing the first one starts from
-    nothing. `before` says otherwise for any entry. `to` names the dialect of the fork; by default it stays the same.
+    A prompt as `at` forks before it, and `prompt` has its text; the first prompt gives an empty session. `before`
+    overrides this for any entry. `to` is the dialect of the fork; by default that of the session.
     """
-    leaf, prompt = _chosen(session, at, before)
+    leaf, prompt = _find_end(session, at, before)
     if to is None or to == session.dialect.name:
         forked = session.fork(leaf, cwd=cwd, store=store)
-        copy_beside(session, forked.location)
+        copy_related_folder(session, forked.location)
         return Forked(forked, session.leaf if isinstance(leaf, Current) else leaf, prompt)
-    stands = session.leaf if isinstance(leaf, Current) else leaf
+    end = session.leaf if isinstance(leaf, Current) else leaf
     out = None if store is None else store.location
-    plan = make_plan(session, Request(to, at=stands, fork=True, cwd=cwd, out=out))
+    plan = make_plan(session, Request(to, at=end, fork=True, cwd=cwd, out=out))
     forked = carry_out(session, plan)
     copy_settings(forked, session)
-    return Forked(forked, stands, prompt, plan.report)
+    return Forked(forked, end, prompt, plan.report)
 
 
-def _chosen(session: Session, at: str | None, before: bool | None) -> tuple[str | Current | None, str | None]:
-    """Where the fork ends, and the prompt it is taken before."""
+def _find_end(session: Session, at: str | None, before: bool | None) -> tuple[str | Current | None, str | None]:
+    """The last entry of the fork, and the text of the prompt after it."""
     if at is None:
         if before:
-            raise UsageError("a fork before an entry needs the entry")
+            raise UsageError("choose the entry to fork before")
         return CURRENT, None
     entry = session.entry(at)
     prompt: str | None = None
@@ -70,6 +70,6 @@ def _chosen(session: Session, at: str | None, before: bool | None) -> tuple[str 
 
 
 def _before(session: Session, id: str) -> str | None:
-    """The entry that leads to another one; None when it is the first."""
+    """The entry before another one; None for the first."""
     path = session.path_ids(id)
     return path[-2] if len(path) > 1 else None

@@ -1,6 +1,6 @@
-"""From a conversion to a file: planned, written out of sight, read back and compared, and only then given its name.
+"""Writes a converted session to a file: planned, written to a temporary file, verified, and only then renamed.
 
-Nothing is ever overwritten, and a run that dies leaves nothing half-written where an agent looks.
+Nothing is ever overwritten, and a killed process leaves nothing half-written where an agent looks for sessions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sessiontree.stores.atomic_files import StagedFile, make_folder, sync_folder
 
 
 class Request(Struct, frozen=True):
-    """What shall be converted to what, and where it shall go."""
+    """What to convert, to which dialect, and where to write it."""
 
     to: str
     branch: BranchChoice = "active"
@@ -32,9 +32,9 @@ class Request(Struct, frozen=True):
     fork: bool = False
     cwd: str | None = None
     out: str | None = None
-    """The file to write; None puts the session where its new client looks."""
+    """The file to write; None for where the new client looks for sessions."""
     strict: bool = False
-    """Refuse when anything would be dropped."""
+    """Fail if anything would be dropped."""
 
 
 class Plan(Struct, frozen=True):
@@ -46,43 +46,45 @@ class Plan(Struct, frozen=True):
     size: int
     report: Report
     resume: tuple[str, ...]
-    """The command that goes on with the session, run in `cwd`; empty when no agent looks where the file goes."""
+    """The command that resumes the session, run in `cwd`; empty when no agent looks for sessions there."""
     cwd: str
-    beside: tuple[str, str] | None
-    """The folder of sub-agents and spilled output that is copied along, and where to."""
+    related_folder: tuple[str, str] | None
+    """The folder with sub-agents and spilled output to copy, and its destination."""
 
 
 def make_plan(session: Session, request: Request, environment: Mapping[str, str] = os.environ) -> Plan:
-    """Go through the whole conversion without writing anything."""
+    """Run the whole conversion without writing anything."""
     id = new_session_id()
     converted = _converted(session, request, id)
     if request.out is None:
-        destination = converted.dialect.destination(converted.start, environment)
+        destination = converted.dialect.destination(converted.meta, environment)
     else:
         destination = Destination(os.path.abspath(request.out), ())
     size = sum(map(len, converted.lines))
     if request.strict and converted.report.dropped:
         lost = "; ".join(f"{line.count} {line.what}: {line.why}" for line in converted.report.dropped)
         raise ConversionError(f"{session.location}: not converted to {request.to}, because it would drop {lost}")
-    beside = _beside(session, request.to, destination.path)
-    return Plan(request, id, destination.path, size, converted.report, destination.resume, converted.start.cwd, beside)
+    related = _related_folder(session, request.to, destination.path)
+    return Plan(request, id, destination.path, size, converted.report, destination.resume, converted.meta.cwd, related)
 
 
 def carry_out(session: Session, plan: Plan) -> Session:
-    """Write what was planned. Gives the new session, opened where it lies."""
+    """Write the planned file and open it."""
     if os.path.lexists(plan.path):
-        raise ExistsError(f"{plan.path}: there is a file already; it was not touched")
+        raise ExistsError(f"{plan.path}: the file already exists; nothing was written")
     try:
         staged = StagedFile(plan.path, _converted(session, plan.request, plan.id).lines)
         try:
-            _check(session, staged.location, plan)
-            if plan.beside is not None:
-                _copy_folder(*plan.beside)
+            _verify(session, staged.location, plan)
+            if plan.related_folder is not None:
+                _copy_folder(*plan.related_folder)
             staged.publish()
         finally:
             staged.discard()
     except OSError as error:
-        raise WriteError(f"{plan.path}: could not be written: {error.strerror or error}; nothing was left") from error
+        raise WriteError(
+            f"{plan.path}: could not be written: {error.strerror or error}; nothing was left behind"
+        ) from error
     return open(plan.path, dialect=plan.request.to)
 
 
@@ -91,39 +93,39 @@ def _converted(session: Session, request: Request, id: str) -> Converted:
     return convert(session, request.to, branch=request.branch, at=request.at, id=id, cwd=cwd, fork=request.fork)
 
 
-def _check(session: Session, location: str, plan: Plan) -> None:
-    """Read back what was written, and compare it with what it was made from."""
+def _verify(session: Session, location: str, plan: Plan) -> None:
+    """Compare the written file with its source."""
     request = plan.request
     leaf = session.leaf if isinstance(request.at, Current) else request.at
     written = open(location, dialect=request.to)
-    found = first_difference(session, leaf, written, whole=request.branch == "all")
+    found = first_difference(session, leaf, written, all_branches=request.branch == "all")
     written.close()
     if found is not None:
         raise ConversionError(
-            f"{session.location}: not converted, because the result does not read the same; nothing was written. "
-            f"{f'It does not say {found.one}' if found.one else f'It says {found.other}, which the session does not'}"
+            f"{session.location}: not converted: the result would differ from the session; nothing was written. "
+            f"{f'It lacks {found.source}' if found.source else f'Only the result has {found.copy}'}"
         )
 
 
-def _beside(session: Session, to: str, path: str) -> tuple[str, str] | None:
-    """The folder named like the session's file, which only its own client knows what to do with."""
+def _related_folder(session: Session, to: str, path: str) -> tuple[str, str] | None:
+    """The folder named like the session's file, which only its own client can use, and its destination."""
     folder = os.path.splitext(session.location)[0]
     if session.dialect.name != to or not session.related_files() or not os.path.isdir(folder):
         return None
     return folder, os.path.splitext(path)[0]
 
 
-def copy_beside(session: Session, path: str) -> None:
-    """Let sub-agents and spilled output follow to a copy of their session in the same dialect."""
-    beside = _beside(session, session.dialect.name, path)
-    if beside is not None:
-        _copy_folder(*beside)
+def copy_related_folder(session: Session, path: str) -> None:
+    """Copy sub-agents and spilled output to a copy of their session in the same dialect."""
+    related = _related_folder(session, session.dialect.name, path)
+    if related is not None:
+        _copy_folder(*related)
 
 
 def _copy_folder(source: str, target: str) -> None:
-    """Copy a folder out of sight, then give it its name."""
+    # Copied under a hidden name first, so that a killed process leaves no incomplete folder that a client would read.
     if os.path.lexists(target):
-        raise ExistsError(f"{target}: there is a folder already; it was not touched")
+        raise ExistsError(f"{target}: the folder already exists; nothing was written")
     parent, name = os.path.split(target)
     make_folder(parent)
     hidden = os.path.join(parent, f".{name}.{os.urandom(6).hex()}.tmp")

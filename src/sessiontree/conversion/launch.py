@@ -1,4 +1,4 @@
-"""Going on with a session in an agent: where that agent finds it, and the command that starts it there."""
+"""Resumes a session in an agent: where that agent finds it, and the command that starts the agent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sessiontree.session.session import Session
 
 
 class Resumption(Struct, frozen=True):
-    """The command that goes on with a session, the folder it is run in, and what has to be installed before."""
+    """The command that resumes a session, the directory to run it in, and the conversion to do first."""
 
     command: tuple[str, ...]
     cwd: str
@@ -24,39 +24,41 @@ class Resumption(Struct, frozen=True):
 
     @property
     def shell_line(self) -> str:
-        """The same for a person to paste into a shell."""
+        """The command for a user to paste into a shell."""
         return f"cd {shlex.quote(self.cwd)} && {shlex.join(self.command)}"
 
 
 def plan_resumption(
     session: Session, agent: str | None = None, cwd: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> Resumption:
-    """How an agent goes on with a session; by default the agent whose session it is. Writes nothing."""
+    """Plan how an agent resumes a session; by default the agent it belongs to. Writes nothing."""
     agent = agent or session.dialect.name
     if agent == "native":
-        raise UsageError(f"{session.location}: is no other agent's session; say which agent shall go on with it (--in)")
+        raise UsageError(f"{session.location}: a native session belongs to no agent; choose one with --in")
     if agent == session.dialect.name and cwd is None:
-        start = SessionMeta(session.id, session.header.timestamp, session.cwd)
-        place = session.dialect.destination(start, environment)
-        if os.path.dirname(os.path.realpath(session.location)) == os.path.dirname(os.path.realpath(place.path)):
-            return Resumption(place.resume, session.cwd)
+        meta = SessionMeta(session.id, session.header.timestamp, session.cwd)
+        own = session.dialect.destination(meta, environment)
+        if os.path.dirname(os.path.realpath(session.location)) == os.path.dirname(os.path.realpath(own.path)):
+            return Resumption(own.resume, session.cwd)
     plan = make_plan(session, Request(agent, branch="all", cwd=cwd), environment)
     return Resumption(plan.resume, plan.cwd, plan)
 
 
 def start_agent(session: Session, resumption: Resumption, before_start: Callable[[], None]) -> None:
-    """Install what has to be installed and become the agent. Does not return when that works.
+    """Do the planned conversion and replace this process with the agent. Returns only by raising.
 
-    `before_start` is called at the last moment, when nothing stands in the way any more.
+    `before_start` is called last, when nothing else can fail.
     """
     program = shutil.which(resumption.command[0])
     if program is None:
         raise NotFoundError(
-            f"{resumption.command[0]} is not installed, or not on the PATH; nothing was written. "
-            f"`--print` shows the command to run where it is"
+            f"{resumption.command[0]} is not installed or not on the PATH; nothing was written. "
+            f"`--print` shows the command to run elsewhere"
         )
     if not os.path.isdir(resumption.cwd):
-        raise NotFoundError(f"{resumption.cwd}: the folder of the session is not there; --cwd DIR names another one")
+        raise NotFoundError(
+            f"{resumption.cwd}: the session's directory does not exist; choose another one with --cwd DIR"
+        )
     if resumption.plan is not None:
         carry_out(session, resumption.plan)
     before_start()

@@ -1,4 +1,4 @@
-"""What became of a session on its way to another format: what was carried, mapped, changed, put aside and dropped."""
+"""The report of a conversion: what was carried over, mapped, changed, kept as passthrough data, and dropped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ORDER: tuple[NoteKind, ...] = ("dropped", "changed", "mapped", "aside")
 
 
 class Line(Struct, frozen=True):
-    """One kind of thing that was not taken as it was, and how often."""
+    """One kind of loss or change, and how often it occurred."""
 
     kind: NoteKind
     what: str
@@ -23,24 +23,24 @@ class Line(Struct, frozen=True):
 
 
 class Report:
-    """Filled while the lines of a conversion are made; complete when they are."""
+    """Filled while the lines of a conversion are iterated."""
 
     def __init__(self, source: str, target: str) -> None:
         self.source = source
         self.target = target
         self.carried: Counter[str] = Counter()
-        """How many of each thing were taken over: messages by role, blocks and other entries by type."""
+        """Counts of what was carried over: messages by role, blocks and other entries by type."""
         self._notes: Counter[LossNote] = Counter()
 
     @property
     def notes(self) -> list[Line]:
-        """What was not taken as it was, the worst first."""
+        """Losses and changes, the worst first."""
         lines = [Line(note.kind, note.what, note.why, count) for note, count in self._notes.items()]
         return sorted(lines, key=lambda line: (_ORDER.index(line.kind), line.what, line.why))
 
     @property
     def dropped(self) -> list[Line]:
-        """What a reader of the target will not find in the conversation."""
+        """What the target does not have at all."""
         return [line for line in self.notes if line.kind == "dropped"]
 
     def note(self, note: LossNote) -> None:

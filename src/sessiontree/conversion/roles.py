@@ -1,6 +1,6 @@
-"""Messages of roles that only the family of Pi has, for targets outside of it, and back.
+"""Maps messages of roles that only Pi, oh-my-pi and native sessions have to custom messages, and back.
 
-They are said as messages of an extension, with the words that a model is sent for them. The message itself rides along.
+Their content is what a model receives for them; the original message is carried as passthrough data.
 """
 
 from __future__ import annotations
@@ -10,50 +10,40 @@ from typing import Any
 import msgspec
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
-from sessiontree.dialects.passthrough import PASSTHROUGH
+from sessiontree.dialects.passthrough import carried_data, with_carried_data
 from sessiontree.dialects.pi.content import content_for_model
 
-_FAMILY = frozenset({"pi", "omp", "native"})
-_COMMON = ("assistant", "toolResult", "user")
-_ROLE = "message-of-role"
+_PI_FAMILY = frozenset({"pi", "omp", "native"})
+_COMMON_ROLES = ("assistant", "toolResult", "user")
+_ORIGINAL = "message-of-role"
+_MAPPED_FIELDS = ("customType", "content", "display")
 
 
-def in_common_roles(entry: CanonicalEntry, target: str) -> tuple[CanonicalEntry, list[LossNote]]:
-    """An item whose role the target may know."""
+def with_common_role(entry: CanonicalEntry, target: str) -> tuple[CanonicalEntry, list[LossNote]]:
+    """The entry with a role that the target may know."""
     message = entry.fields.get("message")
-    if target in _FAMILY or not isinstance(message, dict) or message.get("role") in _COMMON:
+    if target in _PI_FAMILY or not isinstance(message, dict) or message.get("role") in _COMMON_ROLES:
         return entry, []
     content = content_for_model(message)
     if content is None:
         return entry, []
     role = str(message["role"])
-    rest = {name: value for name, value in entry.fields.items() if name not in ("message", PASSTHROUGH)}
-    passthrough = {**_passthrough(entry), _ROLE: message}
-    if message.get("excludeFromContext"):
-        fields: dict[str, Any] = {**rest, "customType": role, PASSTHROUGH: passthrough}
-        return msgspec.structs.replace(entry, kind="custom", fields=fields), []
-    fields = {**rest, "customType": role, "content": content, "display": True, PASSTHROUGH: passthrough}
-    note = LossNote("mapped", f"messages of the role {role}", f"{target} sends them as messages of an extension")
-    return msgspec.structs.replace(entry, kind="custom_message", fields=fields), [note]
+    fields: dict[str, Any] = {name: value for name, value in entry.fields.items() if name != "message"}
+    fields["customType"] = role
+    kind, notes = "custom", []
+    if not message.get("excludeFromContext"):
+        kind, fields = "custom_message", {**fields, "content": content, "display": True}
+        why = f"{target} sends them as messages of an extension"
+        notes = [LossNote("mapped", f"messages of the role {role}", why)]
+    mapped = msgspec.structs.replace(entry, kind=kind, fields=fields)
+    return with_carried_data(mapped, _ORIGINAL, message), notes
 
 
-def with_own_role(entry: CanonicalEntry) -> CanonicalEntry:
-    """The item with the role it had, if it was said in another one."""
-    if PASSTHROUGH not in entry.fields:
-        return entry
-    message = _passthrough(entry).get(_ROLE)
+def with_original_role(entry: CanonicalEntry) -> CanonicalEntry:
+    """The entry with the role it had before `with_common_role`."""
+    message = carried_data(entry, _ORIGINAL)
     if not isinstance(message, dict) or entry.kind not in ("custom", "custom_message"):
         return entry
-    said = ("customType", "content", "display", PASSTHROUGH)
-    fields = {name: value for name, value in entry.fields.items() if name not in said}
-    passthrough = {name: value for name, value in _passthrough(entry).items() if name != _ROLE}
-    return msgspec.structs.replace(
-        entry,
-        kind="message",
-        fields={**fields, "message": message} | ({PASSTHROUGH: passthrough} if passthrough else {}),
-    )
-
-
-def _passthrough(entry: CanonicalEntry) -> dict[str, Any]:
-    found = entry.fields.get(PASSTHROUGH)
-    return found if isinstance(found, dict) else {}
+    fields = {name: value for name, value in entry.fields.items() if name not in _MAPPED_FIELDS}
+    original = msgspec.structs.replace(entry, kind="message", fields={**fields, "message": message})
+    return with_carried_data(original, _ORIGINAL, None)

@@ -1,8 +1,8 @@
-"""Tool calls in the words of another agent, and back.
+"""Maps tool calls to the names and arguments of another agent, and back.
 
-Agents name the same tools differently. Where there is a true equivalent (see `tools`), a call and its result are said
-in the target's words, and the words they had ride along under `tools`: going on to a third agent, or back, starts from
-those again. A call that is kept as it is says whose words it uses, so that nobody takes them for the target's own.
+Where the target has a true equivalent (see `tools`), a call and its result are mapped to it, and the original name and
+arguments are carried as passthrough data under `tools`: the next conversion starts from those again. An unmapped call
+carries the agent whose tool it names, so that it is never taken for a tool of the target.
 """
 
 from __future__ import annotations
@@ -10,25 +10,27 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from sessiontree.conversion.tools import map_call, map_name, share_tools
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
-from sessiontree.dialects.passthrough import PASSTHROUGH
+from sessiontree.dialects.passthrough import PASSTHROUGH, carried_data, with_carried_data
 
 _TOOLS = "tools"
 
 
-class ToolWords:
-    """The words of one target, for the items of one session in their order."""
+class ToolMapper:
+    """Maps the entries of one session, in their order, to the tools of one target."""
 
     def __init__(self, source: str, target: str) -> None:
         self._source = source
         self._target = target
         self._is_shared = share_tools(source, target)
         self._names: dict[str, str] = {}
-        """What the target calls the tool of each call told so far: a result follows its call."""
+        """The target's tool name of each call so far, by call id: a result follows its call."""
 
-    def said(self, entry: CanonicalEntry) -> tuple[CanonicalEntry, list[LossNote]]:
-        """An item with its tool calls, or the tool it is a result of, in the target's words where it has them."""
+    def map_entry(self, entry: CanonicalEntry) -> tuple[CanonicalEntry, list[LossNote]]:
+        """The entry with its tool calls, or the tool name of its result, mapped where the target has an equivalent."""
         message = entry.fields.get("message")
         if not isinstance(message, dict) or message.get("role") not in ("assistant", "toolResult"):
             return entry, []
@@ -37,16 +39,16 @@ class ToolWords:
             agent = _agent(entry) or agent
             is_shared = share_tools(agent, self._target)
         if is_shared:
-            return _without_tools(entry), []
+            return with_carried_data(entry, _TOOLS, None) if _tools(entry) else entry, []
         if message["role"] == "toolResult":
-            return self._result_said(entry, message, agent), []
-        return self._calls_said(entry, message, agent) if isinstance(message.get("content"), list) else (entry, [])
+            return self._map_result(entry, message, agent), []
+        return self._map_calls(entry, message, agent) if isinstance(message.get("content"), list) else (entry, [])
 
-    def _calls_said(
+    def _map_calls(
         self, entry: CanonicalEntry, message: dict[str, Any], agent: str
     ) -> tuple[CanonicalEntry, list[LossNote]]:
         content: list[Any] = message["content"]
-        own: dict[str, Any] = {}
+        originals: dict[str, Any] = {}
         has_calls = False
         notes: list[LossNote] = []
         for at, block in enumerate(content):
@@ -60,29 +62,29 @@ class ToolWords:
             self._names[str(block.get("id"))] = mapped.name if mapped else name
             if mapped is None or (mapped.name == name and mapped.arguments == arguments):
                 continue
-            if not own:
+            if not originals:
                 content = list(content)
-            own[str(at)] = {"name": name, "arguments": arguments}
+            originals[str(at)] = {"name": name, "arguments": arguments}
             content[at] = {**block, "name": mapped.name, "arguments": mapped.arguments}
             notes.append(_mapped_note(name, self._target, mapped.name))
             notes += [LossNote("changed", f"arguments of {name}", why) for why in mapped.changed]
         if not has_calls:
             return entry, notes
-        tools = {"agent": agent, "calls": own} if own else {"agent": agent}
-        return _with(entry, {**message, "content": content}, tools), notes
+        tools = {"agent": agent, "calls": originals} if originals else {"agent": agent}
+        return _with_message(entry, {**message, "content": content}, tools), notes
 
-    def _result_said(self, entry: CanonicalEntry, message: dict[str, Any], agent: str) -> CanonicalEntry:
+    def _map_result(self, entry: CanonicalEntry, message: dict[str, Any], agent: str) -> CanonicalEntry:
         name = message.get("toolName")
         if not isinstance(name, str):
             return entry
         mapped = self._names.get(str(message.get("toolCallId"))) or map_name(name, agent, self._target)
         if mapped is None or mapped == name:
-            return _with(entry, message, {"agent": agent})
-        return _with(entry, {**message, "toolName": mapped}, {"agent": agent, "name": name})
+            return _with_message(entry, message, {"agent": agent})
+        return _with_message(entry, {**message, "toolName": mapped}, {"agent": agent, "name": name})
 
 
-def with_own_words(entry: CanonicalEntry) -> CanonicalEntry:
-    """The item with its tools in the words of the agent that used them, if they were said in another's."""
+def with_original_tools(entry: CanonicalEntry) -> CanonicalEntry:
+    """The entry with its tool calls as the agent made them, before any mapping."""
     if PASSTHROUGH not in entry.fields:
         return entry
     found = _tools(entry)
@@ -93,44 +95,29 @@ def with_own_words(entry: CanonicalEntry) -> CanonicalEntry:
     if isinstance(name, str):
         message = {**message, "toolName": name}
     if isinstance(calls, dict) and isinstance(content, list):
-        message = {**message, "content": [_own_call(block, calls.get(str(at))) for at, block in enumerate(content)]}
-    return _with(entry, message, {"agent": found.get("agent")})
+        originals = [_original_call(block, calls.get(str(at))) for at, block in enumerate(content)]
+        message = {**message, "content": originals}
+    return _with_message(entry, message, {"agent": found.get("agent")})
 
 
-def _own_call(block: Any, own: Any) -> Any:
-    if not isinstance(own, dict) or not isinstance(block, dict) or block.get("type") != "toolCall":
+def _original_call(block: Any, original: Any) -> Any:
+    if not isinstance(original, dict) or not isinstance(block, dict) or block.get("type") != "toolCall":
         return block
-    return {**block, "name": own.get("name"), "arguments": own.get("arguments")}
+    return {**block, "name": original.get("name"), "arguments": original.get("arguments")}
 
 
-def _with(entry: CanonicalEntry, message: dict[str, Any], tools: dict[str, Any]) -> CanonicalEntry:
-    found = entry.fields.get(PASSTHROUGH)
-    passthrough = {**found, _TOOLS: tools} if isinstance(found, dict) else {_TOOLS: tools}
-    return _with_fields(entry, {**entry.fields, "message": message, PASSTHROUGH: passthrough})
+def _with_message(entry: CanonicalEntry, message: dict[str, Any], tools: dict[str, Any]) -> CanonicalEntry:
+    mapped = msgspec.structs.replace(entry, fields={**entry.fields, "message": message})
+    return with_carried_data(mapped, _TOOLS, tools)
 
 
-def _without_tools(entry: CanonicalEntry) -> CanonicalEntry:
-    """The item without a word about whose tools it uses: they are the target's own."""
-    if not _tools(entry):
-        return entry
-    passthrough = {name: value for name, value in entry.fields[PASSTHROUGH].items() if name != _TOOLS}
-    fields = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
-    return _with_fields(entry, {**fields, PASSTHROUGH: passthrough} if passthrough else fields)
-
-
-def _with_fields(entry: CanonicalEntry, fields: dict[str, Any]) -> CanonicalEntry:
-    return CanonicalEntry(entry.kind, fields, entry.id, entry.timestamp, entry.aliases)
-
-
-@lru_cache(maxsize=64)
-def _mapped_note(name: str, target: str, called: str) -> LossNote:
-    """Nearly all calls are of a few tools."""
-    return LossNote("mapped", f"calls of {name}", f"{target} calls this tool {called}")
+@lru_cache(maxsize=64)  # nearly all calls are of a few tools
+def _mapped_note(name: str, target: str, mapped: str) -> LossNote:
+    return LossNote("mapped", f"calls of {name}", f"{target} calls this tool {mapped}")
 
 
 def _tools(entry: CanonicalEntry) -> dict[str, Any]:
-    passthrough = entry.fields.get(PASSTHROUGH)
-    found = passthrough.get(_TOOLS) if isinstance(passthrough, dict) else None
+    found = carried_data(entry, _TOOLS)
     return found if isinstance(found, dict) else {}
 
 

@@ -1,7 +1,7 @@
-"""Whether a session says the same as the one it was made from: read back and compared, entry by entry.
+"""Compares a converted session with its source: both are decoded and compared entry by entry.
 
-What is compared is what people and models see: who said what, in which order and on which branch, the calls and their
-results. The words for tools are compared as their agent said them.
+Compared is what matters to a conversation: the messages and summaries of each branch, tool calls and their results.
+Tool calls are compared as the agent made them, before any mapping.
 """
 
 from __future__ import annotations
@@ -13,61 +13,61 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.conversion.tool_names import with_own_words
-from sessiontree.conversion.walk import iter_items
+from sessiontree.conversion.tool_names import with_original_tools
+from sessiontree.conversion.walk import iter_entries
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.session.reader import Reader
 
-_SPOKEN = frozenset({"message", "compaction", "branch_summary", "custom_message"})
+_COMPARED_TYPES = frozenset({"message", "compaction", "branch_summary", "custom_message"})
 
 
 class Difference(Struct, frozen=True):
-    """Something that one session says and the other does not say in the same place of its tree."""
+    """Content that only one of the two sessions has at a place in its tree."""
 
-    one: str | None
-    other: str | None
+    source: str | None
+    copy: str | None
 
 
-def first_difference(one: Reader, leaf: str | None, other: Reader, *, whole: bool) -> Difference | None:
-    """What a session says that its copy does not, or the other way round; None when they say the same.
+def first_difference(source: Reader, leaf: str | None, copy: Reader, *, all_branches: bool) -> Difference | None:
+    """The first difference between a session and its copy; None when they have the same content.
 
-    Branches are compared wherever they stand: a copy may have them in another order.
+    The order of branches does not matter.
     """
-    copies = Counter(place for place, _ in _iter_said(other, other.leaf, whole=whole))
-    for place, said in _iter_said(one, leaf, whole=whole):
-        if not copies[place]:
-            return Difference(_shown(said), None)
-        copies[place] -= 1
+    copies = Counter(digest for digest, _ in _iter_content(copy, copy.leaf, all_branches=all_branches))
+    for digest, content in _iter_content(source, leaf, all_branches=all_branches):
+        if not copies[digest]:
+            return Difference(_excerpt(content), None)
+        copies[digest] -= 1
     if not copies.total():
         return None
-    for place, said in _iter_said(other, other.leaf, whole=whole):
-        if copies[place]:
-            return Difference(None, _shown(said))
-    raise AssertionError("what was counted is there")
+    for digest, content in _iter_content(copy, copy.leaf, all_branches=all_branches):
+        if copies[digest]:
+            return Difference(None, _excerpt(content))
+    raise AssertionError("counted content is found again")
 
 
-def _iter_said(session: Reader, leaf: str | None, *, whole: bool) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
-    """What each entry says, and a mark of it and of everything that leads to it."""
-    marks: dict[str | None, bytes] = {None: b""}
-    for entry, parent in iter_items(session, leaf, whole=whole):
-        mark = marks.get(parent, b"")
-        if entry.kind in _SPOKEN:
-            said = (entry.kind, *_said(with_own_words(entry)))
-            mark = hashlib.blake2b(mark + repr(said).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-            yield mark, said
-        marks.update(dict.fromkeys((entry.id, *entry.aliases), mark))
+def _iter_content(session: Reader, leaf: str | None, *, all_branches: bool) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
+    """The content of each entry, with a digest of it and of everything on the path before it."""
+    digests: dict[str | None, bytes] = {None: b""}
+    for entry, parent in iter_entries(session, leaf, all_branches=all_branches):
+        digest = digests.get(parent, b"")
+        if entry.kind in _COMPARED_TYPES:
+            content = (entry.kind, *_entry_content(with_original_tools(entry)))
+            digest = hashlib.blake2b(digest + repr(content).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            yield digest, content
+        digests.update(dict.fromkeys((entry.id, *entry.aliases), digest))
 
 
-def _said(entry: CanonicalEntry) -> tuple[Any, ...]:
+def _entry_content(entry: CanonicalEntry) -> tuple[Any, ...]:
     message = entry.fields.get("message")
     if isinstance(message, dict):
-        about = tuple(message.get(name) for name in ("role", "toolCallId", "isError", "command", "output"))
-        return (about, _content(message.get("content")))
-    return (entry.fields.get("summary"), _content(entry.fields.get("content")))
+        fields = tuple(message.get(name) for name in ("role", "toolCallId", "isError", "command", "output"))
+        return (fields, _blocks(message.get("content")))
+    return (entry.fields.get("summary"), _blocks(entry.fields.get("content")))
 
 
-def _content(content: Any) -> list[Any]:
-    """Content as blocks, however it was written; empty texts say nothing."""
+def _blocks(content: Any) -> list[Any]:
+    """Content as blocks, however it was written, without empty texts."""
     blocks = content if isinstance(content, list) else [] if content is None else [{"type": "text", "text": content}]
     return [_block(block) for block in blocks if not (isinstance(block, dict) and block.get("text") == "")]
 
@@ -80,5 +80,5 @@ def _block(block: Any) -> Any:
     )
 
 
-def _shown(said: tuple[Any, ...]) -> str:
-    return repr(said)[:300]
+def _excerpt(content: tuple[Any, ...]) -> str:
+    return repr(content)[:300]

@@ -1,9 +1,9 @@
-"""Writing in a dialect: what a encoder is given, and what it gives back.
+"""Canonical entries: a session independent of its dialect, and the encoder that turns them into a dialect's lines.
 
-A conversation is told in canonical form, one `Item` for each entry, parents before children, and a encoder writes each
-in its dialect's own form: one line, several (the shards of a response), or none of its own (what the format has no
-place for rides along, see `passthrough`). The same encoder makes a new file (`begin`, `add`..., `end`) and continues
-one that is there (`add` alone). A encoder is pure: it makes bytes and writes nothing.
+A dialect decodes lines into one `CanonicalEntry` for each entry, parents before children. An encoder writes each in its
+dialect's own form: one line, several (the shards of a response), or none of its own (what the format has no place for
+becomes passthrough data, see `passthrough`). The same encoder writes a new file (`prologue`, `encode`..., `epilogue`)
+and continues an existing one (`encode` alone). It is pure: it returns bytes and writes nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from msgspec import Struct
 from sessiontree.core.entries import Config, ForkOrigin, KeptLargeContent
 
 NoteKind = Literal["mapped", "changed", "aside", "dropped"]
-"""What became of something: said in other words, said differently, kept where the client does not look, or left out."""
+"""Mapped to an equivalent, changed, kept where the client does not look, or left out."""
 
 
 class LossNote(Struct, frozen=True, gc=False):
-    """One thing a target could not take as it was. `what` names it in the plural, so that notes can be counted."""
+    """Something that a target could not store as it was. `what` is in the plural, so that notes can be counted."""
 
     kind: NoteKind
     what: str
@@ -30,21 +30,21 @@ class LossNote(Struct, frozen=True, gc=False):
 class CanonicalEntry(Struct, frozen=True, gc=False):
     """An entry in canonical form: the native type and the native fields beyond the envelope, as decoded JSON.
 
-    `message` items hold one message each. A compaction's `firstKeptEntryId`, a label's `targetId` and the like are ids
-    of the session the items come from; a encoder knows what became of them.
+    A `message` entry has one message. References to other entries (`firstKeptEntryId`, `targetId` ...) are ids of the
+    source session; an encoder replaces them.
     """
 
     kind: str
     fields: dict[str, Any]
     id: str = ""
-    """The entry's id where it comes from; empty for one that is new."""
+    """The entry's id in the source; empty for a new entry."""
     timestamp: str = ""
     aliases: tuple[str, ...] = ()
-    """More ids that mean this entry where it comes from: other shards of a response, other lines of a compaction."""
+    """Other ids of this entry in the source: further shards of a response, further lines of a compaction."""
 
 
 class SessionMeta(Struct, frozen=True):
-    """What is told of a session before its first entry."""
+    """What an encoder needs to know about a session before its first entry."""
 
     id: str
     timestamp: str
@@ -54,34 +54,34 @@ class SessionMeta(Struct, frozen=True):
     config: Config | None = None
     forked_from: ForkOrigin | None = None
     origin: str | None = None
-    """The file of the session this one comes from, for formats that keep lineage by path."""
+    """The file of the session this one comes from, for formats that record lineage by path."""
     large_content: KeptLargeContent | None = None
 
 
 class Encoded(Struct, frozen=True, gc=False):
-    """What an item became."""
+    """The result of encoding an entry."""
 
     id: str | None
-    """What the target calls the entry: the parent of what follows it. For an item without a place in the target's tree
-    it is the id of the parent it was given."""
+    """The entry's id in the target: the parent of the next entry. For an entry outside of the target's tree, the id of
+    the parent it was given."""
     lines: Sequence[bytes] = ()
-    """Lines to append, without LF. They may come later, with another item or at the end."""
+    """Lines to append, without LF. They may come later, with another entry or in the epilogue."""
     notes: Sequence[LossNote] = ()
     overwrite: tuple[int, bytes] | None = None
-    """Bytes to put over as many at an offset, for what an client keeps in a fixed place."""
+    """Offset and bytes to overwrite, for what a client keeps at a fixed position."""
     rewrite: Sequence[bytes] | None = None
-    """All lines of the file anew, for what an client can only say by another order of lines."""
+    """All lines of the new file, for what a client can only express by another order of lines."""
 
 
 class Encoder(Protocol):
-    """Writes one session in a dialect's own form.
+    """Encodes one session in a dialect's own form.
 
     Contract:
-    * `add` takes a parent by the id that `add` gave for it (or, in a file that is continued, by the id the file has);
-      None makes a root. It never raises for content, however odd: what cannot be said is noted.
-    * An id the items come with is kept if the format takes it; otherwise the new one follows from the old one and the
-      session's id alone, so that the same session converted twice gives the same lines.
-    * What was written is a session its client resumes, and in which doctor finds nothing.
+    * The parent is an id that `encode` returned (or, in an existing file, an id of the file); None makes a root. No
+      content raises an error, however unusual: what cannot be encoded is noted.
+    * An entry keeps its id if the format allows it; otherwise the new id depends on the old one and the session's id
+      alone, so that converting the same session twice gives the same lines.
+    * The result is a session that its client resumes, and in which doctor finds no problem.
     """
 
     def prologue(self) -> Sequence[bytes]:
@@ -91,13 +91,13 @@ class Encoder(Protocol):
     def encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded: ...
 
     def epilogue(self, leaf: str | None) -> Sequence[bytes]:
-        """The lines behind the last entry, which make the session stand at `leaf` (an id that `add` gave)."""
+        """The lines after the last entry, which make `leaf` (an id that `encode` returned) the current entry."""
         ...
 
 
 class Destination(Struct, frozen=True):
-    """Where a dialect's client looks for a session, and how it is told to go on with it."""
+    """Where a client looks for a session, and the command that resumes it."""
 
     path: str
     resume: tuple[str, ...]
-    """The command that resumes it there, run in the session's folder."""
+    """The command, run in the session's working directory."""

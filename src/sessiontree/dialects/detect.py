@@ -1,4 +1,4 @@
-"""The first lines of a file, by which dialects recognize what is theirs."""
+"""The first lines of a file, by which dialects recognize their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LINES = 32
 
 @functools.lru_cache(1)
 def head_records(head: bytes) -> tuple[dict[str, Any], ...]:
-    """The objects among the first lines of a file, whatever stands between them. Every dialect asks for the same."""
+    """The JSON objects among the first lines of a file. Cached, because every dialect asks for the same ones."""
     return tuple(_iter_records(head))
 
 
@@ -21,10 +21,10 @@ def _iter_records(head: bytes) -> Iterator[dict[str, Any]]:
     for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n", _LINES)[:_LINES]:
         line = line.strip(b"\x00 \t\r")
         if not line.endswith(b"}"):
-            continue  # no object, or the one that goes on where the head ends
+            continue  # not an object, or one that continues beyond the head
         try:
-            found = parse_json(line)
+            fields = parse_json(line)
         except ValueError:
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(fields, dict):
+            yield fields

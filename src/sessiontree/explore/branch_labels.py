@@ -19,9 +19,9 @@ def find_marks(session: Reader) -> dict[str, Mark]:
     journal = session.journal
     if not journal.own_customs:
         return {}
-    from sessiontree.dialects.side_branches import Sides
+    from sessiontree.dialects.side_branches import SideBranches
 
-    sides = Sides(journal)
+    sides = SideBranches(journal)
     starts = [journal.tree.ids[node] for node in journal.own_customs if sides.start_of(node) == node]
     if not starts:
         return {}
@@ -35,9 +35,9 @@ def find_branch_marks(session: Reader, branches: Sequence[BranchFacts]) -> dict[
     marks = find_marks(session)
     if not marks:
         return {}
-    from sessiontree.dialects.side_branches import Sides
+    from sessiontree.dialects.side_branches import SideBranches
 
-    sides, ids = Sides(session.journal), session.journal.tree.ids
+    sides, ids = SideBranches(session.journal), session.journal.tree.ids
     found = {}
     for branch in branches:
         shared = () if branch.is_active else [*sides.starts_to(session.node_of(branch.ancestor))]

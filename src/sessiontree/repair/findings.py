@@ -10,7 +10,7 @@ from msgspec import Struct
 from sessiontree.core.entries import Compaction, Entry, MessageEntry
 from sessiontree.core.messages import ToolResult, message_text, tool_calls
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
-from sessiontree.dialects.side_branches import Sides
+from sessiontree.dialects.side_branches import SideBranches
 from sessiontree.repair.rules import RULES, Rule, Severity
 from sessiontree.session.journal import Journal
 from sessiontree.session.line_offsets import LineSpan
@@ -164,9 +164,9 @@ def stale_leaf(journal: Journal) -> Iterator[Finding]:
     client_path = journal.dialect.find_path(journal, leaf, AS_CLIENT)
     if journal.dialect.bookkeeping or not len(journal):
         return  # a dialect with bookkeeping types ignores such lines when it finds the leaf
-    sides = Sides(journal)
+    sides = SideBranches(journal)
     messages = (node for node in range(len(journal) - 1, -1, -1) if journal.types[node] == "message")
-    newest = next((node for node in messages if not sides.is_beside(node, leaf)), None)
+    newest = next((node for node in messages if not sides.is_outside(node, leaf)), None)
     last = len(journal) - 1
     if newest is None or newest == last or newest in client_path or journal.types[last] not in _QUIET:
         return

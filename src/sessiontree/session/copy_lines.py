@@ -8,7 +8,7 @@ from sessiontree.core.entries import Compaction, Header, Label
 from sessiontree.core.ids import new_entry_id, timestamp
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import SessionMeta
-from sessiontree.dialects.side_branches import Sides
+from sessiontree.dialects.side_branches import SideBranches
 from sessiontree.session.journal import Journal
 
 _ENVELOPE = {"type", "id", "parentId", "timestamp"}
@@ -45,7 +45,7 @@ def _path_with_labels(journal: Journal, leaf: int | None) -> Iterator[bytes]:
         id = new_entry_id(journal.tree.node_of)
         fields = {"targetId": label.target_id, "label": label.label}
         yield journal.dialect.render_entry("label", id, parent, label.timestamp, fields) + b"\n"
-    if Sides(journal).start_of(leaf) is not None:  # entries of a side branch do not make it current, a move does
+    if SideBranches(journal).start_of(leaf) is not None:  # entries of a side branch do not make it current, a move does
         id = new_entry_id(journal.tree.node_of)
         yield journal.dialect.render_entry("leaf", id, parent, timestamp(), {"targetId": parent}) + b"\n"
 

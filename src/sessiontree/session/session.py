@@ -26,7 +26,7 @@ from sessiontree.core.ids import new_entry_id, new_session_id, timestamp
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoder, SessionMeta
 from sessiontree.dialects.contract import Dialect, is_metadata_id, metadata_id
-from sessiontree.dialects.side_branches import OF_BRANCH, Sides
+from sessiontree.dialects.side_branches import OF_BRANCH, SideBranches
 from sessiontree.errors import ConflictError, InvalidEntryError, NotFoundError, ReadOnlyError, UsageError
 from sessiontree.session.blob_refs import LargeContent, externalize, may_hold_large_content, truncate
 from sessiontree.session.copy_lines import forked_lines, migrated_lines
@@ -354,7 +354,7 @@ class Session(Reader):
             self._write("leaf", fields, to)
 
     def _is_in_side_branch(self, id: str | None) -> bool:
-        return self.dialect.one_line_per_entry and Sides(self._journal).start_of(self.node_of(id)) is not None
+        return self.dialect.one_line_per_entry and SideBranches(self._journal).start_of(self.node_of(id)) is not None
 
     def _check_writable(self) -> None:
         reason = self.read_only

@@ -1,33 +1,33 @@
-"""Tool calls of one agent in another agent's words, where both have a tool that does the same thing.
+"""Maps tool calls of one agent to another agent's tools, where both have a tool that does the same.
 
-A call is first read into a meaning (`Read`, `Bash`, `Edit` ...) and then worded for the target, so an agent is one
-table of tools and never a list of pairs.
+A call is parsed into an intent (`Read`, `Bash`, `Edit` ...) and rendered for the target, so each agent is one table of
+tools, not a list of pairs.
 
-    meanings   what a call asks for, whoever asked
-    arguments  reading what was given, and giving up on what we do not understand
-    shared     the form of a table, and what several agents have in common
-    claude, pi, omp, neovate  one agent each: reading its calls, wording them, the table of its tools
-    mapping    the tables together: from one agent's words to another's
+    intents    what a call asks for, independent of the agent
+    arguments  reading arguments, and giving up on those we do not understand
+    shared     the table of an agent's tools, and what several agents have in common
+    claude, pi, omp, neovate  one agent each: parsing and rendering its calls, its table of tools
+    mapping    from one agent's call to another's
 
 Rules of this package:
 
-* A call is mapped only when the target's tool would do the same thing with the new arguments. In every other case the
-  answer is None and the caller keeps the call as it is: an odd call in a history is harmless, a wrong one is not.
-* An argument that we do not know, or of a type that we do not expect, makes the call unmappable.
-* What a tool does when nothing is said is its own affair and no argument: its default timeout, how much it shows, in
-  which order, whether it shows ignored files. We never write such a default out, since the model never said it.
-* Every spelling that a version of an agent has had is read; only the current one is written.
+* A call is mapped only when the target's tool would do the same with the new arguments. Otherwise the result is None
+  and the caller keeps the call: an unusual call in a history is harmless, a wrong one is not.
+* An argument that we do not know, or of an unexpected type, makes a call unmappable.
+* A tool's defaults (timeout, amount and order of output, ignored files) are not arguments. They are never written out,
+  since the model never gave them.
+* Every spelling that a version of an agent has had is parsed; only the current one is rendered.
 """
 
-from sessiontree.conversion.tools.intents import Bash, Meaning
+from sessiontree.conversion.tools.intents import Bash, Intent
 from sessiontree.conversion.tools.mapping import (
     FileArgument,
     FileUse,
     Mapped,
     file_argument,
     find_file,
-    find_meaning,
-    find_purpose,
+    find_intent,
+    find_intent_type,
     map_call,
     map_name,
     share_tools,
@@ -37,12 +37,12 @@ __all__ = [
     "Bash",
     "FileArgument",
     "FileUse",
+    "Intent",
     "Mapped",
-    "Meaning",
     "file_argument",
     "find_file",
-    "find_meaning",
-    "find_purpose",
+    "find_intent",
+    "find_intent_type",
     "map_call",
     "map_name",
     "share_tools",

@@ -1,6 +1,6 @@
-"""Reading the arguments of a call: each of the type that we expect, and none that we do not know.
+"""Strict reading of a call's arguments: expected types only, and no unknown argument.
 
-Whatever is not as expected raises `NoEquivalentError`, which makes the call unmappable.
+Anything unexpected raises `NoEquivalentError`, which makes the call unmappable.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 from sessiontree.conversion.tools.intents import GrepMode, Status
 
-_WordT = TypeVar("_WordT", Status, GrepMode)
+_LiteralT = TypeVar("_LiteralT", Status, GrepMode)
 
-# setTimeout, which all of these programs use, holds no more.
+# The limit of setTimeout, which all of these clients use.
 _LONGEST_MS = 2**31 - 1
 
 
 class NoEquivalentError(Exception):
-    """This call cannot be said in the shared or in the target's words. Never leaves this package."""
+    """A call has no intent or no equivalent in the target. Never leaves this package."""
 
 
 def require(condition: bool) -> None:
@@ -27,7 +27,7 @@ def require(condition: bool) -> None:
 
 
 class Arguments:
-    """The arguments of one call, taken out one by one: what is left in the end is something we do not understand."""
+    """The arguments of one call, taken out one by one: `finish` fails if an unknown one is left."""
 
     def __init__(self, given: Mapping[str, Any], *, null_is_absent: bool) -> None:
         self._left = dict(given)
@@ -71,17 +71,17 @@ class Arguments:
         if key not in self._left:
             return None
         given = _number(self.take(key)) * factor
-        # Seconds come as fractions too: 0.1 * 1000 may not be quite 100, which is no reason to give up.
+        # Seconds may be fractions, and 0.1 * 1000 may not be exactly 100.
         nearest = round(given)
         require(0 < nearest <= _LONGEST_MS and math.isclose(nearest, given, rel_tol=1e-9))
         return nearest
 
     def expect(self, key: str, value: object) -> None:
-        """An argument that changes nothing as long as it has this value."""
+        """Take an argument that is harmless only with this value."""
         require(self._left.pop(key, value) is value)
 
     def leave_out(self, key: str, note: str | None = None) -> None:
-        """An argument that only describes."""
+        """Take a descriptive argument and drop it."""
         if key in self._left:
             require(isinstance(self._left.pop(key), str | bool | int))
             if note is not None:
@@ -92,7 +92,7 @@ class Arguments:
 
 
 def _number(value: object) -> int | float:
-    # Beyond this no program that keeps its numbers in JavaScript is exact.
+    # JavaScript's numbers are not exact beyond this.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= 2**53:
         raise NoEquivalentError
     return value
@@ -105,13 +105,13 @@ def _whole(value: object) -> int:
 
 
 def _plain_path(path: str) -> str:
-    """A path that names the same file for every agent. Some of them expand a leading `~` or drop a leading `@`."""
+    """A path that names the same file for every agent: some expand a leading `~` or drop a leading `@`."""
     require(path != "" and not path.startswith(("~", "@")) and "://" not in path and "\x00" not in path)
     return path
 
 
 def as_object(value: object) -> Mapping[str, Any]:
-    if not isinstance(value, dict) and not isinstance(value, Mapping):  # asking for the latter is slow
+    if not isinstance(value, dict) and not isinstance(value, Mapping):  # checking for Mapping is slow
         raise NoEquivalentError
     return value
 
@@ -128,8 +128,8 @@ def as_text(value: object) -> str:
     return value
 
 
-def one_of(value: object, words: tuple[_WordT, ...]) -> _WordT:
-    for word in words:
-        if word == value:
-            return word
+def one_of(value: object, choices: tuple[_LiteralT, ...]) -> _LiteralT:
+    for choice in choices:
+        if choice == value:
+            return choice
     raise NoEquivalentError

@@ -1,6 +1,6 @@
-"""Claude Code's tools: how its calls are read, and how its calls are worded.
+"""Parses and renders calls of Claude Code's tools.
 
-What is public here also serves Neovate and older versions of oh-my-pi, which have some of these tools unchanged.
+Public functions are also used for Neovate and older versions of oh-my-pi, which have some of these tools unchanged.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from sessiontree.conversion.tools.intents import (
 )
 from sessiontree.conversion.tools.shared import (
     AgentTools,
+    Rendered,
     Tool,
-    Worded,
     at_any_depth,
     checked_replacement,
     glob_in_folder,
@@ -39,15 +39,15 @@ from sessiontree.conversion.tools.shared import (
     parse_replacements,
     plain_file_glob,
     present_arguments,
+    render_bash_in_milliseconds,
     shown_offset,
     without_ignored_lines,
-    word_bash_in_milliseconds,
 )
 
 _LONGEST_MS = 600_000
 _LONGEST_BACKGROUND_MS = 7_200_000
 _TODO_DETAILS = {
-    "activeForm": "the wording of tasks while they are under way was left out",
+    "activeForm": "the texts shown while tasks are in progress were left out",
     "id": "the ids of tasks were left out",
     "priority": "the priorities of tasks were left out",
 }
@@ -59,7 +59,7 @@ def _parse_read(arguments: Arguments) -> Read:
     return parse_read_by_offset(arguments, "file_path", 0)
 
 
-def word_claude_read(read: Read) -> Worded:
+def render_claude_read(read: Read) -> Rendered:
     return present_arguments(file_path=read.path, offset=shown_offset(read), limit=read.line_count), ()
 
 
@@ -67,7 +67,7 @@ def _parse_write(arguments: Arguments) -> Write:
     return Write(arguments.path("file_path"), arguments.text("content"))
 
 
-def word_claude_write(write: Write) -> Worded:
+def render_claude_write(write: Write) -> Rendered:
     return {"file_path": write.path, "content": write.content}, ()
 
 
@@ -89,7 +89,7 @@ def _parse_multi_edit(arguments: Arguments) -> Edit:
     return Edit(path, independent_replacements(parse_replacements(arguments.take("edits"), _parse_replacement)))
 
 
-def word_claude_edit(edit: Edit) -> Worded:
+def render_claude_edit(edit: Edit) -> Rendered:
     one = only_replacement(edit, deleting_takes_line_end=True)
     return present_arguments(
         file_path=edit.path, old_string=one.old, new_string=one.new, replace_all=one.everywhere
@@ -106,10 +106,10 @@ def _parse_bash(arguments: Arguments) -> Bash:
     )
 
 
-def _word_bash(bash: Bash) -> Worded:
+def _render_bash(bash: Bash) -> Rendered:
     longest = _LONGEST_BACKGROUND_MS if bash.background else _LONGEST_MS
     require((bash.timeout_ms or 0) <= longest)
-    return word_bash_in_milliseconds(bash)
+    return render_bash_in_milliseconds(bash)
 
 
 def _parse_grep(arguments: Arguments) -> Grep:
@@ -118,7 +118,7 @@ def _parse_grep(arguments: Arguments) -> Grep:
     mode = parse_grep_mode(arguments) if "output_mode" in arguments else "files_with_matches"
     before, after = lines_around(arguments, ("context", "-C"), "-B", "-A")
     file_glob = plain_file_glob(arguments.optional_text("glob"))
-    # Claude Code takes several filters in one text, the others do not.
+    # Only Claude Code takes several filters in one text.
     require(file_glob is None or not holds_several(file_glob))
     return without_ignored_lines(
         Grep(
@@ -138,29 +138,29 @@ def _parse_grep(arguments: Arguments) -> Grep:
     )
 
 
-def _word_grep(grep: Grep) -> Worded:
+def _render_grep(grep: Grep) -> Rendered:
     require(grep.file_glob is None or not holds_several(grep.file_glob))
-    worded: dict[str, Any] = {"pattern": grep.pattern}
-    worded |= present_arguments(path=grep.path, glob=grep.file_glob, type=grep.file_type, output_mode=grep.mode)
+    rendered: dict[str, Any] = {"pattern": grep.pattern}
+    rendered |= present_arguments(path=grep.path, glob=grep.file_glob, type=grep.file_type, output_mode=grep.mode)
     if grep.lines_before == grep.lines_after:
-        worded |= {"-C": grep.lines_before} if grep.lines_before else {}
+        rendered |= {"-C": grep.lines_before} if grep.lines_before else {}
     else:
         sides = {"-B": grep.lines_before, "-A": grep.lines_after}
-        worded |= {key: lines for key, lines in sides.items() if lines}
-    worded |= {} if grep.line_numbers else {"-n": False}
-    worded |= {"-i": True} if grep.ignore_case else {}
-    return worded | present_arguments(multiline=grep.multiline, head_limit=grep.limit, offset=grep.skip or None), ()
+        rendered |= {key: lines for key, lines in sides.items() if lines}
+    rendered |= {} if grep.line_numbers else {"-n": False}
+    rendered |= {"-i": True} if grep.ignore_case else {}
+    return rendered | present_arguments(multiline=grep.multiline, head_limit=grep.limit, offset=grep.skip or None), ()
 
 
 def _parse_glob(arguments: Arguments) -> Glob:
     return glob_in_folder(arguments.optional_path("path"), at_any_depth(arguments.text("pattern")))
 
 
-def _word_glob(glob: Glob) -> Worded:
+def _render_glob(glob: Glob) -> Rendered:
     require(glob.limit is None)
     if "/" in glob.pattern:
         return present_arguments(pattern=glob.pattern, path=glob.folder), ()
-    # A bare name would match at any depth, so the folder has to stand in the pattern.
+    # A bare name would match at any depth, so the folder becomes part of the pattern.
     above, _, name = (glob.folder or "").rpartition("/")
     require(name not in ("", ".."))
     if not above and glob.folder is not None and glob.folder.startswith("/"):
@@ -181,7 +181,7 @@ def parse_claude_todo(arguments: Arguments) -> Todo:
 
 
 def _todo_items(todos: object, ignored: Mapping[str, str]) -> tuple[tuple[TodoItem, ...], list[str]]:
-    """A task list and notes about what is left out of it. `ignored` gives the note for each key that only describes."""
+    """A task list and notes about what is left out. `ignored` has the note for each descriptive key."""
     items = []
     notes: list[str] = []
     for entry in as_list(todos):
@@ -197,19 +197,19 @@ def _todo_items(todos: object, ignored: Mapping[str, str]) -> tuple[tuple[TodoIt
     return tuple(items), notes
 
 
-def _word_todo(todo: Todo) -> Worded:
+def _render_todo(todo: Todo) -> Rendered:
     todos = [{"content": item.text, "status": item.status, "activeForm": item.text} for item in todo.items]
-    return {"todos": todos}, ("the wording of a task while it is under way repeats its text",)
+    return {"todos": todos}, ("the text shown while a task is in progress repeats its text",)
 
 
 def _parse_agent(arguments: Arguments) -> Agent:
-    # Whether an agent runs in the background when nothing is said changed with the versions.
+    # The default has changed between versions.
     require(arguments.take("run_in_background") is False)
     return _agent_of_kind(arguments, arguments.text("subagent_type"))
 
 
 def _parse_task(arguments: Arguments) -> Agent:
-    # The older name of the tool, from when every agent was waited for and at first there was only one kind.
+    # The older name of the tool, from when every agent ran in the foreground, at first with only one kind.
     arguments.expect("run_in_background", False)
     return _agent_of_kind(arguments, arguments.optional_text("subagent_type") or "general-purpose")
 
@@ -219,22 +219,22 @@ def _agent_of_kind(arguments: Arguments, kind: str) -> Agent:
     return Agent(arguments.text("description"), arguments.text("prompt"), kind)
 
 
-def _word_agent(agent: Agent) -> Worded:
-    worded = {"description": agent.description, "prompt": agent.prompt, "subagent_type": agent.kind}
-    return worded | {"run_in_background": False}, ()
+def _render_agent(agent: Agent) -> Rendered:
+    rendered = {"description": agent.description, "prompt": agent.prompt, "subagent_type": agent.kind}
+    return rendered | {"run_in_background": False}, ()
 
 
 CLAUDE = AgentTools(
-    Tool("Read", Read, _parse_read, word_claude_read),
-    Tool("Write", Write, _parse_write, word_claude_write),
-    Tool("Edit", Edit, parse_claude_edit, word_claude_edit),
+    Tool("Read", Read, _parse_read, render_claude_read),
+    Tool("Write", Write, _parse_write, render_claude_write),
+    Tool("Edit", Edit, parse_claude_edit, render_claude_edit),
     Tool("MultiEdit", Edit, _parse_multi_edit),
-    Tool("Bash", Bash, _parse_bash, _word_bash),
-    Tool("Grep", Grep, _parse_grep, _word_grep),
-    Tool("Glob", Glob, _parse_glob, _word_glob),
+    Tool("Bash", Bash, _parse_bash, _render_bash),
+    Tool("Grep", Grep, _parse_grep, _render_grep),
+    Tool("Glob", Glob, _parse_glob, _render_glob),
     Tool("LS", Tree, _parse_ls),
-    Tool("TodoWrite", Todo, parse_claude_todo, _word_todo),
-    Tool("Agent", Agent, _parse_agent, _word_agent),
+    Tool("TodoWrite", Todo, parse_claude_todo, _render_todo),
+    Tool("Agent", Agent, _parse_agent, _render_agent),
     Tool("Task", Agent, _parse_task),
     timeout_unit="milliseconds",
     path_key="file_path",

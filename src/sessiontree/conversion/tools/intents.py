@@ -1,7 +1,4 @@
-"""What a call of a tool asks for, whoever asked: one value for each thing that agents have tools for.
-
-These are the canonical form. How an agent says them is in that agent's module, and nothing here knows of any agent.
-"""
+"""Intents: what a tool call asks for, independent of the agent."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class Replacement(Struct, frozen=True):
     old: str
     new: str
     everywhere: bool = False
-    # Claude Code and Neovate, told to replace text by nothing, also take the line end that follows it.
+    # When Claude Code and Neovate replace text by nothing, they also remove the line end after it.
     takes_line_end: bool = False
 
 
@@ -75,14 +72,14 @@ class Glob(Struct, frozen=True):
 
 
 class Ls(Struct, frozen=True):
-    """What lies directly in one folder."""
+    """The contents of one folder."""
 
     path: str | None = None
     limit: int | None = None
 
 
 class Tree(Struct, frozen=True):
-    """What lies in a folder and in the folders inside it."""
+    """The contents of a folder and all folders below it."""
 
     path: str
 
@@ -99,11 +96,11 @@ class Todo(Struct, frozen=True):
 
 
 class Agent(Struct, frozen=True):
-    """A sub-agent that is waited for. `kind` is in Claude Code's spelling."""
+    """A sub-agent that runs in the foreground. `kind` is in Claude Code's spelling."""
 
     description: str
     prompt: str
     kind: str
 
 
-Meaning: TypeAlias = Read | Write | Edit | Bash | Grep | Glob | Ls | Tree | Todo | Agent
+Intent: TypeAlias = Read | Write | Edit | Bash | Grep | Glob | Ls | Tree | Todo | Agent

@@ -1,4 +1,4 @@
-"""Neovate's tools: how its calls are read, and how its calls are worded, where they differ from Claude Code's."""
+"""Parses and renders calls of Neovate's tools, where they differ from Claude Code's."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from sessiontree.conversion.tools.arguments import Arguments, NoEquivalentError,
 from sessiontree.conversion.tools.claude import (
     parse_claude_edit,
     parse_claude_todo,
-    word_claude_edit,
-    word_claude_read,
-    word_claude_write,
+    render_claude_edit,
+    render_claude_read,
+    render_claude_write,
 )
 from sessiontree.conversion.tools.intents import Agent, Bash, Edit, Glob, Grep, Read, Todo, Tree, Write
 from sessiontree.conversion.tools.shared import (
     AgentTools,
+    Rendered,
     Tool,
-    Worded,
     glob_in_folder,
     lines_around,
     parse_grep_mode,
     parse_read_by_offset,
     plain_file_glob,
     present_arguments,
+    render_bash_in_milliseconds,
     without_ignored_lines,
-    word_bash_in_milliseconds,
 )
 
 _LONGEST_MS = 600_000
 _MOST_LINES = 1_000
-_NAMES_OF_KINDS = {"general-purpose": "GeneralPurpose", "Explore": "Explore", "Plan": "Plan"}
-_KINDS_BY_NAME = {theirs: ours for ours, theirs in _NAMES_OF_KINDS.items()}
+_KIND_NAMES = {"general-purpose": "GeneralPurpose", "Explore": "Explore", "Plan": "Plan"}
+_KINDS_BY_NAME = {theirs: ours for ours, theirs in _KIND_NAMES.items()}
 
 
 def _parse_read(arguments: Arguments) -> Read:
@@ -38,15 +38,15 @@ def _parse_read(arguments: Arguments) -> Read:
 def _parse_write(arguments: Arguments) -> Write:
     path, content = arguments.path("file_path"), arguments.text("content")
     if not content.endswith("\n"):
-        arguments.notes.append("the last line end, which Neovate adds by itself, was written out")
+        arguments.notes.append("the last line end, which Neovate adds itself, was written out")
         content += "\n"
     return Write(path, content)
 
 
-def _word_write(write: Write) -> Worded:
+def _render_write(write: Write) -> Rendered:
     # Neovate ends every file that it writes with a line end.
     require(write.content.endswith("\n"))
-    return word_claude_write(write)
+    return render_claude_write(write)
 
 
 def _parse_bash(arguments: Arguments) -> Bash:
@@ -59,12 +59,12 @@ def _parse_bash(arguments: Arguments) -> Bash:
     )
 
 
-def _word_bash(bash: Bash) -> Worded:
+def _render_bash(bash: Bash) -> Rendered:
     require(bash.command.strip() != "" and (bash.timeout_ms or 0) <= _LONGEST_MS)
-    # Neovate refuses commands with a command in them. Where quotes make that harmless it would not, but a shell's
-    # quoting is not ours to judge.
+    # Neovate refuses commands with command substitution. It would accept some that quotes make harmless, but we do not
+    # parse the shell's quoting.
     require("$(" not in bash.command and "`" not in bash.command)
-    return word_bash_in_milliseconds(bash)
+    return render_bash_in_milliseconds(bash)
 
 
 def _parse_grep(arguments: Arguments) -> Grep:
@@ -89,9 +89,9 @@ def _parse_grep(arguments: Arguments) -> Grep:
     )
 
 
-def _word_grep(grep: Grep) -> Worded:
+def _render_grep(grep: Grep) -> Rendered:
     require((grep.limit or 0) <= _MOST_LINES)
-    worded = present_arguments(
+    rendered = present_arguments(
         pattern=grep.pattern,
         search_path=grep.path,
         include=grep.file_glob,
@@ -103,17 +103,17 @@ def _word_grep(grep: Grep) -> Worded:
         offset=grep.skip or None,
     )
     if grep.lines_before == grep.lines_after:
-        worded |= present_arguments(context=grep.lines_before or None)
+        rendered |= present_arguments(context=grep.lines_before or None)
     else:
-        worded |= present_arguments(before_context=grep.lines_before or None, after_context=grep.lines_after or None)
-    return worded | ({} if grep.line_numbers else {"line_numbers": False}), ()
+        rendered |= present_arguments(before_context=grep.lines_before or None, after_context=grep.lines_after or None)
+    return rendered | ({} if grep.line_numbers else {"line_numbers": False}), ()
 
 
 def _parse_glob(arguments: Arguments) -> Glob:
     return glob_in_folder(arguments.optional_path("path"), arguments.text("pattern"))
 
 
-def _word_glob(glob: Glob) -> Worded:
+def _render_glob(glob: Glob) -> Rendered:
     require(glob.limit is None)
     return present_arguments(pattern=glob.pattern, path=glob.folder), ()
 
@@ -122,14 +122,14 @@ def _parse_ls(arguments: Arguments) -> Tree:
     return Tree(arguments.path("dir_path"))
 
 
-def _word_ls(tree: Tree) -> Worded:
+def _render_ls(tree: Tree) -> Rendered:
     return {"dir_path": tree.path}, ()
 
 
-def _word_todo(todo: Todo) -> Worded:
+def _render_todo(todo: Todo) -> Rendered:
     todos = [
-        {"id": str(place), "content": item.text, "status": item.status, "priority": "medium"}
-        for place, item in enumerate(todo.items, 1)
+        {"id": str(number), "content": item.text, "status": item.status, "priority": "medium"}
+        for number, item in enumerate(todo.items, 1)
     ]
     return {"todos": todos}, ("tasks were numbered, and all were given the priority medium",)
 
@@ -141,22 +141,22 @@ def _parse_task(arguments: Arguments) -> Agent:
     return Agent(arguments.text("description"), arguments.text("prompt"), kind)
 
 
-def _word_task(agent: Agent) -> Worded:
-    kind = _NAMES_OF_KINDS[agent.kind]
+def _render_task(agent: Agent) -> Rendered:
+    kind = _KIND_NAMES[agent.kind]
     return {"description": agent.description, "prompt": agent.prompt, "subagent_type": kind}, ()
 
 
 NEOVATE = AgentTools(
-    Tool("read", Read, _parse_read, word_claude_read),
-    Tool("write", Write, _parse_write, _word_write),
-    Tool("edit", Edit, parse_claude_edit, word_claude_edit),
-    Tool("bash", Bash, _parse_bash, _word_bash),
-    Tool("grep", Grep, _parse_grep, _word_grep),
-    Tool("glob", Glob, _parse_glob, _word_glob),
-    Tool("ls", Tree, _parse_ls, _word_ls),
-    Tool("todoWrite", Todo, parse_claude_todo, _word_todo),
+    Tool("read", Read, _parse_read, render_claude_read),
+    Tool("write", Write, _parse_write, _render_write),
+    Tool("edit", Edit, parse_claude_edit, render_claude_edit),
+    Tool("bash", Bash, _parse_bash, _render_bash),
+    Tool("grep", Grep, _parse_grep, _render_grep),
+    Tool("glob", Glob, _parse_glob, _render_glob),
+    Tool("ls", Tree, _parse_ls, _render_ls),
+    Tool("todoWrite", Todo, parse_claude_todo, _render_todo),
     Tool("todo-write", Todo, parse_claude_todo),
-    Tool("task", Agent, _parse_task, _word_task),
+    Tool("task", Agent, _parse_task, _render_task),
     timeout_unit="milliseconds",
     path_key="file_path",
     null_is_absent=True,

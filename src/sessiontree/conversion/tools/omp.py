@@ -1,6 +1,6 @@
-"""oh-my-pi's tools: how its calls are read, and how its calls are worded.
+"""Parses and renders calls of oh-my-pi's tools.
 
-Its paths say much that others say in arguments of their own: lines, file filters, members of archives, lists.
+Its paths also hold what other agents have arguments for: lines, file filters, members of archives, lists.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from sessiontree.conversion.tools.intents import Bash, Edit, Glob, Grep, Ls, Rea
 from sessiontree.conversion.tools.pi import parse_pi_find, parse_pi_ls
 from sessiontree.conversion.tools.shared import (
     AgentTools,
+    Rendered,
     Tool,
-    Worded,
     checked_replacement,
     glob_in_folder,
     holds_several,
@@ -25,8 +25,8 @@ from sessiontree.conversion.tools.shared import (
     parse_read_by_offset,
     parse_replacements,
     present_arguments,
+    render_bash_in_seconds,
     require_plain_grep,
-    word_bash_in_seconds,
 )
 
 _SHORTEST_MS = 1_000
@@ -36,12 +36,12 @@ _LINES = re.compile(r"(?P<first>[1-9]\d{0,9})(?:-(?P<last>[1-9]\d{0,9})?|\+(?P<c
 _SELECTOR = re.compile(r":(?:raw|[1-9]\d*(?:[-+]\d*)?)(?:[:,][\w+,-]*)*\Z")
 _IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
 _OUTLINE = "oh-my-pi shows an outline where a whole file of code is asked for"
-_CONTEXT = "how many lines stand around a match is left to oh-my-pi's settings"
+_CONTEXT = "how many lines are shown around a match depends on oh-my-pi's settings"
 _PHASES = "the phases of tasks were left out"
 
 
 def _omp_path(path: str) -> str:
-    """A path without what oh-my-pi reads as a selector, a question, a member of an archive or a list."""
+    """A path without anything that oh-my-pi takes for a selector, a query, a member of an archive or a list."""
     require(not any(character in path for character in ":?;") and path.strip("/") != "")
     return path
 
@@ -73,12 +73,12 @@ def _parse_read(arguments: Arguments) -> Read:
     return Read(path, first, int(found["last"]) - first + 1)
 
 
-def _word_read(read: Read) -> Worded:
+def _render_read(read: Read) -> Rendered:
     path = _omp_path(read.path)
     require(not path.endswith("/"))
     if read.line_count is not None:
         return {"path": f"{path}:{read.first_line}+{read.line_count}"}, ()
-    # A picture has no lines. Of a text, all lines must be asked for by number: see _OUTLINE.
+    # An image has no lines. All lines of a text have to be requested by number: see _OUTLINE.
     if read.first_line == 1 and path.lower().endswith(_IMAGES):
         return {"path": path}, ()
     return {"path": f"{path}:{read.first_line}-"}, ()
@@ -88,7 +88,7 @@ def _parse_write(arguments: Arguments) -> Write:
     return Write(_omp_path(arguments.path("path")), arguments.text("content"))
 
 
-def _word_write(write: Write) -> Worded:
+def _render_write(write: Write) -> Rendered:
     return {"path": _omp_path(write.path), "content": write.content}, ()
 
 
@@ -110,11 +110,11 @@ def _parse_edit(arguments: Arguments) -> Edit:
     return Edit(path, (_parse_replacement(arguments),))
 
 
-def _word_edit(edit: Edit) -> Worded:
+def _render_edit(edit: Edit) -> Rendered:
     one = only_replacement(edit, deleting_takes_line_end=False)
     path = _omp_path(edit.path)
     return present_arguments(path=path, old_string=one.old, new_string=one.new, replace_all=one.everywhere), (
-        "the edit is worded for oh-my-pi's edit mode `replace`",
+        "the edit needs oh-my-pi's edit mode `replace`",
     )
 
 
@@ -127,11 +127,11 @@ def _parse_bash(arguments: Arguments) -> Bash:
     return Bash(command, timeout_ms, background=arguments.flag("async"))
 
 
-def _word_bash(bash: Bash) -> Worded:
+def _render_bash(bash: Bash) -> Rendered:
     require(bash.timeout_ms is None or _SHORTEST_MS <= bash.timeout_ms <= _LONGEST_MS)
-    worded, notes = word_bash_in_seconds(bash)
-    # `async` is no name that can stand before an equals sign.
-    return worded | ({"async": True} if bash.background else {}), notes
+    rendered, notes = render_bash_in_seconds(bash)
+    # `async` is a keyword in Python.
+    return rendered | ({"async": True} if bash.background else {}), notes
 
 
 def _parse_grep(arguments: Arguments) -> Grep:
@@ -146,12 +146,12 @@ def _parse_grep(arguments: Arguments) -> Grep:
 
 
 def _require_one_line(pattern: str) -> None:
-    """oh-my-pi matches across lines as soon as the pattern names a line end."""
+    """oh-my-pi matches across lines as soon as the pattern contains a line end."""
     require("\n" not in pattern and "\\n" not in pattern)
 
 
 def _path_and_filter(path: str | None) -> tuple[str | None, str | None]:
-    """The path and the file filter that oh-my-pi says in one text, as in `src/**/*.py`."""
+    """The path and the file filter, which are one text in oh-my-pi, as in `src/**/*.py`."""
     if path is None:
         return None, None
     require(":" not in path and not holds_several(path))
@@ -165,7 +165,7 @@ def _path_and_filter(path: str | None) -> tuple[str | None, str | None]:
     return folder.removesuffix("/") or None, name
 
 
-def _word_grep(grep: Grep) -> Worded:
+def _render_grep(grep: Grep) -> Rendered:
     require_plain_grep(grep)
     _require_one_line(grep.pattern)
     require(grep.lines_before == grep.lines_after == 0 and grep.limit is None)
@@ -174,9 +174,9 @@ def _word_grep(grep: Grep) -> Worded:
         require(is_glob(grep.file_glob))
         path = f"**/{grep.file_glob}" if path is None else f"{path}/**/{grep.file_glob}"
     require(_path_and_filter(path) == (grep.path, grep.file_glob))
-    # `case` only has to be said where it does not count.
-    worded = present_arguments(pattern=grep.pattern, path=path)
-    return worded | ({"case": False} if grep.ignore_case else {}), (_CONTEXT,)
+    # `case` is only needed where it does not matter.
+    rendered = present_arguments(pattern=grep.pattern, path=path)
+    return rendered | ({"case": False} if grep.ignore_case else {}), (_CONTEXT,)
 
 
 def _parse_glob(arguments: Arguments) -> Glob:
@@ -197,8 +197,8 @@ def _glob_of_path(path: str, limit: int | None) -> Glob:
     return glob_in_folder(None, f"**/{path}" if is_glob(first) and first != "**" else path, limit)
 
 
-def _word_glob(glob: Glob) -> Worded:
-    # oh-my-pi searches no file system from its root.
+def _render_glob(glob: Glob) -> Rendered:
+    # oh-my-pi refuses to search from the root of the file system.
     require(glob.folder != "/" and (glob.limit is None or glob.limit <= _MOST_FILES))
     path = join_path(glob.folder, [glob.pattern]) or glob.pattern
     if glob.folder is None and not glob.pattern.startswith("**/"):
@@ -215,7 +215,7 @@ def _parse_find(arguments: Arguments) -> Glob:
 
 
 def _parse_todo(arguments: Arguments) -> Todo:
-    """Only a new list says the whole state: every other step of the tool is relative to a list that we do not have."""
+    """Only a new list has the whole state: every other operation changes a list that we do not have."""
     require(arguments.take("op") == "init")
     if "list" in arguments:
         phases = [Arguments(as_object(phase), null_is_absent=True) for phase in as_list(arguments.take("list"))]
@@ -228,35 +228,35 @@ def _parse_todo(arguments: Arguments) -> Todo:
         texts = [as_text(text) for text in as_list(arguments.take("items"))]
         arguments.leave_out("phase", _PHASES)
     require(texts != [] and "" not in texts and len(set(texts)) == len(texts))
-    return Todo(tuple(TodoItem(text, "pending" if place else "in_progress") for place, text in enumerate(texts)))
+    return Todo(tuple(TodoItem(text, "pending" if at else "in_progress") for at, text in enumerate(texts)))
 
 
-def _word_todo(todo: Todo) -> Worded:
-    # A new list starts with its first task under way and all others waiting; no other state can be said at once.
-    worded = {"op": "init", "items": [item.text for item in todo.items]}
-    require(_parse_todo(Arguments(worded, null_is_absent=True)) == todo)
-    return worded, ()
+def _render_todo(todo: Todo) -> Rendered:
+    # A new list starts with its first task in progress and all others pending; no other state fits in one call.
+    rendered = {"op": "init", "items": [item.text for item in todo.items]}
+    require(_parse_todo(Arguments(rendered, null_is_absent=True)) == todo)
+    return rendered, ()
 
 
 def _file_in(path: str) -> str:
-    """A path without the lines that are asked for behind it."""
+    """A path without the line selector after it."""
     return _SELECTOR.sub("", path)
 
 
 OMP = AgentTools(
-    Tool("read", Read, _parse_read, _word_read),
-    Tool("write", Write, _parse_write, _word_write),
-    Tool("edit", Edit, _parse_edit, _word_edit),
-    Tool("bash", Bash, _parse_bash, _word_bash),
-    Tool("grep", Grep, _parse_grep, _word_grep),
+    Tool("read", Read, _parse_read, _render_read),
+    Tool("write", Write, _parse_write, _render_write),
+    Tool("edit", Edit, _parse_edit, _render_edit),
+    Tool("bash", Bash, _parse_bash, _render_bash),
+    Tool("grep", Grep, _parse_grep, _render_grep),
     Tool("search", Grep, _parse_grep),
-    Tool("glob", Glob, _parse_glob, _word_glob),
-    Tool("find", Glob, _parse_find, sure_by_name=False),
+    Tool("glob", Glob, _parse_glob, _render_glob),
+    Tool("find", Glob, _parse_find, is_unambiguous=False),
     Tool("ls", Ls, parse_pi_ls),
-    Tool("todo", Todo, _parse_todo, _word_todo),
+    Tool("todo", Todo, _parse_todo, _render_todo),
     Tool("todo_write", Todo, parse_claude_todo),
     timeout_unit="seconds",
     path_key="path",
     null_is_absent=True,
-    file_in=_file_in,
+    extract_path=_file_in,
 )

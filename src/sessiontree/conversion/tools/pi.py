@@ -1,6 +1,6 @@
-"""Pi's tools, which are also those of native sessions: how its calls are read, and how its calls are worded.
+"""Parses and renders calls of Pi's tools, which native sessions have too.
 
-What is public here also reads calls of the older versions of oh-my-pi.
+Public functions also parse calls of older versions of oh-my-pi.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from sessiontree.conversion.tools.arguments import Arguments, NoEquivalentError,
 from sessiontree.conversion.tools.intents import Bash, Edit, Glob, Grep, Ls, Read, Replacement, Write
 from sessiontree.conversion.tools.shared import (
     AgentTools,
+    Rendered,
     Tool,
-    Worded,
     at_any_depth,
     checked_replacement,
     glob_in_folder,
@@ -22,10 +22,10 @@ from sessiontree.conversion.tools.shared import (
     parse_replacements,
     plain_file_glob,
     present_arguments,
+    render_bash_in_seconds,
     require_plain_grep,
     require_same_deletion,
     shown_offset,
-    word_bash_in_seconds,
 )
 from sessiontree.core.jsonio import parse_json
 
@@ -36,7 +36,7 @@ def _parse_read(arguments: Arguments) -> Read:
     return parse_read_by_offset(arguments, "path", 0)
 
 
-def _word_read(read: Read) -> Worded:
+def _render_read(read: Read) -> Rendered:
     return present_arguments(path=read.path, offset=shown_offset(read), limit=read.line_count), ()
 
 
@@ -44,7 +44,7 @@ def _parse_write(arguments: Arguments) -> Write:
     return Write(arguments.path("path"), arguments.text("content"))
 
 
-def _word_write(write: Write) -> Worded:
+def _render_write(write: Write) -> Rendered:
     return {"path": write.path, "content": write.content}, ()
 
 
@@ -70,7 +70,7 @@ def _edit_entries(edits: object) -> list[Any]:
     return [edits] if isinstance(edits, Mapping) else as_list(edits)
 
 
-def _word_edit(edit: Edit) -> Worded:
+def _render_edit(edit: Edit) -> Rendered:
     require_same_deletion(edit, deleting_takes_line_end=False)
     require(not any(one.everywhere for one in edit.replacements))
     return {"path": edit.path, "edits": [{"oldText": one.old, "newText": one.new} for one in edit.replacements]}, ()
@@ -80,9 +80,9 @@ def _parse_bash(arguments: Arguments) -> Bash:
     return Bash(arguments.text("command"), arguments.milliseconds("timeout", 1000))
 
 
-def _word_bash(bash: Bash) -> Worded:
+def _render_bash(bash: Bash) -> Rendered:
     require(not bash.background)
-    return word_bash_in_seconds(bash)
+    return render_bash_in_seconds(bash)
 
 
 def _parse_grep(arguments: Arguments) -> Grep:
@@ -90,26 +90,26 @@ def _parse_grep(arguments: Arguments) -> Grep:
     if arguments.flag("literal") and _REGEX_CHARACTERS.search(pattern):
         pattern = _REGEX_CHARACTERS.sub(r"\\\g<0>", pattern)
         arguments.notes.append("the literal text became a regular expression that matches it")
-    around = arguments.count("context", 0) or 0
+    context_lines = arguments.count("context", 0) or 0
     limit = arguments.count("limit")
-    # Pi counts matches. Without lines around them that is lines of output, as the others count.
-    require(limit is None or around == 0)
+    # Pi's limit counts matches. Without context lines that is lines of output, as for the others.
+    require(limit is None or context_lines == 0)
     return Grep(
         pattern=pattern,
         path=arguments.optional_path("path"),
         file_glob=plain_file_glob(arguments.optional_text("glob")),
         ignore_case=arguments.flag("ignoreCase"),
-        lines_before=around,
-        lines_after=around,
+        lines_before=context_lines,
+        lines_after=context_lines,
         limit=limit,
     )
 
 
-def _word_grep(grep: Grep) -> Worded:
+def _render_grep(grep: Grep) -> Rendered:
     require_plain_grep(grep)
     require(grep.lines_before == grep.lines_after)
     require(grep.limit is None or grep.lines_before == 0)
-    worded = present_arguments(
+    rendered = present_arguments(
         pattern=grep.pattern,
         path=grep.path,
         glob=grep.file_glob,
@@ -117,7 +117,7 @@ def _word_grep(grep: Grep) -> Worded:
         context=grep.lines_before or None,
         limit=grep.limit,
     )
-    return worded, ()
+    return rendered, ()
 
 
 def parse_pi_find(arguments: Arguments) -> Glob:
@@ -129,13 +129,13 @@ def parse_pi_find(arguments: Arguments) -> Glob:
     return glob
 
 
-def _word_find(glob: Glob) -> Worded:
+def _render_find(glob: Glob) -> Rendered:
     _require_name_at_any_depth(glob)
     return present_arguments(pattern=glob.pattern, path=glob.folder, limit=glob.limit), ()
 
 
 def _require_name_at_any_depth(glob: Glob) -> None:
-    """A name is asked for in every folder below one; patterns that name folders are something else."""
+    """Require a search for a name in every folder below one, without folders in the pattern."""
     require(glob.pattern.startswith("**/") and "/" not in glob.pattern[3:])
 
 
@@ -143,18 +143,18 @@ def parse_pi_ls(arguments: Arguments) -> Ls:
     return Ls(arguments.optional_path("path"), arguments.count("limit"))
 
 
-def _word_ls(ls: Ls) -> Worded:
+def _render_ls(ls: Ls) -> Rendered:
     return present_arguments(path=ls.path, limit=ls.limit), ()
 
 
 PI = AgentTools(
-    Tool("read", Read, _parse_read, _word_read),
-    Tool("write", Write, _parse_write, _word_write),
-    Tool("edit", Edit, _parse_edit, _word_edit),
-    Tool("bash", Bash, _parse_bash, _word_bash),
-    Tool("grep", Grep, _parse_grep, _word_grep),
-    Tool("find", Glob, parse_pi_find, _word_find),
-    Tool("ls", Ls, parse_pi_ls, _word_ls),
+    Tool("read", Read, _parse_read, _render_read),
+    Tool("write", Write, _parse_write, _render_write),
+    Tool("edit", Edit, _parse_edit, _render_edit),
+    Tool("bash", Bash, _parse_bash, _render_bash),
+    Tool("grep", Grep, _parse_grep, _render_grep),
+    Tool("find", Glob, parse_pi_find, _render_find),
+    Tool("ls", Ls, parse_pi_ls, _render_ls),
     timeout_unit="seconds",
     path_key="path",
 )

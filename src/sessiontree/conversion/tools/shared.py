@@ -1,6 +1,6 @@
-"""What several agents' modules need: the form of their tables, and the parts of calls that they have in common.
+"""The table of an agent's tools, and helpers for what several agents have in common.
 
-Each part is here in one form, so that two agents who mean the same thing are read into equal meanings.
+The helpers normalize, so that equivalent calls of two agents are parsed into equal intents.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from sessiontree.conversion.tools.intents import (
     Glob,
     Grep,
     GrepMode,
-    Meaning,
+    Intent,
     Read,
     Replacement,
 )
 
-Worded: TypeAlias = tuple[dict[str, Any], tuple[str, ...]]
-"""The arguments for the target, and what it cannot say."""
+Rendered: TypeAlias = tuple[dict[str, Any], tuple[str, ...]]
+"""The arguments for the target, and notes about what it has no argument for."""
 
 _GLOB_CHARACTERS = frozenset("*?[]{}!")
 _LISTED = re.compile(r"[\s,;]")
@@ -35,18 +35,18 @@ _NO_DESCRIPTION = "the description of the command was left out"
 
 
 class Tool(Struct, frozen=True):
-    """One name that an agent's tool has or had. Without `word` it is only read: its agent does not have it any more."""
+    """One current or former tool name of an agent. Without `render` it is a former one, which is only parsed."""
 
     name: str
-    means: type[Meaning]
-    parse: Callable[[Arguments], Meaning]
-    word: Callable[[Any], Worded] | None = None
-    # False where the name alone does not tell what was called.
-    sure_by_name: bool = True
+    intent: type[Intent]
+    parse: Callable[[Arguments], Intent]
+    render: Callable[[Any], Rendered] | None = None
+    # False where different tools have had this name.
+    is_unambiguous: bool = True
 
 
 class AgentTools:
-    """The table of one agent: every name is there once, and for every meaning at most one tool that can be worded."""
+    """The tools of one agent: each name once, and at most one tool to render per intent."""
 
     def __init__(
         self,
@@ -54,26 +54,26 @@ class AgentTools:
         timeout_unit: str,
         path_key: str,
         null_is_absent: bool = False,
-        file_in: Callable[[str], str] = str,
+        extract_path: Callable[[str], str] = str,
     ) -> None:
         self.timeout_unit = timeout_unit
         self.path_key = path_key
-        """The argument of tools for one file that names it."""
+        """The argument that names the file, in tools that work on one file."""
         self.null_is_absent = null_is_absent
-        self.file_in = file_in
-        """The file in what such an argument says, where that may be more than a path."""
+        self.extract_path = extract_path
+        """Extracts the file from that argument, where it may be more than a path."""
         self._by_name = {tool.name: tool for tool in tools}
-        self._current = {tool.means: tool for tool in tools if tool.word is not None}
+        self._current = {tool.intent: tool for tool in tools if tool.render is not None}
 
     def find_by_name(self, name: str) -> Tool | None:
         return self._by_name.get(name)
 
-    def find_current(self, means: type[Meaning]) -> Tool | None:
-        return self._current.get(means)
+    def find_current(self, intent: type[Intent]) -> Tool | None:
+        return self._current.get(intent)
 
 
 def present_arguments(**arguments: object) -> dict[str, Any]:
-    """The arguments that say something: absent ones and flags that are off are not written."""
+    """The arguments without absent values and flags that are off."""
     return {key: value for key, value in arguments.items() if value is not None and value is not False}
 
 
@@ -83,13 +83,13 @@ def shown_offset(read: Read) -> int | None:
 
 def parse_read_by_offset(arguments: Arguments, path_key: str, least_offset: int) -> Read:
     path = arguments.path(path_key)
-    # Where 0 is allowed it means the beginning, as 1 does.
+    # Where 0 is allowed it means the first line, as 1 does.
     first_line = max(1, arguments.count("offset", least_offset) or 1)
     return Read(path, first_line, arguments.count("limit"))
 
 
 def checked_replacement(old: str, new: str, everywhere: bool = False, *, deleting_takes_line_end: bool) -> Replacement:
-    # An empty text to be replaced means "make the file" to some and is an error to others.
+    # Replacing an empty text creates the file in some agents and is an error in others.
     require(old not in ("", new))
     return Replacement(old, new, everywhere, deleting_takes_line_end and _deletes_up_to_line_end(old, new))
 
@@ -117,16 +117,16 @@ def require_same_deletion(edit: Edit, deleting_takes_line_end: bool) -> None:
 
 
 def _deletes_up_to_line_end(old: str, new: str) -> bool:
-    """Whether a line end may follow what is deleted, since it does not end with one itself."""
+    """Whether text is deleted that does not end with a line end, so that one may follow it."""
     return new == "" and not old.endswith("\n")
 
 
 def independent_replacements(replacements: Iterable[Replacement]) -> tuple[Replacement, ...]:
-    """Replacements that a tool makes one after the other, if making them all at once surely gives the same file."""
+    """Replacements that a tool makes one after the other, if making them all at once gives the same file for sure."""
     earlier: list[Replacement] = []
     for one in replacements:
         for before in earlier:
-            # A deletion brings together what stood apart, and the next text may be found across the seam.
+            # A deletion joins two pieces of text, and the next replacement may match across the seam.
             require(before.new != "")
             require(not _may_touch(before.old, one.old) and not _may_touch(before.new, one.old))
         earlier.append(one)
@@ -134,7 +134,7 @@ def independent_replacements(replacements: Iterable[Replacement]) -> tuple[Repla
 
 
 def _may_touch(first: str, second: str) -> bool:
-    """Whether the two could share characters in a text: one holds the other, or one's end is the other's beginning."""
+    """Whether two texts could overlap: one contains the other, or ends with the start of the other."""
     if first in second or second in first:
         return True
     shorter = min(len(first), len(second))
@@ -146,17 +146,17 @@ def is_glob(text: str) -> bool:
 
 
 def glob_in_folder(folder: str | None, pattern: str, limit: int | None = None) -> Glob:
-    """A pattern that starts in `folder`, in one form: the folders that it names outright belong to the folder."""
+    """A pattern that starts in `folder`, normalized: leading folders without wildcards become part of the folder."""
     require("\\" not in pattern and not pattern.startswith(("!", "~", "@")) and ":" not in pattern)
     parts = pattern.split("/")
     for part in parts:
         require(part not in ("", ".", "..") and part.count("{") == part.count("}"))
-    # Some tools show folders too and some do not, which matters only where everything matches.
+    # Some tools list folders too, which matters only where everything matches.
     require(parts[-1].strip("*") != "")
-    named = 0
-    while named < len(parts) - 1 and not is_glob(parts[named]):
-        named += 1
-    return Glob(join_path(_folder(folder), parts[:named]), "/".join(parts[named:]), limit)
+    literal = 0
+    while literal < len(parts) - 1 and not is_glob(parts[literal]):
+        literal += 1
+    return Glob(join_path(_folder(folder), parts[:literal]), "/".join(parts[literal:]), limit)
 
 
 def _folder(path: str | None) -> str | None:
@@ -179,12 +179,12 @@ def join_path(folder: str | None, names: list[str]) -> str | None:
 
 
 def at_any_depth(pattern: str) -> str:
-    """The pattern of a tool for which a bare name matches in every folder."""
+    """The pattern for a tool where a bare name matches in every folder."""
     return pattern if "/" in pattern else f"**/{pattern}"
 
 
 def plain_file_glob(glob: str | None) -> str | None:
-    """ripgrep's file filter in one form: a bare name matches at any depth, so `**/` before it says nothing."""
+    """ripgrep's file filter, normalized: a bare name matches at any depth, so a leading `**/` is redundant."""
     if glob is None:
         return None
     require(glob != "" and not glob.startswith("!"))
@@ -192,18 +192,18 @@ def plain_file_glob(glob: str | None) -> str | None:
 
 
 def holds_several(text: str) -> bool:
-    """Whether a tool that takes several values in one text would see several here."""
+    """Whether a tool that takes a list of values in one text would find several here."""
     return _LISTED.search(_BRACES.sub("", text)) is not None
 
 
 def lines_around(arguments: Arguments, both: Iterable[str], before: str, after: str) -> tuple[int, int]:
-    around = [arguments.count(key, 0) for key in both if key in arguments]
+    both_sides = [arguments.count(key, 0) for key in both if key in arguments]
     sides = (arguments.count(before, 0), arguments.count(after, 0))
-    if not around:
+    if not both_sides:
         return sides[0] or 0, sides[1] or 0
-    # Which one would win is each program's own affair.
-    require(len(around) == 1 and sides == (None, None))
-    return around[0] or 0, around[0] or 0
+    # Agents differ in which one wins.
+    require(len(both_sides) == 1 and sides == (None, None))
+    return both_sides[0] or 0, both_sides[0] or 0
 
 
 def parse_grep_mode(arguments: Arguments) -> GrepMode:
@@ -211,7 +211,7 @@ def parse_grep_mode(arguments: Arguments) -> GrepMode:
 
 
 def without_ignored_lines(grep: Grep) -> Grep:
-    """Without what a tool ignores where it shows no lines."""
+    """The search without what a tool ignores when it shows no lines."""
     if grep.mode == "content":
         return grep
     return msgspec.structs.replace(grep, lines_before=0, lines_after=0, line_numbers=True)
@@ -223,17 +223,17 @@ def require_plain_grep(grep: Grep) -> None:
     require(grep.file_type is None and grep.skip == 0)
 
 
-def word_bash_in_milliseconds(bash: Bash) -> Worded:
-    worded = present_arguments(
+def render_bash_in_milliseconds(bash: Bash) -> Rendered:
+    rendered = present_arguments(
         command=bash.command,
         timeout=bash.timeout_ms,
         description=bash.description,
         run_in_background=bash.background,
     )
-    return worded, ()
+    return rendered, ()
 
 
-def word_bash_in_seconds(bash: Bash) -> Worded:
+def render_bash_in_seconds(bash: Bash) -> Rendered:
     notes = () if bash.description is None else (_NO_DESCRIPTION,)
     return present_arguments(command=bash.command, timeout=_seconds(bash.timeout_ms)), notes
 

@@ -16,7 +16,7 @@ from sessiontree.models import ScriptedModel, ScriptTurn
 from sessiontree.models.script import ScriptCall
 from sessiontree.repair import examine
 from sessiontree.session.session import Branch, Session
-from tests.agent.building import Workplace
+from tests.agent.builders import Workplace
 
 MINOR = frozenset({"note"})
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.agent.process_groups import ProcessGroups
-from tests.agent.building import is_alive, pid_in, wait_for
+from tests.agent.builders import is_alive, pid_in, wait_for
 
 PROGRAM = """
 import asyncio, os, sys

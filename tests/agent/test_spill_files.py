@@ -12,8 +12,8 @@ from sessiontree.agent.shell_commands import UserCommand
 from sessiontree.agent.spill_files import FOLDER
 from sessiontree.core.messages import BashExecution, ToolResult, message_text
 from sessiontree.session.session import Session
-from tests.agent.building import BARE
-from tests.agent.loops import call, turn
+from tests.agent.builders import BARE
+from tests.agent.runs import call, turn
 from tests.agent.test_state_controller import Desk, go
 
 LONG = "seq 1 20000"

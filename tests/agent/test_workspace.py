@@ -21,7 +21,7 @@ from sessiontree.stores.safe_files import (
     write_file,
     write_link,
 )
-from tests.agent.building import Workplace
+from tests.agent.builders import Workplace
 
 
 @pytest.mark.parametrize(
