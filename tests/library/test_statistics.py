@@ -562,7 +562,7 @@ def test_the_command_is_about_this_project_by_default(world: World) -> None:
     world.put(PLACES["pi"], story("pi"))
     ran = run(world, "stats")
     assert (ran.code, ran.out) == (0, "")
-    assert "sessions in other projects: 1 (use --all)" in ran.err
+    assert "1 session in other projects (use --all)" in ran.err
     assert run(world, "stats", "--all", "--agent", "claude", "--json").json["groups"] == []
     assert run(world, "stats", "--all", "--since", "2026-02-16T10:07:00Z", "--json").json["totals"]["requests"] == 1
     assert run(world, "stats", "--since", "yesterday").code == 2
