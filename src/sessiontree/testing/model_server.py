@@ -149,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def log_message(self, format: str, *arguments: object) -> None:
-        # Nothing is logged: every request is recorded.
+        """Log nothing: every request is recorded."""
 
     def do_POST(self) -> None:
         path = self.path.partition("?")[0]
