@@ -32,8 +32,8 @@ from sessiontree.errors import SessionTreeError
 from sessiontree.models.script import Script, ScriptPlayer, ScriptTurn, read_script, usage_of
 from sessiontree.testing.model_protocols import (
     Anthropic,
-    ModelRequest,
     Gemini,
+    ModelRequest,
     OpenAIChat,
     OpenAIResponses,
     ServerSentEvent,
