@@ -50,12 +50,12 @@ def write_explorations(folder: Path) -> Iterator[Path]:
         (location,) = map(str, (home / "sessions").rglob("*.jsonl"))
         models = [part for model in MODELS for part in ("--model", model)]
         for words in (
-            ["--prompts", str(prompts), *models, "--check", "ls *.txt"],
-            ["--merge", "1", "--merge", "2"],
-            ["--drop", "3"],
-            ["--keep", "4"],
+            ["start", location, "--prompts", str(prompts), *models, "--check", "ls *.txt"],
+            ["merge", location, "1", "2"],
+            ["drop", location, "3"],
+            ["keep", location, "4"],
         ):
-            _run([sys.executable, "-m", "sessiontree", "explore", location, *words], around)
+            _run([sys.executable, "-m", "sessiontree", "explore", *words], around)
     yield _copied(location, folder / "explored.jsonl")
     stands = sessiontree.open(location, home=home)
     for number, leaf in enumerate((leaf for leaf in stands.leaves() if leaf != stands.leaf), 1):

@@ -1,18 +1,19 @@
-"""What sessiontree costs, measured against what the same work costs without it. `make bench` runs it.
+"""Benchmarks of sessiontree against the same work without it. `make bench` runs them.
 
-Every figure is a ratio to a competitor in the same run (`peers`), or the memory or start-up time of a fresh process, so
-that it means the same on any machine. Each measurement states its bound next to it; the run fails when one does not
-hold. Sessions are generated (`generate`) into a scratch folder, `$SESSIONTREE_BENCH_DIR` or a temporary one, and are
-used again by the next run.
+Every figure is a ratio to a competitor in the same run (`peers`), or the memory or start-up time of a new process, so
+that it means the same on any machine. Each benchmark states its bound; the run fails if one does not hold. Sessions are
+generated (`generate`) into a scratch folder, `$SESSIONTREE_BENCH_DIR` or a temporary one, and reused by the next run.
 
-    generate    a session of a given size, the same every time
-    transcripts the same for a transcript of Claude Code
-    texts       what both are made of
-    peers       the competitors
-    timing      taking times: in turns, and in child processes
-    results     what a measurement gives, and the table of them
-    reading     measurements of open and context
-    claude      the same for transcripts of Claude Code
-    writing     measurements of append
-    starting    measurements of import and of the command
+    generate     a reproducible session of a given size
+    transcripts  the same for a Claude Code transcript
+    corpus       many sessions of several agents
+    texts        the texts of all of them
+    peers        the competitors
+    timing       timers: in turns, and in child processes
+    results      results and their table
+    against      the same benchmarks in another checkout
+    read         open and context
+    claude       the same for Claude Code transcripts
+    append       append
+    startup      import and start of the command
 """

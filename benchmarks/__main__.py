@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: takes all measurements and prints one table. Exits with 1 when a bound does not hold."""
+"""`python -m benchmarks`: run all benchmarks and print one table. Exits with 1 if a bound does not hold."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ import msgspec
 
 from benchmarks import (
     agent,
+    append,
     claude,
-    compacting,
-    converting,
-    exploring,
+    compaction,
+    conversion,
+    exploration,
     export,
     library,
-    reading,
+    read,
     search,
-    starting,
-    writing,
+    startup,
 )
 from benchmarks.against import compare
 from benchmarks.results import Outcome, Result, Skipped, render_table
 
 Measurement = Callable[[int], Outcome | list[Result]]
-"""Takes a number of rounds; gives one row of the table, or several that belong together."""
+"""Takes a number of rounds; returns one row of the table, or several related ones."""
 
 MEASUREMENTS: dict[str, Measurement] = {
-    "loader": reading.against_loader,
-    "newlines": reading.against_newlines,
-    "newlines-chunked": reading.against_chunked_newlines,
-    "memory": reading.memory,
-    "long-line": reading.long_line,
+    "loader": read.against_loader,
+    "newlines": read.against_newlines,
+    "newlines-chunked": read.against_chunked_newlines,
+    "memory": read.memory,
+    "long-line": read.long_line,
     "claude": claude.against_loader,
-    "claude-boundary": claude.behind_boundary,
+    "claude-boundary": claude.after_boundary,
     "agent": agent.turns,
-    "explore": exploring.side_by_side,
-    "append-flat": writing.append_stays_flat,
-    "append-short": writing.append_short,
-    "append-mixed": writing.append_mixed,
-    "append-fsync": writing.append_synced,
-    "append-fsync-calls": writing.synced_calls_alone,
-    "import": starting.import_package,
-    "engine": starting.import_engine,
-    "help": starting.show_help,
-    "convert": converting.convert_to_each,
-    "compact": compacting.against_opening,
+    "explore": exploration.side_by_side,
+    "append-flat": append.append_stays_flat,
+    "append-short": append.append_short,
+    "append-mixed": append.append_mixed,
+    "append-fsync": append.append_synced,
+    "append-fsync-calls": append.synced_calls_alone,
+    "import": startup.import_package,
+    "engine": startup.import_engine,
+    "help": startup.show_help,
+    "convert": conversion.convert_to_each,
+    "compact": compaction.against_opening,
     "export": export.export_one,
     "export-corpus": export.export_corpus,
     "tree": library.tree,
@@ -61,7 +61,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "search-scan": search.without_index,
 }
 LARGE: dict[str, Measurement] = {
-    "large": reading.large_memory,
+    "large": read.large_memory,
     "list-10000": library.list_10000,
     "search-million": search.million,
 }
@@ -74,7 +74,7 @@ def main() -> int:
         return int(not compare(arguments.against, names, arguments.rounds))
     outcomes: list[Outcome] = []
     for name, measure in _chosen(arguments.only, large=arguments.large).items():
-        _say(f"{name} ...")
+        _log(f"{name} ...")
         measured = measure(arguments.rounds)
         outcomes += measured if isinstance(measured, list) else [measured]
     if arguments.json:
@@ -83,7 +83,7 @@ def main() -> int:
         print(render_table(outcomes))
     for outcome in outcomes:
         if isinstance(outcome, Skipped):
-            _say(f"skipped: {outcome.name}: {outcome.reason}")
+            _log(f"skipped: {outcome.name}: {outcome.reason}")
     return int(any(isinstance(outcome, Result) and not outcome.ok for outcome in outcomes))
 
 
@@ -109,7 +109,7 @@ def _fields(outcome: Outcome) -> dict[str, object]:
     return {**fields, "ok": outcome.ok} if isinstance(outcome, Result) else fields
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

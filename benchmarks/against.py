@@ -1,4 +1,4 @@
-"""The same measurements in another checkout, interleaved with ours: is a change slower than what was before it?
+"""Compare benchmarks with another checkout, in turns: is a change slower?
 
     git worktree add ../before COMMIT && make -C ../before setup
     python -m benchmarks --against ../before

@@ -1,8 +1,8 @@
-"""What a turn of the agent costs beside the model and the tools, in short and in long sessions.
+"""Benchmarks of an agent turn without model and tools, in short and in long sessions.
 
-The model answers at once without looking at what it is asked (a script would look through the whole conversation, which
-is more work than all the rest), and the one tool does nothing. What is left is the run loop, its events, and everything
-the session does to keep the turn: processor time of all threads. Waiting for the disk is not part of it.
+The model answers at once without reading its request (a scripted one would search the whole conversation, which costs
+more than all the rest), and its tool does nothing. What remains is the run loop, its events, and the session's writes:
+CPU time of all threads, without waiting for the disk.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BOUND = 2
 
 
 class Nothing:
-    """A tool that takes no time."""
+    """A tool that does nothing."""
 
     name = "nothing"
     description = "does nothing"
@@ -50,7 +50,7 @@ class Nothing:
 
 
 class _Prompt:
-    """A model that calls the tool so many times, and then ends."""
+    """A model that calls the tool a number of times, then ends the turn."""
 
     name = "benchmark:prompt"
     facts = Facts(1 << 40, 8_192, source="benchmark")
@@ -70,7 +70,7 @@ class _Prompt:
         yield Stop(Assistant(content=(text, call), usage=usage, stop_reason="toolUse"))
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Nothing to close."""
 
 
 def turns(rounds: int) -> list[Result]:
@@ -94,13 +94,13 @@ def _result(name: str, seconds: float) -> Result:
 
 
 def _measure(session: Session, calls: int, rounds: int) -> float:
-    """The processor seconds per turn in the best of several runs, after one that reads the session."""
+    """CPU seconds per turn in the best of several runs, after a first one that reads the session."""
     context = ToolContext(Workspace(session.cwd), mask=Mask(os.environ))
-    asyncio.run(_go(session, 1, context))
-    return min(asyncio.run(_go(session, calls, context)) for _ in range(rounds))
+    asyncio.run(_run(session, 1, context))
+    return min(asyncio.run(_run(session, calls, context)) for _ in range(rounds))
 
 
-async def _go(session: Session, calls: int, context: ToolContext) -> float:
+async def _run(session: Session, calls: int, context: ToolContext) -> float:
     began = time.process_time()
     async for _ in run(session, "Go on.", model=_Prompt(calls), tools=Tools([Nothing()]), context=context):
         pass

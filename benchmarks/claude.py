@@ -1,8 +1,7 @@
-"""Measurements of open and context of Claude Code's transcripts.
+"""Benchmarks of open and context for Claude Code transcripts.
 
-A context's messages are decoded when they are looked at. The bounds are for what someone does who goes on with a
-session: open it, build the context, see how many messages it has and what the last one is. What it takes to decode all
-of them is a row of its own, without a bound.
+Messages of a context are decoded on access. The bounds are for resuming a session: open it, build the context, count
+its messages and read the last one. Decoding all of them is a separate row without a bound.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sessiontree.core.context import Context
 _OPEN = "import sys, sessiontree; context = sessiontree.open(sys.argv[1]).context(); context.messages[-1]"
 
 
-def open_and_look(path: Path) -> Context:
+def open_and_peek(path: Path) -> Context:
     context = sessiontree.open(path).context()
     assert len(context.messages)
     assert context.messages[-1]
@@ -33,13 +32,13 @@ def open_and_decode(path: Path) -> Context:
 
 
 def against_loader(rounds: int) -> list[Result]:
-    """Of a transcript without a boundary, open + context cost at most a third of decoding every line."""
+    """Open + context of a transcript without a boundary costs at most a third of decoding every line."""
     path = transcript(TranscriptShape())
     messages = peers.check_same_transcript(path)
     best = best_of(
         rounds,
         {
-            "ours": lambda: open_and_look(path),
+            "ours": lambda: open_and_peek(path),
             "all": lambda: open_and_decode(path),
             "theirs": lambda: peers.load_transcript(path),
             "walker": lambda: peers.walk_transcript(path),
@@ -60,13 +59,13 @@ def against_loader(rounds: int) -> list[Result]:
     ]
 
 
-def behind_boundary(rounds: int) -> list[Result]:
-    """Of 300 MB with a boundary near the end, open + context cost at most twice the reading, in 150 MB."""
+def after_boundary(rounds: int) -> list[Result]:
+    """Open + context of 300 MB with a boundary near the end: at most twice the time to read it, and 150 MB."""
     path = transcript(WITH_BOUNDARY)
     best = best_of(
         rounds,
         {
-            "ours": lambda: open_and_look(path),
+            "ours": lambda: open_and_peek(path),
             "all": lambda: open_and_decode(path),
             "whole": lambda: peers.read_whole(path),
             "chunks": lambda: peers.read_in_chunks(path),

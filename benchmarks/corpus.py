@@ -1,10 +1,10 @@
-"""Writes the sessions of a person who works with several agents: many files, in the folders where each agent looks.
+"""Generate the sessions of a user of several agents: many files, in the folders where each agent looks.
 
-Claude Code most of all, with sub-agents, then Pi, oh-my-pi with sub-agents, Neovate and native sessions. Sizes are
-spread as they are in life: many small ones, a few that are huge. Lines are of the types the agents write, with texts of
-prose in several languages, code and the output of tools. The same `Corpus` gives the same bytes every time.
+Mostly Claude Code with sub-agents, then Pi, oh-my-pi with sub-agents, Neovate and native sessions. Sizes have a typical
+distribution: many are small, a few are huge. Lines have the types that the agents write, with prose in several
+languages, code and tool output. The same `Corpus` always gives the same bytes.
 
-`environment` says where they lie: each agent's variables, so that nothing else on the machine is looked at.
+`environment` returns each agent's variables, so that nothing else on the machine is read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SHARES = (("claude", 0.62), ("pi", 0.12), ("omp", 0.12), ("neovate", 0.07), ("n
 
 
 class Corpus(Struct, frozen=True):
-    """How many sessions, and how many bytes they have together."""
+    """Number of sessions, and their total size."""
 
     sessions: int = 200
     size: int = 155_000_000
@@ -64,7 +64,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def generated(corpus: Corpus) -> Path:
-    """The folder of a corpus; made if it is not there yet. A change of this module makes it anew."""
+    """The folder of a corpus, cached until this module changes."""
     recipe = hashlib.blake2b(Path(__file__).read_bytes(), digest_size=4).hexdigest()
     folder = scratch_folder() / f"corpus-{corpus.sessions}-{corpus.size}-{corpus.seed}-{recipe}"
     if not folder.exists():
@@ -85,12 +85,12 @@ def write_corpus(folder: Path, corpus: Corpus) -> None:
     shares = [share for _, share in _SHARES]
     for number, weight in enumerate(weights):
         agent = random.choices(agents, shares)[0]
-        talk = _Talk(random, pool, number)
-        _WRITERS[agent](folder, talk, max(2_000, int(weight * scale)))
+        chat = _Conversation(random, pool, number)
+        _WRITERS[agent](folder, chat, max(2_000, int(weight * scale)))
 
 
-class _Talk:
-    """One conversation: who, where, when, and what is said next."""
+class _Conversation:
+    """One conversation: agent, folder, time, and its next text."""
 
     def __init__(self, random: Random, pool: str, number: int) -> None:
         self.random = random
@@ -146,26 +146,26 @@ def _open_new(path: Path) -> BinaryIO:
     return open(path, "wb")
 
 
-def _write_claude(folder: Path, talk: _Talk, size: int) -> None:
+def _write_claude(folder: Path, chat: _Conversation, size: int) -> None:
     project = (
-        folder / ".claude" / "projects" / ("-home-ada-" + "".join(c if c.isascii() else "-" for c in talk.project))
+        folder / ".claude" / "projects" / ("-home-ada-" + "".join(c if c.isascii() else "-" for c in chat.project))
     )
-    agents = max(0, int(talk.random.gauss(0.6, 1))) if size > 100_000 else 0
+    agents = max(0, int(chat.random.gauss(0.6, 1))) if size > 100_000 else 0
     share = int(size * 0.75) if agents else size
-    with _open_new(project / f"{talk.id}.jsonl") as file:
-        _write(file, _claude_lines(talk, None), share)
+    with _open_new(project / f"{chat.id}.jsonl") as file:
+        _write(file, _claude_lines(chat, None), share)
     for _ in range(agents):
-        agent = f"a{talk.random.getrandbits(64):016x}"
-        with _open_new(project / talk.id / "subagents" / f"agent-{agent}.jsonl") as file:
-            _write(file, _claude_lines(talk, agent), (size - share) // agents)
+        agent = f"a{chat.random.getrandbits(64):016x}"
+        with _open_new(project / chat.id / "subagents" / f"agent-{agent}.jsonl") as file:
+            _write(file, _claude_lines(chat, agent), (size - share) // agents)
 
 
-def _claude_lines(talk: _Talk, agent: str | None) -> Iterator[Line]:
+def _claude_lines(chat: _Conversation, agent: str | None) -> Iterator[Line]:
     around: Line = {
         "isSidechain": agent is not None,
         "userType": "external",
-        "cwd": talk.cwd,
-        "sessionId": talk.id,
+        "cwd": chat.cwd,
+        "sessionId": chat.id,
         "version": "2.1.325",
         "gitBranch": "main",
     }
@@ -176,8 +176,8 @@ def _claude_lines(talk: _Talk, agent: str | None) -> Iterator[Line]:
 
     def line(kind: str, **fields: Any) -> Line:
         nonlocal parent
-        uuid = talk.uuid()
-        made = {"parentUuid": parent, **around, "type": kind, **fields, "uuid": uuid, "timestamp": talk.time()}
+        uuid = chat.uuid()
+        made = {"parentUuid": parent, **around, "type": kind, **fields, "uuid": uuid, "timestamp": chat.time()}
         parent = uuid
         return made
 
@@ -193,34 +193,40 @@ def _claude_lines(talk: _Talk, agent: str | None) -> Iterator[Line]:
 
     while True:
         if agent is None:
-            snapshot = {"messageId": talk.uuid(), "trackedFileBackups": {}, "timestamp": talk.time()}
+            snapshot = {"messageId": chat.uuid(), "trackedFileBackups": {}, "timestamp": chat.time()}
             yield {"type": "file-history-snapshot", "messageId": snapshot["messageId"], "snapshot": snapshot}
-        if talk.random.random() < 0.04:  # someone went back and asked again
+        if chat.random.random() < 0.04:  # the user went back and asked again
             parent = turn_before
         turn_before = parent
-        prompt = talk.text(260)
+        prompt = chat.text(260)
         yield line("user", message={"role": "user", "content": prompt})
-        while not talk.is_done():
-            response, call, used = f"msg_{talk.short()}", f"toolu_{talk.uuid()}", talk.usage()
-            thought = {"type": "thinking", "thinking": talk.text(500), "signature": "c2ln" * 60}
+        while not chat.is_done():
+            response, call, used = f"msg_{chat.short()}", f"toolu_{chat.uuid()}", chat.usage()
+            thought = {"type": "thinking", "thinking": chat.text(500), "signature": "c2ln" * 60}
             yield assistant(response, thought, "tool_use", used)
-            tool = talk.random.choice(_TOOLS)
-            asked = {"file_path": f"{talk.cwd}/src/{talk.short()}.py", "command": talk.text(80)}
+            tool = chat.random.choice(_TOOLS)
+            asked = {"file_path": f"{chat.cwd}/src/{chat.short()}.py", "command": chat.text(80)}
             yield assistant(response, {"type": "tool_use", "id": call, "name": tool, "input": asked}, "tool_use", used)
-            output = talk.text(3_500)
+            output = chat.text(3_500)
             result = {"type": "tool_result", "tool_use_id": call, "content": output}
             yield line("user", message={"role": "user", "content": [result]}, toolUseResult={"stdout": output})
-        response = f"msg_{talk.short()}"
-        yield assistant(response, {"type": "text", "text": talk.text(900)}, "end_turn", talk.usage())
+        response = f"msg_{chat.short()}"
+        yield assistant(response, {"type": "text", "text": chat.text(900)}, "end_turn", chat.usage())
         if agent is None:
-            yield {"type": "last-prompt", "lastPrompt": prompt[:200], "leafUuid": parent, "sessionId": talk.id}
-            if talk.random.random() < 0.3:
-                yield {"type": "ai-title", "aiTitle": talk.text(40)[:60], "sessionId": talk.id}
+            yield {"type": "last-prompt", "lastPrompt": prompt[:200], "leafUuid": parent, "sessionId": chat.id}
+            if chat.random.random() < 0.3:
+                yield {"type": "ai-title", "aiTitle": chat.text(40)[:60], "sessionId": chat.id}
 
 
-def _shape_lines(talk: _Talk, extra: Line, parent_session: str | None = None) -> Iterator[Line]:
-    """A session in the shape that Pi, oh-my-pi and the native form share."""
-    header: Line = {"type": "session", "version": 3, "id": talk.id, "timestamp": talk.time(), "cwd": talk.cwd}
+def _shape_lines(chat: _Conversation, extra: Line, parent_session: str | None = None) -> Iterator[Line]:
+    """A session in the form that Pi, oh-my-pi and the native format share."""
+    header: Line = {
+        "type": "session",
+        "version": 3,
+        "id": chat.id,
+        "timestamp": chat.time(),
+        "cwd": chat.cwd,
+    }
     if parent_session:
         header["parentSession"] = parent_session
     yield {**header, **extra}
@@ -228,17 +234,17 @@ def _shape_lines(talk: _Talk, extra: Line, parent_session: str | None = None) ->
 
     def line(kind: str, **fields: Any) -> Line:
         nonlocal parent
-        id = talk.short()
-        made = {"type": kind, "id": id, "parentId": parent, "timestamp": talk.time(), **fields}
+        id = chat.short()
+        made = {"type": kind, "id": id, "parentId": parent, "timestamp": chat.time(), **fields}
         parent = id
         return made
 
     def said(role: str, content: Any, **fields: Any) -> Line:
-        milliseconds = int(talk.now.timestamp() * 1000)
+        milliseconds = int(chat.now.timestamp() * 1000)
         return line("message", message={"role": role, "content": content, **fields, "timestamp": milliseconds})
 
     def answer(blocks: list[Line], stop: str) -> Line:
-        fresh, output, cached = talk.usage()
+        fresh, output, cached = chat.usage()
         cost = {"input": 0.001, "output": 0.004, "cacheRead": 0.002, "cacheWrite": 0, "total": 0.007}
         usage = {"input": fresh, "output": output, "cacheRead": cached, "cacheWrite": 0, "cost": cost}
         return said("assistant", blocks, provider="anvil", model=_MODELS[1], usage=usage, stopReason=stop)
@@ -246,76 +252,79 @@ def _shape_lines(talk: _Talk, extra: Line, parent_session: str | None = None) ->
     yield line("model_change", provider="anvil", modelId=_MODELS[1])
     yield line("thinking_level_change", thinkingLevel="medium")
     while True:
-        if talk.random.random() < 0.03:
-            yield line("session_info", name=talk.text(30)[:40])
-        yield said("user", [{"type": "text", "text": talk.text(260)}])
-        while not talk.is_done():
-            call = f"call_{talk.short()}"
-            asked = {"path": f"src/{talk.short()}.py", "offset": 10}
-            thinking = {"type": "thinking", "thinking": talk.text(500)}
+        if chat.random.random() < 0.03:
+            yield line("session_info", name=chat.text(30)[:40])
+        yield said("user", [{"type": "text", "text": chat.text(260)}])
+        while not chat.is_done():
+            call = f"call_{chat.short()}"
+            asked = {"path": f"src/{chat.short()}.py", "offset": 10}
+            thinking = {"type": "thinking", "thinking": chat.text(500)}
             yield answer([thinking, {"type": "toolCall", "id": call, "name": "read", "arguments": asked}], "toolUse")
-            output = [{"type": "text", "text": talk.text(3_500)}]
+            output = [{"type": "text", "text": chat.text(3_500)}]
             yield said("toolResult", output, toolCallId=call, toolName="read", isError=False)
-        yield answer([{"type": "text", "text": talk.text(900)}], "stop")
+        yield answer([{"type": "text", "text": chat.text(900)}], "stop")
 
 
-def _write_pi(folder: Path, talk: _Talk, size: int) -> None:
-    sessions = folder / ".pi" / "agent" / "sessions" / f"--home-ada-{talk.project}--"
-    with _open_new(sessions / f"{talk.stamp()}_{talk.id}.jsonl") as file:
-        _write(file, _shape_lines(talk, {}), size)
+def _write_pi(folder: Path, chat: _Conversation, size: int) -> None:
+    sessions = folder / ".pi" / "agent" / "sessions" / f"--home-ada-{chat.project}--"
+    with _open_new(sessions / f"{chat.stamp()}_{chat.id}.jsonl") as file:
+        _write(file, _shape_lines(chat, {}), size)
 
 
-def _write_omp(folder: Path, talk: _Talk, size: int) -> None:
-    path = folder / ".omp" / "agent" / "sessions" / f"--home-ada-{talk.project}--" / f"{talk.stamp()}_{talk.id}.jsonl"
+def _write_omp(folder: Path, chat: _Conversation, size: int) -> None:
+    path = folder / ".omp" / "agent" / "sessions" / f"--home-ada-{chat.project}--" / f"{chat.stamp()}_{chat.id}.jsonl"
     with _open_new(path) as file:
-        _write(file, _shape_lines(talk, {"title": talk.text(30)[:50], "titleSource": "auto"}), size)
-    if talk.random.random() < 0.3:
-        with _open_new(path.with_suffix("") / f"agent-{talk.short()}.jsonl") as file:
-            _write(file, _shape_lines(talk, {}, str(path)), size // 6)
+        _write(file, _shape_lines(chat, {"title": chat.text(30)[:50], "titleSource": "auto"}), size)
+    if chat.random.random() < 0.3:
+        with _open_new(path.with_suffix("") / f"agent-{chat.short()}.jsonl") as file:
+            _write(file, _shape_lines(chat, {}, str(path)), size // 6)
 
 
-def _write_native(folder: Path, talk: _Talk, size: int) -> None:
-    name = f"{talk.project}-{hashlib.sha256(talk.cwd.encode()).hexdigest()[:10]}"
-    with _open_new(folder / "sessiontree" / "sessions" / name / f"{talk.stamp()}_{talk.id}.jsonl") as file:
-        _write(file, _shape_lines(talk, {"sessiontree": 1}), size)
+def _write_native(folder: Path, chat: _Conversation, size: int) -> None:
+    name = f"{chat.project}-{hashlib.sha256(chat.cwd.encode()).hexdigest()[:10]}"
+    with _open_new(folder / "sessiontree" / "sessions" / name / f"{chat.stamp()}_{chat.id}.jsonl") as file:
+        _write(file, _shape_lines(chat, {"sessiontree": 1}), size)
 
 
-def _write_neovate(folder: Path, talk: _Talk, size: int) -> None:
+def _write_neovate(folder: Path, chat: _Conversation, size: int) -> None:
     notes = folder / ".neovate" / "data.json"
     if not notes.exists():
         notes.parent.mkdir(parents=True, exist_ok=True)
         notes.write_text(json.dumps({"projects": {f"/home/ada/{name}": {"history": []} for name in _PROJECTS}}))
-    project = "-".join(filter(None, "".join(c if c.isascii() and c.isalnum() else "-" for c in talk.cwd).split("-")))
-    with _open_new(folder / ".neovate" / "projects" / project.lower() / f"{talk.id[:8]}.jsonl") as file:
-        _write(file, _neovate_lines(talk), size)
+    project = "-".join(filter(None, "".join(c if c.isascii() and c.isalnum() else "-" for c in chat.cwd).split("-")))
+    with _open_new(folder / ".neovate" / "projects" / project.lower() / f"{chat.id[:8]}.jsonl") as file:
+        _write(file, _neovate_lines(chat), size)
 
 
-def _neovate_lines(talk: _Talk) -> Iterator[Line]:
-    yield {"type": "config", "config": {"approvalMode": "default", "approvalTools": [], "summary": talk.text(40)[:50]}}
+def _neovate_lines(chat: _Conversation) -> Iterator[Line]:
+    yield {
+        "type": "config",
+        "config": {"approvalMode": "default", "approvalTools": [], "summary": chat.text(40)[:50]},
+    }
     parent: str | None = None
 
     def line(role: str, content: Any, **fields: Any) -> Line:
         nonlocal parent
-        uuid = talk.uuid()
-        around = {"type": "message", "timestamp": talk.time(), "sessionId": talk.id[:8]}
+        uuid = chat.uuid()
+        around = {"type": "message", "timestamp": chat.time(), "sessionId": chat.id[:8]}
         made = {"parentUuid": parent, "uuid": uuid, "role": role, "content": content, **fields, **around}
         parent = uuid
         return made
 
     while True:
-        yield line("user", talk.text(260))
-        while not talk.is_done():
-            call, used = f"call_{talk.short()}", talk.usage()
+        yield line("user", chat.text(260))
+        while not chat.is_done():
+            call, used = f"call_{chat.short()}", chat.usage()
             usage = {"input_tokens": used[0], "output_tokens": used[1]}
             blocks = [
-                {"type": "text", "text": talk.text(300)},
+                {"type": "text", "text": chat.text(300)},
                 {"type": "tool_use", "id": call, "name": "read", "input": {}},
             ]
             yield line("assistant", blocks, text="", model=f"anvil/{_MODELS[2]}", usage=usage)
-            result = {"llmContent": talk.text(3_500), "isError": False}
+            result = {"llmContent": chat.text(3_500), "isError": False}
             yield line("tool", [{"type": "tool-result", "toolCallId": call, "toolName": "read", "result": result}])
-        text = talk.text(900)
-        usage = {"input_tokens": talk.usage()[0], "output_tokens": talk.usage()[1]}
+        text = chat.text(900)
+        usage = {"input_tokens": chat.usage()[0], "output_tokens": chat.usage()[1]}
         yield line("assistant", [{"type": "text", "text": text}], text=text, model=f"anvil/{_MODELS[2]}", usage=usage)
 
 

@@ -1,12 +1,11 @@
-"""Writes a session like those that months of work with a coding agent leave behind, only larger.
+"""Generate a session like that of months of work with a coding agent, only larger.
 
-The same `Shape` gives the same bytes every time. Lines are written as they are made, so memory stays small whatever the
-size. The texts are those of `texts`; all their lengths are stretched by one factor, which is steered so that bytes and
-entries run out together.
+The same `Shape` always gives the same bytes. Lines are written one by one, so memory use is small for any size. One
+factor scales all text lengths; it is adjusted so that the size and the number of entries are reached together.
 
-One writer follows the main path, which is the longest and ends the file. The others are branches, each behind an
-earlier entry. Two in three are a person's: the leaf is moved there, a stretch is written, the leaf is moved back. The
-third is a sub-agent's: its lines alternate with those of the main path.
+One writer follows the main path, which is the longest and ends the file. The others write branches from earlier
+entries. Two of three are the user's: the leaf moves there, some entries are written, the leaf moves back. The third is
+a sub-agent's: its lines alternate with those of the main path.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from benchmarks import texts
 from benchmarks.texts import Texts
 
 Body = tuple[str, dict[str, Any]]
-"""What an entry says: its type and the fields that are its own."""
+"""The body of an entry: its type and its own fields."""
 
 _MEAN_LINE = 1_480
-"""Bytes of a line before stretching: the mean of what `_Talk` says."""
+"""Mean bytes of a line before stretching."""
 ShapeT = TypeVar("ShapeT", bound=Struct)
 
 _MODELS = ("swift-4", "swift-4-large", "granite-2")
@@ -54,7 +53,7 @@ LARGE = Shape(size=1_000_000_000, entries=600_000, branches=1_200, compactions=2
 
 
 def scratch_folder() -> Path:
-    """Where generated files go: never the repository."""
+    """The folder of generated files; never in the repository."""
     chosen = os.environ.get("SESSIONTREE_BENCH_DIR")
     folder = Path(chosen) if chosen else Path(tempfile.gettempdir(), f"sessiontree-bench-{os.getuid()}")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -62,12 +61,12 @@ def scratch_folder() -> Path:
 
 
 def generated(shape: Shape) -> Path:
-    """The session of a shape; made if it is not there yet."""
+    """The session of a shape; generated on first use."""
     return generated_file("session", __file__, shape, write_session)
 
 
 def generated_file(name: str, recipe: str, shape: ShapeT, write: Callable[[BinaryIO, ShapeT], None]) -> Path:
-    """What `write` writes for a shape; written if it is not there yet. A change of the recipe makes it anew."""
+    """The file that `write` generates for a shape, cached until the recipe changes."""
     source = b"".join(Path(module).read_bytes() for module in (recipe, texts.__file__))
     numbers = "-".join(map(str, msgspec.structs.astuple(shape)))
     path = scratch_folder() / f"{name}-{numbers}-{hashlib.blake2b(source, digest_size=4).hexdigest()}.jsonl"
@@ -98,23 +97,23 @@ def write_session(file: BinaryIO, shape: Shape) -> None:
         elif branch is not None:
             _write_detour(out, main, lengths[branch])
         if step in compaction_at:
-            main.write(out.talk.compaction(main.kept_from()))
+            main.write(out.conversation.compaction(main.kept_from()))
         else:
             main.speak()
 
 
 def _write_detour(out: _Out, main: _Writer, length: int) -> None:
-    """A person goes back, tries something and returns to the main path."""
+    """The user goes back, tries something and returns to the main path."""
     branch = _Writer(out, out.earlier_entry(main))
     out.move_leaf(branch.leaf)
     for _ in range(length):
         branch.speak()
     out.move_leaf(main.leaf)
-    main.says_next(out.talk.branch_summary(branch.leaf))
+    main.says_next(out.conversation.branch_summary(branch.leaf))
 
 
 def _spread(at: int, count: int, length: int) -> int:
-    """The place of one of `count` things spread evenly over a length: as far from its ends as from each other."""
+    """The position of one of `count` things, spread evenly over a length."""
     return (at + 1) * length // (count + 1)
 
 
@@ -130,7 +129,7 @@ def _branch_lengths(shape: Shape) -> list[int]:
 
 
 class _Out:
-    """The file being written: gives entries their ids and times, and keeps its size on course."""
+    """The file being written: assigns ids and times, and steers its size."""
 
     def __init__(self, file: BinaryIO, shape: Shape) -> None:
         self._file = file
@@ -140,13 +139,13 @@ class _Out:
         self._now = _EPOCH
         self.random = Random(shape.seed)
         self.texts = Texts(self.random)
-        self.talk = _Talk(self.random, self.texts)
+        self.conversation = _Conversation(self.random, self.texts)
         self._landmarks: list[str] = []
         header = {"type": "session", "version": 3, "id": f"{shape.seed:08x}-0000-7000-8000-000000000000"}
         self._line({**header, "timestamp": self._time(), "cwd": "/home/ada/lattice", "sessiontree": 1})
 
     def write(self, parent: str | None, body: Body) -> str:
-        """Write an entry; its id."""
+        """Write an entry; returns its id."""
         kind, fields = body
         # An odd factor makes the ids look random and keeps them apart without remembering them.
         id = f"{(self._count * 2_654_435_761 + 12_345) % 2**32:08x}"
@@ -179,14 +178,14 @@ class _Out:
 
 
 class _Writer:
-    """Someone who writes one branch."""
+    """The writer of one branch."""
 
     def __init__(self, out: _Out, leaf: str | None) -> None:
         self.leaf = leaf
         self.recent: deque[tuple[str, bool]] = deque(maxlen=300)
         """The last entries of the branch, and whether a kept range may start there."""
         self._out = out
-        self._bodies = out.talk.iter_bodies()
+        self._bodies = out.conversation.iter_bodies()
 
     def speak(self) -> None:
         self.write(next(self._bodies))
@@ -198,18 +197,18 @@ class _Writer:
         kind, fields = body
         id = self._out.write(self.leaf, body)
         if kind in ("usage", "custom"):
-            return  # bookkeeping hangs on the leaf and does not move it
+            return  # bookkeeping is a child of the leaf and does not move it
         self.leaf = id
         self.recent.append((id, kind == "message" and fields["message"]["role"] != "toolResult"))
 
     def kept_from(self) -> str | None:
-        """The entry a compaction keeps from: 20 to 60 back, and not the result of a call that is summarised away."""
+        """The entry a compaction keeps from: 20 to 60 back, and not the result of a call that is summarized."""
         back = self._out.random.randint(20, 60)
         return next((id for id, may_start in list(self.recent)[-back:] if may_start), self.leaf)
 
 
-class _Talk:
-    """What is said: bodies of entries with texts of fitting length."""
+class _Conversation:
+    """Bodies of entries, with texts of suitable length."""
 
     def __init__(self, random: Random, texts: Texts) -> None:
         self._random = random
@@ -217,7 +216,7 @@ class _Talk:
         self._calls = 0
 
     def iter_bodies(self) -> Iterator[Body]:
-        """One turn after the other, without end."""
+        """An endless sequence of turns."""
         while True:
             yield from self._asides()
             yield self._user()
@@ -240,7 +239,7 @@ class _Talk:
         return "branch_summary", {"fromId": left_at, "summary": self._texts.prose(1_500)}
 
     def _asides(self) -> Iterator[Body]:
-        """What stands between turns now and then."""
+        """Entries that occur between turns now and then."""
         chance = self._random.random
         if chance() < 0.015:
             yield "model_change", {"provider": "anvil", "modelId": self._random.choice(_MODELS)}

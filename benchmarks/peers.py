@@ -1,7 +1,7 @@
-"""The competitors: what someone would write without us. Each is the faster of the ways that came to mind.
+"""The competitors: straightforward implementations without sessiontree, each the fastest variant we found.
 
-The loader builds the same context by the same rules, for sessions such as `generate` writes: no damage, no resets, no
-context edits. `check_same_context` holds it to that.
+The loader builds the same context by the same rules, for sessions that `generate` writes: no damage, no resets, no
+context edits. `check_same_context` verifies that.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Fields = dict[str, Any]
 
 _CHUNK = 128 * 1024
 _BOOKKEEPING = frozenset({"label", "session_info", "usage", "config", "custom"})
-_SPEAKING = frozenset({"message", "custom_message", "branch_summary", "compaction"})
+_IN_CONTEXT = frozenset({"message", "custom_message", "branch_summary", "compaction"})
 
 
 def load_context(path: Path) -> list[Fields]:
-    """Decode every line, index by id, walk to the root, apply the last compaction: the entries a model is sent."""
+    """Decode every line, index by id, walk to the root, apply the last compaction; returns the context's entries."""
     entries: dict[str, Fields] = {}
     leaf: str | None = None
     with open(path, "rb") as file:
@@ -52,15 +52,15 @@ def _path(entries: dict[str, Fields], leaf: str | None) -> list[Fields]:
 def _after_compaction(path: list[Fields]) -> list[Fields]:
     last = max((at for at, fields in enumerate(path) if fields["type"] == "compaction"), default=None)
     if last is None:
-        return [fields for fields in path if fields["type"] in _SPEAKING]
+        return [fields for fields in path if fields["type"] in _IN_CONTEXT]
     kept = path[last]["firstKeptEntryId"]
     first = next((at for at, fields in enumerate(path[:last]) if fields["id"] == kept), last)
     rest = path[first:last] + path[last + 1 :]
-    return [path[last], *(fields for fields in rest if fields["type"] in _SPEAKING - {"compaction"})]
+    return [path[last], *(fields for fields in rest if fields["type"] in _IN_CONTEXT - {"compaction"})]
 
 
 def check_same_context(path: Path) -> int:
-    """Assert that the loader and the library say the same; how many messages that is."""
+    """Assert that the loader and the library build the same context; returns its number of messages."""
     session = sessiontree.open(path)
     assert session.problems == [], session.problems[:3]
     theirs = [_text(fields) for fields in load_context(path)]
@@ -77,7 +77,7 @@ def _text(fields: Fields) -> str:
 
 
 def decode_and_encode(path: Path) -> int:
-    """Every line decoded and encoded again, once: the least that any conversion does."""
+    """Decode and encode every line once: the minimum of any conversion."""
     size = 0
     with open(path, "rb") as file:
         for line in file:
@@ -90,7 +90,7 @@ def count_newlines_whole(path: Path) -> int:
 
 
 def count_newlines_in_chunks(path: Path) -> int:
-    """One reused buffer that stays in the processor's cache."""
+    """Uses one buffer that stays in the CPU cache."""
     buffer = bytearray(_CHUNK)
     count = 0
     with open(path, "rb", buffering=0) as file:
@@ -104,7 +104,7 @@ def open_for_append(path: Path) -> int:
 
 
 def write_lines(fd: int, lines: Iterable[bytes]) -> None:
-    """Bare appends: nothing is encoded, locked or looked at."""
+    """Bare appends: nothing is encoded, locked or checked."""
     for line in lines:
         os.write(fd, line)
 
@@ -115,7 +115,7 @@ def write_and_sync(fd: int, line: bytes) -> None:
 
 
 def walk_transcript(path: Path) -> list[Fields]:
-    """The plainest loader: decode every line, walk to the root. What ran in parallel is lost."""
+    """The simplest loader: decode every line, walk to the root. Loses parallel tool results."""
     entries: dict[str, Fields] = {}
     leaf: str | None = None
     with open(path, "rb") as file:
@@ -132,9 +132,9 @@ def walk_transcript(path: Path) -> list[Fields]:
 
 
 def load_transcript(path: Path) -> list[Fields]:
-    """Decode every line of a transcript of Claude Code, walk to the root, put what ran in parallel back: the messages.
+    """Decode every line of a Claude Code transcript, walk to the root, and add parallel results.
 
-    For transcripts such as `transcripts` writes, without a boundary.
+    For transcripts that `transcripts` writes, without a boundary.
     """
     entries: dict[str, Fields] = {}
     shards: dict[str, list[Fields]] = {}
@@ -156,11 +156,11 @@ def load_transcript(path: Path) -> list[Fields]:
         chain.append(entries[leaf])
         leaf = chain[-1]["parentUuid"]
     messages: list[Fields] = []
-    told: set[str] = set()
+    seen: set[str] = set()
     for fields in reversed(chain):
-        if fields["type"] == "assistant" and fields["message"]["id"] not in told:
+        if fields["type"] == "assistant" and fields["message"]["id"] not in seen:
             response = shards[fields["message"]["id"]]
-            told.add(fields["message"]["id"])
+            seen.add(fields["message"]["id"])
             content = [block for shard in response for block in shard["message"]["content"]]
             messages.append({**fields["message"], "content": content})
             answers = [answer for shard in response for answer in results.get(shard["uuid"], ())]
@@ -171,19 +171,21 @@ def load_transcript(path: Path) -> list[Fields]:
 
 
 def check_same_transcript(path: Path) -> int:
-    """Assert that the loader and the library say the same of a transcript; how many messages that is."""
+    """Assert that the loader and the library build the same messages; returns their number."""
     session = sessiontree.open(path)
     assert session.problems == [], session.problems[:3]
-    theirs = [_said(message["content"]) for message in load_transcript(path)]
+    theirs = [_content_text(message["content"]) for message in load_transcript(path)]
     ours = [message_text(message) for message in session.context().messages]
     assert ours == theirs, f"{len(ours)} messages here, {len(theirs)} there, or other texts"
     return len(ours)
 
 
-def _said(content: Any) -> str:
+def _content_text(content: Any) -> str:
     if isinstance(content, str):
         return content
-    texts = (_said(block["content"]) if block["type"] == "tool_result" else block.get("text") for block in content)
+    texts = (
+        _content_text(block["content"]) if block["type"] == "tool_result" else block.get("text") for block in content
+    )
     return "\n".join(text for text in texts if text is not None)
 
 
@@ -192,7 +194,7 @@ def read_whole(path: Path) -> int:
 
 
 def read_in_chunks(path: Path) -> int:
-    """One reused buffer that stays in the processor's cache."""
+    """Uses one buffer that stays in the CPU cache."""
     buffer = bytearray(_CHUNK)
     size = 0
     with open(path, "rb", buffering=0) as file:

@@ -1,4 +1,4 @@
-"""What a measurement gives, and the table of all of them."""
+"""Results of benchmarks, and their table."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from msgspec import Struct
 class Result(Struct, frozen=True, tag="result"):
     """One figure and the bound it must not exceed: a ratio of ours to a competitor, or memory, or a time.
 
-    With a floor in place of a bound it is a figure that must not be less. One without either is there to be known: the
-    same thing under harder conditions than the bound speaks of.
+    With `floor`, the figure must not be lower. A result without bound and floor is only informative.
     """
 
     name: str
@@ -29,7 +28,7 @@ class Result(Struct, frozen=True, tag="result"):
 
 
 class Skipped(Struct, frozen=True, tag="skipped"):
-    """A measurement that could not be taken, and why."""
+    """A benchmark that could not run, and why."""
 
     name: str
     reason: str

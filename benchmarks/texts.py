@@ -1,7 +1,7 @@
-"""Texts as coding agents leave them behind, cut out of a few pools: what the generated sessions are made of.
+"""Texts of generated sessions, cut from a few pools.
 
-Pools are made once from words and templates of our own: prose in several languages, code, the output of tools, and the
-base64 of signatures. How long a text is follows from what it is; `stretch` makes all of them longer or shorter.
+The pools are built once from our own words and templates: prose in several languages, code, tool output, and base64
+signatures. The kind of a text determines its length; `stretch` scales all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LONGEST = 20_000
 
 
 class Texts:
-    """Pools of texts, and pieces of them of fitting length."""
+    """Pools of texts, and pieces of suitable length."""
 
     def __init__(self, random: Random) -> None:
         self.stretch = 1.0

@@ -1,7 +1,7 @@
-"""Taking times on a machine that does other things too.
+"""Timers for a busy machine.
 
-Competitors take turns, so that whatever slows the machine down slows them all, and of several rounds the fastest
-counts: noise only ever adds. Processor time is taken wherever the work is the processor's.
+Competitors take turns, so that a slow moment of the machine affects all of them, and the fastest of several rounds
+counts: noise only adds. CPU time is used wherever the work is CPU-bound.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Clock = Callable[[], float]
 
 
 def best_of(rounds: int, competitors: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """The fewest processor seconds of each competitor, over several rounds in which each has its turn."""
+    """The best CPU time in seconds of each competitor, over several rounds in turns."""
     best = dict.fromkeys(competitors, float("inf"))
     for _ in range(rounds):
         for name, work in competitors.items():
@@ -28,7 +28,7 @@ def best_of(rounds: int, competitors: Mapping[str, Callable[[], object]]) -> dic
 
 
 def seconds(work: Callable[[], object], clock: Clock = time.process_time) -> float:
-    """How long some work takes. Making its result go away again is not part of it."""
+    """How long some work takes, without the time to free its result."""
     gc.collect()
     start = clock()
     result = work()
@@ -38,25 +38,25 @@ def seconds(work: Callable[[], object], clock: Clock = time.process_time) -> flo
 
 
 def _environment() -> dict[str, str]:
-    """What children see: modules are compiled once and kept, as after an installation, outside the repository."""
+    """The environment of children: bytecode is cached as after an installation, outside the repository."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**inherited, "PYTHONPYCACHEPREFIX": str(scratch_folder() / "bytecode")}
 
 
 def run_python(code: str, *arguments: str | os.PathLike[str], options: tuple[str, ...] = ()) -> tuple[str, str]:
-    """What a fresh interpreter prints: on stdout and on stderr."""
+    """Run code in a new interpreter; returns its stdout and stderr."""
     command = [sys.executable, *options, "-c", code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=_environment())
     return done.stdout, done.stderr
 
 
 def wall_seconds(command: list[str]) -> float:
-    """From starting a command to its end."""
+    """Elapsed time of a command."""
     environment = _environment()
     return seconds(lambda: subprocess.run(command, capture_output=True, check=True, env=environment), time.perf_counter)
 
 
-# On Linux ru_maxrss of a child begins with the peak of the process that started it; VmHWM is its own.
+# On Linux, ru_maxrss of a child starts at the peak of its parent; VmHWM is its own.
 _PRINT_PEAK = """
 try:
     with open("/proc/self/status") as status:
@@ -69,5 +69,5 @@ print(peak)
 
 
 def peak_memory(code: str, *arguments: str | os.PathLike[str]) -> int:
-    """The most bytes a fresh interpreter had in memory while it ran some code."""
+    """The peak memory of a new interpreter that runs some code, in bytes."""
     return int(run_python(code + _PRINT_PEAK, *arguments)[0].split()[-1])

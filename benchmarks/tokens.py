@@ -30,7 +30,7 @@ O200K = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
     r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""How the encoding o200k_base parts a text before it looks for tokens."""
+"""How the encoding o200k_base splits a text before it finds tokens."""
 
 CHINESE = """
 解析器读取每一行，并在失败的地方报告字节偏移。 测试表明，当两个进程同时追加时，缓存会保留过期的行。

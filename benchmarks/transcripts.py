@@ -1,9 +1,9 @@
-"""Writes a transcript of Claude Code like a long day's work leaves behind, only larger.
+"""Generate a Claude Code transcript like that of a long day, only larger.
 
-Each block of a response is a line of its own that names the response (a shard), each result hangs on the shard with its
-call and holds what the tool gave a second time (`toolUseResult`), and the next response hangs on the result written
-last: with parallel calls the other results hang beside the path. Between turns stand the client's notes. A boundary,
-if there is one, is written when so much of the size is reached; it keeps the lines of the last few responses.
+Each block of a response is a separate line with the response's id (a shard). Each result is a child of the shard with
+its call, and has the tool's output twice (`toolUseResult`). The next response is a child of the last result, so with
+parallel calls the other results are off the path. Metadata lines follow each turn. A boundary, if any, keeps the lines
+of the last few responses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MODEL = "claude-swift-4"
 
 
 class TranscriptShape(Struct, frozen=True):
-    """How large a transcript is, and after which part of it a compaction boundary stands; never, if None."""
+    """The size of a transcript, and after which fraction of it there is a compaction boundary, if any."""
 
     size: int = 100_000_000
     boundary: float | None = None
@@ -39,7 +39,7 @@ WITH_BOUNDARY = TranscriptShape(size=300_000_000, boundary=0.98)
 
 
 def transcript(shape: TranscriptShape) -> Path:
-    """The transcript of a shape; made if it is not there yet."""
+    """The transcript of a shape; generated on first use."""
     return generated_file("claude", __file__, shape, write_transcript)
 
 
@@ -70,7 +70,7 @@ class _Writer:
         self._turns = 0
 
     def turn(self) -> None:
-        """A prompt, some responses that call tools, one that does not, and the notes behind them."""
+        """A prompt, some responses that call tools, one that does not, and the metadata lines after them."""
         self._turns += 1
         prompt = self._texts.prose(300)
         self._aside("file-history-snapshot", {"messageId": self._uuid(), "snapshot": {"trackedFileBackups": {}}})
@@ -84,7 +84,7 @@ class _Writer:
         self._aside("permission-mode", {"permissionMode": "default"})
 
     def compact(self) -> None:
-        """A boundary that keeps the last lines, and the summary behind it."""
+        """A boundary that keeps the last lines, and the summary after it."""
         kept, boundary, summary = list(self._recent), self._uuid(), self._uuid()
         about = {
             "trigger": "auto",
@@ -124,7 +124,7 @@ class _Writer:
         return blocks
 
     def _respond(self, blocks: list[Fields], stop_reason: str) -> list[str]:
-        """Write a response, each block on a line; the ids of the lines."""
+        """Write a response, one line per block; returns the ids of the lines."""
         response, request = f"msg_01{self._random.getrandbits(88):022x}", f"req_01{self._random.getrandbits(88):022x}"
         usage = self._usage()
         shards: list[str] = []
@@ -154,7 +154,7 @@ class _Writer:
         }
 
     def _chain(self, kind: str, fields: Fields, uuid: str | None = None) -> str:
-        """Write a line of the chain behind the leaf, which moves to it."""
+        """Write a child of the leaf, which becomes the new leaf."""
         self._now += timedelta(milliseconds=self._random.randint(5, 20_000))
         uuid = uuid or self._uuid()
         self._line(
@@ -189,7 +189,7 @@ class _Writer:
 
 
 class _Tools:
-    """Calls of tools, and what they give: for the model, and once more for the screen."""
+    """Tool calls and their results: for the model, and again for the screen."""
 
     def __init__(self, random: Random, texts: Texts) -> None:
         self._random = random
@@ -213,7 +213,7 @@ class _Tools:
         }
 
     def result(self, call: Fields) -> tuple[Any, Fields]:
-        """What the model is told, and the client's own record of the same."""
+        """The result for the model, and the client's own record of it."""
         arguments = call["input"]
         match call["name"]:
             case "Read":

@@ -34,23 +34,23 @@ def test_each_call_of_an_answer_is_told_by_its_own_name(place: Repository) -> No
         call("edit", path="w.txt", old_text="one", new_text="two"),
         when="go",
     )
-    told = place.explore("go", "--model", scripted(place, both, turn("Done.", repeat=True))).stderr
-    assert re.findall(r"^lane 1: (\w+) \{", told, re.MULTILINE) == ["write", "edit"]
+    state = place.explore("go", "--model", scripted(place, both, turn("Done.", repeat=True))).stderr
+    assert re.findall(r"^lane 1: (\w+) \{", state, re.MULTILINE) == ["write", "edit"]
 
 
 def test_a_fork_that_is_not_made_is_not_said_to_be(place: Repository) -> None:
     model = scripted(place, turn("Done.", repeat=True))
-    told = place.explore("go", "--model", model, "--fork-on", "false", "--max-lanes", "1").stderr
-    wish, refusal = [line for line in told.splitlines() if line[:1] in "⑂✗"]
-    assert wish.startswith("⑂ lane 1: the rule check wants another lane: ")
-    assert refusal.startswith("✗ no lane is made for lane 1 by the rule check: ")
-    assert "is forked" not in told
+    state = place.explore("go", "--model", model, "--fork-on", "false", "--max-lanes", "1").stderr
+    wish, refusal = [line for line in state.splitlines() if line[:1] in "⑂✗"]
+    assert wish.startswith("⑂ lane 1: rule check requests a fork: ")
+    assert refusal.startswith("✗ no lane was created for lane 1 by the rule check: ")
+    assert "lane 2" not in state
 
 
 def test_a_fork_that_is_made_is_told_with_its_lane(place: Repository) -> None:
     model = scripted(place, turn("Done.", repeat=True))
-    told = place.explore("go", "--model", model, "--fork-on", "false", "--max-depth", "1").stderr
-    assert told.index("⑂ lane 1: the rule check wants another lane") < told.index("lane 2: lane-2 ⑂1 · ")
+    state = place.explore("go", "--model", model, "--fork-on", "false", "--max-depth", "1").stderr
+    assert state.index("⑂ lane 1: rule check requests a fork") < state.index("lane 2: lane-2 ⑂1 · ")
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -141,9 +141,9 @@ def test_working_copies_that_take_long_are_told_of_and_ctrl_c_makes_no_more(plac
     else:
         terminal = place.terminal("go", "--n", "3", "--model", model)
     with terminal:
-        terminal.wait_for("making the working copies of lanes: 1 of 3")
+        terminal.wait_for("creating worktrees: 1 of 3")
         terminal.interrupt()
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("leave")
         if command == "chat":
             terminal.enter("/quit")

@@ -14,7 +14,7 @@ import pytest
 from sessiontree.cli.commands import COMMANDS
 from sessiontree.cli.completion.protocol import AGENT_ARGUMENTS, FALLBACKS, complete_line
 from sessiontree.cli.completion.quotes import unquote
-from sessiontree.cli.parser import build_parsers
+from sessiontree.cli.parser import build_parsers, find_subcommands
 from tests.library.world import IDS, World
 
 HOSTILE = [
@@ -30,7 +30,7 @@ HOSTILE = [
 ]
 
 # Values that are the person's own words.
-FREE = {"TEXT", "VALUE", "ROLE", "NAME", "TAG", "N", "AGE", "ID", "QUERY", "DIALECT=DIR", "LANE", "COMMAND"}
+FREE = {"TEXT", "VALUE", "ROLE", "NAME", "TAG", "N", "AGE", "ID", "QUERY", "DIALECT=DIR", "LANE", "COMMAND", "PROMPT"}
 
 Complete = Callable[..., list[str]]
 
@@ -73,21 +73,41 @@ def test_settings_are_completed_with_what_they_are(complete: Complete) -> None:
     assert complete("config", "set", "retry.a") == ["nothing", "retry.attempts\thow often a request is made again"]
 
 
+def leaf_parsers(command: str) -> dict[tuple[str, ...], argparse.ArgumentParser]:
+    """The parser of a command, or those of its subcommands, by the words that select them."""
+    _, parsers = build_parsers([command])
+    subcommands = find_subcommands(parsers[command])
+    return {(command, name): parser for name, parser in subcommands.items()} or {(command,): parsers[command]}
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_in_the_help_of_a_command_is_offered(command: str, complete: Complete) -> None:
-    _, parsers = build_parsers([command])
-    offered = words_of(complete(command, "--"))
-    for action in parsers[command]._actions:
-        names = [name for name in action.option_strings if name.startswith("--")]
-        assert all((name in offered) == (action.help != argparse.SUPPRESS) for name in names), names
+    for words, parser in leaf_parsers(command).items():
+        offered = words_of(complete(*words, "--"))
+        for action in parser._actions:
+            names = [name for name in action.option_strings if name.startswith("--")]
+            assert all((name in offered) == (action.help != argparse.SUPPRESS) for name in names), names
+
+
+def test_subcommands_and_their_sessions_are_offered(world: World, complete: Complete) -> None:
+    session = IDS[0]
+    world.claude(session, "/work", ["mend the parser"])
+    assert complete("explore", "ke") == ["files", "keep\tmake a lane current and apply its files"]
+    assert words_of(complete("explore", "")) == [
+        *("start", "resume", "list", "compare", "keep", "merge", "drop", "diff"),
+        session,
+    ]
+    assert words_of(complete("explore", "keep", "")) == [session]
+    assert "--no-files" in words_of(complete("explore", "keep", session, "--"))
+    assert "--fork-on" not in words_of(complete("explore", "keep", session, "--"))
+    assert words_of(complete("explore", session, "--")) == words_of(complete("explore", "start", session, "--"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_value_of_a_command_is_completed_or_known_to_be_free(command: str) -> None:
-    _, parsers = build_parsers([command])
     known = {*FALLBACKS, "ENTRY", "ITEM", "KEY", *FREE}
-    for action in parsers[command]._actions:
-        if action.nargs == 0 or action.choices or action.dest in AGENT_ARGUMENTS:
+    for action in [action for parser in leaf_parsers(command).values() for action in parser._actions]:
+        if action.nargs == 0 or action.choices or action.dest in AGENT_ARGUMENTS or action.help == argparse.SUPPRESS:
             continue
         metavars = action.metavar if isinstance(action.metavar, tuple) else (action.metavar or action.dest.upper(),)
         parts = {part for metavar in metavars for part in ([metavar] if metavar in FREE else metavar.split("|"))}

@@ -95,7 +95,7 @@ def test_an_unknown_command_like_no_other_leads_to_the_list(capsys: pytest.Captu
 def test_each_command_describes_its_json(capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = [line for line in show_help(capsys, "tree").splitlines() if line.startswith("  --json ")]
     assert line.endswith("print one JSON object")
-    (line,) = [line for line in show_help(capsys, "explore").splitlines() if line.startswith("  --json ")]
+    (line,) = [line for line in show_help(capsys, "explore", "start").splitlines() if line.startswith("  --json ")]
     assert "each event" in line
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from sessiontree.cli.commands import COMMANDS
-from sessiontree.cli.parser import build_parsers
+from sessiontree.cli.parser import build_parsers, find_subcommands
 from sessiontree.cli.reference import GENERATED_BY, render_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli-reference.md"
@@ -36,10 +36,15 @@ def test_every_command_with_every_argument_is_on_the_page() -> None:
     _, parsers = build_parsers(COMMANDS)
     for name, parser in parsers.items():
         assert f"sessiontree {name}" in sections[name]
-        assert sections[name].count("```sh\n") == 2, "usage and examples"
-        for action in parser._actions:
+        subcommands = find_subcommands(parser)
+        assert sections[name].count("```sh\n") == 2 + len(subcommands), "usage and examples"
+        actions = [action for leaf in subcommands.values() or [parser] for action in leaf._actions]
+        shown = {option for action in actions if action.help != "==SUPPRESS==" for option in action.option_strings}
+        for action in actions:
             if action.help == "==SUPPRESS==":
-                assert not any(f"`{option}" in sections[name] for option in action.option_strings)
+                # `explore start --run` is hidden, `explore keep --run` is not.
+                hidden = set(action.option_strings) - shown
+                assert not any(re.search(f"`{option}[` ]", sections[name]) for option in hidden)
             else:
                 assert all(
                     option in sections[name] + render_page().split("## Commands")[0] for option in action.option_strings

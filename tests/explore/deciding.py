@@ -10,7 +10,7 @@ from sessiontree.agent.tools.registry import load_tools
 from sessiontree.core.messages import ToolCall
 from sessiontree.explore import Exploration, explore
 from sessiontree.explore.state import ExplorationState, find_exploration
-from sessiontree.explore.worktrees import Copies
+from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.session.session import Session
 from tests.explore.lanes import Stepping
 from tests.explore.repos import make_repository
@@ -28,7 +28,7 @@ class Explored:
         session.append("assistant", [{"type": "text", "text": "Understood."}], stopReason="stop")
         self.location = session.location
         self.stood = session.leaf
-        self.copies = Copies(str(self.home), session.id, str(self.project))
+        self.worktrees = LaneWorktrees(str(self.home), session.id, str(self.project))
         asyncio.run(self._run(session, writes, check))
         session.close()
         self.session = sessiontree.open(self.location, home=self.home)
@@ -47,7 +47,7 @@ class Explored:
             models=[Stepping(1, calls=calls)],
             tools=load_tools(["write"]),
             names=list(writes),
-            copies=self.copies,
+            lane_worktrees=self.worktrees,
             check=check,
             keep_worktrees=True,
         ) as exploration:
@@ -55,7 +55,7 @@ class Explored:
         self.exploration = exploration
 
     @property
-    def told(self) -> ExplorationState:
+    def state(self) -> ExplorationState:
         return find_exploration(self.session)
 
     def reopened(self) -> Session:

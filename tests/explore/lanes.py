@@ -130,7 +130,7 @@ class Note:
 
 
 def explored(
-    session: Session, *prompts: str, heard: Callable[[LaneEvent], object] = lambda _: None, **more: Any
+    session: Session, *prompts: str, handle: Callable[[LaneEvent], object] = lambda _: None, **more: Any
 ) -> Any:
     """An exploration, run to its end: it, and its events."""
 
@@ -139,7 +139,7 @@ def explored(
         async with explore(session, prompts=prompts, **more) as exploration:
             async for one in exploration:
                 events.append(one)
-                heard(one)
+                handle(one)
         return exploration, events
 
     more.setdefault("models", [Stepping(0)])
@@ -176,8 +176,8 @@ def check_is_sound(session: Session, run: str | None = None) -> list[list[Messag
 def check_nothing_is_beside(session: Session) -> None:
     """Every message of the file is before the lanes or on one of them: none was written and then passed over."""
     fresh = sessiontree.open(session.location)
-    told = find_exploration(fresh)
-    seen = {id for lane in told.lanes for id in fresh.path_ids(lane.leaf)}
+    state = find_exploration(fresh)
+    seen = {id for lane in state.lanes for id in fresh.path_ids(lane.leaf)}
     beside = [id for id in fresh.ids if fresh.type_of(id) == "message" and id not in seen]
     assert not beside, [fresh.fields(id) for id in beside]
 

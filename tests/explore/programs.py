@@ -16,6 +16,7 @@ from tests.chat.terminals import SECONDS, Place, Terminal, call, turn
 from tests.explore.repos import make_repository, work_in
 
 MODELS = ("anthropic:claude-opus-5", "openai:gpt-5", "anthropic:claude-sonnet-5", "openai-chat:gpt-5-mini")
+SUBCOMMANDS = ("start", "resume", "list", "compare", "keep", "merge", "drop", "diff")
 WORDS = ("alpha", "beta", "gamma", "delta")
 
 
@@ -67,9 +68,9 @@ class Repository(Place):
         )
 
     def explore(self, *arguments: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        return self.sessiontree("explore", self.location, *arguments, more=more)
+        return self.sessiontree("explore", *explore_words(self.location, arguments), more=more)
 
-    def told(self, *arguments: str, more: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def run_json(self, *arguments: str, more: Mapping[str, str] | None = None) -> dict[str, Any]:
         """The last object that the command prints with --json; it must not fail."""
         done = self.explore(*arguments, "--json", more=more)
         assert done.returncode == 0, done.stderr
@@ -77,7 +78,13 @@ class Repository(Place):
         return last
 
     def terminal(self, *arguments: str, more: Mapping[str, str] | None = None) -> Terminal:
-        return Terminal(self, [self.location, *arguments], more, command="explore")
+        return Terminal(self, explore_words(self.location, arguments), more, command="explore")
+
+
+def explore_words(session: str, arguments: Sequence[str]) -> list[str]:
+    """Arguments of `explore` with the session inserted: after a subcommand, or first in the short form."""
+    is_subcommand = bool(arguments) and arguments[0] in SUBCOMMANDS
+    return [arguments[0], session, *arguments[1:]] if is_subcommand else [session, *arguments]
 
 
 def model_arguments(models: Sequence[str] = MODELS) -> list[str]:

@@ -13,7 +13,7 @@ from sessiontree.agent.tools.registry import Tools
 from sessiontree.errors import ModelError, UsageError
 from sessiontree.explore import Bounds, Lane, explore, resume
 from sessiontree.explore.decisions import drop
-from sessiontree.explore.records import Judged, write
+from sessiontree.explore.records import VerdictRecord, write
 from sessiontree.explore.state import find_exploration
 from sessiontree.models import Facts
 from sessiontree.session.session import Session
@@ -63,8 +63,8 @@ def test_with_a_larger_budget_lanes_go_on_that_had_reached_the_limit(session: Se
     notes = (tmp_path / "notes").read_text().splitlines()
     assert len(notes) == len(set(notes)) == 18
     check_is_sound(session)
-    told = find_exploration(sessiontree.open(session.location))
-    assert [(lane.state, lane.spent.tokens) for lane in told.lanes] == [("done", 70)] * 3
+    state = find_exploration(sessiontree.open(session.location))
+    assert [(lane.state, lane.spent.tokens) for lane in state.lanes] == [("done", 70)] * 3
 
 
 def test_the_new_budget_is_kept_and_stays_the_budget(session: Session, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_without_a_word_nothing_that_has_ended_goes_on(session: Session, tmp_pat
 
 def test_a_lane_that_was_decided_about_goes_on_only_by_its_name(session: Session, tmp_path: Path) -> None:
     tools = limited(session, tmp_path, Bounds(tokens=30), *PROMPTS)
-    write(find_exploration(session).lane(2).branch, Judged("dropped"))
+    write(find_exploration(session).lane(2).branch, VerdictRecord("dropped"))
     lanes = went_on(session, tools=tools, bounds=Bounds(tokens=10_000))
     assert [lane.state for lane in lanes] == ["done", "limit", "done"]
     lanes = went_on(session, tools=tools, again=["lane-2"])

@@ -21,8 +21,8 @@ from sessiontree.compaction import Summary
 from sessiontree.core.messages import Assistant, Text, Usage
 from sessiontree.errors import BusyModelError, UnreachableError
 from sessiontree.explore import Bounds, Exploration, explore
-from sessiontree.explore.leases import take
-from sessiontree.explore.records import Paid, iter_records, write
+from sessiontree.explore.leases import new_lease
+from sessiontree.explore.records import UsageRecord, iter_records, write
 from sessiontree.explore.state import find_exploration
 from sessiontree.models import Event, Facts, Prices, Request, ScriptedModel, ScriptTurn, Stop, TextDelta, open_model
 from sessiontree.models.model_summarizer import OpenedModelSummarizer
@@ -253,10 +253,10 @@ def test_who_was_silent_for_long_looks_before_it_asks_again(tmp_path: Path) -> N
             async for one in exploration:
                 if isinstance(one.event, Retry):
                     break
-            exploration.holding.last_sign -= 3_600  # the machine has slept
+            exploration.leases.last_write -= 3_600  # the machine has slept
             other = sessiontree.open(session.location)
             leaf = find_leaf(exploration)
-            write(Branch(other, leaf), take())  # another one believes that we are dead
+            write(Branch(other, leaf), new_lease())  # another one believes that we are dead
             await asyncio.wait_for(exploration.finish(), 10)
         return exploration
 
@@ -266,8 +266,8 @@ def test_who_was_silent_for_long_looks_before_it_asks_again(tmp_path: Path) -> N
 
 
 def find_leaf(exploration: Exploration) -> str:
-    exploration.book.look()
-    return exploration.book.noted[exploration.plan_id].leaf
+    exploration.log.refresh()
+    return exploration.log.tracked[exploration.plan_id].leaf
 
 
 def test_what_no_entry_tells_is_written_down_at_once(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_what_no_entry_tells_is_written_down_at_once(tmp_path: Path) -> None:
 
     seen, spent = asyncio.run(main())
     assert seen == spent > 1_000
-    first = next(record for _, record in iter_records(session) if isinstance(record, Paid))
+    first = next(record for _, record in iter_records(session) if isinstance(record, UsageRecord))
     assert first.spent.tokens == seen
 
 
@@ -303,6 +303,6 @@ def test_a_provider_writes_a_summary_in_the_loop_of_the_run(place: Workplace) ->
         events = run_events(place, "Go.", model=model, settings=room(), summarizer=summarizer, limits=limits)
         assert len(server.requests) == 1
     assert end_of(events).reason == "done"
-    told = [(event.stage, event.error) for event in events if isinstance(event, Compacting)]
-    assert told == [("start", ""), ("end", "")]
+    state = [(event.stage, event.error) for event in events if isinstance(event, Compacting)]
+    assert state == [("start", ""), ("end", "")]
     assert [spent.tokens for spent in gate.left] == [707, 709]

@@ -222,8 +222,8 @@ def test_what_was_used_before_counts_when_an_exploration_is_resumed(session: Ses
     tokens, states = asyncio.run(second())
     assert 1_000 <= tokens < 1_000 + 10
     assert states == ["limit"] * 5
-    told = explorations(sessiontree.open(session.location))[0]
-    assert sum(lane.spent.tokens for lane in told.lanes) == tokens
+    state = explorations(sessiontree.open(session.location))[0]
+    assert sum(lane.spent.tokens for lane in state.lanes) == tokens
 
 
 def test_the_time_that_was_worked_before_counts_and_the_time_in_between_does_not(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from sessiontree.core.messages import Usage, message_text
 from sessiontree.explore.state import find_exploration
 from sessiontree.testing.model_server import ModelServer
 from tests.chat.terminals import Terminal, call, scripted, turn
-from tests.explore.programs import MODELS, WORDS, Repository, model_arguments, turns
+from tests.explore.programs import MODELS, WORDS, Repository, explore_words, model_arguments, turns
 from tests.explore.repos import contents, git, seen_by_user
 
 
@@ -75,12 +76,12 @@ def test_four_models_in_four_worktrees_compared_two_merged_one_dropped_one_kept(
     )
     assert done.returncode == 0, done.stderr
     assert {str(one.body["model"]) for one in server.requests} == {model.partition(":")[2] for model in MODELS}
-    assert contents(place.project) == files, "lanes work in copies of their own"
+    assert contents(place.project) == files, "lanes work in worktrees of their own"
     assert seen_by_user(place.project) == before
     assert git(place.project, "worktree", "list").count("\n") == 0
     assert place.opened().leaf == stood
 
-    results = place.told("--compare")["results"]
+    results = place.run_json("compare")["results"]
     assert [one["name"] for one in results] == [model.partition(":")[2] for model in MODELS]
     assert [one["model"] for one in results] == list(MODELS)
     assert [one["answer"] for one in results] == [f"There is {word} now." for word in WORDS]
@@ -89,14 +90,14 @@ def test_four_models_in_four_worktrees_compared_two_merged_one_dropped_one_kept(
     ]
     assert [one["check"] for one in results] == [True, False, False, False]
     assert all(one["tokens"] > 0 and one["turns"] == 3 and one["seconds"] > 0 for one in results)
-    assert "+beta\n" in place.explore("--diff", "gpt-5").stdout
+    assert "+beta\n" in place.explore("diff", "gpt-5").stdout
 
-    merged = place.told("--merge", "1", "--merge", "gpt-5")
+    merged = place.run_json("merge", "1", "gpt-5")
     assert [one["path"] for one in merged["files"]] == ["alpha.txt", "beta.txt"]
     assert place.opened().leaf == merged["leaf"]
-    dropped = place.told("--drop", "3")
+    dropped = place.run_json("drop", "3")
     assert (dropped["verdict"], dropped["leaf"]) == ("dropped", merged["leaf"])
-    kept = place.told("--keep", "4")
+    kept = place.run_json("keep", "4")
     assert (place.project / "alpha.txt").read_text() == "alpha\n"
     assert (place.project / "delta.txt").read_text() == "delta\n"
     assert not (place.project / "gamma.txt").exists()
@@ -162,10 +163,10 @@ COMMAND = [turn("I run it.", call("bash", command="touch ran.txt"), when="run it
 
 
 def test_commands_are_denied_where_nobody_can_be_asked_and_pass_with_yolo(place: Repository) -> None:
-    denied = place.told("run it", "--model", scripted(place, *COMMAND))
+    denied = place.run_json("run it", "--model", scripted(place, *COMMAND))
     (lane,) = denied["results"]
     assert (lane["state"], lane["files"]) == ("done", [])
-    passed = place.told("run it", "--model", scripted(place, *COMMAND), "--approval", "yolo")
+    passed = place.run_json("run it", "--model", scripted(place, *COMMAND), "--approval", "yolo")
     assert [one["path"] for one in passed["results"][0]["files"]] == ["ran.txt"]
     assert not (place.project / "ran.txt").exists()
 
@@ -194,20 +195,20 @@ def test_a_session_that_lets_all_pass_by_itself_is_refused_unless_it_is_said_her
 
 
 def test_the_folders_of_lanes_stay_when_that_is_wished(place: Repository) -> None:
-    place.told("count", "--n", "2", "--model", "demo", "--keep-worktrees")
+    place.run_json("count", "--n", "2", "--model", "demo", "--keep-worktrees")
     lanes = find_exploration(place.opened()).lanes
     for lane in lanes:
-        assert lane.copy is not None
-        assert (Path(lane.copy.path) / "demo_words.py").is_file()
-        assert (Path(lane.copy.path) / "staged.txt").read_text() == "changed since\n"
-    place.told("--drop", "1", "--drop", "2")
-    assert not any(Path(lane.copy.path).exists() for lane in lanes if lane.copy is not None)
+        assert lane.worktree is not None
+        assert (Path(lane.worktree.path) / "demo_words.py").is_file()
+        assert (Path(lane.worktree.path) / "staged.txt").read_text() == "changed since\n"
+    place.run_json("drop", "1", "2")
+    assert not any(Path(lane.worktree.path).exists() for lane in lanes if lane.worktree is not None)
 
 
 def test_blocks_of_a_file_are_prompts_of_several_lines(place: Repository) -> None:
     file = place.home / "blocks.txt"
     file.write_text("first\nstill first\n---\n\n  second\n---\n")
-    place.told("--prompts", str(file), "--model", "demo")
+    place.run_json("--prompts", str(file), "--model", "demo")
     lanes = find_exploration(place.opened()).lanes
     assert [lane.record.prompt for lane in lanes] == ["first\nstill first", "second"]
 
@@ -215,36 +216,39 @@ def test_blocks_of_a_file_are_prompts_of_several_lines(place: Repository) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        ([], 2, "what shall lanes do"),
-        (["x", "--prompts", "p.txt"], 2, "what shall lanes do"),
+        ([], 2, "pass a PROMPT for all lanes"),
+        (["x", "--prompts", "p.txt"], 2, "pass a PROMPT for all lanes"),
         (["--prompts", "nowhere.txt"], 1, "no such file"),
         (["--prompts", ".gitignore", "--n", "3"], 2, "not allowed with"),
-        (["x", "--budget", "12 apples"], 2, "is no budget"),
+        (["x", "--budget", "12 apples"], 2, "invalid budget '12 apples'"),
         (["x", "--budget", "1k", "--budget", "2k"], 2, "two budgets of tokens"),
-        (["x", "--n", "0"], 2, "say at least 1"),
+        (["x", "--n", "0"], 2, "at least 1 is needed"),
         (["x", "--n", "20"], 2, "the limit is 16"),
-        (["x", "--n", "1", "--model", "a:one"], 2, "2 models for 1 lane: demo would get none; say --n 2"),
-        (["--prompts", "../two.txt", "--model", "a:one", "--model", "a:two"], 2, "demo would get none; give a prompt"),
-        (["x", "--check", ""], 2, "the command of --check is empty"),
-        (["x", "--fork-on", " "], 2, "the command of --fork-on is empty"),
-        (["--resume", "--check", ""], 2, "the command of --check is empty"),
+        (["x", "--n", "1", "--model", "a:one"], 2, "2 models for 1 lane: demo would be unused; use --n 2"),
+        (
+            ["--prompts", "../two.txt", "--model", "a:one", "--model", "a:two"],
+            2,
+            "demo would be unused; give each a prompt",
+        ),
+        (["x", "--check", ""], 2, "--check: the command is empty"),
+        (["x", "--fork-on", " "], 2, "--fork-on: the command is empty"),
+        (["resume", "--check", ""], 2, "--check: the command is empty"),
         (["x", "--at", "nowhere"], 1, "nowhere"),
-        (["x", "--fork-on-repeats", "1"], 2, "from the second time on"),
+        (["x", "--fork-on-repeats", "1"], 2, "at least 2 are needed"),
         (["x", "--fork-below", "7"], 2, "from 0 to 1"),
-        (["--resume"], 1, "there is no exploration"),
-        (["--keep", "1"], 1, "there is no exploration"),
+        (["resume"], 1, "no exploration"),
+        (["keep", "1"], 1, "no exploration"),
         (["--compare", "--list"], 2, "not allowed with"),
-        (["--resume", "x", "--run", "y"], 2, "--run has no meaning beside --resume"),
-        (["--resume", "--parallel", "4"], 2, "--parallel has no meaning beside --resume"),
-        (["x", "--run", "y"], 2, "--run has no meaning when a new exploration begins"),
+        (["resume", "--parallel", "4"], 2, "unrecognized arguments: --parallel 4"),
+        (["x", "--run", "y"], 2, "no option --run"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line_and_nothing_is_written(
+def test_invalid_arguments_are_refused_in_one_line_and_nothing_is_written(
     place: Repository, arguments: list[str], code: int, words: str
 ) -> None:
     (place.project.parent / "two.txt").write_text("one\ntwo\n")
     before = Path(place.location).read_bytes()
-    is_new = not {"--resume", "--keep", "--compare"} & set(arguments)
+    is_new = not {"resume", "keep", "--compare"} & set(arguments)
     done = place.explore(*arguments, *(["--model", "demo"] if is_new else []))
     assert done.returncode == code, done.stderr
     assert words in done.stderr
@@ -256,21 +260,22 @@ def test_what_makes_no_sense_is_refused_in_one_line_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["x", "--keep", "1"], "TEXT"),
-        (["--keep", "1", "--at", "zzzz", "--n", "2"], "--at, --n"),
-        (["--keep", "1", "--parallel", "4"], "--parallel"),
-        (["text", "--drop", "2", "--check", "false"], "--check, TEXT"),
-        (["--list", "--budget", "zzzz"], "--budget"),
-        (["--merge", "1", "--merge", "2", "--no-files"], "--no-files"),
-        (["--diff", "1", "--keep-worktrees"], "--keep-worktrees"),
-        (["--keep", "1", "--keep", "2"], "--keep was given twice"),
-        (["--diff", "1", "--diff", "2"], "--diff was given twice"),
+        (["keep", "1", "x"], "unrecognized arguments: x"),
+        (["keep", "1", "--at", "zzzz", "--n", "2"], "unrecognized arguments: --at zzzz --n 2"),
+        (["keep", "1", "--parallel", "4"], "unrecognized arguments: --parallel 4"),
+        (["drop", "2", "--check", "false"], "unrecognized arguments: --check false"),
+        (["list", "--budget", "zzzz"], "unrecognized arguments: --budget zzzz"),
+        (["merge", "1", "2", "--no-files"], "unrecognized arguments: --no-files"),
+        (["diff", "1", "--keep-worktrees"], "unrecognized arguments: --keep-worktrees"),
+        (["keep"], "the following arguments are required: LANE"),
+        (["--keep", "1", "--keep", "2"], "--keep can be given once"),
+        (["--diff", "1", "--diff", "2"], "--diff can be given once"),
     ],
 )
-def test_what_does_not_belong_beside_an_action_is_named_and_the_action_is_not_done(
+def test_an_option_that_does_not_fit_a_subcommand_is_named_and_nothing_is_done(
     place: Repository, arguments: list[str], words: str
 ) -> None:
-    place.told("count", "--model", "demo", "--n", "2")
+    place.run_json("count", "--model", "demo", "--n", "2")
     before, files = Path(place.location).read_bytes(), contents(place.project)
     done = place.explore(*arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
@@ -279,14 +284,51 @@ def test_what_does_not_belong_beside_an_action_is_named_and_the_action_is_not_do
     assert contents(place.project) == files
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["--compare"], ["compare"]),
+        (["--list", "--json"], ["list", "--json"]),
+        (["--diff", "1"], ["diff", "1"]),
+        (["--drop", "1", "--drop", "2", "--keep-worktrees"], ["drop", "1", "2", "--keep-worktrees"]),
+        (["--merge", "1", "--merge", "2", "--instructions", "all"], ["merge", "1", "2", "--instructions", "all"]),
+        (["--keep", "1", "--no-files"], ["keep", "1", "--no-files"]),
+        (["--resume", "RUN", "--budget", "400k"], ["resume", "--run", "RUN", "--budget", "400k"]),
+        (["--again", "2", "--run", "RUN"], ["resume", "--again", "2", "--run", "RUN"]),
+    ],
+)
+def test_mode_flags_of_earlier_versions_work_and_name_the_new_form(
+    place: Repository, old: list[str], new: list[str]
+) -> None:
+    place.run_json("count", "--model", "demo", "--n", "2")
+    run = find_exploration(place.opened()).run
+    old, new = ([run if word == "RUN" else word for word in words] for words in (old, new))
+    before = Path(place.location).read_bytes()
+    done = place.explore(*old)
+    first, *others = done.stderr.splitlines()
+    words = shlex.join(["explore", *explore_words(place.location, new)])
+    assert first == f"sessiontree: {old[0]} is deprecated; use `sessiontree {words}`"
+    Path(place.location).write_bytes(before)
+    again = place.explore(*new)
+    assert again.returncode == done.returncode
+    if "--keep-worktrees" not in old and old[0] not in ("--merge", "--keep"):  # these print the ids of new entries
+        assert (again.stdout, again.stderr.splitlines()) == (done.stdout, others)
+
+
+def test_a_subcommand_after_an_option_is_not_taken_for_a_session(place: Repository) -> None:
+    done = place.sessiontree("explore", "--json", "list", place.location)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "put the subcommand first" in done.stderr
+
+
 def test_a_diff_that_goes_into_a_file_is_a_patch_whatever_bytes_files_have(place: Repository) -> None:
     writes = call("bash", command=r"printf 'caf\351\n' > latin.txt; printf '\000\001\002' > some.bin; rm run.sh")
     script = scripted(place, turn("I write.", writes, when="go"), turn("Done.", repeat=True))
-    place.told("go", "--model", script, "--approval", "yolo")
+    place.run_json("go", "--model", script, "--approval", "yolo")
     patch = place.home / "lane.patch"
     with patch.open("wb") as file:
         subprocess.run(
-            [sys.executable, "-m", "sessiontree", "explore", place.location, "--diff", "1"],
+            [sys.executable, "-m", "sessiontree", "explore", "diff", place.location, "1"],
             stdout=file,
             cwd=place.project,
             env=place.environment,
@@ -301,7 +343,7 @@ def test_a_diff_that_goes_into_a_file_is_a_patch_whatever_bytes_files_have(place
 def test_the_mark_at_the_beginning_of_a_file_of_prompts_is_no_part_of_the_first(place: Repository) -> None:
     file = place.home / "marked.txt"
     file.write_bytes("\ufefffirst\nsecond\n".encode())
-    place.told("--prompts", str(file), "--model", "demo")
+    place.run_json("--prompts", str(file), "--model", "demo")
     assert [lane.record.prompt for lane in find_exploration(place.opened()).lanes] == ["first", "second"]
 
 
@@ -310,12 +352,12 @@ def test_prompts_of_a_standard_input_that_is_closed_are_refused(place: Repositor
     closed = ["sh", "-c", 'exec "$@" <&-', "sh", *command]
     done = subprocess.run(closed, capture_output=True, text=True, env=place.environment, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "there is no standard input" in done.stderr
+    assert "standard input is closed" in done.stderr
 
 
 def test_a_lane_that_is_named_twice_is_dropped_once(place: Repository) -> None:
-    place.told("count", "--model", "demo", "--n", "2")
-    assert place.told("--drop", "2", "--drop", "2", "--drop", "lane-2")["lanes"] == [2]
+    place.run_json("count", "--model", "demo", "--n", "2")
+    assert place.run_json("drop", "2", "2", "lane-2")["lanes"] == [2]
 
 
 def test_a_project_without_a_repository_or_a_commit_gets_a_next_step(place: Repository, tmp_path: Path) -> None:
@@ -357,15 +399,15 @@ def test_after_a_kill_each_lane_goes_on_and_commands_out_of_the_file_are_not_run
     child.send_signal(signal.SIGKILL)
     child.wait()
     scripted(place, *again)
-    done = place.explore("--resume")
+    done = place.explore("resume")
     assert done.returncode == 0, done.stderr
     assert "--check 'touch checked.txt'" in done.stderr
-    results = place.told("--compare")["results"]
+    results = place.run_json("compare")["results"]
     assert [one["state"] for one in results] == ["done", "done"]
     assert [[file["path"] for file in one["files"]] for one in results] == [["w.txt"], ["w.txt"]]
     assert [one["check"] for one in results] == [None, None]
     assert git(place.project, "worktree", "list").count("\n") == 0
-    assert place.explore("--resume").returncode == 2
+    assert place.explore("resume").returncode == 2
 
 
 def test_at_a_limit_lanes_go_on_with_a_larger_budget_and_not_by_themselves(place: Repository) -> None:
@@ -374,9 +416,9 @@ def test_at_a_limit_lanes_go_on_with_a_larger_budget_and_not_by_themselves(place
     script = scripted(place, first, turn("There it is.", when="created w.txt"))
     done = place.explore("go", "--model", script, "--budget", "500")
     assert (done.returncode, "--budget N" in done.stderr) == (1, True)
-    done = place.explore("--resume")
+    done = place.explore("resume")
     assert (done.returncode, "a larger --budget" in done.stderr) == (2, True)
-    (result,) = place.told("--again", "1", "--budget", "500k")["results"]
+    (result,) = place.run_json("resume", "--again", "1", "--budget", "500k")["results"]
     assert (result["state"], result["answer"]) == ("done", "There it is.")
     assert [file["path"] for file in result["files"]] == ["w.txt"], "its folder was gone, and its work was not"
 
@@ -399,11 +441,11 @@ def test_a_program_that_is_told_to_end_leaves_lanes_that_can_be_resumed(place: R
     child.terminate()
     _, err = child.communicate(timeout=40)
     assert child.returncode == 130
-    assert "--resume" in err.splitlines()[-1]
+    assert "explore resume" in err.splitlines()[-1]
     scripted(place, turn("I have come to my end.", repeat=True))
-    done = place.explore("--resume")
+    done = place.explore("resume")
     assert done.returncode == 0, done.stderr
-    results = place.told("--compare")["results"]
+    results = place.run_json("compare")["results"]
     assert [(one["state"], one["answer"]) for one in results] == [("done", "I have come to my end.")] * 2
 
 
@@ -414,16 +456,16 @@ def test_the_table_is_drawn_in_place_and_a_lane_is_kept_at_the_end(place: Reposi
     with place.terminal("--prompts", place.prompts(), *model_arguments(), more=server.environment()) as terminal:
         terminal.wait_for("Ctrl-C: stop a lane")
         terminal.wait_for("│ There is alpha now.")
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("nonsense")
         terminal.wait_for("keep 2 · merge 1 3")
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("diff 2")
         terminal.wait_for("+beta")
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("keep 9")
-        terminal.wait_for("there is no lane '9'")
-        terminal.wait_for("decide later:")
+        terminal.wait_for("no lane '9'")
+        terminal.wait_for("decide later]")
         terminal.answer("keep 2")
         terminal.wait_for("kept: 2")
         assert terminal.end() == 0
@@ -434,11 +476,11 @@ def test_the_table_is_drawn_in_place_and_a_lane_is_kept_at_the_end(place: Reposi
 
 def test_a_terminal_that_goes_away_while_it_is_asked_leaves_the_choice_for_later(place: Repository) -> None:
     with place.terminal("count", "--model", "demo") as terminal:
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.process.send_signal(signal.SIGHUP)
         assert terminal.end() == 0
         assert "Traceback" not in terminal.shown
-    assert [one["verdict"] for one in place.told("--compare")["results"]] == [None]
+    assert [one["verdict"] for one in place.run_json("compare")["results"]] == [None]
     assert git(place.project, "worktree", "list").count("\n") == 0
 
 
@@ -451,10 +493,10 @@ def test_a_command_is_asked_about_with_the_name_of_its_lane(place: Repository) -
         terminal.answer("y")
         terminal.wait_for("Do it?")
         terminal.answer("n not today")
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("")
         assert terminal.end() == 0
-    ran = [bool(one["files"]) for one in place.told("--compare")["results"]]
+    ran = [bool(one["files"]) for one in place.run_json("compare")["results"]]
     assert sorted(ran) == [False, True]
 
 
@@ -465,10 +507,10 @@ def test_ctrl_c_at_a_question_is_a_no_and_asks_which_lane_to_stop(place: Reposit
         terminal.interrupt()
         terminal.wait_for("Stop which lane?")
         terminal.answer("1")
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("")
         assert terminal.end() == 1
-    (result,) = place.told("--compare")["results"]
+    (result,) = place.run_json("compare")["results"]
     assert (result["state"], result["files"]) == ("stopped", [])
 
 
@@ -483,18 +525,18 @@ def test_ctrl_c_asks_which_lane_to_stop_and_twice_stops_all(place: Repository) -
         terminal.interrupt()
         terminal.wait_for("Stop which lane?")
         terminal.interrupt()
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("leave")
         terminal.wait_for("left: 1, 2, 3")
         assert terminal.end() == 130
-    assert [one["state"] for one in place.told("--compare")["results"]] == ["stopped"] * 3
+    assert [one["state"] for one in place.run_json("compare")["results"]] == ["stopped"] * 3
 
 
 def test_chat_explores_and_stands_on_the_kept_branch(place: Repository, server: ModelServer) -> None:
     arguments = ["--session", place.location, "--model", MODELS[0]]
     with Terminal(place, arguments, server.environment()) as terminal:
         terminal.enter('/explore 1 "Write gamma."')
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("keep 1")
         terminal.wait_for("kept: 1")
         terminal.enter("Write delta.")
@@ -513,7 +555,7 @@ def test_chat_explores_with_the_script_that_answers_in_it(place: Repository) -> 
     script = scripted(place, turn("So says the script.", repeat=True))
     with Terminal(place, ["--session", place.location, "--model", script]) as terminal:
         terminal.enter('/explore 1 "go"')
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("")
         terminal.enter("/quit")
         assert terminal.end() == 0
@@ -531,9 +573,9 @@ def test_in_chat_ctrl_c_stops_lanes_and_the_conversation_goes_on(place: Reposito
         terminal.interrupt()
         terminal.wait_for("Stop which lane?")
         terminal.answer("all")
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("")
         terminal.enter("/quit")
         assert terminal.end() == 0
-    assert [one["state"] for one in place.told("--compare")["results"]] == ["stopped"] * 2
+    assert [one["state"] for one in place.run_json("compare")["results"]] == ["stopped"] * 2
     assert git(place.project, "worktree", "list").count("\n") == 0

@@ -25,7 +25,7 @@ def explored(tmp_path: Path) -> Explored:
 
 
 def test_results_have_the_answer_the_files_the_check_and_what_was_used(explored: Explored) -> None:
-    short, new, nothing = compare(explored.told, explored.copies)
+    short, new, nothing = compare(explored.state, explored.worktrees)
     assert short.files == (FileChange("a.txt", 0, 7, "changed"),)
     assert new.files == (FileChange("new/x.txt", 3, 0, "added"),)
     assert nothing.files == ()
@@ -39,32 +39,32 @@ def test_results_have_the_answer_the_files_the_check_and_what_was_used(explored:
 
 
 def test_the_numbers_are_those_of_git_itself(explored: Explored) -> None:
-    for lane in explored.told.lanes:
-        assert lane.copy is not None
-        explored.copies.remove(lane.copy)
-        (result,) = [one for one in compare(explored.told, explored.copies) if one.lane == lane.number]
+    for lane in explored.state.lanes:
+        assert lane.worktree is not None
+        explored.worktrees.remove(lane.worktree)
+        (result,) = [one for one in compare(explored.state, explored.worktrees) if one.lane == lane.number]
         if not result.files:
             continue
-        base = f"refs/sessiontree/explore/{explored.told.run}/base"
-        counted = git(explored.project, "diff", "--numstat", base, lane.copy.ref)
+        base = f"refs/sessiontree/explore/{explored.state.run}/base"
+        counted = git(explored.project, "diff", "--numstat", base, lane.worktree.ref)
         assert counted.split("\t") == [str(result.added), str(result.removed), result.files[0].path]
 
 
 def test_the_running_exploration_and_the_file_tell_the_same(explored: Explored) -> None:
-    of_run, of_file = explored.exploration.results, compare(explored.told, explored.copies)
+    of_run, of_file = explored.exploration.results, compare(explored.state, explored.worktrees)
     assert of_run == of_file
 
 
 def test_where_the_repository_is_gone_the_rest_is_still_compared(explored: Explored) -> None:
     shutil.rmtree(explored.project / ".git")
-    first, *_ = compare(explored.told, explored.copies)
+    first, *_ = compare(explored.state, explored.worktrees)
     assert first.files is None
     assert "cannot be compared" in first.why
     assert first.answer == "short step 1"
 
 
 def test_the_table_shows_each_lane_with_its_files_in_any_width(explored: Explored) -> None:
-    results = compare(explored.told, explored.copies)
+    results = compare(explored.state, explored.worktrees)
     shown = list(draw_results(results, 120))
     assert "passed" in shown[2]
     assert "failed" in shown[3]
@@ -88,9 +88,9 @@ def test_nothing_from_a_session_reaches_the_terminal_as_it_is(explored: Explored
             origin=1,
             files=(FileChange(evil, 1, 1, "changed"),),
         )
-        for one in compare(explored.told, explored.copies)
+        for one in compare(explored.state, explored.worktrees)
     ]
-    lanes = explored.told.lanes
+    lanes = explored.state.lanes
     for lane in lanes:
         lane.record = msgspec.structs.replace(lane.record, name=evil, model=evil)
         lane.text = lane.why = lane.last_tool = evil
@@ -103,7 +103,7 @@ def test_nothing_from_a_session_reaches_the_terminal_as_it_is(explored: Explored
 
 
 def test_chinese_names_keep_the_columns_straight(explored: Explored) -> None:
-    lanes = explored.told.lanes
+    lanes = explored.state.lanes
     for lane, name in zip(lanes, ("解析器重写", "b", "テスト"), strict=True):
         lane.record = msgspec.structs.replace(lane.record, name=name)
     _, heading, *rows = draw_progress(lanes, 120)
@@ -131,52 +131,54 @@ LEAVING = "mkdir -p __pycache__; echo j > __pycache__/x.pyc; echo $$ > report.tx
 
 def test_what_a_check_leaves_is_no_work_of_a_lane(tmp_path: Path) -> None:
     explored = Explored(tmp_path, {"one": {"one.txt": "1\n"}, "two": {"two.txt": "2\n"}}, check=LEAVING)
-    one, two = compare(explored.told, explored.copies)
+    one, two = compare(explored.state, explored.worktrees)
     assert (one.check, two.check) == (True, True)
     assert one.files == (FileChange("one.txt", 1, 0, "added"),)
     assert two.files == (FileChange("two.txt", 1, 0, "added"),)
-    copy = explored.told.lane(1).copy
-    assert copy is not None
-    assert sorted(path.name for path in Path(copy.path).iterdir() if path.name != ".git") == [
+    worktree = explored.state.lane(1).worktree
+    assert worktree is not None
+    assert sorted(path.name for path in Path(worktree.path).iterdir() if path.name != ".git") == [
         ".gitignore", "a.txt", "b.txt", "one.txt", "run.sh", "src",
     ]  # fmt: skip
-    merge(explored.session, explored.told, [1, 2], explored.copies)
+    merge(explored.session, explored.state, [1, 2], explored.worktrees)
     assert not (explored.project / "report.txt").exists()
     assert (explored.project / "two.txt").exists()
 
 
 def test_while_a_check_runs_and_after_it_was_killed_the_work_is_what_it_was(tmp_path: Path) -> None:
     explored = Explored(tmp_path, {"one": {"one.txt": "1\n"}})
-    copies, copy = explored.copies, explored.told.lane(1).copy
-    assert copy is not None
-    copies.begin_check(copy)
-    Path(copy.path, "report.txt").write_text("by the check\n")
-    Path(copy.path, "one.txt").unlink()
+    worktrees, worktree = explored.worktrees, explored.state.lane(1).worktree
+    assert worktree is not None
+    worktrees.begin_check(worktree)
+    Path(worktree.path, "report.txt").write_text("by the check\n")
+    Path(worktree.path, "one.txt").unlink()
     mine = [FileChange("one.txt", 1, 0, "added")]
-    assert copies.files(copy) == mine
-    copies.restore(copy)  # whoever takes the lane over
-    assert not Path(copy.path, "report.txt").exists()
-    assert Path(copy.path, "one.txt").read_text() == "1\n"
-    copies.begin_check(copy)
-    Path(copy.path, "report.txt").write_text("by the check\n")
-    copies.remove(copy)
-    assert copies.files(copy) == mine
+    assert worktrees.files(worktree) == mine
+    worktrees.restore(worktree)  # whoever takes the lane over
+    assert not Path(worktree.path, "report.txt").exists()
+    assert Path(worktree.path, "one.txt").read_text() == "1\n"
+    worktrees.begin_check(worktree)
+    Path(worktree.path, "report.txt").write_text("by the check\n")
+    worktrees.remove(worktree)
+    assert worktrees.files(worktree) == mine
     left = git(explored.project, "log", "--all", "--full-history", "--format=%H", "--", "report.txt")
     assert left, "not even what a check left is lost"
 
 
 def test_a_file_that_was_renamed_is_one_file_with_the_lines_that_differ(tmp_path: Path) -> None:
     explored = Explored(tmp_path, {"one": {"one.txt": "1\n"}})
-    copy = explored.told.lane(1).copy
-    assert copy is not None
-    git(Path(copy.path), "mv", "a.txt", "moved.txt")
-    (Path(copy.path) / "moved.txt").write_text((Path(copy.path) / "moved.txt").read_text() + "ten\n")
-    (result,) = compare(explored.told, explored.copies)
+    worktree = explored.state.lane(1).worktree
+    assert worktree is not None
+    git(Path(worktree.path), "mv", "a.txt", "moved.txt")
+    (Path(worktree.path) / "moved.txt").write_text((Path(worktree.path) / "moved.txt").read_text() + "ten\n")
+    (result,) = compare(explored.state, explored.worktrees)
     assert result.files == (
         FileChange("moved.txt", 1, 0, "renamed", was="a.txt"),
         FileChange("one.txt", 1, 0, "added"),
     )
-    explored.copies.remove(copy)
-    base = f"refs/sessiontree/explore/{explored.told.run}/base"
-    assert git(explored.project, "diff", "--shortstat", base, copy.ref).strip() == "2 files changed, 2 insertions(+)"
+    explored.worktrees.remove(worktree)
+    base = f"refs/sessiontree/explore/{explored.state.run}/base"
+    assert (
+        git(explored.project, "diff", "--shortstat", base, worktree.ref).strip() == "2 files changed, 2 insertions(+)"
+    )
     assert any("a.txt → moved.txt" in line for line in draw_files(result.files, 80))

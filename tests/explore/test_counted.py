@@ -23,7 +23,7 @@ from sessiontree.core.messages import Assistant, Text, Usage
 from sessiontree.errors import BusyModelError, ModelError, UnreachableError
 from sessiontree.explore import Bounds, Exploration, explore, resume
 from sessiontree.explore.decisions import drop
-from sessiontree.explore.records import Lease, Paid, iter_records, write
+from sessiontree.explore.records import Lease, UsageRecord, iter_records, write
 from sessiontree.explore.state import find_exploration
 from sessiontree.models import Event, Facts, Prices, Request, ScriptedModel, Stop, ToolCallStart, UsageReport
 from sessiontree.models.base import TextDelta, ToolCallDelta
@@ -69,8 +69,8 @@ def test_usage_that_says_nothing_counts_as_what_was_sent(session: Session, tmp_p
     assert exploration.lanes[0].state == "limit"
     assert 10_000 <= exploration.spent.tokens < 30_000
     session.close()
-    told = find_exploration(sessiontree.open(session.location)).lanes[0]
-    assert told.spent.tokens == exploration.spent.tokens
+    state = find_exploration(sessiontree.open(session.location)).lanes[0]
+    assert state.spent.tokens == exploration.spent.tokens
 
 
 @pytest.mark.parametrize("usage", [Usage(10, 10), Usage(5, 5, cache_read=10), Usage(5, 5, cache_write=10)])
@@ -258,9 +258,9 @@ def test_what_was_decided_about_is_not_gone_on_with_and_a_decision_is_no_work(se
     before = find_exploration(session)
     time.sleep(1.2)
     drop(session, before, [2], None)
-    told = find_exploration(sessiontree.open(session.location))
-    assert told.seconds == pytest.approx(before.seconds, abs=0.5)
-    assert [lane.number for lane in told.open_lanes] == [1]
+    state = find_exploration(sessiontree.open(session.location))
+    assert state.seconds == pytest.approx(before.seconds, abs=0.5)
+    assert [lane.number for lane in state.open_lanes] == [1]
     model = Stepping(0)
 
     async def main() -> list[str]:
@@ -281,7 +281,7 @@ def test_who_was_silent_for_long_looks_before_it_runs_a_call(session: Session, t
                 await asyncio.sleep(0.01)
                 exploration._channel.unblock()
             (lane,) = exploration.lanes
-            lane.branch.last_sign -= 3_600  # type: ignore[attr-defined]  # the machine has slept
+            lane.branch.last_write -= 3_600  # type: ignore[attr-defined]  # the machine has slept
             other = sessiontree.open(session.location)
             write(Branch(other, lane.leaf), Lease("theirs", "elsewhere", 1, "", 60))
             await asyncio.wait_for(exploration.finish(), 10)
@@ -332,7 +332,7 @@ def test_a_summary_that_is_under_way_when_a_process_dies_is_in_the_file(session:
     assert asyncio.run(main()) > 5_000
     session.close()
     assert find_exploration(sessiontree.open(session.location)).lanes[0].spent.tokens == 2 * 107 + 2
-    paid = {id: record for id, record in iter_records(session) if isinstance(record, Paid)}
+    paid = {id: record for id, record in iter_records(session) if isinstance(record, UsageRecord)}
     expected = {id for id, record in paid.items() if record.is_expected}
     assert len(expected) == 2, "the summary has two parts"
     assert {id for record in paid.values() for id in record.settles} == expected

@@ -11,7 +11,7 @@ import sessiontree
 from sessiontree.core.messages import message_text
 from sessiontree.errors import ConflictError, UsageError
 from sessiontree.explore.decisions import drop, keep, leave, merge
-from sessiontree.explore.records import Judged, iter_records
+from sessiontree.explore.records import VerdictRecord, iter_records
 from sessiontree.explore.state import find_exploration
 from sessiontree.repair import examine
 from tests.explore.deciding import Explored
@@ -38,12 +38,12 @@ def verdicts(explored: Explored) -> list[str | None]:
 
 
 def folders(explored: Explored) -> list[bool]:
-    return [lane.copy is not None and os.path.isdir(lane.copy.path) for lane in explored.told.lanes]
+    return [lane.worktree is not None and os.path.isdir(lane.worktree.path) for lane in explored.state.lanes]
 
 
 def test_keeping_a_lane_stands_on_it_and_brings_its_files(explored: Explored) -> None:
     before = seen_by_user(explored.project)
-    decided = keep(explored.session, explored.told, 3, explored.copies)
+    decided = keep(explored.session, explored.state, 3, explored.worktrees)
     assert [one.path for one in decided.files] == ["a.txt", "three.txt"]
     assert (explored.project / "a.txt").read_text() == "short\n"
     assert not (explored.project / "one.txt").exists()
@@ -59,7 +59,7 @@ def test_keeping_a_lane_stands_on_it_and_brings_its_files(explored: Explored) ->
 
 
 def test_what_is_said_next_goes_on_behind_the_kept_lane(explored: Explored) -> None:
-    keep(explored.session, explored.told, "two", explored.copies)
+    keep(explored.session, explored.state, "two", explored.worktrees)
     explored.session.append("user", "go on")
     messages = [message_text(message) for message in explored.reopened().context().messages]
     assert messages[-2:] == ["two step 1", "go on"]
@@ -70,37 +70,37 @@ def test_keeping_refuses_when_the_project_changed_in_the_same_place(explored: Ex
     (explored.project / "a.txt").write_text("mine\n")
     size = os.path.getsize(explored.location)
     with pytest.raises(ConflictError, match=r"lane 3 .*a\.txt was changed on both sides"):
-        keep(explored.session, explored.told, 3, explored.copies)
+        keep(explored.session, explored.state, 3, explored.worktrees)
     assert (explored.project / "a.txt").read_text() == "mine\n"
     assert not (explored.project / "three.txt").exists()
     assert os.path.getsize(explored.location) == size
     assert folders(explored) == [True] * 4
-    keep(explored.session, explored.told, 3, explored.copies, apply=False)
+    keep(explored.session, explored.state, 3, explored.worktrees, apply=False)
     assert (explored.project / "a.txt").read_text() == "mine\n"
     assert verdicts(explored) == ["left", "left", "kept", "left"]
 
 
 def test_merging_brings_summaries_and_files_of_all(explored: Explored) -> None:
-    decided = merge(explored.session, explored.told, [1, 2, 3], explored.copies)
+    decided = merge(explored.session, explored.state, [1, 2, 3], explored.worktrees)
     assert {one.path for one in decided.files} == {"one.txt", "two.txt", "three.txt", "a.txt"}
     assert len(decided.joins) == 2
     fresh = explored.reopened()
     assert fresh.leaf == decided.leaf == decided.joins[-1]
-    told = "\n".join(message_text(message) for message in fresh.context().messages)
-    assert "one step 1" in told
-    assert "two.txt" in told
-    assert "three.txt" in told
+    state = "\n".join(message_text(message) for message in fresh.context().messages)
+    assert "one step 1" in state
+    assert "two.txt" in state
+    assert "three.txt" in state
     assert verdicts(explored) == ["merged", "merged", "merged", None]
     assert folders(explored) == [False, False, False, True]
     assert examine(fresh) == []
 
 
 def test_merging_goes_into_where_the_session_stands(explored: Explored) -> None:
-    keep(explored.session, explored.told, 1, explored.copies)
+    keep(explored.session, explored.state, 1, explored.worktrees)
     explored.session.append("user", "now the others")
     explored.session.append("assistant", [{"type": "text", "text": "Yes."}], stopReason="stop")
     stood = explored.session.leaf
-    decided = merge(explored.session, explored.told, [2], explored.copies)
+    decided = merge(explored.session, explored.state, [2], explored.worktrees)
     fresh = explored.reopened()
     assert stood in fresh.path_ids(str(fresh.leaf))
     assert len(decided.joins) == 1
@@ -110,118 +110,118 @@ def test_merging_goes_into_where_the_session_stands(explored: Explored) -> None:
 def test_lanes_whose_files_are_at_odds_are_not_merged_at_all(explored: Explored) -> None:
     size = os.path.getsize(explored.location)
     with pytest.raises(ConflictError, match=r"lanes 1, 4 .*one\.txt was added on both sides"):
-        merge(explored.session, explored.told, [1, 4], explored.copies)
+        merge(explored.session, explored.state, [1, 4], explored.worktrees)
     assert os.path.getsize(explored.location) == size
     assert git(explored.project, "status", "--porcelain") == ""
 
 
 def test_one_lane_alone_is_kept_and_not_merged(explored: Explored) -> None:
     with pytest.raises(UsageError, match="keep it"):
-        merge(explored.session, explored.told, [2], explored.copies)
+        merge(explored.session, explored.state, [2], explored.worktrees)
 
 
 def test_dropping_moves_nobody_and_keeps_the_work_in_git(explored: Explored) -> None:
-    decided = drop(explored.session, explored.told, ["four"], explored.copies, why="no good")
+    decided = drop(explored.session, explored.state, ["four"], explored.worktrees, why="no good")
     fresh = explored.reopened()
     assert fresh.leaf == explored.stood == decided.leaf
     assert verdicts(explored) == [None, None, None, "dropped"]
     assert folders(explored) == [True, True, True, False]
-    lane = explored.told.lane(4)
-    assert lane.copy is not None
+    lane = explored.state.lane(4)
+    assert lane.worktree is not None
     assert lane.verdict is not None
     assert git(explored.project, "show", f"{lane.verdict.commit}:four.txt") == "4"
-    explored.copies.restore(lane.copy)
-    assert (Path(lane.copy.path) / "four.txt").read_text() == "4\n"
+    explored.worktrees.restore(lane.worktree)
+    assert (Path(lane.worktree.path) / "four.txt").read_text() == "4\n"
 
 
 def test_leaving_says_so_on_every_lane_that_nothing_was_decided_about(explored: Explored) -> None:
-    drop(explored.session, explored.told, [1], explored.copies)
-    leave(explored.session, explored.told, explored.copies, keep_copies=True)
+    drop(explored.session, explored.state, [1], explored.worktrees)
+    leave(explored.session, explored.state, explored.worktrees, keep_worktrees=True)
     assert verdicts(explored) == ["dropped", "left", "left", "left"]
     assert folders(explored) == [False, True, True, True]
     assert explored.reopened().leaf == explored.stood
 
 
 def test_a_lane_that_was_left_can_be_kept_later(explored: Explored) -> None:
-    leave(explored.session, explored.told, explored.copies)
-    keep(explored.session, explored.told, 2, explored.copies)
+    leave(explored.session, explored.state, explored.worktrees)
+    keep(explored.session, explored.state, 2, explored.worktrees)
     assert (explored.project / "two.txt").read_text() == "2\n"
     assert verdicts(explored) == ["left", "kept", "left", "left"]
 
 
 def test_deciding_twice_writes_nothing_twice(explored: Explored) -> None:
     for _ in range(2):
-        keep(explored.session, explored.told, 2, explored.copies)
-    records = [record for _, record in iter_records(explored.session) if isinstance(record, Judged)]
+        keep(explored.session, explored.state, 2, explored.worktrees)
+    records = [record for _, record in iter_records(explored.session) if isinstance(record, VerdictRecord)]
     assert len(records) == 4
 
 
 def test_nothing_is_decided_about_lanes_that_grow(explored: Explored) -> None:
-    told = explored.told
-    told.lanes[1].state = "running"
+    state = explored.state
+    state.lanes[1].state = "running"
     for decide in (
-        lambda: keep(explored.session, told, 1, explored.copies),
-        lambda: merge(explored.session, told, [1, 2], explored.copies),
-        lambda: drop(explored.session, told, [2], explored.copies),
-        lambda: leave(explored.session, told, explored.copies),
+        lambda: keep(explored.session, state, 1, explored.worktrees),
+        lambda: merge(explored.session, state, [1, 2], explored.worktrees),
+        lambda: drop(explored.session, state, [2], explored.worktrees),
+        lambda: leave(explored.session, state, explored.worktrees),
     ):
-        with pytest.raises(UsageError, match="still under way: 2"):
+        with pytest.raises(UsageError, match="still running: lane 2"):
             decide()
 
 
 def test_who_has_gone_on_behind_a_lane_stays_there_when_it_is_kept(explored: Explored) -> None:
     session = explored.session
-    leaf = explored.told.lane("two").leaf
+    leaf = explored.state.lane("two").leaf
     session.move(leaf)
     session.append("user", "go on")
     last = session.append("assistant", [{"type": "text", "text": "Gladly."}], stopReason="stop")
-    decided = keep(session, explored.told, "two", explored.copies)
+    decided = keep(session, explored.state, "two", explored.worktrees)
     assert decided.leaf == last.id
     assert message_text(explored.reopened().context().messages[-1]) == "Gladly."
 
 
 def test_keeping_a_lane_of_a_merge_stays_on_the_merge(explored: Explored) -> None:
-    merged = merge(explored.session, explored.told, ["one", "two"], explored.copies)
-    decided = keep(explored.session, explored.told, "one", explored.copies)
+    merged = merge(explored.session, explored.state, ["one", "two"], explored.worktrees)
+    decided = keep(explored.session, explored.state, "one", explored.worktrees)
     assert decided.leaf == merged.leaf
     assert (explored.project / "two.txt").exists()
 
 
 def test_another_lane_is_kept_instead_and_the_files_of_the_first_go_again(explored: Explored) -> None:
-    keep(explored.session, explored.told, "one", explored.copies)
+    keep(explored.session, explored.state, "one", explored.worktrees)
     (explored.project / "mine.txt").write_text("mine\n")
-    decided = keep(explored.session, explored.told, "four", explored.copies)
+    decided = keep(explored.session, explored.state, "four", explored.worktrees)
     assert {one.path: one.kind for one in decided.files} == {"four.txt": "added", "one.txt": "changed"}
     assert (explored.project / "one.txt").read_text() == "by four\n"
     assert (explored.project / "mine.txt").read_text() == "mine\n"
     assert decided.notes == ()
     assert verdicts(explored) == ["left", "left", "left", "kept"]
-    decided = keep(explored.session, explored.told, "two", explored.copies)
+    decided = keep(explored.session, explored.state, "two", explored.worktrees)
     assert not (explored.project / "one.txt").exists()
     assert (explored.project / "two.txt").exists()
 
 
 @pytest.mark.parametrize("how", ["changed", "committed"])
 def test_files_of_a_lane_that_were_worked_on_stay_when_another_is_kept(explored: Explored, how: str) -> None:
-    keep(explored.session, explored.told, "one", explored.copies)
+    keep(explored.session, explored.state, "one", explored.worktrees)
     if how == "changed":
         (explored.project / "one.txt").write_text("1 and more\n")
     else:
         git(explored.project, "add", "one.txt")
         git(explored.project, "commit", "-q", "-m", "one")
     kept = (explored.project / "one.txt").read_text()
-    decided = keep(explored.session, explored.told, "two", explored.copies)
+    decided = keep(explored.session, explored.state, "two", explored.worktrees)
     assert (explored.project / "one.txt").read_text() == kept
     assert (explored.project / "two.txt").exists()
     assert any("lane 1 was kept before" in note for note in decided.notes)
 
 
 def test_a_lane_that_is_dropped_while_the_session_stands_on_it_is_told(explored: Explored) -> None:
-    stands = keep(explored.session, explored.told, "one", explored.copies).leaf
-    decided = drop(explored.session, explored.told, ["one", "1"], explored.copies)
+    stands = keep(explored.session, explored.state, "one", explored.worktrees).leaf
+    decided = drop(explored.session, explored.state, ["one", "1"], explored.worktrees)
     assert decided.lanes == (1,)
     assert explored.session.context(stands).messages == explored.session.context().messages
-    assert any("still stands on lane 1" in note for note in decided.notes)
+    assert any("the current entry is still on lane 1" in note for note in decided.notes)
 
 
 @pytest.mark.parametrize("dialect", ["native", "pi", "omp"])
@@ -229,10 +229,10 @@ def test_in_every_format_lanes_are_merged_on_the_first_of_them(tmp_path: Path, d
     session = new_session(tmp_path, dialect=dialect)
     run_lanes(session, "of lane-1.", "of lane-2.")
     session = sessiontree.open(session.location)
-    told = find_exploration(session)
-    with pytest.raises(UsageError, match="nothing to bring together"):
-        merge(session, told, [1], None)
-    merge(session, told, [1, 2], None)
+    state = find_exploration(session)
+    with pytest.raises(UsageError, match="nothing to merge"):
+        merge(session, state, [1], None)
+    merge(session, state, [1, 2], None)
     path = session.path_ids(session.leaf)
-    assert told.lane(1).start in path
-    assert told.lane(2).start not in path
+    assert state.lane(1).start in path
+    assert state.lane(2).start not in path

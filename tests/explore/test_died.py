@@ -17,7 +17,7 @@ import sessiontree
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.core.messages import ToolResult, Usage, message_text
 from sessiontree.explore import Bounds, Exploration, resume
-from sessiontree.explore.records import Paid, iter_records
+from sessiontree.explore.records import UsageRecord, iter_records
 from sessiontree.explore.state import find_exploration
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import Facts, Prices, ScriptedModel
@@ -35,7 +35,7 @@ import sessiontree
 from pathlib import Path
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.explore import Bounds, Rule, explore
-from sessiontree.explore.fork_rules import Rules
+from sessiontree.explore.fork_rules import ForkRules
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel
 from sessiontree.core.messages import ToolResult, Usage, message_text
@@ -51,7 +51,7 @@ rules = [Rule("judge")] if kind == "judge" else []
 turns = {
     "turn": [slow, slow],
     "sub-agent": [turn("Never.", when="look there", first_delay=60), turn("I ask.", asks, usage=used)],
-    "judge": [turn("Never.", when="What the agent said", first_delay=60), turn("done", usage=used)],
+    "judge": [turn("Never.", when="The agent's last message", first_delay=60), turn("done", usage=used)],
     "none": [],
 }
 turns["linked"] = turns["sub-agent"]
@@ -64,7 +64,7 @@ async def main():
     prompts = [f"of lane-1. {WORDS}", f"of lane-2. {WORDS}"] if kind == "turn" else [f"of lane-1. {WORDS}"]
     async with explore(
         session, prompts=prompts, models=[model], tools=Tools([TaskTool(home=home)]), bounds=bounds, rules=rules,
-        hooks=[Rules(rules)] if rules else [],
+        hooks=[ForkRules(rules)] if rules else [],
     ) as exploration:
         exploration._channel.unblock()
         while len(model.requests) < wanted:
@@ -136,7 +136,9 @@ def test_a_sub_agent_counts_the_request_it_had_made(tmp_path: Path, kind: str) -
 
 def test_a_judge_counts_as_all_it_might_have_used(tmp_path: Path) -> None:
     session = died(tmp_path, "judge")
-    expected = [record for _, record in iter_records(session) if isinstance(record, Paid) and record.what == "judge"]
+    expected = [
+        record for _, record in iter_records(session) if isinstance(record, UsageRecord) and record.what == "judge"
+    ]
     assert [record.is_expected for record in expected] == [True]
     assert said_to_be_spent(session) == 15 + expected[0].spent.tokens > 1_015
     exploration = resumed(tmp_path, session)
@@ -221,6 +223,6 @@ def test_however_often_the_process_is_killed_the_true_bill_passes_the_limit_by_o
     assert died > KILLS // 2, "the limit was reached too soon"
     billed = [int(line) for line in bill.read_text().split()]
     assert sum(billed) < limit + max(billed)
-    told = find_exploration(sessiontree.open(session.location))
-    assert {lane.state for lane in told.lanes} == {"limit"}
-    assert sum(lane.spent.tokens for lane in told.lanes) >= max(limit, sum(billed)), "what was sent is what is counted"
+    state = find_exploration(sessiontree.open(session.location))
+    assert {lane.state for lane in state.lanes} == {"limit"}
+    assert sum(lane.spent.tokens for lane in state.lanes) >= max(limit, sum(billed)), "what was sent is what is counted"

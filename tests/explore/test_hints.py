@@ -49,7 +49,7 @@ def meant_by(place: Repository, words: list[str]) -> str:
     """The file of the session that a command of these words is about."""
     at = words.index("--home") if "--home" in words else None
     home = [] if at is None else words[at : at + 2]
-    done = place.sessiontree("info", words[1], *home, "--json")
+    done = place.sessiontree("info", words[2], *home, "--json")
     assert done.returncode == 0, done.stderr
     path: str = json.loads(done.stdout)["path"]
     return path
@@ -60,7 +60,9 @@ def test_a_session_is_named_by_as_much_of_its_id_as_no_other_has(place: Reposito
     done = place.sessiontree("explore", second.id, "count", "--model", "demo")
     assert done.returncode == 0, done.stderr
     assert meant_by(place, hint(done.stderr)) == second.location
-    kept = place.sessiontree(*hint(done.stderr), "--keep", "1")
+    keep = hint(done.stderr)
+    assert keep == ["explore", "keep", second.id, "LANE"]
+    kept = place.sessiontree(*keep[:-1], "1")
     assert kept.returncode == 0, kept.stderr
     assert explorations(sessiontree.open(first.location, home=place.home)) == []
 
@@ -71,7 +73,7 @@ def test_a_session_that_was_named_by_its_title_is_named_by_its_id(place: Reposit
         session.rename("the parser's speed")
     done = place.sessiontree("explore", "the parser's speed", "count", "--model", "demo")
     assert done.returncode == 0, done.stderr
-    assert hint(done.stderr) == ["explore", second.id]
+    assert hint(done.stderr) == ["explore", "keep", second.id, "LANE"]
 
 
 def test_a_file_that_was_named_by_its_path_is_named_by_it_though_another_has_its_id(place: Repository) -> None:
@@ -80,16 +82,16 @@ def test_a_file_that_was_named_by_its_path_is_named_by_it_though_another_has_its
     shutil.copy(place.location, path)
     typed = "../my files/it's one.jsonl"
     done = place.sessiontree("explore", typed, "count", "--model", "demo", "--keep-worktrees")
-    listed = place.sessiontree("explore", typed, "--list")
-    for text in (done.stderr, listed.stderr):
-        assert hint(text)[:2] == ["explore", typed]
+    listed = place.sessiontree("explore", "list", typed)
+    assert hint(done.stderr)[:3] == ["explore", "keep", typed]
+    assert hint(listed.stderr)[:3] == ["explore", "resume", typed]
     assert Path(meant_by(place, hint(listed.stderr))).samefile(path)
     assert place.sessiontree(*hint(listed.stderr)).returncode == 0
     assert git(place.project, "worktree", "list").count("\n") == 0
     assert explorations(place.opened()) == []
 
 
-def test_a_home_that_was_said_is_said_again(place: Repository) -> None:
+def test_a_home_that_was_given_is_part_of_the_hint(place: Repository) -> None:
     home = place.project.parent / "another home"
     _, second = twins(place, home)
     arguments = ("explore", second.id, "--home", "../another home")
@@ -115,7 +117,7 @@ def test_the_command_for_the_rest_of_an_answer_shows_it(place: Repository) -> No
 def test_a_file_elsewhere_and_one_of_two_with_the_same_id_are_named_by_their_paths(place: Repository) -> None:
     home, session = str(place.home), place.opened()
     assert session.id.startswith(name_of(home, session.id, session.location))
-    elsewhere = str(shutil.copy(place.location, place.project.parent / "copy.jsonl"))
+    elsewhere = str(shutil.copy(place.location, place.project.parent / "worktree.jsonl"))
     assert name_of(home, session.id, elsewhere) == elsewhere
     folder = Path(place.location).parent.parent / "moved"
     folder.mkdir()
@@ -123,22 +125,22 @@ def test_a_file_elsewhere_and_one_of_two_with_the_same_id_are_named_by_their_pat
     assert name_of(home, session.id, session.location) == session.location
 
 
-def test_of_a_folder_with_a_repository_in_it_nobody_says_that_it_is_taken_away(place: Repository) -> None:
-    place.told("count", "--n", "2", "--model", "demo", "--keep-worktrees")
+def test_a_folder_with_a_repository_in_it_is_reported_as_kept(place: Repository) -> None:
+    place.run_json("count", "--n", "2", "--model", "demo", "--keep-worktrees")
     first, _ = find_exploration(place.opened()).lanes
-    assert first.copy is not None
-    inner = Path(first.copy.path) / "inner"
+    assert first.worktree is not None
+    inner = Path(first.worktree.path) / "inner"
     inner.mkdir()
     git(inner, "init", "-q")
-    going, staying = place.explore("--list").stderr.splitlines()
-    assert "still there (2)" in going
-    assert "repositories of their own in them (1); when you have moved those" in staying
-    assert "stays: inner in it" in place.explore("--resume").stderr
-    (staying,) = place.explore("--compare").stderr.splitlines()
-    assert "when you have moved those" in staying
+    going, staying = place.explore("list").stderr.splitlines()
+    assert "folders of lane 2 are left over" in going
+    assert "folders of lane 1 are kept, because they contain repositories; move those elsewhere" in staying
+    assert "was kept: it contains the repository inner" in place.explore("resume").stderr
+    (staying,) = place.explore("compare").stderr.splitlines()
+    assert "move those elsewhere" in staying
     inner.rename(place.project.parent / "moved")
     assert place.sessiontree(*hint(staying)).returncode == 0
-    assert not Path(first.copy.path).exists()
+    assert not Path(first.worktree.path).exists()
 
 
 # In chat
@@ -150,23 +152,23 @@ def test_in_chat_what_was_not_decided_is_decided_later_by_the_same_command(place
         terminal.enter("/explore")
         terminal.wait_for("no exploration in this session yet")
         terminal.enter('/explore 2 "go"')
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("")
         terminal.wait_for("decide later with /explore")
         terminal.enter("/explore")
         terminal.wait_for("│ So says the script.")
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.interrupt()
         terminal.wait_for("decide later with /explore")
         terminal.enter("/explore")
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("drop 1 1")
         terminal.wait_for("dropped: 1 ·")
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("")
         terminal.wait_for("decide later with /explore")
         terminal.enter("/explore")
-        terminal.wait_for("decide later:")
+        terminal.wait_for("decide later]")
         terminal.answer("keep 2")
         terminal.wait_for("kept: 2")
         terminal.enter("and on")
@@ -184,10 +186,10 @@ def test_chat_decides_about_lanes_of_the_command_line_and_knows_what_was_decided
     script = scripted(place, turn("So says the script.", repeat=True))
     with Terminal(place, ["--session", place.location, "--model", script]) as terminal:
         terminal.wait_for_prompt()
-        place.told("count", "--n", "2", "--model", "demo")
-        place.told("--drop", "2")
+        place.run_json("count", "--n", "2", "--model", "demo")
+        place.run_json("drop", "2")
         terminal.answer("/explore")
-        assert "done (dropped)" in terminal.wait_for("decide later:")
+        assert "done (dropped)" in terminal.wait_for("decide later]")
         terminal.answer("keep 1")
         terminal.wait_for("kept: 1")
         terminal.enter("/quit")
@@ -201,21 +203,21 @@ def test_chat_does_not_decide_what_another_process_works_on(place: Repository) -
         working.wait_for("running")
         with Terminal(place, ["--session", place.location, "--model", slow]) as terminal:
             terminal.enter("/explore")
-            terminal.wait_for("another process works on it; stop it in its own terminal")
+            terminal.wait_for("another process works on it; wait until it has ended")
             working.kill()
             terminal.enter("/explore")
-            words = hint(terminal.wait_for("--resume "))
+            words = hint(terminal.wait_for("--run "))
             assert meant_by(place, words) == place.location
-            terminal.wait_for("decide later:")
+            terminal.wait_for("decide later]")
             terminal.answer("")
             terminal.enter("/quit")
             assert terminal.end() == 0
 
 
-def test_more_lanes_than_chat_makes_are_refused_with_a_way_that_can_be_gone(place: Repository) -> None:
+def test_more_lanes_than_chat_allows_are_refused_with_a_command_that_works(place: Repository) -> None:
     with Terminal(place, ["--session", place.location, "--model", "demo"]) as terminal:
         terminal.enter('/explore 17 "go"')
-        terminal.wait_for("explore SESSION TEXT --n 17 --max-lanes 17")
+        terminal.wait_for("explore SESSION PROMPT --n 17 --max-lanes 17")
         terminal.enter("/quit")
         assert terminal.end() == 0
     assert explorations(place.opened()) == []

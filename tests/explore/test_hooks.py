@@ -34,10 +34,10 @@ class Quiet:
     async def before_request(self, exploration: Exploration, lane: Lane, run: Run) -> None:
         return
 
-    async def heard(self, exploration: Exploration, lane: Lane, event: Event) -> None:
+    async def handle_event(self, exploration: Exploration, lane: Lane, event: Event) -> None:
         return
 
-    async def ended(self, exploration: Exploration, lane: Lane) -> Sequence[Job]:
+    async def after_end(self, exploration: Exploration, lane: Lane) -> Sequence[Job]:
         return ()
 
 
@@ -75,7 +75,7 @@ def test_what_a_hook_says_before_a_request_is_part_of_it_and_of_the_file(session
         async def before_request(self, exploration: Exploration, lane: Lane, run: Run) -> None:
             said = {"type": "custom_message", "customType": "x", "content": f"News of {lane.name}.", "display": True}
             await in_thread(lane.branch.append, said)
-            exploration.tell(lane, Delivered("someone", "News"))
+            exploration.emit(lane, Delivered("someone", "News"))
 
     model, tools = Asking(2), Tools([Note(tmp_path / "notes")])
     exploration, events = explored(session, "of lane-1.", models=[model], tools=tools, hooks=[Saying()])
@@ -89,22 +89,22 @@ def test_what_a_hook_says_before_a_request_is_part_of_it_and_of_the_file(session
 
 
 def test_a_hook_hears_each_event_of_a_lane_before_anyone_else(session: Session) -> None:
-    heard: list[tuple[int, Event]] = []
+    handled: list[tuple[int, Event]] = []
 
     class Hearing(Quiet):
-        async def heard(self, exploration: Exploration, lane: Lane, event: Event) -> None:
-            heard.append((lane.number, event))
+        async def handle_event(self, exploration: Exploration, lane: Lane, event: Event) -> None:
+            handled.append((lane.number, event))
 
     seen: list[tuple[int, Event]] = []
 
     def look(one: Any) -> None:
         if not type(one.event).__name__.startswith("Lane"):
             seen.append((one.lane, one.event))
-            assert len(heard) >= len(seen)
+            assert len(handled) >= len(seen)
 
-    explored(session, *PROMPTS, hooks=[Hearing()], heard=look)
-    assert sorted(map(str, heard)) == sorted(map(str, seen))
-    assert [event for lane, event in heard if lane == 1 and isinstance(event, AgentStart | AgentEnd)]
+    explored(session, *PROMPTS, hooks=[Hearing()], handle=look)
+    assert sorted(map(str, handled)) == sorted(map(str, seen))
+    assert [event for lane, event in handled if lane == 1 and isinstance(event, AgentStart | AgentEnd)]
 
 
 class Wanting(Quiet):
@@ -114,7 +114,7 @@ class Wanting(Quiet):
         self.model, self.each = model, each
         self.ends: list[str] = []
 
-    async def ended(self, exploration: Exploration, lane: Lane) -> Sequence[Job]:
+    async def after_end(self, exploration: Exploration, lane: Lane) -> Sequence[Job]:
         self.ends.append(lane.state)
         about = {"origin": lane.number, "rule": "check", "reason": "it failed", "depth": lane.record.depth + 1}
         return [Job("of any.", self.model, **about) for _ in range(self.each)]
@@ -146,8 +146,8 @@ def test_lanes_that_follow_from_failures_stay_within_depth_and_number(
     assert {lane.state for lane in exploration.lanes} == {"failed"}
     assert sum(isinstance(one.event, LaneMade) for one in events) == len(depths)
     assert [one for one in events if isinstance(one.event, LaneRefused)]
-    told = explorations(sessiontree.open(session.location))[0]
-    assert sorted(lane.record.depth for lane in told.lanes) == depths
+    state = explorations(sessiontree.open(session.location))[0]
+    assert sorted(lane.record.depth for lane in state.lanes) == depths
 
 
 def test_many_lanes_wanted_at_once_never_pass_the_number(session: Session) -> None:
@@ -172,7 +172,7 @@ def test_a_hook_that_fails_ends_its_lane_as_failed_and_no_other(session: Session
 
 def test_a_hook_may_stop_a_lane_while_it_hears_it(session: Session, tmp_path: Path) -> None:
     class Stopping(Quiet):
-        async def heard(self, exploration: Exploration, lane: Lane, event: Event) -> None:
+        async def handle_event(self, exploration: Exploration, lane: Lane, event: Event) -> None:
             if lane.number == 2 and type(event).__name__ == "ToolStart":
                 exploration.stop(2, "enough")
 
@@ -184,7 +184,7 @@ def test_a_hook_may_stop_a_lane_while_it_hears_it(session: Session, tmp_path: Pa
 
 def test_a_fork_made_while_all_other_lanes_have_ended_is_waited_for(session: Session) -> None:
     class Slow(Quiet):
-        async def ended(self, exploration: Exploration, lane: Lane) -> Sequence[Job]:
+        async def after_end(self, exploration: Exploration, lane: Lane) -> Sequence[Job]:
             await asyncio.sleep(0.05)
             return [] if lane.record.depth else [Job("of lane-2.", Stepping(0), origin=1, depth=1)]
 

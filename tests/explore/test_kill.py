@@ -20,7 +20,7 @@ from sessiontree.core.messages import Message, ToolResult, message_text, tool_ca
 from sessiontree.explore import explorations
 from sessiontree.explore.decisions import leave
 from sessiontree.explore.state import find_exploration
-from sessiontree.explore.worktrees import Copies
+from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.session.session import Session
 from tests.building import THOROUGH
 from tests.explore.lanes import check_is_sound, check_nothing_is_beside, new_session
@@ -105,9 +105,9 @@ def test_lanes_go_on_where_they_stood_however_often_the_process_is_killed(tmp_pa
     died = killed_and_resumed(session, str(notes), LANES, STEPS, KILLS, 0.3)
     assert died == KILLS, "the run ended too soon to be killed so often"
     fresh = sessiontree.open(session.location)
-    (told,) = explorations(fresh)
-    assert [(lane.number, lane.state) for lane in told.lanes] == [(n, "done") for n in range(1, LANES + 1)]
-    assert {lane.spent.turns for lane in told.lanes} == {STEPS + 1}
+    (state,) = explorations(fresh)
+    assert [(lane.number, lane.state) for lane in state.lanes] == [(n, "done") for n in range(1, LANES + 1)]
+    assert {lane.spent.turns for lane in state.lanes} == {STEPS + 1}
     messages = check_is_sound(fresh)
     check_nothing_is_beside(fresh)
     assert [len(one) for one in messages] == [2 * STEPS + 2] * LANES
@@ -125,25 +125,25 @@ def test_working_copies_survive_with_what_was_done_in_them(tmp_path: Path, monke
     died = killed_and_resumed(session, "", 3, 50 * kills, kills, 0.5)
     assert died == kills, "the run ended too soon to be killed so often"
     fresh = sessiontree.open(session.location)
-    told = find_exploration(fresh)
-    assert [(lane.number, lane.state) for lane in told.lanes] == [(n, "done") for n in (1, 2, 3)]
+    state = find_exploration(fresh)
+    assert [(lane.number, lane.state) for lane in state.lanes] == [(n, "done") for n in (1, 2, 3)]
     messages = check_is_sound(fresh)
     check_nothing_is_beside(fresh)
-    copies = Copies(str(tmp_path / "home"), fresh.id, fresh.cwd)
-    known = [lane.copy for lane in told.lanes if lane.copy is not None]
-    assert copies.orphans(known) == []
+    worktrees = LaneWorktrees(str(tmp_path / "home"), fresh.id, fresh.cwd)
+    known = [lane.worktree for lane in state.lanes if lane.worktree is not None]
+    assert worktrees.find_orphans(known) == []
     assert len(git(project, "worktree", "list").splitlines()) == 4
-    for lane, own in zip(told.lanes, messages, strict=True):
-        assert lane.copy is not None
-        notes = Path(lane.copy.path, "notes").read_text().splitlines()
+    for lane, own in zip(state.lanes, messages, strict=True):
+        assert lane.worktree is not None
+        notes = Path(lane.worktree.path, "notes").read_text().splitlines()
         assert all(f"of {lane.name}." in note for note in notes)
         check_no_call_was_made_twice(notes, [own])
-        assert Path(lane.copy.path, "uncommitted.txt").read_text() == "not committed\n"
+        assert Path(lane.worktree.path, "uncommitted.txt").read_text() == "not committed\n"
         assert git(project, "show", f"{lane.saved}:notes").splitlines() == notes
-    leave(fresh, told, copies)
+    leave(fresh, state, worktrees)
     assert len(git(project, "worktree", "list").splitlines()) == 1
-    for lane in told.lanes:
-        assert lane.copy is not None
-        assert not Path(lane.copy.path).exists()
-        assert "uncommitted.txt" in git(project, "ls-tree", "--name-only", lane.copy.ref)
+    for lane in state.lanes:
+        assert lane.worktree is not None
+        assert not Path(lane.worktree.path).exists()
+        assert "uncommitted.txt" in git(project, "ls-tree", "--name-only", lane.worktree.ref)
     assert (project / "uncommitted.txt").read_text() == "not committed\n"

@@ -17,7 +17,7 @@ from sessiontree.errors import UsageError
 from sessiontree.explore import explore
 from sessiontree.explore.lane import Lane
 from sessiontree.explore.plan_parser import parse_bounds, parse_prompts, plan_lanes
-from sessiontree.explore.records import Copy, LaneRecord
+from sessiontree.explore.records import LaneRecord, Worktree
 from sessiontree.models import Model, ScriptedModel
 from sessiontree.models.script import ScriptTurn
 
@@ -54,13 +54,13 @@ def test_a_number_that_makes_no_sense_is_refused(prompts: list[str], count: int)
 
 @pytest.mark.parametrize(("prompts", "count"), [(["p", "q"], None), (["p"], 2)])
 def test_a_model_that_would_get_no_lane_is_named_and_nothing_is_begun(prompts: list[str], count: int | None) -> None:
-    with pytest.raises(UsageError, match="3 models for 2 lanes: a:three would get none"):
+    with pytest.raises(UsageError, match="3 models for 2 lanes: a:three would be unused"):
         plan_lanes(prompts, ["a:one", "a:two", "a:three"], count, model)
 
 
 def test_from_python_too_a_model_that_would_do_nothing_is_refused(tmp_path: Path) -> None:
     session = sessiontree.create(tmp_path, home=tmp_path / "home")
-    with pytest.raises(UsageError, match="3 models were given for 2 prompts"):
+    with pytest.raises(UsageError, match="3 models for 2 prompts"):
         explore(session, prompts=["p", "q"], models=[model("m", number) for number in range(3)])
 
 
@@ -92,8 +92,8 @@ def test_budgets_are_tokens_cost_and_time() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "k", "-1k", "0", "$", "$2m", "10 m", "1e3", "nan", "٣k"])
-def test_what_is_no_budget_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no budget"):
+def test_an_invalid_budget_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="invalid budget"):
         parse_bounds([text], 4, 1)
 
 
@@ -115,9 +115,9 @@ def test_while_something_else_works_on_its_session_the_controller_writes_nothing
                 lambda: controller.fork(),
                 lambda: controller.new(),
             ):
-                with pytest.raises(UsageError, match="an exploration is under way"):
+                with pytest.raises(UsageError, match="an exploration is in progress"):
                     await work()
-            with pytest.raises(UsageError, match="an exploration is under way"):
+            with pytest.raises(UsageError, match="an exploration is in progress"):
                 async for _ in controller.send("hello"):
                     pass
             await controller.set_thinking("high")
@@ -141,11 +141,11 @@ class Asked:
         return Reply("once")
 
 
-COPY = Copy("/p", "/r", "b", "h", "f")
+COPY = Worktree("/p", "/r", "b", "h", "f")
 
 
 @pytest.mark.parametrize(
-    ("mode", "copy", "tool", "each_time", "passes"),
+    ("mode", "worktree", "tool", "each_time", "passes"),
     [
         ("default", COPY, "write", False, False),
         ("autoEdit", COPY, "write", False, True),
@@ -159,10 +159,10 @@ COPY = Copy("/p", "/r", "b", "h", "f")
     ],
 )
 def test_a_lane_may_change_its_own_files_and_with_yolo_run_commands(
-    tmp_path: Path, mode: ApprovalMode, copy: Copy | None, tool: str, each_time: bool, passes: bool
+    tmp_path: Path, mode: ApprovalMode, worktree: Worktree | None, tool: str, each_time: bool, passes: bool
 ) -> None:
     session = sessiontree.create(tmp_path, home=tmp_path / "home")
-    lane = Lane(session, LaneRecord("0123abcd", 7, "seventh", "p", "m", copy), "start")
+    lane = Lane(session, LaneRecord("0123abcd", 7, "seventh", "p", "m", worktree), "start")
     question = Question(tool, "a title", "a preview", ("a reason",), may_always=not each_time)
     asked = Asked()
     reply = asyncio.run(LaneApprover(lane, mode, load_tools(), asked.ask).ask(question))

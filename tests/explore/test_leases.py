@@ -21,11 +21,11 @@ from sessiontree.core.ids import timestamp
 from sessiontree.errors import ConflictError
 from sessiontree.explore import Lane, decisions, explorations, explore, resume
 from sessiontree.explore.decisions import drop, keep, merge
-from sessiontree.explore.leases import is_free, release, take
-from sessiontree.explore.records import Beat, Copy, Lease, iter_records, write
+from sessiontree.explore.leases import is_free, new_lease, release
+from sessiontree.explore.records import Heartbeat, Lease, Worktree, iter_records, write
 from sessiontree.explore.resumption import take_over
 from sessiontree.explore.state import ExplorationLog, find_exploration
-from sessiontree.explore.worktrees import Copies
+from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.session.session import Branch, Session
 from tests.explore.lanes import Note, Stepping, check_is_sound, explored, new_session
 from tests.explore.repos import make_repository
@@ -40,7 +40,7 @@ def session(tmp_path: Path) -> Session:
 
 
 def test_a_lease_of_this_process_holds_until_it_is_let_go() -> None:
-    lease = take()
+    lease = new_lease()
     assert not is_free(lease, timestamp())
     assert is_free(release(lease), timestamp())
     assert is_free(lease, timestamp())
@@ -48,8 +48,8 @@ def test_a_lease_of_this_process_holds_until_it_is_let_go() -> None:
 
 def test_a_lease_of_a_process_that_died_here_is_free_at_once() -> None:
     child = subprocess.run(
-        [sys.executable, "-c", "from sessiontree.explore.leases import take; import msgspec\n"
-         "print(msgspec.json.encode(take()).decode())"],
+        [sys.executable, "-c", "from sessiontree.explore.leases import new_lease; import msgspec\n"
+         "print(msgspec.json.encode(new_lease()).decode())"],
         capture_output=True, check=True,
     )  # fmt: skip
     lease = msgspec.json.decode(child.stdout, type=Lease)
@@ -59,8 +59,8 @@ def test_a_lease_of_a_process_that_died_here_is_free_at_once() -> None:
 
 def test_a_lease_of_a_process_that_lives_here_holds_however_its_number_was_used_before() -> None:
     child = subprocess.Popen(
-        [sys.executable, "-c", "from sessiontree.explore.leases import take; import msgspec, sys\n"
-         "print(msgspec.json.encode(take()).decode(), flush=True); sys.stdin.read()"],
+        [sys.executable, "-c", "from sessiontree.explore.leases import new_lease; import msgspec, sys\n"
+         "print(msgspec.json.encode(new_lease()).decode(), flush=True); sys.stdin.read()"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     assert child.stdout is not None
@@ -72,7 +72,7 @@ def test_a_lease_of_a_process_that_lives_here_holds_however_its_number_was_used_
 
 
 def test_a_lease_from_elsewhere_holds_until_it_has_been_silent_too_long() -> None:
-    lease = msgspec.structs.replace(take(), host=f"not {socket.gethostname()}", good_for=60)
+    lease = msgspec.structs.replace(new_lease(), host=f"not {socket.gethostname()}", seconds=60)
     assert not is_free(lease, timestamp())
     assert is_free(lease, LONG_AGO)
     assert is_free(lease, "no time at all")
@@ -82,24 +82,24 @@ def test_of_two_leases_behind_the_same_entry_the_first_in_the_file_counts(sessio
     exploration, _ = explored(session, "of lane-1.")
     record = msgspec.structs.replace(exploration.lanes[0].record, number=9)
     start = write(Branch(session, exploration.plan_id), record).id
-    first, second, third = take(), take(), take()
+    first, second, third = new_lease(), new_lease(), new_lease()
     one = write(Branch(session, start), first).id
     other = write(Branch(session, start), second).id
-    book = ExplorationLog(session)
-    book.look()
-    assert book.lanes[start].lease == first
+    log = ExplorationLog(session)
+    log.refresh()
+    assert log.lanes[start].lease == first
     behind_other = write(Branch(session, other), third).id  # who lost, and did not notice, goes on
-    book.look()
-    assert (book.lanes[start].lease, book.lanes[start].leaf) == (first, one)
+    log.refresh()
+    assert (log.lanes[start].lease, log.lanes[start].leaf) == (first, one)
     said = Branch(session, one)
     said.append("user", "of the holder")
     Branch(session, behind_other).append("user", "of nobody")
-    book.look()
-    assert book.lanes[start].leaf == said.leaf
-    late = write(Branch(session, one), take()).id  # whoever wrote this had not seen what was said since
-    book.look()
-    assert late != book.lanes[start].lease_id
-    assert book.lanes[start].leaf == said.leaf
+    log.refresh()
+    assert log.lanes[start].leaf == said.leaf
+    late = write(Branch(session, one), new_lease()).id  # whoever wrote this had not seen what was said since
+    log.refresh()
+    assert late != log.lanes[start].lease_id
+    assert log.lanes[start].leaf == said.leaf
 
 
 def left(session: Session, steps: int = 3) -> None:
@@ -132,7 +132,7 @@ def test_a_lane_that_was_left_is_gone_on_with_in_the_same_process(session: Sessi
 
 def test_a_lane_is_taken_by_exactly_one_of_many_that_want_it_at_the_same_time(session: Session) -> None:
     left(session)
-    told = find_exploration(session)
+    state = find_exploration(session)
     wanting = []
     for _ in range(8):
         other = sessiontree.open(session.location)
@@ -142,7 +142,7 @@ def test_a_lane_is_taken_by_exactly_one_of_many_that_want_it_at_the_same_time(se
 
     def go(number: int) -> None:
         barrier.wait()
-        for lane in told.lanes:
+        for lane in state.lanes:
             lease, _ = take_over(wanting[number], lane.start)
             if lease is not None:
                 took.append((number, lane.start))
@@ -152,7 +152,7 @@ def test_a_lane_is_taken_by_exactly_one_of_many_that_want_it_at_the_same_time(se
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(start for _, start in took) == sorted(lane.start for lane in told.lanes)
+    assert sorted(start for _, start in took) == sorted(lane.start for lane in state.lanes)
 
 
 CHILD = """
@@ -220,9 +220,9 @@ def test_a_process_that_finds_its_lane_taken_over_stops_and_the_taker_goes_on(se
                     break
             # Another machine believes that we are dead, and takes the lane over.
             other = sessiontree.open(session.location)
-            told = find_exploration(other)
-            theirs = msgspec.structs.replace(take(), host="elsewhere", token="theirs")
-            taken = write(Branch(other, told.lanes[0].leaf), theirs).id
+            state = find_exploration(other)
+            theirs = msgspec.structs.replace(new_lease(), host="elsewhere", token="theirs")
+            taken = write(Branch(other, state.lanes[0].leaf), theirs).id
             lanes = await exploration.finish()
         return [lane.state for lane in lanes] + [lanes[0].why], taken
 
@@ -235,38 +235,37 @@ def test_a_process_that_finds_its_lane_taken_over_stops_and_the_taker_goes_on(se
     assert len(notes.read_text().splitlines()) <= 6
 
 
-def beats_of(session: Session, start: str) -> list[Beat]:
+def beats_of(session: Session, start: str) -> list[Heartbeat]:
     """The signs of life under the leases of a lane, or of a plan."""
     found = [(session.parent(id), record) for id, record in iter_records(session)]
     tokens = {record.token for parent, record in found if isinstance(record, Lease) and parent == start}
-    return [record for _, record in found if isinstance(record, Beat) and record.token in tokens]
+    return [record for _, record in found if isinstance(record, Heartbeat) and record.token in tokens]
 
 
-def test_a_silent_lane_gives_signs_of_life_and_one_that_writes_needs_none(session: Session, tmp_path: Path) -> None:
+def test_a_silent_lane_has_heartbeats_and_one_that_writes_needs_none(session: Session, tmp_path: Path) -> None:
     slow = Note(tmp_path / "notes", delay=0.7)
-    exploration, _ = explored(session, "of lane-1.", models=[Stepping(1)], tools=Tools([slow]), good_for=0.6)
+    exploration, _ = explored(session, "of lane-1.", models=[Stepping(1)], tools=Tools([slow]), lease_seconds=0.6)
     assert 2 <= len(beats_of(session, exploration.lanes[0].start)) <= 6
     assert 2 <= len(beats_of(session, exploration.plan_id)) <= 6, "who makes lanes lives, too"
     check_is_sound(session)
     quick = Tools([Note(tmp_path / "notes")])
-    exploration, _ = explored(session, "of lane-1.", models=[Stepping(30, delay=0.02)], tools=quick, good_for=0.6)
+    exploration, _ = explored(session, "of lane-1.", models=[Stepping(30, delay=0.02)], tools=quick, lease_seconds=0.6)
     assert not beats_of(session, exploration.lanes[0].start)
 
 
 def test_a_sign_of_life_in_the_middle_of_calls_breaks_no_branch(session: Session, tmp_path: Path) -> None:
     tools = Tools([Note(tmp_path / "notes", delay=0.05)])
-    explored(session, *PROMPTS, models=[Stepping(8, delay=0.03)], tools=tools, good_for=0.06)
-    (told,) = explorations(sessiontree.open(session.location))
-    assert [lane.state for lane in told.lanes] == ["done"] * 3
+    explored(session, *PROMPTS, models=[Stepping(8, delay=0.03)], tools=tools, lease_seconds=0.06)
+    (state,) = explorations(sessiontree.open(session.location))
+    assert [lane.state for lane in state.lanes] == ["done"] * 3
     assert [len(messages) for messages in check_is_sound(session)] == [18] * 3
 
 
 LOOK = """
 import sys, sessiontree
-from sessiontree.explore.cleanup import is_worked_on
-from sessiontree.explore.state import find_exploration
-told = find_exploration(session := sessiontree.open(sys.argv[1]))
-print(*[lane.state for lane in told.lanes], is_worked_on(session, told))
+from sessiontree.explore.state import find_exploration, is_active
+state = find_exploration(session := sessiontree.open(sys.argv[1]))
+print(*[lane.state for lane in state.lanes], is_active(session, state))
 """
 
 
@@ -277,13 +276,13 @@ def seen_elsewhere(session: Session) -> str:
     ).stdout.strip()
 
 
-def test_a_lane_that_waits_for_its_place_gives_signs_of_life(session: Session, tmp_path: Path) -> None:
+def test_a_lane_that_waits_for_its_place_has_heartbeats(session: Session, tmp_path: Path) -> None:
     slow = Tools([Note(tmp_path / "notes", delay=20.0)])
     seen: list[str] = []
 
     async def main() -> None:
         async with explore(
-            session, prompts=PROMPTS[:2], models=[Stepping(1)], tools=slow, parallel=1, good_for=1.5
+            session, prompts=PROMPTS[:2], models=[Stepping(1)], tools=slow, parallel=1, lease_seconds=1.5
         ) as exploration:
             async for one in exploration:
                 if one.lane == 1 and isinstance(one.event, ToolStart):
@@ -295,10 +294,10 @@ def test_a_lane_that_waits_for_its_place_gives_signs_of_life(session: Session, t
     assert seen == ["running running True"]
 
 
-class Slow(Copies):
-    """Copies that take long to be made."""
+class Slow(LaneWorktrees):
+    """LaneWorktrees that take long to be made."""
 
-    def make(self, run: str, number: int, like: Copy | None = None) -> Copy:
+    def make(self, run: str, number: int, like: Worktree | None = None) -> Worktree:
         self.before(number)
         return super().make(run, number, like)
 
@@ -317,8 +316,10 @@ def test_who_makes_copies_for_long_is_not_taken_for_dead(tmp_path: Path) -> None
             if number == 3:
                 seen.append(seen_elsewhere(session))
 
-    copies = Seen(str(tmp_path / "home"), session.id, str(tmp_path / "project"))
-    exploration, _ = explored(session, *PROMPTS, models=[Stepping(0)], tools=load_tools(), good_for=1.5, copies=copies)
+    worktrees = Seen(str(tmp_path / "home"), session.id, str(tmp_path / "project"))
+    exploration, _ = explored(
+        session, *PROMPTS, models=[Stepping(0)], tools=load_tools(), lease_seconds=1.5, lane_worktrees=worktrees
+    )
     assert seen == ["running running True"]
     assert [lane.state for lane in exploration.lanes] == ["done"] * 3
 
@@ -332,13 +333,13 @@ def test_who_finds_another_process_making_the_lanes_makes_no_more(tmp_path: Path
             if number == 1:
                 other = sessiontree.open(session.location)
                 plan = find_exploration(other).plan_id
-                book = ExplorationLog(other)
-                book.look()
-                write(Branch(other, book.noted[plan].leaf), msgspec.structs.replace(take(), token="other"))
+                log = ExplorationLog(other)
+                log.refresh()
+                write(Branch(other, log.tracked[plan].leaf), msgspec.structs.replace(new_lease(), token="other"))
 
-    copies = Taken(str(tmp_path / "home"), session.id, str(tmp_path / "project"))
+    worktrees = Taken(str(tmp_path / "home"), session.id, str(tmp_path / "project"))
     with pytest.raises(ConflictError, match="another process works on it"):
-        explored(session, *PROMPTS, models=[Stepping(0)], tools=load_tools(), copies=copies)
+        explored(session, *PROMPTS, models=[Stepping(0)], tools=load_tools(), lane_worktrees=worktrees)
     assert [lane.state for lane in find_exploration(session).lanes] == ["lost"]
 
 
@@ -358,7 +359,7 @@ def test_nothing_is_decided_about_a_lane_that_grew_since_it_was_looked_at(sessio
         lambda: drop(elsewhere, looked_at, [1], None),
         lambda: merge(elsewhere, looked_at, [1, 2], None),
     ):
-        with pytest.raises(ConflictError, match="have grown since"):
+        with pytest.raises(ConflictError, match="changed in the meantime"):
             decide()
     assert sessiontree.open(session.location).ids == before
     keep(elsewhere, find_exploration(elsewhere), 1, None)
@@ -366,32 +367,32 @@ def test_nothing_is_decided_about_a_lane_that_grew_since_it_was_looked_at(sessio
 
 def test_a_lane_that_was_decided_about_is_not_taken_over(session: Session) -> None:
     left(session)
-    told = find_exploration(session)
-    drop(session, told, [1], None)
+    state = find_exploration(session)
+    drop(session, state, [1], None)
 
     async def go_on() -> list[Lane]:
         async with resume(session, find_model=lambda _: Stepping(0), tools=Tools()) as exploration:
-            assert take_over(exploration, told.lanes[0].start) == (None, "")
+            assert take_over(exploration, state.lanes[0].start) == (None, "")
             return await exploration.finish()
 
     assert [lane.state for lane in asyncio.run(go_on())] == ["lost", "done", "done"]
 
 
-def test_a_verdict_that_came_too_late_is_told(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verdict_that_came_too_late_is_reported(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     left(session)
     other = sessiontree.open(session.location)
-    told = find_exploration(other)
-    book = ExplorationLog(session)
-    book.look()
-    leaf = book.noted[told.lanes[0].start].leaf
+    state = find_exploration(other)
+    log = ExplorationLog(session)
+    log.refresh()
+    leaf = log.tracked[state.lanes[0].start].leaf
 
-    def judged(lane: Lane, *more: object) -> None:
-        if lane.number == 1:  # in this moment somebody takes it over
-            write(Branch(session, leaf), msgspec.structs.replace(take(), token="other"))
-        judge(lane, *more)  # type: ignore[arg-type]
+    def write_late(lane: Lane, *more: object) -> None:
+        if lane.number == 1:  # another process takes it over just before
+            write(Branch(session, leaf), msgspec.structs.replace(new_lease(), token="other"))
+        write_verdict(lane, *more)  # type: ignore[arg-type]
 
-    judge = decisions._judge
-    monkeypatch.setattr(decisions, "_judge", judged)
-    with pytest.raises(ConflictError, match="went on with lanes 1 in this moment"):
-        drop(other, told, [1], None)
+    write_verdict = decisions._write_verdict
+    monkeypatch.setattr(decisions, "_write_verdict", write_late)
+    with pytest.raises(ConflictError, match="just resumed lane 1"):
+        drop(other, state, [1], None)
     assert find_exploration(sessiontree.open(session.location)).lanes[0].verdict is None

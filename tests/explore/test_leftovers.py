@@ -15,7 +15,7 @@ from sessiontree.explore.lane import Lane
 from sessiontree.explore.state import find_exploration
 from tests.agent.builders import kill_all_of
 from tests.chat.terminals import SECONDS, Terminal, call, scripted, turn, wait_until
-from tests.explore.programs import Repository
+from tests.explore.programs import Repository, explore_words
 from tests.explore.repos import git
 
 DEMO = ("count", "--model", "demo", "--n", "2")
@@ -36,13 +36,13 @@ def lanes(place: Repository) -> list[Lane]:
 
 
 def folder(lane: Lane) -> Path:
-    assert lane.copy is not None
-    return Path(lane.copy.path)
+    assert lane.worktree is not None
+    return Path(lane.worktree.path)
 
 
 def start(place: Repository, *arguments: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "sessiontree", "explore", place.location, *arguments],
+        [sys.executable, "-m", "sessiontree", "explore", *explore_words(place.location, arguments)],
         cwd=place.project,
         env=place.environment,
         stdin=subprocess.DEVNULL,
@@ -65,8 +65,8 @@ def test_a_reader_that_goes_away_leaves_no_folder_of_a_lane_that_has_ended(place
         child.stdout.close()
         err = child.stderr.read().decode()
     if json:  # the lanes are left, and can be gone on with
-        assert (child.returncode, "--resume" in err) == (1, True)
-        assert place.explore("--resume").returncode == 0
+        assert (child.returncode, "explore resume" in err) == (1, True)
+        assert place.explore("resume").returncode == 0
     assert [lane.state for lane in lanes(place)] == ["done", "done"]
     assert worktrees(place) == 0
 
@@ -99,21 +99,21 @@ def test_after_a_kill_at_the_menu_the_folders_are_told_of_and_resume_takes_them_
         terminal.kill()
     assert worktrees(place) == 2
     (folder(lanes(place)[0]) / "by_hand.txt").write_text("not saved yet\n")
-    for action in ("--list", "--compare"):
+    for action in ("list", "compare"):
         done = place.explore(action)
-        assert (done.returncode, "--resume" in done.stderr) == (0, True)
-    assert place.explore("--resume", "--keep-worktrees").returncode == 2
+        assert (done.returncode, "explore resume" in done.stderr) == (0, True)
+    assert place.explore("resume", "--keep-worktrees").returncode == 2
     assert worktrees(place) == 2
-    done = place.explore("--resume")
-    assert (done.returncode, "nothing to go on with" in done.stderr, "1, 2" in done.stderr) == (0, True, True)
+    done = place.explore("resume")
+    assert (done.returncode, "nothing to resume" in done.stderr, "1, 2" in done.stderr) == (0, True, True)
     assert worktrees(place) == 0
-    copy = lanes(place)[0].copy
-    assert copy is not None
-    assert git(place.project, "show", f"{copy.ref}:by_hand.txt") == "not saved yet"
-    assert git(place.project, "show", f"{copy.ref}:demo_words.py")
-    done = place.explore("--list")
+    worktree = lanes(place)[0].worktree
+    assert worktree is not None
+    assert git(place.project, "show", f"{worktree.ref}:by_hand.txt") == "not saved yet"
+    assert git(place.project, "show", f"{worktree.ref}:demo_words.py")
+    done = place.explore("list")
     assert (done.returncode, done.stderr) == (0, "")
-    assert place.explore("--resume").returncode == 2
+    assert place.explore("resume").returncode == 2
 
 
 def at_menu(place: Repository, command: str) -> Terminal:
@@ -124,19 +124,19 @@ def at_menu(place: Repository, command: str) -> Terminal:
         script = scripted(place, turn("I write.", writes, when="count"), turn("There it is.", repeat=True))
         terminal = Terminal(place, ["--session", place.location, "--model", script])
         terminal.enter('/explore 2 "count"')
-    terminal.wait_for("decide later:")
+    terminal.wait_for("decide later]")
     return terminal
 
 
 def test_a_process_that_is_killed_while_it_takes_a_folder_away_loses_nothing_of_it(place: Repository) -> None:
-    place.told(*DEMO, "--keep-worktrees")
+    place.run_json(*DEMO, "--keep-worktrees")
     lane = lanes(place)[0]
     (folder(lane).parent / f"{lane.number}.json").unlink()  # as it is when the files begin to go
     (folder(lane) / "demo_words.py").unlink()
-    assert place.explore("--resume").returncode == 0
+    assert place.explore("resume").returncode == 0
     assert worktrees(place) == 0
     (place.project / "demo_words.py").unlink(missing_ok=True)
-    place.told("--keep", "1")
+    place.run_json("keep", "1")
     assert (place.project / "demo_words.py").is_file()
 
 
@@ -148,10 +148,10 @@ def test_who_resumes_what_another_process_works_on_is_told_so_and_nothing_is_tak
     try:
         wait_until(asked)
         for more in ((), rule):
-            done = place.explore("--resume", *more)
+            done = place.explore("resume", *more)
             assert done.returncode == 2
             assert "another process works on it" in done.stderr
-        assert place.explore("--list").stderr == ""
+        assert place.explore("list").stderr == ""
         assert worktrees(place) == 1
     finally:
         slow.unlink()
@@ -174,49 +174,49 @@ def test_a_rule_whose_command_was_running_when_the_process_was_killed_is_asked_b
     child.send_signal(signal.SIGKILL)
     child.communicate()
     slow.unlink()
-    done = place.explore("--resume", *rule)
+    done = place.explore("resume", *rule)
     assert done.returncode == 0, done.stderr
     assert [(lane.record.origin, lane.record.rule, lane.state) for lane in lanes(place)] == [
         (None, None, "done"),
         (1, "check", "done"),
     ]
     assert worktrees(place) == 0
-    assert place.explore("--resume", *rule).returncode == 2
+    assert place.explore("resume", *rule).returncode == 2
 
 
 # Damaged folders
 
 
 def test_one_folder_that_cannot_be_saved_stops_none_of_the_others(place: Repository) -> None:
-    place.told(*DEMO[:3], "--n", "3", "--keep-worktrees")
+    place.run_json(*DEMO[:3], "--n", "3", "--keep-worktrees")
     first, *_ = lanes(place)
-    assert first.copy is not None
+    assert first.worktree is not None
     (folder(first) / "more.txt").write_text("more\n")
-    lock = Path(first.copy.repository) / f"{first.copy.ref}.lock"
+    lock = Path(first.worktree.repository) / f"{first.worktree.ref}.lock"
     lock.touch()  # of a git that was killed
-    done = place.explore("--drop", "1", "--drop", "2")
+    done = place.explore("drop", "1", "2")
     assert done.returncode == 1
-    told = [line for line in done.stderr.splitlines() if str(folder(first)) in line]
-    assert len(told) == 1
-    assert "when that is mended" in told[0]
+    state = [line for line in done.stderr.splitlines() if str(folder(first)) in line]
+    assert len(state) == 1
+    assert "fix that, then `explore resume` removes it" in state[0]
     assert [folder(lane).exists() for lane in lanes(place)] == [True, False, True]
-    done = place.explore("--resume")
+    done = place.explore("resume")
     assert done.returncode == 1
     assert str(folder(first)) in done.stderr
     assert [folder(lane).exists() for lane in lanes(place)] == [True, False, False]
     lock.unlink()
-    assert place.explore("--resume").returncode == 0
+    assert place.explore("resume").returncode == 0
     assert worktrees(place) == 0
-    assert git(place.project, "show", f"{first.copy.ref}:more.txt") == "more"
+    assert git(place.project, "show", f"{first.worktree.ref}:more.txt") == "more"
 
 
 @pytest.mark.parametrize("what", ["link", "no link", "index"])
 def test_what_git_keeps_of_a_folder_may_be_damaged_and_its_files_are_saved_all_the_same(
     place: Repository, what: str
 ) -> None:
-    place.told(*DEMO, "--keep-worktrees")
+    place.run_json(*DEMO, "--keep-worktrees")
     first, *_ = lanes(place)
-    assert first.copy is not None
+    assert first.worktree is not None
     (folder(first) / "more.txt").write_text("more\n")
     if what == "index":
         Path(git(folder(first), "rev-parse", "--path-format=absolute", "--git-path", "index")).write_bytes(b"no index")
@@ -224,10 +224,10 @@ def test_what_git_keeps_of_a_folder_may_be_damaged_and_its_files_are_saved_all_t
         (folder(first) / ".git").write_text("nonsense\n")
     else:
         (folder(first) / ".git").unlink()
-    done = place.explore("--resume")
+    done = place.explore("resume")
     assert done.returncode == 0, done.stderr
     assert worktrees(place) == 0
-    assert git(place.project, "show", f"{first.copy.ref}:more.txt") == "more"
+    assert git(place.project, "show", f"{first.worktree.ref}:more.txt") == "more"
 
 
 # Sessions that are deleted for good
@@ -237,21 +237,21 @@ def test_what_git_keeps_of_a_folder_may_be_damaged_and_its_files_are_saved_all_t
 def test_a_session_that_is_purged_takes_its_folders_along_and_their_work_stays_in_git(
     place: Repository, is_archived: bool
 ) -> None:
-    place.told(*DEMO, "--keep-worktrees")
+    place.run_json(*DEMO, "--keep-worktrees")
     first, *_ = lanes(place)
     (folder(first) / "by_hand.txt").write_text("not saved yet\n")
-    assert first.copy is not None
+    assert first.worktree is not None
     clean = ("clean", "--older-than", "0h", "--yes")
     if is_archived:
         assert place.sessiontree(*clean).returncode == 0
         assert worktrees(place) == 2, "it can be restored"
     done = place.sessiontree(*clean, "--purge")
     assert done.returncode == 0, done.stderr
-    assert f"refs/sessiontree/explore/{first.record.run} in {first.copy.repository}" in done.stderr
+    assert f"refs/sessiontree/explore/{first.record.run} in {first.worktree.repository}" in done.stderr
     assert not Path(place.location).exists()
     assert worktrees(place) == 0
     assert not list((place.home / "explore").iterdir())
-    assert git(place.project, "show", f"{first.copy.ref}:by_hand.txt") == "not saved yet"
+    assert git(place.project, "show", f"{first.worktree.ref}:by_hand.txt") == "not saved yet"
 
 
 def test_a_session_whose_lanes_are_at_work_is_not_purged(place: Repository) -> None:
@@ -263,7 +263,7 @@ def test_a_session_whose_lanes_are_at_work_is_not_purged(place: Repository) -> N
             assert time.monotonic() < deadline
             time.sleep(0.05)
         done = place.sessiontree("clean", "--older-than", "0h", "--yes", "--purge")
-        assert (done.returncode, "lanes are at work" in done.stderr) == (1, True)
+        assert (done.returncode, "lanes are running" in done.stderr) == (1, True)
         assert Path(place.location).exists()
         assert worktrees(place) == 1
     finally:
@@ -272,14 +272,14 @@ def test_a_session_whose_lanes_are_at_work_is_not_purged(place: Repository) -> N
 
 
 def kill_while_copying(place: Repository, number: int, *arguments: str) -> None:
-    """Begin an exploration, and end it for good while the copy of its lane of this number is made."""
+    """Begin an exploration, and end it for good while the worktree of its lane of this number is made."""
     (place.project / ".gitattributes").write_text("*.slow filter=slow\n")
     (place.project / "x.slow").write_text("x\n")
     git(place.project, "config", "filter.slow.smudge", f"case $PWD in */{number}) sleep 60;; esac; cat")
     child = start(place, *DEMO, *arguments)
     deadline = time.monotonic() + SECONDS
     while not list((place.home / "explore").glob(f"*/*/{number}/.git")):
-        assert time.monotonic() < deadline, f"the copy of lane {number} is not made"
+        assert time.monotonic() < deadline, f"the worktree of lane {number} is not made"
         time.sleep(0.02)
     kill_all_of(child.pid)
     child.communicate()
@@ -299,9 +299,9 @@ def test_a_copy_that_was_being_made_goes_with_the_session_that_is_purged(place: 
 def test_a_copy_for_a_lane_of_a_rule_that_was_being_made_is_told_of_and_goes(place: Repository) -> None:
     kill_while_copying(place, 3, "--fork-on", "false", "--max-lanes", "3")
     assert len(lanes(place)) == 2
-    told = place.explore("--list").stderr
-    assert "ended while it made the folder of a lane" in told
-    done = place.explore("--resume")
+    state = place.explore("list").stderr
+    assert "the folder of an unfinished lane is left over" in state
+    done = place.explore("resume")
     assert done.returncode == 0, done.stderr
     assert worktrees(place) == 0
 
@@ -315,10 +315,10 @@ def test_processes_that_share_the_lanes_tell_of_all_of_them(place: Repository) -
         time.sleep(0.05)
     kill_all_of(child.pid)
     child.communicate()
-    both = [start(place, "--resume", "--approval", "yolo", stdout=subprocess.PIPE) for _ in range(2)]
+    both = [start(place, "resume", "--approval", "yolo", stdout=subprocess.PIPE) for _ in range(2)]
     for one in both:
         out, err = (said.decode() for said in one.communicate(timeout=SECONDS * 2))
         assert one.returncode == 0, err
         assert "lost" not in out
-        assert "no end" not in err
+        assert "did not finish" not in err
     assert [lane.state for lane in lanes(place)] == ["done", "done"]

@@ -20,10 +20,10 @@ from sessiontree.errors import CompactionError, UsageError
 from sessiontree.explore import Bounds, Exploration, Rule, explore, resume
 from sessiontree.explore.compare import compare
 from sessiontree.explore.events import LaneRefused
-from sessiontree.explore.fork_rules import Rules
+from sessiontree.explore.fork_rules import ForkRules
 from sessiontree.explore.lane_table import draw_results
-from sessiontree.explore.leases import take
-from sessiontree.explore.records import Check, Lease, Paid, iter_records, write
+from sessiontree.explore.leases import new_lease
+from sessiontree.explore.records import Check, Lease, UsageRecord, iter_records, write
 from sessiontree.explore.state import find_exploration
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import Event, Facts, Prices, Request, ScriptedModel, ScriptTurn, TextDelta
@@ -51,7 +51,12 @@ def spent_by_file(session: Session) -> float:
 
 def judged(session: Session, *turns: ScriptTurn, **more: Any) -> Exploration:
     exploration, _ = explored(
-        session, "mend it", models=[ScriptedModel(turns)], hooks=[Rules([Rule("judge")])], rules=[Rule("judge")], **more
+        session,
+        "mend it",
+        models=[ScriptedModel(turns)],
+        hooks=[ForkRules([Rule("judge")])],
+        rules=[Rule("judge")],
+        **more,
     )
     assert isinstance(exploration, Exploration)
     return exploration
@@ -70,9 +75,9 @@ def test_a_check_is_ended_when_the_time_is_over_and_has_neither_passed_nor_faile
     assert lane.state == "done"
     assert lane.check is not None
     assert (lane.check.passed, lane.check.output.strip()) == (None, "begun")
-    told = find_exploration(sessiontree.open(session.location)).lanes[0]
-    assert told.check == lane.check
-    assert "time of the exploration was over" in told.check.why
+    state = find_exploration(sessiontree.open(session.location)).lanes[0]
+    assert state.check == lane.check
+    assert "time limit was reached" in state.check.why
     shown = "\n".join(draw_results(compare(exploration, None), 200))
     assert "unknown" in shown
     assert "passed" not in shown
@@ -84,7 +89,7 @@ def test_no_check_begins_when_the_time_is_over(session: Session, tmp_path: Path)
     rule = Rule("check", command="touch by-rule")
     exploration, _ = explored(
         session, "of lane-1.", "of lane-2.", models=[Stepping(9)], tools=tools, check="touch by-plan", parallel=1,
-        bounds=Bounds(seconds=0.3), rules=[rule], hooks=[Rules([rule])],
+        bounds=Bounds(seconds=0.3), rules=[rule], hooks=[ForkRules([rule])],
     )  # fmt: skip
     assert [lane.state for lane in exploration.lanes] == ["limit", "limit"]
     assert not list(Path(session.cwd).glob("by-*"))
@@ -96,7 +101,9 @@ def test_no_check_begins_when_the_time_is_over(session: Session, tmp_path: Path)
 def test_a_rule_s_check_that_the_time_ends_forks_nothing(session: Session) -> None:
     began = time.monotonic()
     rule = Rule("check", command="sleep 60")
-    exploration, _ = explored(session, "of lane-1.", rules=[rule], hooks=[Rules([rule])], bounds=Bounds(seconds=0.3))
+    exploration, _ = explored(
+        session, "of lane-1.", rules=[rule], hooks=[ForkRules([rule])], bounds=Bounds(seconds=0.3)
+    )
     assert time.monotonic() - began < 4
     assert len(exploration.lanes) == 1
     assert exploration.lanes[0].check.passed is None
@@ -104,7 +111,7 @@ def test_a_rule_s_check_that_the_time_ends_forks_nothing(session: Session) -> No
 
 def test_a_judge_is_not_waited_for_when_the_time_is_over_and_what_it_was_sent_counts(session: Session) -> None:
     began = time.monotonic()
-    opinion = turn('{"confidence": 0}', when="What the agent said", first_delay=60)
+    opinion = turn('{"confidence": 0}', when="The agent's last message", first_delay=60)
     exploration = judged(session, opinion, turn("done", usage=USED), bounds=Bounds(seconds=0.4))
     assert time.monotonic() - began < 4
     assert len(exploration.lanes) == 1
@@ -133,7 +140,7 @@ def test_a_tool_in_the_middle_gets_an_honest_result_when_the_time_is_over(sessio
 @pytest.mark.parametrize("dialect", ["native", "pi"])
 def test_what_a_judge_used_is_in_the_file_and_counts_from_then_on(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
-    opinion = turn('{"confidence": 1}', when="What the agent said", usage=USED)
+    opinion = turn('{"confidence": 1}', when="The agent's last message", usage=USED)
     exploration = judged(session, opinion, turn("done", usage=USED))
     assert (exploration.lanes[0].spent.turns, exploration.spent.tokens) == (2, 220)
     assert spent_by_file(session) == 220
@@ -144,7 +151,7 @@ def test_a_judge_without_known_prices_is_not_asked_within_a_limit_of_cost(sessio
     judge = ScriptedModel([turn('{"confidence": 0}')])
     model = Stepping(0, facts=Facts(200_000, 100, Prices(1, 1), source="test"))
     exploration, events = explored(
-        session, "of lane-1.", models=[model], rules=[rule], hooks=[Rules([rule], find_model=lambda _: judge)],
+        session, "of lane-1.", models=[model], rules=[rule], hooks=[ForkRules([rule], find_model=lambda _: judge)],
         bounds=Bounds(cost=1),
     )  # fmt: skip
     assert not judge.requests
@@ -308,9 +315,9 @@ def test_who_finds_that_another_process_keeps_the_limits_asks_nothing_more(sessi
                 if type(one.event).__name__ == "ToolEnd":
                     break
             other = sessiontree.open(session.location)
-            exploration.book.look()
-            leaf = exploration.book.noted[exploration.plan_id].leaf
-            write(Branch(other, leaf), take())  # another one believes that we are dead
+            exploration.log.refresh()
+            leaf = exploration.log.tracked[exploration.plan_id].leaf
+            write(Branch(other, leaf), new_lease())  # another one believes that we are dead
             await asyncio.wait_for(exploration.finish(), 10)
         return exploration
 
@@ -323,7 +330,7 @@ def test_records_of_what_was_used_cannot_make_room(session: Session) -> None:
     explored(session, "of lane-1.")
     (lane,) = find_exploration(session).lanes
     before = lane.spent.tokens
-    write(lane.branch, Paid("judge", RunUsage(input=-1_000_000, cost=-50.0)))
+    write(lane.branch, UsageRecord("judge", RunUsage(input=-1_000_000, cost=-50.0)))
     (lane,) = find_exploration(session).lanes
     assert (lane.spent.tokens, lane.spent.cost) == (before, 0.0)
 

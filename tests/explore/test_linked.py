@@ -18,7 +18,7 @@ from sessiontree.agent.pending import pending_calls
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.messages import message_text
-from sessiontree.explore.subagent_sessions import find_linked, started_at
+from sessiontree.explore.subagent_sessions import find_subagent_session, subagent_at
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel
 from sessiontree.models.script import ScriptCall
@@ -71,7 +71,7 @@ def sessions_for(caller: Session, *folders: Path) -> list[Session]:
     """The sessions of sub-agents of a session, wherever they are."""
     files = [path for folder in folders for path in folder.rglob("*.jsonl") if str(path) != caller.location]
     opened = [sessiontree.open(path) for path in files]
-    return [one for one in opened if any((at := started_at(one, id)) and at.session == caller.id for id in one.ids)]
+    return [one for one in opened if any((at := subagent_at(one, id)) and at.session == caller.id for id in one.ids)]
 
 
 @pytest.mark.parametrize("dialect", ["native", "pi", "claude", "neovate"])
@@ -114,4 +114,4 @@ def test_a_session_that_was_begun_for_another_call_is_left_alone(tmp_path: Path)
         asyncio.run(run(caller, prompt, model=model, tools=tools).finish())
     assert len(sessions_for(caller, tmp_path)) == 2
     assert caller.leaf is not None
-    assert find_linked(caller, caller.leaf, "no such call", str(tmp_path / "home")) is None
+    assert find_subagent_session(caller, caller.leaf, "no such call", str(tmp_path / "home")) is None

@@ -39,13 +39,13 @@ while True:
     assert not torn, torn
     assert session.ids[: len(ids)] == ids, "what was there is there no longer"
     ids = session.ids
-    for told in explorations(session):
-        for lane in told.lanes:
+    for state in explorations(session):
+        for lane in state.lanes:
             assert lane.leaf in session
             messages = session.context(lane.leaf).messages
             foreign = [m for m in messages[2:] if m.role == "user" and m.content != lane.record.prompt]
             assert not foreign, foreign
-        if told.lanes and all(lane.state == "done" for lane in told.lanes) and len(told.lanes) == 16:
+        if state.lanes and all(lane.state == "done" for lane in state.lanes) and len(state.lanes) == 16:
             print("read", looks, flush=True)
             sys.exit(0)
     looks += 1
@@ -89,8 +89,8 @@ def test_two_thousand_turns_of_sixteen_lanes_while_another_process_reads(tmp_pat
     session.flush()
     out, errors = reader.communicate(timeout=60)
     assert out.startswith("read "), errors
-    told = find_exploration(sessiontree.open(session.location))
-    assert sum(lane.spent.turns for lane in told.lanes) == 2_000
+    state = find_exploration(sessiontree.open(session.location))
+    assert sum(lane.spent.turns for lane in state.lanes) == 2_000
     calls = sum(len(real_calls("of x.", step)) for step in range(TURNS - 1))
     assert [len(messages) for messages in check_is_sound(session)] == [1 + TURNS + calls] * LANES
     check_nothing_is_beside(session)

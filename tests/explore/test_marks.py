@@ -16,8 +16,8 @@ from sessiontree.agent.limits import RunUsage
 from sessiontree.branches.list import list_branches
 from sessiontree.explore import explorations, subagent_sessions
 from sessiontree.explore.branch_labels import find_branch_marks, find_marks
-from sessiontree.explore.records import Beat, End, Judged, LaneRecord, Plan, Verdict, entry_of
-from sessiontree.explore.subagent_sessions import Started
+from sessiontree.explore.records import Heartbeat, LaneEnd, LaneRecord, Plan, Verdict, VerdictRecord, entry_of
+from sessiontree.explore.subagent_sessions import SubagentRecord
 from sessiontree.session.session import Session
 from sessiontree.views.branches import draw_branches
 from sessiontree.views.graph import build_graph, draw
@@ -50,9 +50,9 @@ class Planned:
         branch.move(branch.append(entry_of(record)).id)
         prompt = branch.append("user", "The same for all of them.").id
         branch.append("assistant", [{"type": "text", "text": f"Answer {number}."}], stopReason="stop")
-        branch.move(branch.append(entry_of(End("done", "", RunUsage()))).id)
+        branch.move(branch.append(entry_of(LaneEnd("done", "", RunUsage()))).id)
         if verdict is not None:
-            branch.append(entry_of(Judged(verdict)))
+            branch.append(entry_of(VerdictRecord(verdict)))
         return prompt
 
 
@@ -83,12 +83,12 @@ def names(session: Session, width: int = 120) -> dict[str, str]:
 
 
 def test_lanes_of_one_prompt_are_found_in_the_tree_in_the_list_and_in_chat(place: Repository) -> None:
-    place.told("count words", "--n", "2", "--model", "demo")
+    place.run_json("count words", "--n", "2", "--model", "demo")
     tree = place.sessiontree("tree", place.location).stdout.splitlines()
     assert sorted(text for row in tree for text in _bracketed(row)) == ["[lane 1 · demo]", "[lane 2 · demo]"]
     assert all("user" in row for row in tree if "[" in row), "the first that is shown of a lane"
 
-    place.told("--keep", "2", "--no-files")
+    place.run_json("keep", "2", "--no-files")
     listing = place.sessiontree("branches", place.location).stdout
     assert re.search(r"^● +\w{8}  lane 2 · demo · kept  .*with the", listing, re.MULTILINE)
     assert re.search(r"^○ +\w{8}  lane 1 · demo · left  .*a loop", listing, re.MULTILINE)
@@ -102,8 +102,8 @@ def test_lanes_of_one_prompt_are_found_in_the_tree_in_the_list_and_in_chat(place
 
 
 def test_json_says_which_lane_a_branch_begins_with_and_which_a_branch_is(place: Repository) -> None:
-    results = place.told("count words", "--n", "2", "--model", "demo")
-    place.told("--drop", "1")
+    results = place.run_json("count words", "--n", "2", "--model", "demo")
+    place.run_json("drop", "1")
     nodes = json.loads(place.sessiontree("tree", place.location, "--json").stdout)["nodes"]
     lanes = [node["lane"] for node in nodes if node["lane"] is not None]
     dropped, open_one = sorted(lanes, key=lambda lane: lane["number"])
@@ -209,7 +209,9 @@ def test_the_branch_of_a_sub_agent_says_what_it_is_about(tmp_path: Path) -> None
     session = new_session(tmp_path)
     answer = session.leaf
     branch = session.branch(answer)
-    branch.move(branch.append(subagent_sessions.entry_of(Started("c1", "find all callers", "test:m", answer))).id)
+    branch.move(
+        branch.append(subagent_sessions.entry_of(SubagentRecord("c1", "find all callers", "test:m", answer))).id
+    )
     branch.append({"type": "reset_boundary"})
     branch.append("user", "Look for them.")
     end = branch.append("assistant", [{"type": "text", "text": "None."}], stopReason="stop").id
@@ -228,7 +230,7 @@ def test_hostile_names_are_harmless_and_no_row_runs_over_the_edge(tmp_path: Path
         planned.lane(2, "解析器を速くする方法その二", "x:" + "模" * 60, "merged")
         planned.lane(10**40, " ", " ")
     branch = session.branch(session.leaf)
-    branch.move(branch.append(subagent_sessions.entry_of(Started("c", NASTY, NASTY, session.leaf))).id)
+    branch.move(branch.append(subagent_sessions.entry_of(SubagentRecord("c", NASTY, NASTY, session.leaf))).id)
     branch.append("user", "Look.")
     rows = [*drawn(session, width), *drawn(session, width, everything=True), *listed(session, width)]
     assert max(map(columns, rows)) <= width
@@ -243,7 +245,7 @@ def test_a_file_in_which_a_lane_hangs_on_itself_is_still_drawn(tmp_path: Path) -
     lane = entry_of(LaneRecord("5d9bd8a2", 1, "lane-1", "Go.", "test:m"))
     branch = session.branch(session.leaf)
     ids = []
-    for record in (plan, entry_of(Beat("token")), entry_of(Beat("token"))):
+    for record in (plan, entry_of(Heartbeat("token")), entry_of(Heartbeat("token"))):
         ids.append(branch.append(record).id)
         branch.move(ids[-1])
     branch.append("assistant", [{"type": "text", "text": "Answer."}])

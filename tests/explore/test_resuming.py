@@ -15,8 +15,8 @@ from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.core.messages import message_text
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.explore import Bounds, Lane, explorations, explore, resume
-from sessiontree.explore.leases import take
-from sessiontree.explore.records import TASK, LaneRecord, Plan, Wanted, iter_records, write
+from sessiontree.explore.leases import new_lease
+from sessiontree.explore.records import TASK, LaneRecord, Plan, PlannedLane, iter_records, write
 from sessiontree.explore.state import find_exploration
 from sessiontree.session.session import Branch, Session
 from tests.explore.lanes import Note, Stepping, check_is_sound, explored, new_session, own_messages
@@ -44,10 +44,12 @@ def resumed(session: Session, run: str | None = None, *, steps: int = 2, **more:
 def begun(session: Session, *entries: dict[str, Any], at: str | None = None) -> str:
     """An exploration with one lane, as a process leaves it that dies when it has written some entries. The lane."""
     at = session.leaf if at is None else at
-    plan = Plan(run="0123abcd", at=at, parallel=2, worktrees=False, wanted=(Wanted("lane-1", PROMPTS[0], "test:a"),))
+    plan = Plan(
+        run="0123abcd", at=at, parallel=2, worktrees=False, planned=(PlannedLane("lane-1", PROMPTS[0], "test:a"),)
+    )
     plan_id = write(Branch(session, at), plan).id
     lane = Lane(session, _record(), write(Branch(session, plan_id), _record()).id)
-    write(lane.branch, msgspec.structs.replace(take(), token="gone", started="of a process that is no more"))
+    write(lane.branch, msgspec.structs.replace(new_lease(), token="gone", started="of a process that is no more"))
     for entry in entries:
         lane.branch.append(entry)
     return lane.start
@@ -67,8 +69,8 @@ ANSWERED = {"role": "assistant", "content": [{"type": "text", "text": "of lane-1
 
 
 def test_lanes_that_the_plan_wanted_and_a_crash_prevented_are_made(session: Session) -> None:
-    wanted = tuple(Wanted(f"way-{n}", f"of way-{n}.", f"test:{n}") for n in (1, 2, 3))
-    plan = Plan(run="0123abcd", at=session.leaf, parallel=2, worktrees=False, wanted=wanted)
+    planned = tuple(PlannedLane(f"way-{n}", f"of way-{n}.", f"test:{n}") for n in (1, 2, 3))
+    plan = Plan(run="0123abcd", at=session.leaf, parallel=2, worktrees=False, planned=planned)
     write(Branch(session, session.leaf), plan)
     asked: list[str] = []
 
@@ -114,7 +116,7 @@ def test_a_lane_can_wait_for_a_decision_about_its_calls(session: Session, tmp_pa
     begun(session, SAID, CALLED)
     (lane,) = resumed(session, pending=None)
     assert lane.state == "pending"
-    assert "have no result" in lane.why
+    assert "1 call of an earlier run has no result" in lane.why
     answer = {"of lane-1.-0": Answered("it was noted")}
     (lane,) = resumed(session, tools=Tools([Note(tmp_path / "notes")]), pending=answer)
     assert lane.state == "done"
@@ -130,13 +132,13 @@ def test_an_exploration_that_has_ended_is_not_touched(session: Session) -> None:
 
 
 def test_the_last_exploration_is_meant_or_the_one_that_is_named(session: Session) -> None:
-    with pytest.raises(NotFoundError, match="there is no exploration"):
+    with pytest.raises(NotFoundError, match="no exploration"):
         resumed(session)
     first, _ = explored(session, *PROMPTS)
     second, _ = explored(session, *PROMPTS)
     assert find_exploration(session).run == second.run
     assert find_exploration(session, first.run[:7]).run == first.run
-    with pytest.raises(NotFoundError, match="no exploration 'zzzz'"):
+    with pytest.raises(NotFoundError, match="no exploration matches 'zzzz'"):
         find_exploration(session, "zzzz")
 
 
@@ -165,8 +167,8 @@ def test_what_was_said_behind_the_end_of_a_lane_is_no_part_of_it(session: Sessio
     lane = exploration.lanes[0]
     session.move(lane.leaf)
     session.append("user", "I go on from here.")
-    told = explorations(sessiontree.open(session.location))[0]
-    assert told.lanes[0].leaf == lane.leaf
+    state = explorations(sessiontree.open(session.location))[0]
+    assert state.lanes[0].leaf == lane.leaf
 
 
 @pytest.mark.parametrize("said", ["nothing", "in memory", "before the first entry"])
@@ -257,7 +259,7 @@ def test_a_project_that_is_too_large_is_refused_and_nothing_is_written(
     make_repository(tmp_path / "project")
     session = new_session(tmp_path)
     (tmp_path / "project" / "large.bin").write_bytes(b"x" * 2_000)
-    monkeypatch.setattr("sessiontree.explore.worktrees.MOST_BYTES", 1_000)
+    monkeypatch.setattr("sessiontree.explore.worktrees.MAX_BYTES", 1_000)
     before = session.ids
     with pytest.raises(UsageError, match="bytes are not committed"):
         explored(session, *PROMPTS, tools=None)

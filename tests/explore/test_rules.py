@@ -19,10 +19,10 @@ from sessiontree.core.messages import Usage, message_text
 from sessiontree.errors import UsageError
 from sessiontree.explore import Bounds, Exploration, Lane, LaneEvent, Rule, explore, resume
 from sessiontree.explore.events import ForkedByRule, LaneEnded, LaneMade, LaneRefused
-from sessiontree.explore.fork_rules import Rules, read_opinion, trusted
+from sessiontree.explore.fork_rules import ForkRules, parse_opinion, trusted
 from sessiontree.explore.records import Check, iter_records
 from sessiontree.explore.state import find_exploration
-from sessiontree.explore.worktrees import Copies
+from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.models import Model, ScriptedModel, ScriptTurn
 from sessiontree.session.session import Session
 from tests.agent.builders import is_alive, pid_in, wait_for
@@ -34,7 +34,7 @@ ALWAYS = turn("I think it is done.", repeat=True)
 
 
 def ran(
-    session: Session, turns: list[ScriptTurn], *rules: Rule, hook: Rules | None = None, **more: Any
+    session: Session, turns: list[ScriptTurn], *rules: Rule, hook: ForkRules | None = None, **more: Any
 ) -> tuple[Exploration, list[Any], ScriptedModel]:
     """One lane that plays a script, under rules: the exploration, what was told of lanes, the model."""
     model = ScriptedModel(turns)
@@ -49,8 +49,8 @@ def ran(
         return exploration, events
 
     exploration, events = asyncio.run(main())
-    told = [one.event for one in events if isinstance(one.event, ForkedByRule | LaneMade | LaneRefused)]
-    return exploration, told, model
+    state = [one.event for one in events if isinstance(one.event, ForkedByRule | LaneMade | LaneRefused)]
+    return exploration, state, model
 
 
 def messages_at_start(session: Session, lane: Lane) -> list[str]:
@@ -83,7 +83,7 @@ def test_a_failing_check_forks_from_the_lane_s_start_and_says_what_failed(tmp_pa
         turn(None, call("bash", command="touch mended"), when="still broken"),
         ALWAYS,
     ]
-    exploration, told, _ = ran(session, turns, rule)
+    exploration, state, _ = ran(session, turns, rule)
     first, second = exploration.lanes
     assert first.check is not None
     assert (first.check.passed, first.check.exit_code) == (False, 7)
@@ -97,7 +97,7 @@ def test_a_failing_check_forks_from_the_lane_s_start_and_says_what_failed(tmp_pa
     assert messages_at_start(session, second) == ["Where we begin.", "Understood."]
     assert second.check is not None
     assert second.check.passed
-    assert [type(event).__name__ for event in told] == ["LaneMade", "ForkedByRule", "LaneMade"]
+    assert [type(event).__name__ for event in state] == ["LaneMade", "ForkedByRule", "LaneMade"]
     written = [one.passed for _, one in iter_records(session) if isinstance(one, Check)]
     assert written == [False, True]
 
@@ -113,7 +113,7 @@ def test_a_check_that_passes_forks_nothing(tmp_path: Path) -> None:
 def test_a_check_that_takes_too_long_is_ended_and_has_failed(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     rule = Rule("check", command="echo $$ > ../pid; exec sleep 60")
-    exploration, _, _ = ran(session, [ALWAYS], hook=Rules([rule], seconds=1.0), bounds=Bounds(lanes=1))
+    exploration, _, _ = ran(session, [ALWAYS], hook=ForkRules([rule], seconds=1.0), bounds=Bounds(lanes=1))
     (lane,) = exploration.lanes
     assert lane.check is not None
     assert (lane.check.passed, lane.check.exit_code) == (False, None)
@@ -130,33 +130,33 @@ def test_the_same_command_is_not_run_twice_when_lanes_are_compared_by_it(tmp_pat
 
 def test_depth_and_number_hold_under_a_model_that_always_fails(tmp_path: Path) -> None:
     session = new_session(tmp_path)
-    exploration, told, _ = ran(session, [ALWAYS], failing(session), bounds=Bounds(depth=3))
+    exploration, state, _ = ran(session, [ALWAYS], failing(session), bounds=Bounds(depth=3))
     assert [lane.record.depth for lane in exploration.lanes] == [0, 1, 2, 3]
-    assert [event.why for event in told if isinstance(event, LaneRefused)] == [
+    assert [event.why for event in state if isinstance(event, LaneRefused)] == [
         "the limit of 3 levels of forks is reached"
     ]
 
     other = new_session(tmp_path)
-    exploration, told, _ = ran(other, [ALWAYS], failing(session), bounds=Bounds(depth=50, lanes=5))
+    exploration, state, _ = ran(other, [ALWAYS], failing(session), bounds=Bounds(depth=50, lanes=5))
     assert len(exploration.lanes) == 5
-    assert [event.why for event in told if isinstance(event, LaneRefused)] == ["the limit of 5 lanes is reached"]
+    assert [event.why for event in state if isinstance(event, LaneRefused)] == ["the limit of 5 lanes is reached"]
 
 
 def test_several_rules_together_stay_within_the_bounds(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     session.set_config(approval_mode="default")
     always = [
-        turn('{"confidence": 0.1, "reason": "no"}', when="What the agent said", repeat=True),
+        turn('{"confidence": 0.1, "reason": "no"}', when="The agent's last message", repeat=True),
         turn("I am done.", when="was not run", repeat=True),
         turn(None, call("bash", command="exit 4"), repeat=True),
     ]
     rules = [failing(session), Rule("denied"), Rule("repeats", count=2), Rule("judge")]
-    exploration, told, _ = ran(session, always, *rules, bounds=Bounds(depth=9, lanes=12))
+    exploration, state, _ = ran(session, always, *rules, bounds=Bounds(depth=9, lanes=12))
     assert len(exploration.lanes) == 12
     assert {lane.record.rule for lane in exploration.lanes} == {None, "check", "denied", "judge"}
-    wanted = sum(isinstance(event, ForkedByRule) for event in told)
+    wanted = sum(isinstance(event, ForkedByRule) for event in state)
     assert wanted > 24
-    assert sum(isinstance(event, LaneRefused) for event in told) == wanted - 11
+    assert sum(isinstance(event, LaneRefused) for event in state) == wanted - 11
 
 
 def test_a_denied_call_forks_from_before_the_answer_that_made_it(tmp_path: Path) -> None:
@@ -187,17 +187,17 @@ def test_the_same_error_again_and_again_stops_the_lane_and_forks_before_the_firs
     turns = [
         turn("First this.", call("bash", command="echo other; exit 1"), when="mend it"),
         turn("Why?", when="met the same error 3 times"),
-        turn("Again.", call("bash", command="echo no such thing; exit 2"), repeat=True),
+        turn("Reopened.", call("bash", command="echo no such thing; exit 2"), repeat=True),
     ]
-    exploration, told, _ = ran(session, turns, Rule("repeats", count=3))
+    exploration, state, _ = ran(session, turns, Rule("repeats", count=3))
     first, second = exploration.lanes
     assert first.state == "stopped"
-    assert "the same error 3 times in a row: no such thing" in first.why
+    assert "3 times in a row with the same error: no such thing" in first.why
     assert first.spent.turns == 4
     assert second.record.rule == "repeats"
     assert second.text == "Why?"
     assert messages_at_start(session, second)[2:] == ["mend it", "First this.", "other\n\n[exit code 1]"]
-    assert [event.rule for event in told if isinstance(event, ForkedByRule)] == ["repeats"]
+    assert [event.rule for event in state if isinstance(event, ForkedByRule)] == ["repeats"]
 
 
 def test_errors_that_differ_or_do_not_follow_each_other_stop_nothing(tmp_path: Path) -> None:
@@ -265,8 +265,8 @@ def test_a_check_is_run_in_the_working_copy_of_its_lane(tmp_path: Path) -> None:
         turn(None, call("write", path="b.txt", content="mended\n"), when="An earlier attempt"),
         turn("Now it is."),
     ]
-    copies = Copies(str(tmp_path / "home"), session.id, session.cwd)
-    exploration, _, _ = ran(session, turns, rule, worktrees=True, copies=copies)
+    worktrees = LaneWorktrees(str(tmp_path / "home"), session.id, session.cwd)
+    exploration, _, _ = ran(session, turns, rule, worktrees=True, lane_worktrees=worktrees)
     first, second = exploration.lanes
     assert (first.check is not None and first.check.passed) is False
     assert (second.check is not None and second.check.passed) is True
@@ -280,10 +280,10 @@ def test_a_fork_from_the_middle_has_the_files_of_the_lane_it_comes_from(tmp_path
         turn(None, call("write", path="half.py", content="begun already"), when="mend it"),
         turn(None, call("read", path="half.py"), when="met the same error"),
         turn("The half is here.", when="begun already"),
-        turn("Again.", call("bash", command="exit 2"), repeat=True),
+        turn("Reopened.", call("bash", command="exit 2"), repeat=True),
     ]
-    copies = Copies(str(tmp_path / "home"), session.id, session.cwd)
-    exploration, _, _ = ran(session, turns, Rule("repeats", count=2), worktrees=True, copies=copies)
+    worktrees = LaneWorktrees(str(tmp_path / "home"), session.id, session.cwd)
+    exploration, _, _ = ran(session, turns, Rule("repeats", count=2), worktrees=True, lane_worktrees=worktrees)
     assert [lane.text for lane in exploration.lanes][1:] == ["The half is here."]
 
 
@@ -303,7 +303,7 @@ def test_a_judge_with_little_trust_forks_and_one_not_understood_does_not(
     tmp_path: Path, opinion: str, lanes: int
 ) -> None:
     session = new_session(tmp_path)
-    turns = [turn(opinion, when="What the agent said in the end", repeat=True), ALWAYS]
+    turns = [turn(opinion, when="The agent's last message", repeat=True), ALWAYS]
     exploration, _, model = ran(session, turns, Rule("judge"), bounds=Bounds(depth=1, lanes=2))
     assert len(exploration.lanes) == lanes
     judged = [request for request in model.requests if request.system and "You judge" in request.system]
@@ -315,7 +315,7 @@ def test_a_judge_with_little_trust_forks_and_one_not_understood_does_not(
     if "forgot" in opinion:
         assert "it forgot the tests" in exploration.lanes[1].record.prompt
         assert exploration.lanes[1].record.reason is not None
-        assert "confidence of 0.2, below 0.5" in exploration.lanes[1].record.reason
+        assert "confidence is 0.2, below 0.5" in exploration.lanes[1].record.reason
 
 
 def test_a_judge_that_fails_or_cannot_be_had_is_no_reason_to_fork(tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_a_judge_of_its_own_is_found_by_name(tmp_path: Path) -> None:
         return judge
 
     rule = Rule("judge", model="strict:judge")
-    exploration, _, model = ran(session, [ALWAYS], hook=Rules([rule], find_model=find), bounds=Bounds(depth=1))
+    exploration, _, model = ran(session, [ALWAYS], hook=ForkRules([rule], find_model=find), bounds=Bounds(depth=1))
     assert asked == ["strict:judge", "strict:judge"]
     assert len(exploration.lanes) == 2
     assert len(model.requests) == 2
@@ -353,9 +353,9 @@ def test_a_judge_is_not_asked_when_nothing_is_left_to_pay_it(tmp_path: Path) -> 
 
 
 def test_an_opinion_is_read_out_of_whatever_stands_around_it() -> None:
-    assert read_opinion('so: {"confidence": 1, "reason": "all {good}"} ok') == (1.0, "all {good}")
+    assert parse_opinion('so: {"confidence": 1, "reason": "all {good}"} ok') == (1.0, "all {good}")
     for text in ("", "{", "}{", "[0.5]", '{"confidence": NaN}', '{"confidence": -0.1}', "\ud800{}", "null"):
-        assert read_opinion(text) is None
+        assert parse_opinion(text) is None
 
 
 def test_commands_that_only_a_file_names_are_never_run(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_lanes_that_ended_just_before_a_crash_are_looked_at_when_the_others_are_
 
     async def begin() -> None:
         async with explore(
-            session, prompts=["a", "b"], models=[quick, slow], tools=Tools(), rules=rules, hooks=[Rules([])]
+            session, prompts=["a", "b"], models=[quick, slow], tools=Tools(), rules=rules, hooks=[ForkRules([])]
         ) as exploration:
             async for one in exploration:
                 if isinstance(one.event, LaneEnded):
@@ -379,7 +379,7 @@ def test_lanes_that_ended_just_before_a_crash_are_looked_at_when_the_others_are_
 
     asyncio.run(begin())
     model = ScriptedModel([ALWAYS])
-    hook = Rules(trusted(session_rules(session), ["exit 1"]), find_model=lambda _: model)
+    hook = ForkRules(trusted(session_rules(session), ["exit 1"]), find_model=lambda _: model)
 
     async def go_on() -> Exploration:
         async with resume(session, find_model=lambda _: model, tools=Tools(), hooks=[hook]) as exploration:
@@ -404,7 +404,7 @@ import asyncio, sys
 import sessiontree
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.explore import Rule, explore
-from sessiontree.explore.fork_rules import Rules
+from sessiontree.explore.fork_rules import ForkRules
 from sessiontree.models import ScriptedModel
 from sessiontree.models.script import parse_script
 
@@ -413,7 +413,7 @@ async def main():
     model = ScriptedModel(parse_script(sys.argv[2].encode()))
     rules = [Rule("check", command="exit 1"), Rule("repeats", count=3)]
     async with explore(session, prompts=["mend it"], models=[model], tools=load_tools(), rules=rules,
-                       hooks=[Rules(rules)], worktrees=False) as exploration:
+                       hooks=[ForkRules(rules)], worktrees=False) as exploration:
         await exploration.finish()
 
 asyncio.run(main())
@@ -435,14 +435,16 @@ def test_what_fired_before_a_kill_does_not_fire_again_and_what_was_counted_goes_
     wait_for(lambda: not is_alive(sleeping))
 
     again = sessiontree.open(session.location)
-    told = find_exploration(again)
-    assert [(lane.record.rule, lane.state) for lane in told.lanes] == [(None, "done"), ("check", "lost")]
+    state = find_exploration(again)
+    assert [(lane.record.rule, lane.state) for lane in state.lanes] == [(None, "done"), ("check", "lost")]
     model = ScriptedModel([turn("I give up.", when="lost"), ALWAYS])
-    rules = trusted(told.plan.rules, ["exit 1"])
+    rules = trusted(state.plan.rules, ["exit 1"])
     assert [rule.kind for rule in rules] == ["check", "repeats"]
 
     async def main() -> Exploration:
-        async with resume(again, find_model=lambda _: model, tools=load_tools(), hooks=[Rules(rules)]) as exploration:
+        async with resume(
+            again, find_model=lambda _: model, tools=load_tools(), hooks=[ForkRules(rules)]
+        ) as exploration:
             await exploration.finish()
         return exploration
 
@@ -457,10 +459,10 @@ def test_what_fired_before_a_kill_does_not_fire_again_and_what_was_counted_goes_
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        (Rule("check"), "needs the command"),
-        (Rule("repeats", count=1), "from the second time on"),
+        (Rule("check"), "needs a command"),
+        (Rule("repeats", count=1), "at least 2 are needed"),
         (Rule("judge", threshold=7), "from 0 to 1"),
-        (Rule("jugde"), "no kind of rule"),  # type: ignore[arg-type]
+        (Rule("jugde"), "unknown kind of rule"),  # type: ignore[arg-type]
     ],
 )
 def test_a_rule_that_could_never_do_what_it_says_is_refused_before_anything_is_written(

@@ -15,7 +15,7 @@ from sessiontree.core.messages import message_text
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.explore import Bounds, Exploration, Job, Lane, explorations, explore
 from sessiontree.explore.events import LaneEnded, LaneMade, LaneRefused
-from sessiontree.explore.records import End, LaneRecord, Lease, Plan, record_of
+from sessiontree.explore.records import LaneEnd, LaneRecord, Lease, Plan, record_of
 from sessiontree.models import ScriptedModel
 from sessiontree.session.session import Session
 from tests.agent.runs import call, turn
@@ -65,7 +65,7 @@ def test_what_a_lane_says_of_itself_is_on_its_own_branch(session: Session) -> No
         ids = session.path_ids(lane.leaf)
         records = [record_of(entry) for entry in session.entries(ids[ids.index(exploration.plan_id) :])]
         kinds = [type(record) for record in records if record is not None]
-        assert kinds == [Plan, LaneRecord, Lease, End]
+        assert kinds == [Plan, LaneRecord, Lease, LaneEnd]
     assert [lane.name for lane in exploration.lanes] == ["one", "two", "lane-3"]
 
 
@@ -97,9 +97,9 @@ def test_no_more_lanes_work_at_once_than_was_said(session: Session) -> None:
 
 def test_the_file_tells_of_an_exploration_what_its_runner_knew(session: Session, tmp_path: Path) -> None:
     exploration, _ = explored(session, *PROMPTS, models=[Stepping(2)], tools=Tools([Note(tmp_path / "notes")]))
-    (told,) = explorations(sessiontree.open(session.location))
-    assert (told.run, told.plan) == (exploration.run, exploration.plan)
-    for lane, other in zip(exploration.lanes, told.lanes, strict=True):
+    (state,) = explorations(sessiontree.open(session.location))
+    assert (state.run, state.plan) == (exploration.run, exploration.plan)
+    for lane, other in zip(exploration.lanes, state.lanes, strict=True):
         for what in ("number", "name", "record", "start", "leaf", "state", "spent", "text", "why"):
             assert getattr(lane, what) == getattr(other, what), what
         assert other.spent.turns == 3
@@ -222,10 +222,10 @@ def test_the_check_is_run_at_the_end_of_each_lane(session: Session) -> None:
         ({"prompts": []}, "at least one of each"),
         ({"prompts": "one text"}, "a list of prompts"),
         ({"models": []}, "at least one of each"),
-        ({"names": ["a", "a"]}, "one name of its own"),
+        ({"names": ["a", "a"]}, "names have to be unique"),
         ({"parallel": 0}, "at least 1"),
-        ({"bounds": Bounds(lanes=1)}, "3 lanes are wanted, and the limit is 1"),
-        ({"bounds": Bounds(cost=1.0)}, "prices of test:stepping are not known"),
+        ({"bounds": Bounds(lanes=1)}, "3 lanes requested, the limit is 1"),
+        ({"bounds": Bounds(cost=1.0)}, "those of test:stepping are unknown"),
         ({"at": "nowhere"}, "no entry 'nowhere'"),
     ],
 )
@@ -277,8 +277,8 @@ def test_a_lane_that_is_stopped_in_an_answer_has_used_what_was_sent_and_came(ses
     (lane,) = asyncio.run(main())
     assert lane.state == "stopped"
     assert lane.spent.tokens > 1_000
-    (told,) = explorations(sessiontree.open(session.location))
-    assert told.lanes[0].spent.tokens == lane.spent.tokens
+    (state,) = explorations(sessiontree.open(session.location))
+    assert state.lanes[0].spent.tokens == lane.spent.tokens
 
 
 def test_an_exploration_is_begun_once(session: Session) -> None:
@@ -290,7 +290,7 @@ def test_an_exploration_is_begun_once(session: Session) -> None:
         async with exploration:
             raise AssertionError("it was begun twice")
 
-    with pytest.raises(UsageError, match="begun once"):
+    with pytest.raises(UsageError, match="entered once"):
         asyncio.run(main())
     assert len(explorations(session)) == 1
 
@@ -299,7 +299,7 @@ def test_lanes_do_not_begin_behind_calls_that_have_no_result(session: Session) -
     call = {"type": "toolCall", "id": "c1", "name": "write", "arguments": {}}
     asking = session.append("assistant", [call], stopReason="toolUse")
     before = session.ids
-    with pytest.raises(UsageError, match=r"1 calls have no result there \(write\)"):
+    with pytest.raises(UsageError, match=r"1 tool call has no result there \(write\)"):
         explored(session, *PROMPTS, at=asking.id)
     assert session.ids == before
 
@@ -316,8 +316,8 @@ def test_working_copies_go_at_the_end_and_what_was_done_can_still_be_had(tmp_pat
 
     exploration = asyncio.run(main())
     assert len(git(project, "worktree", "list").splitlines()) == 1
-    assert exploration.tidied is not None
-    assert exploration.tidied.lanes == (1,)
+    assert exploration.cleanup is not None
+    assert exploration.cleanup.lanes == (1,)
     (result,) = exploration.results
     assert [file.path for file in result.files or ()] == ["x.txt"]
     asyncio.run(exploration.keep(1))

@@ -13,9 +13,8 @@ import pytest
 from sessiontree.agent.limits import RunUsage
 from sessiontree.explore.compare import Result
 from sessiontree.explore.lane import Lane
-from sessiontree.explore.lane_table import draw_progress, draw_results
+from sessiontree.explore.lane_table import cut_middle, draw_progress, draw_results, shorten_models
 from sessiontree.explore.records import LaneRecord
-from sessiontree.explore.table_layout import cut_middle, short_models
 from sessiontree.git.trees import FileChange
 from sessiontree.session.reader import Reader
 from sessiontree.views.text import columns
@@ -112,11 +111,13 @@ def test_providers_of_models_go_before_a_table_becomes_blocks() -> None:
 
 
 def test_two_models_never_look_the_same() -> None:
-    assert short_models(["a:gpt-5", "b:gpt-5"], 20) == ["a:gpt-5", "b:gpt-5"]
-    assert short_models(["a:claude-opus-4-5", "a:claude-sonnet-4-5"], 10) == ["claude-op…", "claude-so…"]
-    paths = short_models(["x:/a/long/way/to/1.json", "x:/a/long/way/to/2.json"], 14)
+    assert shorten_models(["a:gpt-5", "b:gpt-5"], 20) == ["a:gpt-5", "b:gpt-5"]
+    assert shorten_models(["a:claude-opus-4-5", "a:claude-sonnet-4-5"], 10) == ["claude-op…", "claude-so…"]
+    paths = shorten_models(["x:/a/long/way/to/1.json", "x:/a/long/way/to/2.json"], 14)
     assert paths == ["/a/long…1.json", "/a/long…2.json"]
-    assert short_models(["a:one-and-the-same-1-beginning-and-end", "a:one-and-the-same-2-beginning-and-end"], 9) is None
+    assert (
+        shorten_models(["a:one-and-the-same-1-beginning-and-end", "a:one-and-the-same-2-beginning-and-end"], 9) is None
+    )
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -143,10 +144,10 @@ def test_of_a_long_answer_six_lines_are_shown_and_a_command_for_the_others(width
     lines = list(draw_results([result(1, answer=answer, files=())], width, session="019c2f3a"))
     quoted = [line for line in lines if line.startswith("  │ ")]
     assert quoted == [f"  │ Line {number}." for number in range(1, 7)]
-    told = " ".join(" ".join(lines).split())
+    state = " ".join(" ".join(lines).split())
     command = "sessiontree show 019c2f3a --leaf leaf0001"
-    assert f"… 14 more lines: {command}" in told
-    assert any(line.endswith(command) for line in lines), "in one piece, for who copies it"
+    assert f"… 14 more lines: {command}" in state
+    assert any(line.endswith(command) for line in lines), "in one piece, for users who copy it"
     assert fits([line for line in lines if not line.endswith(f"  {command}")], width)
 
 
@@ -182,18 +183,18 @@ def test_the_last_lines_of_a_check_that_failed_stand_below_its_lane(width: int) 
     below = lines[next(at for at, line in enumerate(lines) if line.startswith("2 lane-2")) :]
     printed = [line for line in below if line.startswith("  │ ")][-5:]
     assert printed == [*(f"  │ line {number}" for number in (27, 28, 29, 30)), "  │ ␛[31m1 failed␛[0m"]
-    assert "the last 5 of 31 lines" in " ".join(" ".join(below).split())
+    assert "last 5 of 31 lines of output" in " ".join(" ".join(below).split())
     assert "all is well" not in "\n".join(lines), "what a check printed that passed says nothing new"
 
 
 def test_of_a_check_that_was_ended_it_is_said_why_and_what_it_had_printed() -> None:
-    ended = result(1, check=None, check_why="ended before it was through", check_output="begun\n")
+    ended = result(1, check=None, check_why="stopped early", check_output="begun\n")
     lines = list(draw_results([ended], 80))
-    assert "  check: ended before it was through; what it printed:" in lines
+    assert "  check: stopped early; output:" in lines
     assert "  │ begun" in lines
     assert "unknown" in lines[2]
     silent = "\n".join(draw_results([result(1, check=False)], 80))
-    assert "check failed; it printed nothing" in silent
+    assert "check failed; no output" in silent
 
 
 def test_a_lane_that_said_nothing_is_told_from_one_whose_answer_is_missing() -> None:
@@ -268,9 +269,9 @@ def test_without_a_lane_there_is_nothing_to_draw() -> None:
 
 def test_the_command_compares_in_whatever_width_there_is(tmp_path: Path) -> None:
     place = Repository(tmp_path)
-    place.told("count", "--n", "2", "--model", "demo", "--check", "echo it is wrong; exit 1")
+    place.run_json("count", "--n", "2", "--model", "demo", "--check", "echo it is wrong; exit 1")
     for width in WIDTHS:
-        done = place.explore("--compare", more={"COLUMNS": str(width)})
+        done = place.explore("compare", more={"COLUMNS": str(width)})
         lines = done.stdout.splitlines()
         assert fits(lines, width)
         assert done.stdout.count("  │ it is wrong\n") == 2
@@ -284,10 +285,10 @@ def test_the_command_that_shows_the_rest_of_an_answer_shows_it(tmp_path: Path) -
         session.append("user", "long?")
     script = place.home / "long.json"
     script.write_text('{"turns": [{"text": "' + "".join(f"Line {number}.\\n" for number in range(20)) + '"}]}')
-    place.told("go", "--model", f"scripted:{script}")
-    told = place.explore("--compare").stdout
-    command = re.search(r"more lines:\s+sessiontree (show) \S+ (--leaf) (\S+)", told)
-    assert command is not None, told
+    place.run_json("go", "--model", f"scripted:{script}")
+    state = place.explore("compare").stdout
+    command = re.search(r"more lines:\s+sessiontree (show) \S+ (--leaf) (\S+)", state)
+    assert command is not None, state
     shown = place.sessiontree(command[1], place.location, command[2], command[3])
-    assert "Line 7." not in told
+    assert "Line 7." not in state
     assert "Line 19." in shown.stdout

@@ -250,7 +250,7 @@ def test_a_sub_agent_with_a_session_of_its_own_stands_at_its_end(tmp_path: Path,
     assert said(fresh(session)) == BEGAN
 
 
-# What goes into a side branch by choice, and copies of it
+# What goes into a side branch by choice, and worktrees of it
 
 
 @pytest.fixture(params=SHAPES)
@@ -419,7 +419,7 @@ def test_what_another_process_says_while_lanes_work_stays_said_when_they_have_en
             with sessiontree.open(session.location) as other:
                 other.append("user", "meanwhile")
 
-    explored(session, "of lane-1.", heard=speak)
+    explored(session, "of lane-1.", handle=speak)
     session.close()
     last = sessiontree.open(session.location).context().messages[-1]
     assert message_text(last) == "meanwhile"

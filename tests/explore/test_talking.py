@@ -20,8 +20,8 @@ from sessiontree.core.entries import CustomMessage
 from sessiontree.core.messages import CustomText, message_text
 from sessiontree.explore import Exploration, LaneEvent, explore, resume
 from sessiontree.explore.events import Delivered
-from sessiontree.explore.lane_messages import MOST_SENDS, MOST_TEXT
-from sessiontree.explore.records import INBOX, Send, iter_records
+from sessiontree.explore.lane_messages import MAX_SENDS, MAX_TEXT
+from sessiontree.explore.records import INBOX, SentMessage, iter_records
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel, ScriptTurn
 from sessiontree.repair import examine
@@ -80,7 +80,7 @@ def test_a_message_comes_before_the_next_request_and_says_whose_it_is(tmp_path: 
     assert "'ann', which is another agent, not the user" in message_text(last[-1])
     assert last[-2].role == "toolResult"
     (entry,) = inbox_of(session, exploration, 2)
-    ((sent, record),) = [(id, one) for id, one in iter_records(session) if isinstance(one, Send)]
+    ((sent, record),) = [(id, one) for id, one in iter_records(session) if isinstance(one, SentMessage)]
     assert record.to == "bob"
     assert entry.details == {"from": 1, "name": "ann", "send": sent}
     assert [(one.lane, one.event.sender) for one in events if isinstance(one.event, Delivered)] == [(2, "ann")]
@@ -131,10 +131,10 @@ def test_a_lane_that_ended_is_not_woken_and_the_sender_is_told(tmp_path: Path) -
     )
     assert exploration.lane("bob").text == "at once"
     assert sorted(outputs(events, 1)[1:]) == [
-        "send: no other lane is at work, so nobody would read it",
-        "send: the lane 'bob' has ended (done) and would not read it; not sent",
+        "send: no other lane is running; not sent",
+        "send: the lane 'bob' has ended (done); not sent",
     ]
-    assert not [one for _, one in iter_records(session) if isinstance(one, Send)]
+    assert not [one for _, one in iter_records(session) if isinstance(one, SentMessage)]
 
 
 def test_the_sender_learns_once_that_a_lane_ended_without_reading(tmp_path: Path) -> None:
@@ -168,9 +168,9 @@ def test_waiting_ends_when_nobody_is_left_who_could_send(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("to", "text", "said"),
     [
-        ("nobody", "x", "there is no lane 'nobody'; there is: 1 (ann), 2 (bob)"),
+        ("nobody", "x", "no lane 'nobody'; lanes: 1 (ann), 2 (bob)"),
         ("ann", "x", "that is your own lane"),
-        ("bob", "x" * (MOST_TEXT + 1), "Expected `str` of length <= 8000"),
+        ("bob", "x" * (MAX_TEXT + 1), "Expected `str` of length <= 8000"),
         ("bob", "", "Expected `str` of length >= 1"),
     ],
 )
@@ -178,18 +178,18 @@ def test_what_cannot_be_sent_is_said(tmp_path: Path, to: str, text: str, said: s
     session = new_session(tmp_path)
     _, events, _ = talked(session, [sends(to=to, text=text), turn("done")], [waits(1), turn("b")])
     assert said in outputs(events, 1)[0]
-    assert not [one for _, one in iter_records(session) if isinstance(one, Send)]
+    assert not [one for _, one in iter_records(session) if isinstance(one, SentMessage)]
 
 
 def test_a_lane_may_send_so_many_and_no_more(tmp_path: Path) -> None:
     session = new_session(tmp_path)
-    flood = [call("send", to="bob", text=f"{number}") for number in range(MOST_SENDS)]
+    flood = [call("send", to="bob", text=f"{number}") for number in range(MAX_SENDS)]
     _, events, _ = talked(
         session,
         [turn(None, *flood), turn(None, call("send", to="bob", text="one more")), turn("done")],
         [waits(), waits(), turn("b", repeat=True)],
     )
-    assert "may send no more" in outputs(events, 1)[-1]
+    assert "the limit of 200 messages" in outputs(events, 1)[-1]
 
 
 def test_pi_files_carry_messages_too(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ import asyncio, sys
 import sessiontree
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.explore import explore
-from sessiontree.explore.lane_messages import Talking
+from sessiontree.explore.lane_messages import LaneMessages
 from sessiontree.models import ScriptedModel
 from sessiontree.models.script import parse_script
 
@@ -238,7 +238,7 @@ async def main():
     session = sessiontree.open(sys.argv[1])
     models = [ScriptedModel(parse_script(script.encode())) for script in sys.argv[2:]]
     async with explore(session, prompts=["send", "sleep"], models=models, tools=load_tools(), names=["ann", "bob"],
-                       hooks=[Talking()], worktrees=False) as exploration:
+                       hooks=[LaneMessages()], worktrees=False) as exploration:
         await exploration.finish()
 
 asyncio.run(main())

@@ -26,8 +26,8 @@ from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.context import Context
 from sessiontree.core.messages import ToolResult, Usage, message_text
 from sessiontree.explore import Bounds, Exploration, explore
-from sessiontree.explore.subagent_sessions import started_of
-from sessiontree.explore.task_tool import MOST_TEXT, TaskTool, Unfinished, find_sub_agent, find_unfinished
+from sessiontree.explore.subagent_sessions import parse_subagent
+from sessiontree.explore.task_tool import MAX_TEXT, TaskTool, Unfinished, find_sub_agent, find_unfinished
 from sessiontree.models import Facts, ScriptedModel, ScriptTurn
 from sessiontree.session.session import Session
 from tests.agent.builders import Workplace, is_alive, pid_in, wait_for
@@ -120,7 +120,7 @@ def test_the_branch_begins_with_who_called_and_hangs_behind_the_answer_with_the_
     (output,) = outputs(went(place, *ONE))
     session = place.session
     start = session.entry(where(output)["start"])
-    record = started_of(start)
+    record = parse_subagent(start)
     assert record is not None
     assert record.description == "about count the files"
     assert record.answer == start.parent_id
@@ -338,10 +338,10 @@ def test_whoever_watches_the_call_sees_what_the_sub_agent_does(place: Workplace)
 
 
 def test_long_last_words_are_cut_and_say_so(place: Workplace) -> None:
-    long = "word " * (MOST_TEXT // 2)
+    long = "word " * (MAX_TEXT // 2)
     events = went(place, turn(None, task("a"), when=LOOK), turn(long, when="a", piece=100_000), turn("end"))
     (output,) = outputs(events)
-    assert len(output.text) < MOST_TEXT + 200
+    assert len(output.text) < MAX_TEXT + 200
     assert "the rest is on its branch" in output.text
     assert texts(place.session.context(where(output)["leaf"]))[-1] == long
 
@@ -353,20 +353,20 @@ def test_interrupting_the_caller_interrupts_and_settles_the_sub_agent(place: Wor
             turn(None, task("wait long"), when=LOOK),
             turn("I wait.", call("bash", command="echo $$ > pid; sleep 60"), when="wait long"),
         )
-        heard: list[Any] = []
+        events: list[Any] = []
         async for event in going:
-            heard.append(event)
+            events.append(event)
             if isinstance(event, ToolUpdate) and "sleep" in event.text:
                 await asyncio.to_thread(pid_in, place.project / "pid")
                 going.interrupt("enough")
-        return going, heard
+        return going, events
 
     going, _ = asyncio.run(main())
     assert going.end is not None
     assert going.end.reason == "interrupted"
     session = place.session
     assert session.leaf == going.end.leaf
-    (start,) = [id for id in session.ids if started_of(session.entry(id)) is not None]
+    (start,) = [id for id in session.ids if parse_subagent(session.entry(id)) is not None]
     (leaf,) = [leaf for leaf in session.leaves() if start in session.path_ids(leaf)]
     theirs = session.context(leaf).messages
     assert isinstance(theirs[-1], ToolResult)
@@ -404,7 +404,7 @@ def test_a_session_of_its_own_names_its_origin(place: Workplace) -> None:
     linked = sessiontree.open(sub["path"])
     assert linked.header.forked_from is not None
     assert linked.header.forked_from.session == place.session.id
-    record = started_of(linked.entry(sub["start"]))
+    record = parse_subagent(linked.entry(sub["start"]))
     assert record is not None
     assert record.session == place.session.id
     assert record.answer in place.session
@@ -450,7 +450,7 @@ def test_sessions_of_other_agents_have_sub_agents_too(place: Workplace, tmp_path
 def test_without_a_run_there_is_no_sub_agent(place: Workplace) -> None:
     output = place.run(TaskTool(), description="a", prompt="b")
     assert output.is_error
-    assert "by a run only" in output.text
+    assert "a sub-agent needs a run" in output.text
 
 
 KILLED = """
@@ -528,9 +528,9 @@ def test_the_chat_opens_a_session_that_was_killed_at_the_caller(killed: Session,
     stood = end_of_sub_agent(killed)
     script = tmp_path / "script.json"
     script.write_text('{"turns": [{"text": "never asked"}]}')
-    told = chatted(killed, script, tmp_path, "s", f"/switch {stood}", "n", "/session", "/quit")
-    assert 'task {"description":"slow"' in told, "the open call is asked about"
-    assert f"the sub-agent for 'slow' worked; /switch {stood} goes to it" in told
+    state = chatted(killed, script, tmp_path, "s", f"/switch {stood}", "n", "/session", "/quit")
+    assert 'task {"description":"slow"' in state, "the open call is asked about"
+    assert f"the sub-agent for 'slow' worked; /switch {stood} goes to it" in state
     session = sessiontree.open(killed.location)
     assert session.leaf == stood
     assert find_unfinished(session) == []
@@ -643,7 +643,7 @@ def test_however_often_it_is_killed_each_sub_agent_goes_on_and_nothing_is_done_t
     assert len(done) == len(set(done))
     ended = [message for message in fresh.context().messages if isinstance(message, ToolResult)]
     assert sorted(map(message_text, ended)) == [f"part {part} step {steps}" for part in range(PARTS)]
-    starts = [id for id in fresh.ids if started_of(fresh.entry(id)) is not None]
+    starts = [id for id in fresh.ids if parse_subagent(fresh.entry(id)) is not None]
     wholes = [
         texts(fresh.context(leaf)) for leaf in fresh.leaves() if any(one in fresh.path_ids(leaf) for one in starts)
     ]

@@ -22,7 +22,7 @@ from sessiontree.agent.shell_commands import parse_user_command
 from sessiontree.app.start import StartOptions, open_controller
 from sessiontree.chat import commands
 from sessiontree.chat.event_printer import Printing, Teller, preview_lines
-from sessiontree.chat.lane_view import Watching
+from sessiontree.chat.lane_view import LaneView
 from sessiontree.chat.line_editor import PROMPT, Reader, open_reader
 from sessiontree.chat.terminal import BOLD, DIM, RED, Screen
 from sessiontree.chat.type_ahead import Ahead
@@ -224,7 +224,7 @@ class Conversation:
         else:
             self.reader.interrupt()
 
-    async def watch(self, exploration: Exploration, watching: Watching) -> None:
+    async def watch(self, exploration: Exploration, watching: LaneView) -> None:
         """Show lanes while they grow. Ctrl-C is about them meanwhile; what is typed waits."""
         self._interrupts = watching.interrupt
         try:
@@ -233,8 +233,8 @@ class Conversation:
         finally:
             self._interrupts = None
 
-    def watching(self) -> Watching:
-        return Watching(self.screen, self.reader, self._asking, self._ahead)
+    def watching(self) -> LaneView:
+        return LaneView(self.screen, self.reader, self._asking, self._ahead)
 
     # Showing
 

@@ -1,4 +1,4 @@
-"""Questions on a terminal while lanes work there: what is typed between them is not shown, and answers nothing."""
+"""Questions on a terminal while lanes run: keys typed between questions are neither shown nor used as answers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TextIO
 from sessiontree.chat.terminal import Screen
 
 _LOCAL_FLAGS = 3
-"""The place of those flags in what `tcgetattr` gives."""
-_LONGEST = 4096
+"""Index of the local flags in the result of `tcgetattr`."""
+_MAX_ANSWER = 4096
 
 
-class Questions:
-    """Asks one question at a time. A question can be taken back, by cancelling who asked it."""
+class LanePrompts:
+    """Asks one question at a time. Cancelling the task that asks withdraws the question."""
 
     def __init__(self, screen: Screen, source: TextIO) -> None:
         self._screen, self._fd = screen, source.fileno()
@@ -25,12 +25,12 @@ class Questions:
         self._waiting: asyncio.Future[bytes] | None = None
 
     async def ask(self, question: str) -> str:
-        """The line that is typed behind a question; `EOFError` when there will be none."""
+        """Ask a question and return the line that is typed; `EOFError` at the end of input."""
         self._screen.end_line()
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
         with self._echo(is_on=True):
-            termios.tcflush(self._fd, termios.TCIFLUSH)  # what was typed before the question is seen is no answer
+            termios.tcflush(self._fd, termios.TCIFLUSH)  # keys typed before the question was visible are not its answer
             self._screen.write(f"{question} ")
             loop.add_reader(self._fd, self._read)
             try:
@@ -48,7 +48,7 @@ class Questions:
         return line.decode(self._encoding, "replace").rstrip("\r\n")
 
     def interrupt(self) -> bool:
-        """Ctrl-C: end the question that is open; whether there was one."""
+        """Ctrl-C: cancel the open question; returns whether there was one."""
         if self._waiting is None or self._waiting.done():
             return False
         self._waiting.set_exception(KeyboardInterrupt())
@@ -57,13 +57,13 @@ class Questions:
     def _read(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             try:
-                self._waiting.set_result(os.read(self._fd, _LONGEST))
+                self._waiting.set_result(os.read(self._fd, _MAX_ANSWER))
             except OSError:  # the terminal is gone
                 self._waiting.set_result(b"")
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
-        """While lanes work: keys that are pressed are not shown between the rows of the table."""
+        """Turn off echo while lanes run, so that typed keys do not appear in the table."""
         with self._echo(is_on=False):
             yield
 

@@ -1,7 +1,7 @@
-"""Lanes on the screen while they grow, what has to be asked meanwhile, and the choice of what becomes of them.
+"""The live view of an exploration in a terminal, approval questions of its lanes, and the choice at the end.
 
-On a terminal a table stands at the end of the screen and is drawn anew in its place; elsewhere there are plain lines.
-Ctrl-C asks which lane to stop, while all of them go on; once more, and all are stopped.
+On a terminal a table at the bottom of the screen is redrawn in place; elsewhere plain lines are printed. Ctrl-C asks
+which lane to stop while the others continue; a second Ctrl-C stops all.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from sessiontree.chat.user_prompts import Asking, show_diff
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.errors import SessionTreeError
 from sessiontree.explore import decisions
-from sessiontree.explore.compare import HasLanes, Result
-from sessiontree.explore.decisions import Decided
+from sessiontree.explore.compare import Result
+from sessiontree.explore.decisions import DecisionResult
 from sessiontree.explore.events import Delivered, ForkedByRule, LaneEnded, LaneEvent, LaneMade, LaneRefused
 from sessiontree.explore.exploration import Exploration
 from sessiontree.explore.lane import Lane, find_lane
-from sessiontree.explore.lane_table import Manner, cost, draw_files, draw_progress, duration, result_lines
-from sessiontree.explore.worktrees import Copies
+from sessiontree.explore.lane_table import LineStyle, cost, draw_files, draw_progress, duration, result_lines
+from sessiontree.explore.state import ExplorationLike
+from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.session.session import Session
 from sessiontree.views.listing import amount
 from sessiontree.views.text import clean, one_line
 
-_BETWEEN = 0.12
-"""Seconds between two drawings."""
-_AT_ONCE = 0.5
-"""Seconds that nobody has to be told why they wait."""
+_REDRAW_SECONDS = 0.12
+_QUIET_SECONDS = 0.5
+"""Time before the user is shown why nothing happens yet."""
 _HINT = "Ctrl-C: stop a lane · twice: stop all"
-_STYLES: dict[Manner, str] = {"plain": "", "heading": BOLD, "quiet": DIM, "bad": RED, "command": DIM}
-_CHOICE = "keep N, merge N N, drop N, diff N, show N, leave, or nothing to decide later:"
+_STYLES: dict[LineStyle, str] = {"plain": "", "heading": BOLD, "quiet": DIM, "bad": RED, "command": DIM}
+_CHOICE = "Decide [keep N, merge N N, drop N, diff N, show N, leave, Enter to decide later]:"
 
 
 class LaneApprover:
-    """Says what a lane may do.
+    """Approves or denies what a lane wants to do.
 
-    With `autoEdit`, files in the lane's own working copy may be changed; with `yolo`, commands may be run as well. What
-    leads out of the working copy is asked about each time, whatever the mode is. Without anyone to ask, it is a no.
+    With `autoEdit`, files in the lane's own worktree may be changed; with `yolo`, commands may be run too. Anything
+    outside of the worktree is asked about in every mode, and denied if there is no user to ask.
     """
 
     def __init__(
@@ -60,21 +60,21 @@ class LaneApprover:
         self._lane, self._mode, self._tools, self._ask = lane, mode, tools, ask
 
     async def ask(self, question: Question) -> Reply:
-        # What has to be asked about each time may not be answered for good.
+        # `may_always` is false for questions that have to be asked each time, such as files outside of the worktree.
         if question.may_always and (self._mode == "yolo" or (self._mode == "autoEdit" and self._is_own(question))):
             return Reply("once")
         if self._ask is None:
-            return Reply("no", f"nobody is there to approve it ({question.reasons[0]})")
+            return Reply("no", f"there is no terminal to ask for approval ({question.reasons[0]})")
         title = f"lane {self._lane.number} ({self._lane.name}) · {question.title}"
         return await self._ask(msgspec.structs.replace(question, title=title, may_always=False))
 
     def _is_own(self, question: Question) -> bool:
         tool = self._tools.find(question.tool)
-        return self._lane.copy is not None and tool is not None and tool.changes == "files"
+        return self._lane.worktree is not None and tool is not None and tool.changes == "files"
 
 
-class Watching:
-    """Shows an exploration from its beginning to its end."""
+class LaneView:
+    """Shows an exploration from start to end."""
 
     def __init__(
         self,
@@ -83,80 +83,80 @@ class Watching:
         asking: Asking | None = None,
         ahead: Ahead | None = None,
     ) -> None:
-        """`asks` is whom a person answers, None where nobody can be asked; `asking` has the questions of runs.
+        """`asks` reads answers; None if there is no user. `asking` has the approval questions of runs.
 
-        With `ahead`, nothing is shown while a person types there.
+        With `ahead`, nothing is drawn while the user types there.
         """
         self._screen, self._asks, self._ahead = screen, asks, ahead
         self._asking = Asking(screen, asks, self.interrupt) if asking is None and asks is not None else asking
-        self._beginning: Exploration | None = None
+        self._starting: Exploration | None = None
         self._exploration: Exploration | None = None
         self._began: dict[int, float] = {}
-        self._which: asyncio.Task[None] | None = None
+        self._stop_question: asyncio.Task[None] | None = None
         self._is_asking = False
         self.was_stopped = False
-        """Whether a person stopped all lanes."""
+        """Whether the user stopped all lanes."""
 
     def approver_for(self, mode: ApprovalMode, tools: Tools) -> Callable[[Lane], LaneApprover]:
-        """Who says what each lane may do: the mode, and else the person who watches."""
+        """Approvers of lanes: by the mode, and otherwise by the user."""
         ask = None if self._asking is None else self._asking.ask
         return lambda lane: LaneApprover(lane, mode, tools, ask)
 
     @contextlib.asynccontextmanager
     async def begun(self, exploration: Exploration) -> AsyncIterator[None]:
-        """An exploration that is entered. How far it is with its working copies is shown; Ctrl-C makes no more."""
-        self._beginning = exploration
-        telling = asyncio.create_task(self._tell_beginning(exploration)) if self._screen.can_redraw else None
+        """Enter an exploration, with its progress on the screen. Ctrl-C stops the creation of worktrees."""
+        self._starting = exploration
+        progress = asyncio.create_task(self._show_start(exploration)) if self._screen.can_redraw else None
         async with contextlib.AsyncExitStack() as stack:
             try:
                 await stack.enter_async_context(exploration)
             finally:
-                self._beginning = None
-                if telling is not None:
-                    telling.cancel()
-                    await asyncio.wait([telling])
+                self._starting = None
+                if progress is not None:
+                    progress.cancel()
+                    await asyncio.wait([progress])
             yield
 
-    async def _tell_beginning(self, exploration: Exploration) -> None:
-        await asyncio.sleep(_AT_ONCE)
+    async def _show_start(self, exploration: Exploration) -> None:
+        await asyncio.sleep(_QUIET_SECONDS)
         while True:
-            made, wanted = len(exploration.lanes), len(exploration.plan.wanted)
-            self._screen.pass_by([f"· making the working copies of lanes: {min(made + 1, wanted)} of {wanted}"], DIM)
-            await asyncio.sleep(_BETWEEN)
+            made, planned = len(exploration.lanes), len(exploration.plan.planned)
+            self._screen.pass_by([f"· creating worktrees: {min(made + 1, planned)} of {planned}"], DIM)
+            await asyncio.sleep(_REDRAW_SECONDS)
 
     async def watch(self, exploration: Exploration) -> None:
-        """Show what happens until all lanes have ended."""
+        """Show events until all lanes have ended."""
         self._exploration = exploration
         drawing = asyncio.create_task(self._draw()) if self._screen.can_redraw else None
         try:
             async for event in exploration:
-                await self._hear(event)
+                await self._handle(event)
         finally:
-            for task in (drawing, self._which):
+            for task in (drawing, self._stop_question):
                 if task is not None:
                     task.cancel()
                     await asyncio.wait([task])
             self._screen.end_line()
 
     def interrupt(self) -> None:
-        """Ctrl-C: ask which lane to stop; the second time, or where nobody can be asked, stop all."""
-        if self._beginning is not None:
+        """Ctrl-C: ask which lane to stop; the second time, or without a user to ask, stop all."""
+        if self._starting is not None:
             self.was_stopped = True
-            self._beginning.stop()
+            self._starting.stop()
             return
         if self._exploration is None:
             return
-        if self._which is not None or self._asks is None:
+        if self._stop_question is not None or self._asks is None:
             self._stop_all()
         else:
-            self._which = asyncio.create_task(self._ask_which(self._asks))
+            self._stop_question = asyncio.create_task(self._ask_which(self._asks))
 
     def _stop_all(self) -> None:
         assert self._exploration is not None
         self.was_stopped = True
         self._exploration.stop()
-        if self._which is not None:
-            self._which.cancel()
+        if self._stop_question is not None:
+            self._stop_question.cancel()
 
     async def _ask_which(self, asks: Asks) -> None:
         assert self._asking is not None
@@ -164,11 +164,12 @@ class Watching:
             async with self._asking.alone():
                 self._is_asking = True
                 self._screen.lines(self._table())
-                await self._stop_named(await asks.ask("Stop which lane? its number or name, all, or nothing to go on:"))
+                answer = await asks.ask("Stop which lane? [number or name, all, Enter to continue]:")
+                await self._stop_named(answer)
         except (KeyboardInterrupt, EOFError):
             self._stop_all()
         finally:
-            self._is_asking, self._which = False, None
+            self._is_asking, self._stop_question = False, None
 
     async def _stop_named(self, answer: str) -> None:
         assert self._exploration is not None
@@ -181,30 +182,28 @@ class Watching:
             except SessionTreeError as error:
                 self._screen.line(f"✗ {one_line(str(error))}", RED)
 
-    # Showing
-
     async def _draw(self) -> None:
         while True:
             if self._asking is not None:
                 await self._asking.wait_until_free()
             if not self._is_asking and not (self._ahead is not None and self._ahead.is_typing):
                 self._screen.pass_by([*self._table(), _HINT])
-            await asyncio.sleep(_BETWEEN)
+            await asyncio.sleep(_REDRAW_SECONDS)
 
     def _table(self) -> list[str]:
         assert self._exploration is not None
-        # What is drawn anew must be on the screen, the hint below it included.
-        room = max(self._screen.height - 3, 2)
-        return draw_progress(self._exploration.lanes, self._screen.width - 1, self._began, room)
+        # Only what is on the screen can be redrawn, including the hint below the table.
+        height = max(self._screen.height - 3, 2)
+        return draw_progress(self._exploration.lanes, self._screen.width - 1, self._began, height)
 
-    async def _hear(self, one: LaneEvent) -> None:
-        if isinstance(one.event, TurnStart):
-            self._began.setdefault(one.lane, time.monotonic())
-        told = self._told(one)
-        if told is None:
+    async def _handle(self, event: LaneEvent) -> None:
+        if isinstance(event.event, TurnStart):
+            self._began.setdefault(event.lane, time.monotonic())
+        rendered = _render_event(event)
+        if rendered is None:
             return
-        text, style, is_news = told
-        if is_news or not self._screen.can_redraw:
+        text, style, is_important = rendered
+        if is_important or not self._screen.can_redraw:
             if self._asking is not None:
                 await self._asking.wait_until_free()
             if self._ahead is not None:
@@ -212,65 +211,63 @@ class Watching:
             else:
                 self._screen.line(text, style)
 
-    def _told(self, one: LaneEvent) -> tuple[str, str, bool] | None:
-        """An event as a line; whether it is shown above the table, too."""
-        event = one.event
-        name = f"lane {one.lane}"
-        match event:
-            case LaneMade():
-                where = "" if event.record.copy is None else f" · {event.record.copy.path}"
-                origin = "" if event.record.origin is None else f" ⑂{event.record.origin}"
-                made = f"{one_line(event.record.name)}{origin} · {one_line(event.record.model)}"
-                return f"{name}: {made}{where}", DIM, False
-            case ToolStart():
-                return f"{name}: {one_line(f'{event.call.name} {short(event.call.arguments)}')}", DIM, False
-            case LaneEnded():
-                used = (
-                    f"{event.spent.turns} turns · {amount(event.spent.tokens)} tokens · {duration(event.spent.seconds)}"
-                )
-                why = f" · {one_line(event.why)}" if event.why else ""
-                paid = f" · {cost(event.spent.cost)}" if event.spent.cost else ""
-                return f"{name}: {event.state} · {used}{paid}{why}", DIM, False
-            case ForkedByRule():
-                # Whether it is made is told next, by `LaneMade` or `LaneRefused`.
-                wish = f"the rule {one_line(event.rule)} wants another lane"
-                return f"⑂ {name}: {wish}: {one_line(event.reason)}", BOLD, True
-            case LaneRefused():
-                of_rule = "" if event.rule is None else f" for {name} by the rule {one_line(event.rule)}"
-                return f"✗ no lane is made{of_rule}: {one_line(event.why)}", RED, True
-            case Delivered():
-                return f"{name}: heard from {one_line(event.sender)}: {one_line(event.text)}", DIM, False
-            case _:
-                return None
+
+def _render_event(lane_event: LaneEvent) -> tuple[str, str, bool] | None:
+    """An event as a line, its style, and whether it is also printed above the table."""
+    event = lane_event.event
+    name = f"lane {lane_event.lane}"
+    match event:
+        case LaneMade():
+            path = "" if event.record.worktree is None else f" · {event.record.worktree.path}"
+            origin = "" if event.record.origin is None else f" ⑂{event.record.origin}"
+            title = f"{one_line(event.record.name)}{origin} · {one_line(event.record.model)}"
+            return f"{name}: {title}{path}", DIM, False
+        case ToolStart():
+            return f"{name}: {one_line(f'{event.call.name} {short(event.call.arguments)}')}", DIM, False
+        case LaneEnded():
+            spent = event.spent
+            turns = f"{spent.turns} turn{'' if spent.turns == 1 else 's'}"
+            parts = [event.state, turns, f"{amount(spent.tokens)} tokens", duration(spent.seconds), cost(spent.cost)]
+            return f"{name}: {' · '.join(filter(None, [*parts, one_line(event.why)]))}", DIM, False
+        case ForkedByRule():
+            # Whether the lane is created is reported next, by `LaneMade` or `LaneRefused`.
+            return f"⑂ {name}: rule {one_line(event.rule)} requests a fork: {one_line(event.reason)}", BOLD, True
+        case LaneRefused():
+            fork = "" if event.rule is None else f" for {name} by the rule {one_line(event.rule)}"
+            return f"✗ no lane was created{fork}: {one_line(event.why)}", RED, True
+        case Delivered():
+            return f"{name}: message from {one_line(event.sender)}: {one_line(event.text)}", DIM, False
+        case _:
+            return None
 
 
 def show_results(screen: Screen, results: Sequence[Result]) -> None:
-    """The comparison, for a person who is asked to choose next."""
-    for text, manner in result_lines(results, screen.width, lambda one: f"show {one.lane}"):
-        screen.line(text, _STYLES[manner])
+    """Print the comparison for a user who is asked to choose next."""
+    for text, style in result_lines(results, screen.width, lambda result: f"show {result.lane}"):
+        screen.line(text, _STYLES[style])
 
 
-class Choosing:
-    """Asks what becomes of lanes, until something is decided."""
+class LaneChooser:
+    """Asks the user to decide about lanes."""
 
     def __init__(
         self,
         screen: Screen,
         asks: Asks,
         session: Session,
-        exploration: HasLanes,
-        copies: Copies | None,
+        exploration: ExplorationLike,
+        worktrees: LaneWorktrees | None,
         *,
         summary: SummaryOptions | None = None,
-        keep_copies: bool = False,
+        keep_worktrees: bool = False,
     ) -> None:
         self._screen, self._asks = screen, asks
-        self._session, self._exploration, self._copies = session, exploration, copies
-        self._summary, self._keep_copies = summary, keep_copies
+        self._session, self._exploration, self._worktrees = session, exploration, worktrees
+        self._summary, self._keep_worktrees = summary, keep_worktrees
 
-    async def choose(self) -> Decided | None:
-        """What was decided last; None when nothing was."""
-        last: Decided | None = None
+    async def choose(self) -> DecisionResult | None:
+        """Ask until the user has decided; returns the last decision, if any."""
+        last: DecisionResult | None = None
         while True:
             try:
                 word, *names = (await self._asks.ask(_CHOICE)).replace(",", " ").split() or [""]
@@ -279,64 +276,57 @@ class Choosing:
             if not word:
                 return last
             try:
-                decided = await self._carry_out(word, names)
+                result = await self._carry_out(word, names)
             except SessionTreeError as error:
                 self._screen.line(f"✗ {one_line(str(error))}", RED)
                 continue
-            if decided is not None:
-                last = decided
-                tell_decided(self._screen, decided)
-                if decided.verdict != "dropped":
+            if result is not None:
+                last = result
+                self._screen.lines(decision_lines(result, self._screen.width), DIM)
+                if result.verdict != "dropped":
                     return last
 
-    async def _carry_out(self, word: str, names: Sequence[str]) -> Decided | None:
-        session, exploration, copies, keeps = self._session, self._exploration, self._copies, self._keep_copies
+    async def _carry_out(self, word: str, names: Sequence[str]) -> DecisionResult | None:
         match word.lower(), names:
             case (("k" | "keep"), [name]):
-                return await in_background(
-                    lambda: decisions.keep(session, exploration, name, copies, keep_copies=keeps)
-                )
+                return await self._decide(decisions.keep, name)
             case (("m" | "merge"), [_, *_]):
-                return await in_background(
-                    lambda: decisions.merge(session, exploration, names, copies, ask=self._summary, keep_copies=keeps)
-                )
+                return await self._decide(partial(decisions.merge, summary=self._summary), names)
             case "drop", [_, *_]:
-                return await in_background(
-                    lambda: decisions.drop(session, exploration, names, copies, keep_copies=keeps)
-                )
+                return await self._decide(decisions.drop, names)
             case "leave", []:
-                return await in_background(lambda: decisions.leave(session, exploration, copies, keep_copies=keeps))
+                return await self._decide(decisions.leave)
             case "diff", [name]:
                 await self._show_diff(name)
             case "show", [name]:
-                self._screen.lines(clean(find_lane(exploration.lanes, name).text).splitlines())
+                self._screen.lines(clean(find_lane(self._exploration.lanes, name).text).splitlines())
             case _:
                 self._screen.line("keep 2 · merge 1 3 · drop 4 · diff 2 · show 2 · leave", DIM)
         return None
 
+    async def _decide(self, decide: Callable[..., DecisionResult], *lanes: str | Sequence[str]) -> DecisionResult:
+        arguments = (self._session, self._exploration, *lanes, self._worktrees)
+        return await in_background(partial(decide, *arguments, keep_worktrees=self._keep_worktrees))
+
     async def _show_diff(self, name: str) -> None:
         lane = find_lane(self._exploration.lanes, name)
-        if lane.copy is None or self._copies is None:
-            self._screen.line(f"· lane {lane.number} has no working copy of its own", DIM)
+        if lane.worktree is None or self._worktrees is None:
+            self._screen.line(f"· lane {lane.number} has no worktree", DIM)
             return
-        show_diff(self._screen, await in_background(self._copies.diff, lane.copy) or "(no file was changed)")
+        show_diff(self._screen, await in_background(self._worktrees.diff, lane.worktree) or "(no files changed)")
 
 
-def is_left_open(lanes: Sequence[Lane], decided: Decided | None) -> bool:
-    """Whether it is for later: lanes were dropped at most, and there are some of which nothing was said."""
-    return (decided is None or decided.verdict == "dropped") and any(lane.verdict is None for lane in lanes)
+def is_undecided(lanes: Sequence[Lane], result: DecisionResult | None) -> bool:
+    """Whether lanes remain to be decided about: none was kept or merged, and some have no verdict."""
+    return (result is None or result.verdict == "dropped") and any(lane.verdict is None for lane in lanes)
 
 
-def tell_decided(screen: Screen, decided: Decided) -> None:
-    """What a decision did, for a person."""
-    screen.lines(decided_lines(decided, screen.width), DIM)
-
-
-def decided_lines(decided: Decided, width: int) -> Iterable[str]:
-    lanes = ", ".join(map(str, decided.lanes)) or "no lane"
-    stands = "before the first message" if decided.leaf is None else f"at {one_line(decided.leaf)[:8]}"
-    yield f"· {decided.verdict}: {lanes} · the session stands {stands}"
-    if decided.files:
-        yield f"· files changed in the project: {len(decided.files)}"
-        yield from draw_files(decided.files, width)
-    yield from (f"· {one_line(note)}" for note in decided.notes)
+def decision_lines(result: DecisionResult, width: int) -> Iterable[str]:
+    """The effect of a decision, for the user."""
+    lanes = ", ".join(map(str, result.lanes)) or "no lanes"
+    current = "before the first message" if result.leaf is None else one_line(result.leaf)[:8]
+    yield f"· {result.verdict}: {lanes} · current entry: {current}"
+    if result.files:
+        yield f"· files changed in the project: {len(result.files)}"
+        yield from draw_files(result.files, width)
+    yield from (f"· {one_line(note)}" for note in result.notes)

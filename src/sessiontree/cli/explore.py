@@ -1,10 +1,9 @@
-"""Let several branches grow from one entry at the same time, compare them, and keep, merge or drop them.
+"""Run several branches of a session in parallel, compare them, and keep, merge or drop them.
 
-Each lane has its own prompt or model and, in a git repository, its own working copy of the project as it is now,
-uncommitted files included. --prompts FILE has one prompt on each line, or blocks between lines of three hyphens. Files
-in a lane's own working copy may be changed without asking; commands are asked about one at a time, and denied where
-nobody can be asked. Ctrl-C asks which lane to stop; twice stops all. What ended without you goes on with --resume, what
-failed, was stopped or reached a limit with --again LANE, and all that reached a limit with --resume and a new --budget.
+Each parallel branch is called a lane. It has its own prompt or model and, in a git repository, its own worktree: a copy
+of the project including uncommitted files. Lanes may change files in their worktree without asking; commands need
+approval, and are denied where there is no terminal to ask. Press Ctrl-C to stop a lane, twice to stop all.
+`sessiontree explore SESSION PROMPT` is short for `sessiontree explore start SESSION PROMPT`.
 """
 
 from __future__ import annotations
@@ -14,119 +13,184 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
-from sessiontree.cli.explore_common import copies_of, plain, print_results, told_of
-from sessiontree.cli.lane_options import Once, check_options
-from sessiontree.cli.parser import Options
+from sessiontree.cli.explore_common import lane_worktrees, load_exploration, plain, print_results
+from sessiontree.cli.parser import Options, add_subcommand
 from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.cli.summaries import add_summary_options, build_summary_request
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
-    from sessiontree.explore.compare import HasLanes
-    from sessiontree.explore.decisions import Decided
+    from sessiontree.explore.decisions import DecisionResult
     from sessiontree.explore.lane import Lane
     from sessiontree.explore.state import ExplorationState
-    from sessiontree.explore.worktrees import Copies
+    from sessiontree.explore.worktrees import LaneWorktrees
     from sessiontree.session.session import Session
 
-JSON = "print one JSON object; a new or resumed exploration prints each event as one, and the results as the last"
-SUMMARY = "let several branches grow at once, and choose"
+JSON = "print one JSON object; start and resume print each event as one, and the results as the last"
 EXAMPLES = """examples:
   sessiontree explore 019c2f3a "make the parser faster" --n 3 --check "pytest -q" --budget 200k --budget 10m
-  sessiontree explore 019c2f3a --merge 1 --merge 3
+  sessiontree explore keep 019c2f3a 2
 
-`--model demo` shows everything without a key. Exit codes: 0 when at least one lane came to its end, 1 when none did,
-130 when you stopped them."""
+LANE is the number or name of a lane. Every subcommand has --help and --json. `--model demo` needs no API key.
+Exit codes of start and resume: 0 if at least one lane finished, 1 if none did, 130 if you stopped them."""
+
+PARALLEL, MAX_DEPTH, MAX_LANES = 4, 2, 16
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("prompt", metavar="TEXT", nargs="?", help="what all lanes are told")
-    begin = parser.add_argument_group("a new exploration")
-    what = begin.add_mutually_exclusive_group()
-    what.add_argument("--prompts", metavar="FILE", help="a lane for each prompt in this file; - is standard input")
-    what.add_argument("--n", metavar="N", type=int, help="how many lanes (default: one for each model)")
-    begin.add_argument("--model", metavar="NAME", action="append", default=[], help="provider:name; several take turns")
-    begin.add_argument("--at", metavar="ENTRY", help="where they begin (default: where the session stands)")
-    begin.add_argument(
-        "--budget",
+    subcommands = parser.add_subparsers(
+        title="subcommands", metavar="SUBCOMMAND", dest="subcommand", required=True, prog=parser.prog
+    )
+    subcommands.default = "start"
+    start = add_subcommand(subcommands, "start", "start lanes, watch them, then decide", _START)
+    start.add_argument("prompt", metavar="PROMPT", nargs="?", help="the prompt for all lanes")
+    source = start.add_mutually_exclusive_group()
+    source.add_argument("--prompts", metavar="FILE", help="a lane for each prompt in this file; - is standard input")
+    source.add_argument("--n", metavar="N", type=int, help="number of lanes (default: one for each model)")
+    start.add_argument(
+        "--model", metavar="NAME", action="append", default=[], help="provider:name; repeat it to let models take turns"
+    )
+    start.add_argument("--at", metavar="ENTRY", help="entry that lanes start from (default: the current entry)")
+    start.add_argument(
+        "--parallel", metavar="N", type=int, default=PARALLEL, help="lanes that run at the same time (default: 4)"
+    )
+    start.add_argument("--fork-on-denied", action="store_true", help="fork a lane if one of its calls was denied")
+    start.add_argument("--fork-on-repeats", metavar="N", type=int, help="fork a lane after N equal errors in a row")
+    start.add_argument(
+        "--fork-below", metavar="N", type=float, help="fork a lane if a judge's confidence in it is below N (0 to 1)"
+    )
+    start.add_argument(
+        "--max-depth",
         metavar="N",
+        type=int,
+        default=MAX_DEPTH,
+        help="levels of forks; 2 forks the forks too (default: 2)",
+    )
+    start.add_argument(
+        "--max-lanes", metavar="N", type=int, default=MAX_LANES, help="lanes in all, including forks (default: 16)"
+    )
+    start.add_argument("--no-worktrees", action="store_true", help="let all lanes work in the project's own folder")
+    resume = add_subcommand(subcommands, "resume", "continue lanes whose process ended", _RESUME)
+    resume.add_argument(
+        "--again",
+        metavar="LANE",
         action="append",
         default=[],
-        help="for all together: 200k tokens, $2, or 10m; repeatable. With --resume, goes on with lanes at a limit",
+        help="also continue a lane that failed, was stopped or reached a limit; repeatable",
     )
-    begin.add_argument("--parallel", metavar="N", type=int, help="how many work at the same time (default: 4)")
-    begin.add_argument("--check", metavar="COMMAND", help="run at the end of each lane, to compare them")
-    begin.add_argument("--fork-on", metavar="COMMAND", help="fork a lane after whose end this command fails")
-    begin.add_argument("--fork-on-denied", action="store_true", help="fork a lane of which something was denied")
-    begin.add_argument(
-        "--fork-on-repeats", metavar="N", type=int, help="fork a lane with so many equal errors in a row"
-    )
-    begin.add_argument("--fork-below", metavar="N", type=float, help="fork a lane that a judge trusts less, 0 to 1")
-    begin.add_argument("--max-depth", metavar="N", type=int, help="levels of forks: 2 forks the forks too (default: 2)")
-    begin.add_argument("--max-lanes", metavar="N", type=int, help="how many there may ever be (default: 16)")
-    begin.add_argument(
-        "--approval",
-        metavar="MODE",
-        choices=("default", "autoEdit", "yolo"),
-        help="what is asked: default, autoEdit (not files of a lane's own; the default), yolo (nor commands)",
-    )
-    begin.add_argument("--no-worktrees", action="store_true", help="all lanes work in the same folder")
-    parser.add_argument("--keep-worktrees", action="store_true", help="leave the folders of lanes there")
-    there = parser.add_argument_group("an exploration that is there").add_mutually_exclusive_group()
-    there.add_argument("--resume", metavar="ID", nargs="?", const="", action=Once, help="go on where each lane stood")
-    there.add_argument(
-        "--again", metavar="LANE", action="append", help="go on with a lane that failed, was stopped, reached a limit"
-    )
-    there.add_argument("--compare", metavar="ID", nargs="?", const="", action=Once, help="what came of the lanes")
-    there.add_argument("--keep", metavar="LANE", action=Once, help="stand on a lane, with its files in the project")
-    there.add_argument("--merge", metavar="LANE", action="append", help="bring lanes together; repeatable")
-    there.add_argument("--drop", metavar="LANE", action="append", help="give lanes up; repeatable")
-    there.add_argument("--diff", metavar="LANE", action=Once, help="the files of a lane as a diff, which git can apply")
-    there.add_argument("--list", action="store_true", dest="lists", help="the explorations of a session")
-    parser.add_argument("--run", metavar="ID", dest="which", help="which exploration is meant (default: the last)")
-    parser.add_argument("--no-files", action="store_true", help="with --keep: leave the files of the project alone")
-    add_summary_options(parser)
+    for parser in (start, resume):
+        parser.add_argument(
+            "--budget",
+            metavar="N",
+            action="append",
+            default=[],
+            help="limit for all lanes together: 200k tokens, $2 or 10m; repeatable"
+            + (". Continues lanes that reached a limit" if parser is resume else ""),
+        )
+        parser.add_argument("--check", metavar="COMMAND", help="run this command when a lane finishes, to compare them")
+        parser.add_argument("--fork-on", metavar="COMMAND", help="fork a lane if this command fails when it finishes")
+        parser.add_argument(
+            "--approval",
+            metavar="MODE",
+            choices=("default", "autoEdit", "yolo"),
+            default="autoEdit",
+            help="what needs approval: default, autoEdit (not files in a lane's worktree; the default), yolo (nor "
+            "commands)",
+        )
+    add_subcommand(subcommands, "list", "list the explorations of a session", "List the explorations of a session.")
+    compare = add_subcommand(subcommands, "compare", "compare the results of lanes", _COMPARE)
+    keep = add_subcommand(subcommands, "keep", "make a lane current and apply its files", _KEEP)
+    keep.add_argument("lane", metavar="LANE")
+    keep.add_argument("--no-files", action="store_true", help="leave the files of the project alone")
+    merge = add_subcommand(subcommands, "merge", "merge lanes and apply their files", _MERGE)
+    merge.add_argument("lanes", metavar="LANE", nargs="+")
+    drop = add_subcommand(subcommands, "drop", "mark lanes as dropped", _DROP)
+    drop.add_argument("lanes", metavar="LANE", nargs="+")
+    diff = add_subcommand(subcommands, "diff", "show the files of a lane as a diff", _DIFF)
+    diff.add_argument("lane", metavar="LANE")
+    for parser in (start, resume, merge):
+        add_summary_options(parser)
+    for parser in (start, resume, keep, merge, drop):
+        parser.add_argument("--keep-worktrees", action="store_true", help="keep the folders of lanes")
+    for parser in (resume, compare, keep, merge, drop, diff):
+        parser.add_argument("--run", metavar="ID", dest="which", help="id of the exploration (default: the last)")
+    _add_old_flags(start)
+
+
+_START = """Start an exploration: several lanes that continue a session in parallel.
+
+One prompt makes --n lanes, or one for each --model; --prompts FILE makes one for each line, or for each block between
+lines of three hyphens. On a terminal you are asked at the end which lane to keep."""
+_RESUME = """Continue the lanes of an exploration whose process ended.
+
+Lanes without an end continue from their last entry; no tool call is repeated. A check or rule command stored in the
+session is not run unless you pass it again. Without anything to continue, leftover folders of lanes are removed."""
+_COMPARE = "Compare the lanes of an exploration: state, check, files, turns, tokens, cost, time and answer."
+_KEEP = """Make a lane the current branch and apply its files to the project, as uncommitted changes.
+
+If a file conflicts with your changes, nothing is written. Undecided lanes are marked as left."""
+_MERGE = """Merge lanes: summarize them on the current branch and apply the files of all to the project.
+
+If the current entry is before the lanes, they are merged into the first of them. If files conflict, nothing is
+written."""
+_DROP = "Mark lanes as dropped. They stay in the tree, and their files in git."
+_DIFF = "Show the files of a lane as a diff. In a file or pipe it is a patch for `git apply`, including binary files."
 
 
 def run(options: Options) -> int:
-    check_options(options)
+    if options.subcommand == "start":
+        if options.session in (*_OLD_FLAGS, "start"):  # as in `explore --json list SESSION`
+            raise UsageError(
+                f"explore: put the subcommand first, as in `sessiontree explore {options.session} SESSION`; a session "
+                "with that name needs its path or id"
+            )
+        new_form = _translate_old_flags(options)
+        if new_form is not None:
+            return run(new_form)
+    for name in ("check", "fork_on"):
+        command = getattr(options, name, None)
+        if command is not None and not command.strip():
+            raise UsageError(f"--{name.replace('_', '-')}: the command is empty")
     session = open_session(options)
-    is_about_one = [options.compare, options.keep, options.merge, options.drop, options.diff]
-    if options.lists:
+    if options.subcommand == "list":
         return _list(session, options)
-    if any(one is not None for one in is_about_one):
-        return _about(session, options)
-    import asyncio
+    if options.subcommand in ("start", "resume"):
+        import asyncio
 
-    from sessiontree.cli.explore_run import explore_lanes
+        from sessiontree.cli.explore_run import run_lanes
 
-    return asyncio.run(explore_lanes(session, options))
+        return asyncio.run(run_lanes(session, options))
+    return _inspect_or_decide(session, options)
 
 
-# An exploration that is there
+# Existing explorations
 
 
 def _list(session: Session, options: Options) -> int:
-    from sessiontree.cli.explore_cleanup import say_leftovers
+    from sessiontree.cli.explore_cleanup import print_leftovers
     from sessiontree.explore.state import explorations
     from sessiontree.views.text import one_line
 
     found = explorations(session)
     if options.json:
-        told = [
-            {"run": one.run, "entry": one.plan_id, "at": one.plan.at, "lanes": [_described(lane) for lane in one.lanes]}
-            for one in found
+        described = [
+            {
+                "run": state.run,
+                "entry": state.plan_id,
+                "at": state.plan.at,
+                "lanes": [_describe(lane) for lane in state.lanes],
+            }
+            for state in found
         ]
-        output.print_json({"session": session.id, "explorations": told})
+        output.print_json({"session": session.id, "explorations": described})
     elif not found:
         stderr.print_line("no exploration in this session yet")
     else:
-        for one in found:
-            states = ", ".join(f"{lane.number} {_state(lane)}" for lane in one.lanes) or "no lane was made"
-            output.print_lines([f"{one.run}  {one_line(session.entry(one.plan_id).timestamp)}  {states}"])
-    for one in found:
-        say_leftovers(session, one, options)
+        for state in found:
+            lanes = ", ".join(f"{lane.number} {_state(lane)}" for lane in state.lanes) or "no lanes"
+            output.print_lines([f"{state.run}  {one_line(session.entry(state.plan_id).timestamp)}  {lanes}"])
+    for state in found:
+        print_leftovers(session, state, options)
     return 0
 
 
@@ -134,7 +198,7 @@ def _state(lane: Lane) -> str:
     return f"{lane.state} ({lane.verdict.verdict})" if lane.verdict is not None else lane.state
 
 
-def _described(lane: Lane) -> dict[str, Any]:
+def _describe(lane: Lane) -> dict[str, Any]:
     return {
         "lane": lane.number,
         "name": lane.name,
@@ -142,61 +206,136 @@ def _described(lane: Lane) -> dict[str, Any]:
         "state": lane.state,
         "verdict": None if lane.verdict is None else lane.verdict.verdict,
         "leaf": lane.leaf,
-        "worktree": None if lane.copy is None else lane.copy.path,
+        "worktree": None if lane.worktree is None else lane.worktree.path,
     }
 
 
-def _about(session: Session, options: Options) -> int:
-    from sessiontree.cli.explore_cleanup import say_leftovers
+def _inspect_or_decide(session: Session, options: Options) -> int:
+    from sessiontree.cli.explore_cleanup import print_leftovers
     from sessiontree.explore import decisions
     from sessiontree.explore.compare import compare
 
-    told = told_of(session, options.compare or options.which)
-    copies = copies_of(session, options)
-    keeps = options.keep_worktrees
-    if options.compare is not None:
-        print_results(session, told, compare(told, copies), options)
-        say_leftovers(session, told, options)
-        return 0
-    if options.diff is not None:
-        return _print_diff(session, told, copies, options)
-    if options.keep is not None:
-        decided = decisions.keep(session, told, options.keep, copies, apply=not options.no_files, keep_copies=keeps)
-    elif options.merge is not None:
-        decided = decisions.merge(
-            session, told, options.merge, copies, ask=build_summary_request(session, options), keep_copies=keeps
-        )
-    else:
-        decided = decisions.drop(session, told, options.drop, copies, keep_copies=keeps)
+    state = load_exploration(session, options)
+    worktrees = lane_worktrees(session, options)
+    match options.subcommand:
+        case "compare":
+            print_results(session, state, compare(state, worktrees), options)
+            print_leftovers(session, state, options)
+            return 0
+        case "diff":
+            return _print_diff(session, state, worktrees, options)
+        case "keep":
+            result = decisions.keep(
+                session,
+                state,
+                options.lane,
+                worktrees,
+                apply=not options.no_files,
+                keep_worktrees=options.keep_worktrees,
+            )
+        case "merge":
+            request = build_summary_request(session, options)
+            result = decisions.merge(
+                session, state, options.lanes, worktrees, summary=request, keep_worktrees=options.keep_worktrees
+            )
+        case _:
+            result = decisions.drop(session, state, options.lanes, worktrees, keep_worktrees=options.keep_worktrees)
     session.close()
     remember_session(session.location, session.cwd, options)
-    _print_decided(session, told, decided, options)
-    return stderr.FAILED if decided.failed else 0
+    _print_decision(session, state, result, options)
+    return stderr.FAILED if result.failed else 0
 
 
-def _print_diff(session: Session, told: ExplorationState, copies: Copies, options: Options) -> int:
+def _print_diff(session: Session, state: ExplorationState, worktrees: LaneWorktrees, options: Options) -> int:
     from sessiontree.views.text import clean
 
-    lane = told.lane(options.diff)
-    if lane.copy is None:
-        raise UsageError(f"lane {lane.number} had no working copy of its own, so no files of it can be told apart")
+    lane = state.lane(options.lane)
+    if lane.worktree is None:
+        raise UsageError(f"lane {lane.number} had no worktree, so its changes cannot be told apart from yours")
     if options.json:
-        text = copies.diff(lane.copy)
-        files = [plain(one) for one in copies.files(lane.copy)]
-        output.print_json({"session": session.id, "run": told.run, "lane": lane.number, "files": files, "diff": text})
+        text = worktrees.diff(lane.worktree)
+        files = [plain(file) for file in worktrees.files(lane.worktree)]
+        output.print_json({"session": session.id, "run": state.run, "lane": lane.number, "files": files, "diff": text})
     elif sys.stdout.isatty():
-        output.print_lines(clean(copies.diff(lane.copy)).splitlines())
+        output.print_lines(clean(worktrees.diff(lane.worktree)).splitlines())
     else:
-        output.print_bytes([copies.patch(lane.copy)])
+        output.print_bytes([worktrees.patch(lane.worktree)])
     return 0
 
 
-def _print_decided(session: Session, told: HasLanes, decided: Decided, options: Options) -> None:
-    from sessiontree.chat.lane_view import decided_lines
+def _print_decision(session: Session, state: ExplorationState, result: DecisionResult, options: Options) -> None:
+    from sessiontree.chat.lane_view import decision_lines
 
     if options.json:
-        output.print_json({"session": session.id, "run": told.plan.run, **plain(decided)})
+        output.print_json({"session": session.id, "run": state.run, **plain(result)})
         return
-    output.print_lines([decided.leaf or ""])
-    for line in decided_lines(decided, output.width()):
+    output.print_lines([result.leaf or ""])
+    for line in decision_lines(result, output.width()):
         stderr.print_line(line)
+
+
+# Flags of earlier versions, which selected the mode of `explore SESSION`. They are translated to subcommands.
+
+_OLD_FLAGS = ("resume", "again", "compare", "keep", "merge", "drop", "diff", "list")
+_REPEATABLE = ("again", "merge", "drop")
+
+
+def _add_old_flags(start: argparse.ArgumentParser) -> None:
+    # Not a mutually exclusive group: argparse before 3.13 fails to format the usage of one that is hidden.
+    for name in _OLD_FLAGS:
+        action: dict[str, Any] = {"action": "append"}
+        if name in ("resume", "compare"):
+            action |= {"nargs": "?", "const": ""}
+        elif name == "list":
+            action = {"action": "append_const", "const": ""}
+        start.add_argument(f"--{name}", dest=f"old_{name}", help=argparse.SUPPRESS, **action)
+    start.add_argument("--run", dest="old_which", help=argparse.SUPPRESS)
+    start.add_argument("--no-files", dest="old_no_files", action="store_true", help=argparse.SUPPRESS)
+
+
+def _translate_old_flags(options: Options) -> Options | None:
+    """Parse the subcommand that an old mode flag stands for; None if there is no such flag."""
+    import shlex
+
+    from sessiontree.cli.parser import parse
+    from sessiontree.views.text import one_line
+
+    flags = [name for name in _OLD_FLAGS if getattr(options, f"old_{name}") is not None]
+    if len(flags) > 1:
+        raise UsageError(f"--{flags[0]} is not allowed with --{flags[1]}")
+    if not flags:
+        for name in ("which", "no_files"):
+            if getattr(options, f"old_{name}"):
+                raise UsageError(f"explore start: no option {'--run' if name == 'which' else '--no-files'}")
+        return None
+    flag = flags[0]
+    values = getattr(options, f"old_{flag}")
+    if len(values) > 1 and flag not in _REPEATABLE:
+        raise UsageError(f"--{flag} can be given once")
+    words = ["resume" if flag == "again" else flag, options.session]
+    if flag in ("resume", "compare"):
+        words += [word for run in values if run for word in ("--run", run)]
+    elif flag == "again":
+        words += [word for lane in values for word in ("--again", lane)]
+    elif flag != "list":
+        words += values
+    words += _other_words(options)
+    stderr.print_line(f"sessiontree: --{flag} is deprecated; use `sessiontree explore {one_line(shlex.join(words))}`")
+    return parse(["explore", *words])
+
+
+def _other_words(options: Options) -> list[str]:
+    """The options that were given besides an old mode flag, as words of a command line."""
+    from sessiontree.cli.parser import build_parsers, find_subcommands
+
+    start = find_subcommands(build_parsers(["explore"])[1]["explore"])["start"]
+    words = [] if options.prompt is None else [options.prompt]
+    for action in start._actions:
+        name = action.dest.removeprefix("old_")
+        value = getattr(options, action.dest, None)
+        if not action.option_strings or name in _OLD_FLAGS or value in (None, action.default):
+            continue
+        option = action.option_strings[-1]
+        values = value if isinstance(value, list) else [value]
+        words += [option] if value is True else [word for one in values for word in (option, str(one))]
+    return words

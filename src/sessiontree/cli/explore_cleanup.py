@@ -1,109 +1,111 @@
-"""Folders of lanes that have ended, which a process that died could not take away."""
+"""Report and remove the folders of lanes that a killed process left."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from sessiontree.cli import stderr
-from sessiontree.cli.explore_common import copies_of, session_words
+from sessiontree.cli.explore_common import lane_worktrees, session_words
 from sessiontree.cli.parser import Options
 from sessiontree.errors import SessionTreeError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sessiontree.explore.decisions import Tidied
+    from sessiontree.explore.decisions import CleanupResult
     from sessiontree.explore.lane import Lane
     from sessiontree.explore.state import ExplorationState
-    from sessiontree.explore.worktrees import Copies
+    from sessiontree.explore.worktrees import LaneWorktrees
     from sessiontree.session.session import Session
 
 
-def say_leftovers(session: Session, told: ExplorationState, options: Options) -> None:
-    """Tell of folders that nobody needs."""
-    from sessiontree.explore.cleanup import is_worked_on, unmade
-    from sessiontree.explore.decisions import leftovers
+def print_leftovers(session: Session, state: ExplorationState, options: Options) -> None:
+    """Report folders that no process needs."""
+    from sessiontree.explore.cleanup import find_partial_worktrees
+    from sessiontree.explore.decisions import stale_lanes
+    from sessiontree.explore.state import is_active
 
-    copies = copies_of(session, options)
-    found, begun = leftovers(told.lanes, copies), unmade(told, told.run, copies)
-    if not (found or begun) or is_worked_on(session, told):
+    worktrees = lane_worktrees(session, options)
+    stale, partial = stale_lanes(state.lanes, worktrees), find_partial_worktrees(state, worktrees)
+    if not (stale or partial) or is_active(session, state):
         return
-    staying = [lane for lane in found if _stays(lane, copies)]
-    going = [lane for lane in found if lane not in staying]
-    resume = f"`sessiontree explore {session_words(session, options)} --resume {told.run}`"
-    if going:
+    blocked = [lane for lane in stale if _has_repository(lane, worktrees)]
+    removable = [lane for lane in stale if lane not in blocked]
+    resume = f"`sessiontree explore resume {session_words(session, options)} --run {state.run}`"
+    if removable:
         stderr.print_line(
-            f"exploration {told.run}: folders of lanes that have ended are still there ({_numbers(going)}); "
-            f"{resume} takes them away, their work stays in git"
+            f"exploration {state.run}: folders of {_lanes(removable)} are left over; {resume} removes them (their "
+            "files stay in git)"
         )
-    if begun:
+    if partial:
         stderr.print_line(
-            f"exploration {told.run}: a process ended while it made the folder of a lane, which is still there; "
-            f"{resume} goes on with the lane, or takes the folder away"
+            f"exploration {state.run}: the folder of an unfinished lane is left over; {resume} continues the lane or "
+            "removes the folder"
         )
-    if staying:
+    if blocked:
         stderr.print_line(
-            f"exploration {told.run}: folders of lanes stay, as there are repositories of their own in them "
-            f"({_numbers(staying)}); when you have moved those elsewhere, {resume} takes the folders away"
+            f"exploration {state.run}: folders of {_lanes(blocked)} are kept, because they contain repositories; move "
+            f"those elsewhere, then {resume} removes the folders"
         )
 
 
-def _stays(lane: Lane, copies: Copies) -> bool:
-    """Whether nobody but a person takes the folder of a lane away: there is a repository of its own in it."""
+def _has_repository(lane: Lane, worktrees: LaneWorktrees) -> bool:
+    """Whether the folder of a lane contains a repository, so that only the user may remove it."""
     from sessiontree.git.trees import find_nested_repositories
 
-    if lane.copy is None:
+    if lane.worktree is None:
         return False
     try:
-        copies.check(lane.copy)
-        return bool(find_nested_repositories(lane.copy.path, lane.copy.base, lane.copy.repository))
-    except (SessionTreeError, OSError):  # what is wrong with it is told by who takes it away
+        worktrees.check(lane.worktree)
+        return bool(find_nested_repositories(lane.worktree.path, lane.worktree.base, lane.worktree.repository))
+    except (SessionTreeError, OSError):  # reported when the folder is removed
         return False
 
 
-def take_away(session: Session, told: ExplorationState, options: Options) -> bool:
-    """Tidy up where there is nothing to go on with; `UsageError` when there is nothing to tidy up either.
+def remove_leftovers(session: Session, state: ExplorationState, options: Options) -> bool:
+    """Remove folders if there is nothing to resume. Returns whether all could be removed.
 
-    Whether all went well.
+    Raises `UsageError` if there are none.
     """
-    from sessiontree.explore.cleanup import clear_unmade, is_worked_on
-    from sessiontree.explore.decisions import leftovers, tidy
+    from sessiontree.explore.cleanup import remove_partial_worktrees
+    from sessiontree.explore.decisions import remove_worktrees, stale_lanes
+    from sessiontree.explore.state import is_active
 
-    if is_worked_on(session, told):
+    if is_active(session, state):
+        raise UsageError(f"exploration {state.run}: another process works on it; wait until it has ended, or stop it")
+    worktrees = lane_worktrees(session, options)
+    partial = remove_partial_worktrees(session, state, worktrees)
+    stale = [] if options.keep_worktrees else stale_lanes(state.lanes, worktrees)
+    if not stale and not partial:
+        at_limit = [lane for lane in state.lanes if lane.state == "limit" and lane.verdict is None]
+        step = "a larger --budget continues lanes that reached a limit, " if at_limit else ""
         raise UsageError(
-            f"exploration {told.run}: another process works on it; wait for its end, or end it, to go on here"
+            f"exploration {state.run}: nothing to resume, all lanes have ended; {step}--again LANE one that failed or "
+            "was stopped"
         )
-    copies = copies_of(session, options)
-    cleared = clear_unmade(session, told, told.run, copies)
-    found = [] if options.keep_worktrees else leftovers(told.lanes, copies)
-    if not found and not cleared:
-        at_limit = [lane for lane in told.lanes if lane.state == "limit" and lane.verdict is None]
-        step = "; lanes that reached a limit go on with a larger --budget" if at_limit else ""
-        raise UsageError(
-            f"exploration {told.run}: there is nothing to go on with, no lane of it was left open{step}; --again LANE "
-            "goes on with one that failed or was stopped"
-        )
-    tidied = tidy(found, copies)
-    if cleared:
-        stderr.print_line(f"exploration {told.run}: the folder of a lane that was not made to the end was taken away")
-    if tidied.lanes:
+    result = remove_worktrees(stale, worktrees)
+    if partial:
+        stderr.print_line(f"exploration {state.run}: removed the folder of an unfinished lane")
+    if result.lanes:
+        numbers = ", ".join(map(str, result.lanes))
         stderr.print_line(
-            f"exploration {told.run}: there is nothing to go on with; the folders that were left of lanes "
-            f"{', '.join(map(str, tidied.lanes))} were taken away, their work is in refs/sessiontree/explore/{told.run}"
+            f"exploration {state.run}: nothing to resume; removed the folders of lanes {numbers}, their work is in "
+            f"refs/sessiontree/explore/{state.run}"
         )
-    return say_tidied(tidied)
+    return print_cleanup(result)
 
 
-def say_tidied(tidied: Tidied) -> bool:
-    """Tell which folders stayed; whether all could be tidied up that should be."""
+def print_cleanup(result: CleanupResult) -> bool:
+    """Report folders that were kept. Returns whether all others could be removed."""
     from sessiontree.views.text import one_line
 
-    for note in tidied.stayed:
+    for note in result.stayed:
         stderr.print_line(one_line(note))
-    for note in tidied.failed:
+    for note in result.failed:
         stderr.print_error(one_line(note))
-    return not tidied.failed
+    return not result.failed
 
 
-def _numbers(lanes: Sequence[Lane]) -> str:
-    return ", ".join(str(lane.number) for lane in lanes)
+def _lanes(lanes: Sequence[Lane]) -> str:
+    numbers = ", ".join(str(lane.number) for lane in lanes)
+    return f"{'lane' if len(lanes) == 1 else 'lanes'} {numbers}"

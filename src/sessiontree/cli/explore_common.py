@@ -1,4 +1,4 @@
-"""What the commands about lanes share: which exploration is meant, where its files are, what is printed of it."""
+"""Helpers that the explore subcommands share."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from sessiontree.cli.parser import Options
 from sessiontree.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from sessiontree.explore.compare import HasLanes, Result
-    from sessiontree.explore.state import ExplorationState
-    from sessiontree.explore.worktrees import Copies
+    from sessiontree.explore.compare import Result
+    from sessiontree.explore.state import ExplorationLike, ExplorationState
+    from sessiontree.explore.worktrees import LaneWorktrees
     from sessiontree.session.session import Session
 
 
-def told_of(session: Session, run: str | None) -> ExplorationState:
+def load_exploration(session: Session, options: Options) -> ExplorationState:
+    """The exploration of --run, or the last one."""
     from sessiontree.explore.state import find_exploration
 
     try:
-        return find_exploration(session, run)
+        return find_exploration(session, options.which)
     except NotFoundError as error:
-        raise NotFoundError(f'{error}; `sessiontree explore SESSION "..."` begins one, --list shows all') from None
+        raise NotFoundError(
+            f"{error}; `sessiontree explore list SESSION` shows all, `explore start` starts one"
+        ) from None
 
 
 def home_of(options: Options) -> str:
@@ -32,17 +35,14 @@ def home_of(options: Options) -> str:
     return paths.home() if options.home is None else os.path.abspath(options.home)
 
 
-def copies_of(session: Session, options: Options) -> Copies:
-    from sessiontree.explore.worktrees import Copies
+def lane_worktrees(session: Session, options: Options) -> LaneWorktrees:
+    from sessiontree.explore.worktrees import LaneWorktrees
 
-    return Copies(home_of(options), session.id, session.cwd or os.getcwd())
+    return LaneWorktrees(home_of(options), session.id, session.cwd or os.getcwd())
 
 
 def session_words(session: Session, options: Options) -> str:
-    """The words with which this user can name the session again in a command, fit for a shell.
-
-    The path that was typed; else the beginning of the id that means this session alone. And the home, if one was said.
-    """
+    """Shell words that name the session in a command: the path that was typed, or the shortest unique id prefix."""
     from sessiontree import paths
     from sessiontree.explore.lane_table import shell_words
     from sessiontree.session.open import looks_like_path
@@ -61,23 +61,20 @@ def plain(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-def print_results(session: Session, told: HasLanes, results: Sequence[Result], options: Options) -> int:
+def print_results(session: Session, exploration: ExplorationLike, results: Sequence[Result], options: Options) -> None:
     from sessiontree.explore.lane_table import draw_results
 
     if options.json:
-        output.print_json({"type": "results", **_results(session, told, results)})
+        output.print_json(
+            {
+                "type": "results",
+                "session": session.id,
+                "path": session.location,
+                "run": exploration.plan.run,
+                "leaf": session.leaf,
+                "results": [plain(result) for result in results],
+            }
+        )
     else:
-        look = {"bold": output.bold, "dim": output.dim}
         words = session_words(session, options)
-        output.print_lines(draw_results(results, output.width(), session=words, **look))
-    return 0
-
-
-def _results(session: Session, told: HasLanes, results: Sequence[Result]) -> dict[str, Any]:
-    return {
-        "session": session.id,
-        "path": session.location,
-        "run": told.plan.run,
-        "leaf": session.leaf,
-        "results": [plain(one) for one in results],
-    }
+        output.print_lines(draw_results(results, output.width(), session=words, bold=output.bold, dim=output.dim))

@@ -1,4 +1,4 @@
-"""Beginning an exploration, or going on with one, and watching it to its end."""
+"""Start or resume an exploration, and watch it until it ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -16,31 +15,37 @@ from sessiontree.agent.async_bridge import in_background, uncancelled
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.app.models import find_lane_model, no_model_error
 from sessiontree.app.system_prompt import build_system_prompt
-from sessiontree.chat.lane_prompts import Questions
-from sessiontree.chat.lane_view import Choosing, Watching, is_left_open
+from sessiontree.chat.lane_prompts import LanePrompts
+from sessiontree.chat.lane_view import LaneChooser, LaneView, is_undecided
 from sessiontree.chat.terminal import Screen
 from sessiontree.cli import output, stderr
-from sessiontree.cli.explore_cleanup import say_tidied, take_away
-from sessiontree.cli.explore_common import copies_of, home_of, plain, print_results, session_words, told_of
-from sessiontree.cli.lane_options import APPROVAL, MAX_DEPTH, MAX_LANES, PARALLEL
+from sessiontree.cli.explore_cleanup import print_cleanup, remove_leftovers
+from sessiontree.cli.explore_common import (
+    home_of,
+    lane_worktrees,
+    load_exploration,
+    plain,
+    print_results,
+    session_words,
+)
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import remember_session
 from sessiontree.cli.summaries import build_summary_request, find_configured_summarizer, load_session_settings
 from sessiontree.errors import NotFoundError, SessionTreeError, UsageError, WriteError
-from sessiontree.explore import decisions, explore, resume
-from sessiontree.explore.cleanup import has_died, is_worked_on
-from sessiontree.explore.compare import HasLanes, compare
-from sessiontree.explore.decisions import Decided
+from sessiontree.explore.compare import compare
+from sessiontree.explore.decisions import DecisionResult
 from sessiontree.explore.events import LaneEvent
 from sessiontree.explore.exploration import Exploration
-from sessiontree.explore.fork_rules import Rules, trusted
+from sessiontree.explore.fork_rules import ForkRules, trusted
 from sessiontree.explore.lane import Lane
-from sessiontree.explore.lane_messages import Talking
+from sessiontree.explore.lane_messages import LaneMessages
 from sessiontree.explore.plan_parser import parse_bounds, parse_prompts, plan_lanes
 from sessiontree.explore.records import Bounds, Rule
-from sessiontree.explore.state import ExplorationState, find_exploration
+from sessiontree.explore.resumption import resume
+from sessiontree.explore.start import ExploreOptions, explore
+from sessiontree.explore.state import ExplorationLike, ExplorationState, find_exploration, has_crashed, is_active
 from sessiontree.explore.task_tool import TaskTool
-from sessiontree.explore.worktrees import Copies
+from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.models import Model
 from sessiontree.session.reader import CURRENT
 from sessiontree.session.session import Session
@@ -48,217 +53,219 @@ from sessiontree.settings import Settings
 from sessiontree.views.text import one_line
 
 
-async def explore_lanes(session: Session, options: Options) -> int:
-    """Begin or resume, watch to the end, tell what came of it, and let it be decided.
+async def run_lanes(session: Session, options: Options) -> int:
+    """Start or resume lanes, watch them, print the results, and ask which to keep.
 
-    However it ends, short of being killed, the folders of lanes that have ended go.
+    However it ends, short of being killed, the folders of lanes that have ended are removed.
     """
-    if options.resume is not None:
-        told = told_of(session, options.resume or options.which)
-        if not _can_go_on(session, told, options):
-            return _only_tidy(session, told, options)
+    is_resume = options.subcommand == "resume"
+    if is_resume and not options.again:
+        state = load_exploration(session, options)
+        if not _can_resume(session, state, options):
+            return _clean_up_only(session, state, options)
     screen = Screen(sys.stderr)
     can_ask = not options.json and screen.is_terminal and sys.stdin is not None and sys.stdin.isatty()
-    questions = Questions(screen, sys.stdin) if can_ask else None
-    watching = Watching(screen, questions)
-    exploration, models = _prepare(session, options, watching)
+    prompts = LanePrompts(screen, sys.stdin) if can_ask else None
+    view = LaneView(screen, prompts)
+    exploration, models = (_resume if is_resume else _start)(session, options, view)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        _end_on(number)
-    was_stopped, is_tidy = None, True
+        _cancel_on(number)
+    was_stopped, is_clean = None, True
     try:
-        was_stopped = await _watch(exploration, watching, questions, options)
+        was_stopped = await _watch(exploration, view, prompts, options)
         if was_stopped is None:
-            stderr.print_error(f"ended before all lanes had come to their end; {_again(exploration, options)}")
+            stderr.print_error(f"ended before all lanes had finished; {_resume_hint(exploration, options)}")
             code = stderr.INTERRUPTED
         else:
-            code = await _tell(session, exploration, questions, screen, options)
-    except asyncio.CancelledError:  # told to end while it told what came of the lanes: all of that is in the file
+            code = await _report(session, exploration, prompts, screen, options)
+    except asyncio.CancelledError:  # a signal while results were printed: everything is in the file
         code = stderr.INTERRUPTED
     finally:
         with contextlib.suppress(asyncio.CancelledError):
-            is_tidy = await uncancelled(_tidy(session, exploration, models, options, has_ended=was_stopped is not None))
+            has_ended = was_stopped is not None
+            is_clean = await uncancelled(_clean_up(exploration, models, options, has_ended=has_ended))
         session.close()
     if was_stopped:
         return stderr.INTERRUPTED
-    return code if is_tidy else code or stderr.FAILED
+    return code if is_clean else code or stderr.FAILED
 
 
-def _resume(exploration: Exploration, options: Options) -> str:
-    return f"sessiontree explore {session_words(exploration.session, options)} --resume {exploration.run}"
+def _resume_command(exploration: Exploration, options: Options) -> str:
+    return f"sessiontree explore resume {session_words(exploration.session, options)} --run {exploration.run}"
 
 
-def _again(exploration: Exploration, options: Options) -> str:
-    return f"`{_resume(exploration, options)}` goes on with them"
+def _resume_hint(exploration: Exploration, options: Options) -> str:
+    return f"continue them with `{_resume_command(exploration, options)}`"
 
 
-async def _tell(
-    session: Session, exploration: Exploration, questions: Questions | None, screen: Screen, options: Options
+async def _report(
+    session: Session, exploration: Exploration, prompts: LanePrompts | None, screen: Screen, options: Options
 ) -> int:
-    """Tell what came of the lanes, and let it be decided; the exit code."""
+    """Print the results and let the user decide; returns the exit code."""
     remember_session(session.location, session.cwd, options)
-    told = await in_background(_as_it_stands, session, exploration)
-    results = await in_background(compare, told, exploration.copies)
-    print_results(session, told, results, options)
+    state = await in_background(_read_state, session, exploration)
+    results = await in_background(compare, state, exploration.worktrees)
+    print_results(session, state, results, options)
     sys.stdout.flush()
-    if any(lane.state == "lost" for lane in told.lanes):
-        stderr.print_line(f"some lanes have no end: {_again(exploration, options)}")
-    if any(lane.state == "limit" for lane in told.lanes):
-        more = f"{_resume(exploration, options)} --budget N"
-        stderr.print_line(f"lanes that reached a limit go on with `{more}`, N being more than before")
-    if any(lane.state == "running" for lane in told.lanes):
-        words = session_words(session, options)
+    if any(lane.state == "lost" for lane in state.lanes):
+        stderr.print_line(f"some lanes did not finish; {_resume_hint(exploration, options)}")
+    if any(lane.state == "limit" for lane in state.lanes):
+        command = f"{_resume_command(exploration, options)} --budget N"
+        stderr.print_line(f"some lanes reached a limit; continue them with `{command}` and a larger N")
+    words = session_words(session, options)
+    if any(lane.state == "running" for lane in state.lanes):
         stderr.print_line(
-            f"another process works on some lanes; `sessiontree explore {words} --compare` shows how far they are"
+            f"another process works on some lanes; `sessiontree explore compare {words}` shows their progress"
         )
         return 0
-    decided = None
-    if questions is not None:
-        decided = await _choose(session, told, exploration.copies, questions, screen, options)
-    if not options.json and is_left_open(told.lanes, decided):
-        words = session_words(session, options)
-        stderr.print_line(f"decide with `sessiontree explore {words}` and --keep, --merge, --drop or --diff LANE")
-    return 0 if any(lane.state == "done" for lane in told.lanes) else stderr.FAILED
+    result = None
+    if prompts is not None:
+        result = await _choose(session, state, exploration.worktrees, prompts, screen, options)
+    if not options.json and is_undecided(state.lanes, result):
+        stderr.print_line(f"decide with `sessiontree explore keep {words} LANE`, or with merge, drop or diff")
+    return 0 if any(lane.state == "done" for lane in state.lanes) else stderr.FAILED
 
 
-def _as_it_stands(session: Session, exploration: Exploration) -> HasLanes:
-    """The lanes of this process as it knows them, and those that others may have worked on as the file tells them."""
+def _read_state(session: Session, exploration: Exploration) -> ExplorationLike:
+    """This process's own lanes as it knows them, and those of other processes as recorded in the file."""
     own = {lane.number: lane for lane in exploration.lanes if lane.lease is not None}
     if len(own) == len(exploration.lanes):
         return exploration
     session.refresh()
-    told = find_exploration(session, exploration.run)
-    return msgspec.structs.replace(told, lanes=[own.get(lane.number, lane) for lane in told.lanes])
+    state = find_exploration(session, exploration.run)
+    return msgspec.structs.replace(state, lanes=[own.get(lane.number, lane) for lane in state.lanes])
 
 
-async def _tidy(
-    session: Session, exploration: Exploration, models: Sequence[Model], options: Options, *, has_ended: bool
-) -> bool:
-    """Let models go, and the folders of lanes that have ended; whether all could be tidied up.
-
-    When it was left before its end, rules may not have looked at those folders yet: then they are for who resumes it.
-    """
+async def _clean_up(exploration: Exploration, models: Sequence[Model], options: Options, *, has_ended: bool) -> bool:
+    """Close models and remove the folders of lanes that have ended; returns whether all could be removed."""
     for model in models:
         await model.close()
+    # After an early end, rules may still have to look at the folders when the exploration is resumed.
     if options.keep_worktrees or (exploration.plan.rules and not has_ended):
         return True
-    lanes = decisions.closed(exploration.lanes)
-    if exploration.holding.maker is None and exploration.plan_id and is_worked_on(session, exploration):
-        lanes = [lane for lane in lanes if lane.lease is not None]  # another process may look at the others
-    tidied = await in_background(decisions.tidy, lanes, exploration.copies)
-    with contextlib.suppress(OSError):  # nobody is there to hear it
-        say_tidied(tidied)
-    return not tidied.failed
+    result = await in_background(exploration.remove_worktrees)
+    with contextlib.suppress(OSError):  # the terminal is gone
+        print_cleanup(result)
+    return not result.failed
 
 
-def _end_on(number: signal.Signals) -> None:
-    """Let a signal end what this task does, so that it can tidy up."""
-    this = asyncio.current_task()
-    assert this is not None
-    asyncio.get_running_loop().add_signal_handler(number, this.cancel)
+def _cancel_on(number: signal.Signals) -> None:
+    """Cancel this task on a signal, so that it can clean up."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
-def _only_tidy(session: Session, told: ExplorationState, options: Options) -> int:
-    """There is nothing to go on with: take away what a process that died has left."""
-    _say_untrusted(told, options)
-    is_tidy = take_away(session, told, options)
-    print_results(session, told, compare(told, copies_of(session, options)), options)
+def _clean_up_only(session: Session, state: ExplorationState, options: Options) -> int:
+    _print_untrusted(state, options)
+    is_clean = remove_leftovers(session, state, options)
+    print_results(session, state, compare(state, lane_worktrees(session, options)), options)
     session.close()
-    return 0 if is_tidy else stderr.FAILED
+    return 0 if is_clean else stderr.FAILED
 
 
 async def _watch(
-    exploration: Exploration, watching: Watching, questions: Questions | None, options: Options
+    exploration: Exploration, view: LaneView, prompts: LanePrompts | None, options: Options
 ) -> bool | None:
-    """Go through all that happens; whether a person stopped it, None when the program was told to end."""
+    """Show all events. Returns whether the user stopped all lanes; None if a signal ended the program."""
     loop = asyncio.get_running_loop()
-    interrupt = exploration.stop if options.json else partial(_interrupt, watching, questions)
-    if options.resume is None and not options.again:  # else lanes of before would be stopped that nobody has seen yet
+    interrupt = exploration.stop if options.json else partial(_interrupt, view, prompts)
+    if options.subcommand == "start":  # before `resume` has shown the lanes, Ctrl-C must not stop them for good
         loop.add_signal_handler(signal.SIGINT, interrupt)
     try:
-        async with watching.begun(exploration):
+        async with view.begun(exploration):
             loop.add_signal_handler(signal.SIGINT, interrupt)
             if options.json:
                 async for event in exploration:
                     _print_event(exploration, event, options)
                 return all(lane.state == "stopped" for lane in exploration.lanes)
-            with questions.quiet() if questions is not None else contextlib.nullcontext():
-                await watching.watch(exploration)
-            return watching.was_stopped
+            with prompts.quiet() if prompts is not None else contextlib.nullcontext():
+                await view.watch(exploration)
+            return view.was_stopped
     except asyncio.CancelledError:
         return None
     finally:
-        _end_on(signal.SIGINT)
+        _cancel_on(signal.SIGINT)
 
 
 def _print_event(exploration: Exploration, event: LaneEvent, options: Options) -> None:
-    """Tell who reads along. If nobody does any more, or the disk is full, nobody wants lanes to go on unseen."""
     try:
         output.print_json({"type": "event", **plain(event)})
         sys.stdout.flush()
-    except OSError as error:
+    except OSError as error:  # the reader is gone, or the disk is full: lanes must not continue unseen
         raise WriteError(
-            f"standard output: {error.strerror}; ended before all lanes had come to their end; "
-            f"{_again(exploration, options)}"
+            f"standard output: {error.strerror}; ended before all lanes had finished; "
+            f"{_resume_hint(exploration, options)}"
         ) from error
 
 
-def _interrupt(watching: Watching, questions: Questions | None) -> None:
-    """Ctrl-C ends the question that is open; when there is none, it is about the lanes."""
-    if questions is None or not questions.interrupt():
-        watching.interrupt()
+def _interrupt(view: LaneView, prompts: LanePrompts | None) -> None:
+    """Ctrl-C cancels an open question; without one, it is about the lanes."""
+    if prompts is None or not prompts.interrupt():
+        view.interrupt()
 
 
 async def _choose(
     session: Session,
-    told: HasLanes,
-    copies: Copies | None,
-    questions: Questions,
+    state: ExplorationLike,
+    worktrees: LaneWorktrees | None,
+    prompts: LanePrompts,
     screen: Screen,
     options: Options,
-) -> Decided | None:
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, questions.interrupt)
-    summary = build_summary_request(session, options)
-    keeps = options.keep_worktrees
-    choosing = Choosing(screen, questions, session, told, copies, summary=summary, keep_copies=keeps)
+) -> DecisionResult | None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, prompts.interrupt)
+    request = build_summary_request(session, options)
+    chooser = LaneChooser(
+        screen, prompts, session, state, worktrees, summary=request, keep_worktrees=options.keep_worktrees
+    )
     try:
-        return await choosing.choose()
-    except asyncio.CancelledError:  # the terminal is gone, or the program is told to end: it is decided later
+        return await chooser.choose()
+    except asyncio.CancelledError:  # the terminal is gone, or a signal came: the user can decide later
         return None
     finally:
-        _end_on(signal.SIGINT)
+        _cancel_on(signal.SIGINT)
 
 
-def _prepare(session: Session, options: Options, watching: Watching) -> tuple[Exploration, Sequence[Model]]:
-    """The exploration that was asked for, not begun yet, and the models that it uses."""
-    settings = load_session_settings(session, options)
+# Options
+
+
+class _Models:
+    """Opens models by name, and remembers them so that they can be closed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.opened: list[Model] = []
+
+    def find(self, name: str, number: int = 1) -> Model:
+        self.opened.append(find_lane_model(name, number, self._settings.models))
+        return self.opened[-1]
+
+
+def _shared_options(
+    session: Session, options: Options, settings: Settings, view: LaneView, models: _Models
+) -> ExploreOptions:
+    """The options that `start` and `resume` have in common."""
     _check_approval(session, options)
-    models: list[Model] = []
-
-    def find_model(name: str, number: int = 1) -> Model:
-        models.append(find_lane_model(name, number, settings.models))
-        return models[-1]
-
     tools = load_tools()
-    tools.add(TaskTool(find_model=find_model, home=home_of(options)))
-    shared: dict[str, Any] = {
-        "tools": tools,
-        "approver_for": watching.approver_for(options.approval or APPROVAL, tools),
-        "settings": settings,
-        "system": build_system_prompt,
-        "copies": copies_of(session, options),
-        "summarizer": find_configured_summarizer(settings),
-        "keep_worktrees": True,  # until everything is told: see `_tidy`
-    }
-    if options.resume is not None or options.again:
-        told = told_of(session, options.resume or options.which)
-        bounds = _bounds_from_now(told, options)
-        _say_untrusted(told, options)
-        again = trusted(told.plan.rules, [options.fork_on] if options.fork_on else [])
-        hooks = (Talking(), Rules(again, find_model=find_model, settings=settings))
-        wanted = {"again": options.again or (), "bounds": bounds, "check": options.check}
-        return resume(session, told.run, find_model=find_model, hooks=hooks, **wanted, **shared), models
-    prompts = _prompts(options)
-    plans = plan_lanes(prompts, options.model or [_usual_model(session, settings)], options.n, find_model)
+    tools.add(TaskTool(find_model=models.find, home=home_of(options)))
+    return ExploreOptions(
+        tools=tools,
+        check=options.check,
+        approver_for=view.approver_for(options.approval, tools),
+        settings=settings,
+        system=build_system_prompt,
+        lane_worktrees=lane_worktrees(session, options),
+        summarizer=find_configured_summarizer(settings),
+        keep_worktrees=True,  # until the results are printed; see `_clean_up`
+    )
+
+
+def _start(session: Session, options: Options, view: LaneView) -> tuple[Exploration, Sequence[Model]]:
+    settings = load_session_settings(session, options)
+    models = _Models(settings)
+    shared = _shared_options(session, options, settings, view, models)
+    prompts = _read_prompts(options)
+    plans = plan_lanes(prompts, options.model or [_default_model(session, settings)], options.n, models.find)
     rules = _rules(options)
     exploration = explore(
         session,
@@ -266,62 +273,78 @@ def _prepare(session: Session, options: Options, watching: Watching) -> tuple[Ex
         models=plans.models,
         names=plans.names,
         at=CURRENT if options.at is None else session.find_entry(options.at),
-        parallel=PARALLEL if options.parallel is None else options.parallel,
-        bounds=_bounds(options),
+        options=shared,
+        parallel=options.parallel,
+        bounds=parse_bounds(options.budget, options.max_lanes, options.max_depth),
         rules=rules,
-        check=options.check,
         worktrees=not options.no_worktrees,
-        hooks=(Talking(), Rules(rules, find_model=find_model, settings=settings)),
-        **shared,
+        hooks=(LaneMessages(), ForkRules(rules, find_model=models.find, settings=settings)),
     )
-    return exploration, models
+    return exploration, models.opened
 
 
-def _bounds_from_now(told: ExplorationState, options: Options) -> Bounds | None:
-    """What all lanes may use, when a budget is given; what it does not name stays as it was."""
+def _resume(session: Session, options: Options, view: LaneView) -> tuple[Exploration, Sequence[Model]]:
+    settings = load_session_settings(session, options)
+    models = _Models(settings)
+    shared = _shared_options(session, options, settings, view, models)
+    state = load_exploration(session, options)
+    bounds = _new_bounds(state, options)
+    _print_untrusted(state, options)
+    exploration = resume(
+        session,
+        state.run,
+        find_model=models.find,
+        again=options.again,
+        options=shared,
+        bounds=bounds,
+        hooks=(LaneMessages(), ForkRules(_trusted_rules(state, options), find_model=models.find, settings=settings)),
+    )
+    return exploration, models.opened
+
+
+def _new_bounds(state: ExplorationState, options: Options) -> Bounds | None:
+    """The limits with those of --budget replaced; None without it."""
     if not options.budget:
         return None
-    given, before = _bounds(options), told.plan.bounds
+    before = state.plan.bounds
+    given = parse_bounds(options.budget, before.lanes, before.depth)
     changed = {name: getattr(given, name) for name in ("tokens", "cost", "seconds") if getattr(given, name) is not None}
     return msgspec.structs.replace(before, **changed)
 
 
-def _can_go_on(session: Session, told: ExplorationState, options: Options) -> bool:
-    """Whether lanes were left open, were not made yet, or a rule was not asked about them."""
-    at_limit = [lane for lane in told.lanes if lane.state == "limit" and lane.verdict is None]
-    if told.open_lanes or (at_limit and options.budget):
+def _trusted_rules(state: ExplorationState, options: Options) -> tuple[Rule, ...]:
+    return trusted(state.plan.rules, [options.fork_on] if options.fork_on else [])
+
+
+def _can_resume(session: Session, state: ExplorationState, options: Options) -> bool:
+    """Whether there are open or missing lanes, or lanes that rules were not applied to."""
+    at_limit = [lane for lane in state.lanes if lane.state == "limit" and lane.verdict is None]
+    if state.open_lanes or (at_limit and options.budget):
         return True
-    if is_worked_on(session, told):
+    if is_active(session, state):
         return False
-    is_all_made = len(told.lanes) >= len(told.plan.wanted)
-    rules = trusted(told.plan.rules, [options.fork_on] if options.fork_on else [])
-    died = has_died(session, told)
-    return not is_all_made or any(_is_unasked(rule, lane, told, died=died) for rule in rules for lane in told.lanes)
+    if len(state.lanes) < len(state.plan.planned):
+        return True
+    crashed = has_crashed(session, state)
+    rules = _trusted_rules(state, options)
+    return any(_is_unapplied(rule, lane, state, crashed=crashed) for rule in rules for lane in state.lanes)
 
 
-def _is_unasked(rule: Rule, lane: Lane, told: ExplorationState, *, died: bool) -> bool:
-    """Whether a rule may still have something to say of a lane, as its process ended before that was done.
-
-    What a judge said is not written down, and judges are not asked twice.
-    """
+def _is_unapplied(rule: Rule, lane: Lane, state: ExplorationState, *, crashed: bool) -> bool:
+    """Whether a process ended before it applied a rule to a lane. Judges leave no record, and are not asked twice."""
     if lane.state not in ("done", "limit", "failed") or lane.verdict is not None or rule.kind == "judge":
         return False
-    if any(one.record.origin == lane.number and one.record.rule == rule.kind for one in told.lanes):
+    if any(other.record.origin == lane.number and other.record.rule == rule.kind for other in state.lanes):
         return False
     if rule.kind == "check" and (lane.check is None or lane.check.command != rule.command):
         return True
-    return died and (rule.kind != "check" or (lane.check is not None and lane.check.passed is False))
+    return crashed and (rule.kind != "check" or (lane.check is not None and lane.check.passed is False))
 
 
-def _bounds(options: Options) -> Bounds:
-    lanes = MAX_LANES if options.max_lanes is None else options.max_lanes
-    return parse_bounds(options.budget, lanes, MAX_DEPTH if options.max_depth is None else options.max_depth)
-
-
-def _usual_model(session: Session, settings: Settings) -> str:
-    """The model that answers when none is named: who answered last if that one can be asked here, else the setting."""
-    told = session.context().state.model
-    name = f"{told.provider}:{told.model_id}" if told is not None and told.provider else None
+def _default_model(session: Session, settings: Settings) -> str:
+    """The model that answered last, if it can be opened here; otherwise the one in the settings."""
+    last = session.context().state.model
+    name = f"{last.provider}:{last.model_id}" if last is not None and last.provider else None
     if name is not None:
         try:
             find_lane_model(name, 1, settings.models)
@@ -333,16 +356,15 @@ def _usual_model(session: Session, settings: Settings) -> str:
     return name
 
 
-def _prompts(options: Options) -> list[str]:
-    """What lanes are told: the text for all, or each its own out of a file."""
+def _read_prompts(options: Options) -> list[str]:
     if (options.prompt is None) == (options.prompts is None):
-        raise UsageError("explore: what shall lanes do? A TEXT for all of them, or --prompts FILE with one for each")
+        raise UsageError("explore: pass a PROMPT for all lanes, or --prompts FILE with one for each")
     if options.prompts is None:
         if not options.prompt.strip():
-            raise UsageError("explore: the TEXT is empty")
+            raise UsageError("explore: the PROMPT is empty")
         return [options.prompt]
     if options.prompts == "-" and sys.stdin is None:
-        raise UsageError("--prompts -: there is no standard input to read them from; name a file")
+        raise UsageError("--prompts -: standard input is closed; name a file")
     try:
         if options.prompts == "-":
             text = sys.stdin.read().removeprefix("\ufeff")
@@ -350,13 +372,13 @@ def _prompts(options: Options) -> list[str]:
             with open(options.prompts, encoding="utf-8-sig") as file:
                 text = file.read()
     except FileNotFoundError:
-        raise NotFoundError(f"{options.prompts}: there is no such file") from None
+        raise NotFoundError(f"{options.prompts}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{options.prompts}: cannot be read as text: {error}") from None
     found = parse_prompts(text)
     if not found:
         raise UsageError(
-            f"{options.prompts}: has no prompt; one on each line, or blocks between lines of three hyphens"
+            f"{options.prompts}: no prompts; write one per line, or blocks separated by lines of three hyphens"
         )
     return found
 
@@ -372,21 +394,18 @@ def _rules(options: Options) -> list[Rule]:
 
 
 def _check_approval(session: Session, options: Options) -> None:
-    """A session may say by itself that less is asked; that holds only if it is said here, too."""
+    # A session file may come from elsewhere: it cannot grant approval by itself.
     if session.config.approval_mode == "yolo" and options.approval != "yolo":
         raise UsageError(
-            f"{session.location}: the session itself lets everything pass without asking; say --approval yolo if you "
-            "want that, or take it back with `/mode default` in `sessiontree chat`"
+            f"{session.location}: the session approves everything; pass --approval yolo to allow that, or reset it "
+            "with `/mode default` in `sessiontree chat`"
         )
 
 
-def _say_untrusted(told: ExplorationState, options: Options) -> None:
-    """Commands that stand in a file are not run because they stand there."""
-
-    for rule in told.plan.rules:
+def _print_untrusted(state: ExplorationState, options: Options) -> None:
+    """Report commands in the file that are not run, because the user did not pass them."""
+    for rule in state.plan.rules:
         if rule.kind == "check" and rule.command != options.fork_on:
-            stderr.print_line(
-                f"its rule is left out unless you say it again: --fork-on {one_line(rule.command or '')!r}"
-            )
-    if told.plan.check is not None and told.plan.check != options.check:
-        stderr.print_line(f"its check is left out unless you say it again: --check {one_line(told.plan.check)!r}")
+            stderr.print_line(f"not run unless you pass it again: --fork-on {one_line(rule.command or '')!r}")
+    if state.plan.check is not None and state.plan.check != options.check:
+        stderr.print_line(f"not run unless you pass it again: --check {one_line(state.plan.check)!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from sessiontree.cli.commands import COMMANDS, GROUPS, SUMMARIES, command_module, unknown_command
@@ -98,7 +98,7 @@ def parse(arguments: Sequence[str]) -> Options:
         raise unknown_command(name)
     parser, commands = build_parsers((name,) if name in COMMANDS else ())
     if name not in QUERY_COMMANDS:
-        return parser.parse_args(arguments, Options())
+        return parser.parse_args(_with_default_subcommand(arguments, commands), Options())
     options_part, words = _split_query(arguments[1:], commands[name])
     # Some versions of argparse remove a `--` before the command's parser sees it, so it gets a placeholder.
     options = parser.parse_args((name, *options_part, *(["words"] if words else [])), Options())
@@ -154,10 +154,39 @@ def build_parsers(names: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
             allow_abbrev=False,
         )
         module.add_arguments(command)
-        command.add_argument("--json", action="store_true", help=getattr(module, "JSON", "print one JSON object"))
-        command.add_argument("--home", metavar="DIR", help="home folder for sessions (default: $SESSIONTREE_HOME)")
+        for leaf in find_subcommands(command).values() or [command]:
+            leaf.add_argument("--json", action="store_true", help=getattr(module, "JSON", "print one JSON object"))
+            leaf.add_argument("--home", metavar="DIR", help="home folder for sessions (default: $SESSIONTREE_HOME)")
         command.set_defaults(run=module.run)
     return root, parsers
+
+
+def add_subcommand(subcommands: Any, name: str, summary: str, description: str) -> Parser:
+    """Add the parser of a subcommand that works on one session, such as `explore keep`."""
+    parser: Parser = subcommands.add_parser(
+        name, help=summary, description=description, formatter_class=_HelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("session", metavar="SESSION")
+    return parser
+
+
+def find_subcommands(parser: argparse.ArgumentParser) -> dict[str, Parser]:
+    """The parsers of a command's subcommands by name; empty if it has none."""
+    action = _subcommand_action(parser)
+    return {} if action is None else action.choices
+
+
+def _subcommand_action(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[Parser] | None:
+    return next((action for action in parser._actions if isinstance(action, argparse._SubParsersAction)), None)
+
+
+def _with_default_subcommand(arguments: Sequence[str], commands: Mapping[str, Parser]) -> Sequence[str]:
+    """Arguments with the subcommand that may be left out: `explore SESSION` is `explore start SESSION`."""
+    command = commands.get(arguments[0]) if len(arguments) > 1 else None
+    action = _subcommand_action(command) if command is not None else None
+    if action is None or action.default is None or arguments[1] in (*action.choices, "-h", "--help"):
+        return arguments
+    return (arguments[0], action.default, *arguments[1:])
 
 
 def _group_help(group: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sessiontree.errors import SessionTreeError
-from sessiontree.explore.cleanup import Left, take_all_away
+from sessiontree.explore.cleanup import RemovedWorktrees, remove_all_worktrees
 from sessiontree.session.open import open as open_session
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def remove_lanes(home: Home, plan: CleanPlan) -> tuple[CleanPlan, list[str], lis
     return msgspec.structs.replace(plan, chosen=chosen, archived=archived), list(dict.fromkeys(refs)), failed
 
 
-def _remove_each(home: Home, plan: CleanPlan) -> Iterator[tuple[str, Left]]:
+def _remove_each(home: Home, plan: CleanPlan) -> Iterator[tuple[str, RemovedWorktrees]]:
     for one in plan.chosen:
         if _has_lanes(_chunks(one.path)):
             yield one.path, _remove(one.path, home.folder)
@@ -47,19 +47,19 @@ def _remove_each(home: Home, plan: CleanPlan) -> Iterator[tuple[str, Left]]:
             yield item.path, _remove_archived(home.archive, item, home.folder)
 
 
-def _remove_archived(archive: Archive, item: ArchiveItem, home: str) -> Left:
+def _remove_archived(archive: Archive, item: ArchiveItem, home: str) -> RemovedWorktrees:
     with tempfile.TemporaryDirectory(prefix="sessiontree-") as folder:
         path = os.path.join(folder, os.path.basename(item.path))
         archive.extract(item, path)
         return _remove(path, home)
 
 
-def _remove(path: str, home: str) -> Left:
+def _remove(path: str, home: str) -> RemovedWorktrees:
     try:
         with open_session(path, home=home) as session:
-            return take_all_away(session, home)
+            return remove_all_worktrees(session, home)
     except SessionTreeError as error:
-        return Left(failed=(str(error),))
+        return RemovedWorktrees(failed=(str(error),))
 
 
 def _chunks(path: str) -> Iterator[bytes]:

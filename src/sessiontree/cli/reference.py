@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from sessiontree.cli.commands import COMMANDS, GROUPS
-from sessiontree.cli.parser import ARGUMENTS, DESCRIPTION, build_parsers
+from sessiontree.cli.parser import ARGUMENTS, DESCRIPTION, build_parsers, find_subcommands
 from sessiontree.cli.stderr import EXIT_CODES
 
 GENERATED_BY = "make docs"
@@ -48,21 +48,38 @@ def _lines() -> Iterator[str]:
         yield from (f"* [`{name}`](#{name}): {_escaped(summary)}" for name, summary in summaries.items())
     for name, command in commands.items():
         yield ""
-        yield from _command(name, command)
+        yield from _subcommands(name, command) if find_subcommands(command) else _command(f"### {name}", command)
 
 
-def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+def _subcommands(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    """A command with subcommands: its description and examples, then each subcommand."""
+    yield f"### {name}"
+    yield ""
+    yield from _code([f"{parser.prog} SUBCOMMAND ..."])
+    yield _escaped(inspect.cleandoc(parser.description or ""))
+    yield ""
+    (action,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    for choice in action._choices_actions:
+        yield f"* [`{choice.dest}`](#{name}-{choice.dest}): {_escaped(choice.help or '')}"
+    yield ""
+    yield from list(_epilog(parser.epilog or ""))[:-1]
+    for subcommand, leaf in find_subcommands(parser).items():
+        yield ""
+        yield from _command(f"#### {name} {subcommand}", leaf)
+
+
+def _command(heading: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     shown = [action for action in parser._actions if action.help != argparse.SUPPRESS and action.dest not in _COMMON]
     positionals = [action for action in shown if not action.option_strings]
     options = [action for action in shown if action.option_strings]
-    yield f"### {name}"
+    yield heading
     yield ""
     yield from _code([_usage(parser, positionals, options)])
     yield _escaped(inspect.cleandoc(parser.description or ""))
     yield ""
     yield from _rows("argument", positionals)
-    yield from _rows("option", options)
-    yield from list(_epilog(parser.epilog or ""))[:-1]
+    end = [*_rows("option", options), *(_epilog(parser.epilog) if parser.epilog else ())]
+    yield from end[:-1]
 
 
 def _usage(

@@ -1,21 +1,23 @@
-"""Several branches of one session at once.
+"""Explorations: several branches of one session that run in parallel.
 
 from sessiontree import explore
 
-async with exploring.explore(session, prompts=[...], models=[...], tools=tools) as exploration:
-    async for one in exploration:
+async with explore.explore(session, prompts=[...], models=[...], tools=tools) as exploration:
+    async for event in exploration:
         ...
 
-starting   what is wanted, looked at first         resuming   going on after the process ended
-run        lanes that grow side by side            events     what they tell
-working    what lanes work with                    gate       what their requests pass
-told       what the file says of explorations      records    what is written
-leases     who works on a lane                     budget     what all of them may use together
-holding    whether this process still may work     fitting, showing       tables of any width
-leftovers  folders that a death has left           marks, marking         what trees of branches say
-copies     working copies, by trees of git         comparing, deciding    what becomes of lanes
-rules      forks by themselves                     talking, tasks         messages and sub-agents
-linked     sub-agents in sessions of their own     interrupted            what a dead process had asked for
+start          options, hooks, new explorations    resumption         continue after the process ended
+exploration    lanes in parallel                   lane_runner        one lane from start to end
+lane           a lane and its branch               lane_table         tables for terminals
+records        the entries that are written        state              explorations as recorded in a file
+leases         which process runs a lane           budget             shared limits
+request_gate   what each request passes            unbilled_requests  requests of a process that died
+worktrees      git worktrees of lanes              cleanup            folders left by a crash
+compare        results of lanes                    decisions          keep, merge, drop, leave
+fork_rules     automatic forks                     check              check commands
+lane_messages  messages between lanes              events             events of lanes
+task_tool      sub-agents                          subagent_sessions  sub-agents in their own sessions
+plan_parser    prompts, models and budgets         branch_labels      labels in trees of branches
 """
 
 from __future__ import annotations
@@ -27,22 +29,22 @@ if TYPE_CHECKING:
     from sessiontree.explore.events import LaneEvent
     from sessiontree.explore.exploration import Exploration
     from sessiontree.explore.lane import Job, Lane
-    from sessiontree.explore.lane_hooks import LaneHook
     from sessiontree.explore.records import Bounds, Rule
     from sessiontree.explore.resumption import resume
-    from sessiontree.explore.start import explore
+    from sessiontree.explore.start import ExploreOptions, LaneHook, explore
     from sessiontree.explore.state import ExplorationState, explorations
 
-# Imported when first used: who only wants to read what is told of lanes needs no run loop.
-_HOME_OF = {
+# Imported on first use: reading the state of lanes does not need the agent loop.
+_MODULES = {
     "Bounds": "records",
     "Exploration": "exploration",
+    "ExplorationState": "state",
+    "ExploreOptions": "start",
     "Job": "lane",
     "Lane": "lane",
     "LaneEvent": "events",
-    "LaneHook": "lane_hooks",
+    "LaneHook": "start",
     "Rule": "records",
-    "ExplorationState": "state",
     "explorations": "state",
     "explore": "start",
     "resume": "resumption",
@@ -52,6 +54,7 @@ __all__ = [
     "Bounds",
     "Exploration",
     "ExplorationState",
+    "ExploreOptions",
     "Job",
     "Lane",
     "LaneEvent",
@@ -64,6 +67,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
+    if name not in _MODULES:
         raise AttributeError(f"module 'sessiontree.explore' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"sessiontree.explore.{_HOME_OF[name]}"), name)
+    return getattr(importlib.import_module(f"sessiontree.explore.{_MODULES[name]}"), name)

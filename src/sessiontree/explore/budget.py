@@ -1,9 +1,9 @@
-"""What all lanes of an exploration may use together: a gate that requests pass, not a meter that is read afterwards.
+"""The shared budget of an exploration: a gate that requests pass, not a meter that is read afterwards.
 
-Each request reserves what it may use at most. It goes when all that is spent and reserved leaves room for it, or when
-no other is under way and nothing is reached yet; else it waits, the first to come before the next. So the lanes
-together pass a limit by no more than one request. That rests on requests using no more than was expected of them: when
-one did, the next are taken for as much more.
+Each request reserves the most it may use. It passes when everything spent and reserved leaves room for it, or when no
+other request is in flight and no limit is reached; otherwise it waits, first come, first served. So all lanes together
+exceed a limit by one request at most. That relies on requests staying within their reservation: after one that did not,
+later reservations are scaled up by the same factor.
 """
 
 from __future__ import annotations
@@ -18,49 +18,48 @@ from sessiontree.explore.records import Bounds
 
 
 class Reservation(Ticket):
-    """What may be used by a request that is under way."""
+    """The most a request in flight may use."""
 
     def __init__(self, most: RunUsage, *, is_alone: bool = False) -> None:
         self.most, self.is_alone = most, is_alone
 
 
 class Budget:
-    """The tokens, the money and the time of one exploration. All in one event loop."""
+    """Tokens, cost and time of one exploration. For one event loop."""
 
     def __init__(self, bounds: Bounds, seconds_before: float = 0.0) -> None:
         self._bounds = bounds
         self._began = time.monotonic() - seconds_before
         self._spent: dict[int, RunUsage] = {}
-        self._under_way: list[Reservation] = []
+        self._in_flight: list[Reservation] = []
         self._factor = 1.0
-        """By how much a request has used more than was expected, at worst."""
+        """The largest factor by which a request exceeded its reservation."""
         self._turnstile = asyncio.Lock()
         self._changed = asyncio.Event()
 
     @property
     def spent(self) -> RunUsage:
-        """All lanes together; the time is that of the clock."""
+        """All lanes together, with the elapsed time."""
         total = RunUsage()
-        for one in self._spent.values():
-            total = total.combine(one)
+        for usage in self._spent.values():
+            total = total.combine(usage)
         return msgspec.structs.replace(total, seconds=self.seconds)
 
     @property
     def _tokens(self) -> float:
-        return sum(one.tokens for one in self._spent.values())
+        return sum(usage.tokens for usage in self._spent.values())
 
     @property
     def _cost(self) -> float:
-        return sum(one.cost for one in self._spent.values())
+        return sum(usage.cost for usage in self._spent.values())
 
     @property
     def is_counting(self) -> bool:
-        """Whether it matters what a request will use."""
+        """Whether requests have to be estimated."""
         return self._bounds.tokens is not None or self._bounds.cost is not None
 
     @property
     def is_limited(self) -> bool:
-        """Whether all lanes together may use only so much of anything."""
         return self.is_counting or self._bounds.seconds is not None
 
     @property
@@ -72,7 +71,7 @@ class Budget:
         return None if self._bounds.seconds is None else max(self._bounds.seconds - self.seconds, 0.0)
 
     def reached(self) -> str | None:
-        """Which limit of the exploration is reached, in words; None when none is."""
+        """A message about the limit that is reached; None if there is none."""
         bounds = self._bounds
         if bounds.tokens is not None and self._tokens >= bounds.tokens:
             return reached_text(f"{bounds.tokens:,.0f} tokens for all lanes")
@@ -83,38 +82,38 @@ class Budget:
         return None
 
     async def enter(self, most: RunUsage, *, is_alone: bool = False) -> Reservation | str:
-        """Wait until a request may be made that uses no more than this; why not, if it may not."""
+        """Wait until a request may be made that uses at most this much; returns the reason if it may not."""
         async with self._turnstile:
             while True:
                 why = self.reached()
                 if why is not None:
                     return why
-                if not self._under_way or (not is_alone and self._has_room(most)):
+                if not self._in_flight or (not is_alone and self._fits(most)):
                     reserved = Reservation(most, is_alone=is_alone)
-                    self._under_way.append(reserved)
+                    self._in_flight.append(reserved)
                     return reserved
                 self._changed.clear()
                 await self._changed.wait()
 
     def leave(self, reserved: Ticket, lane: int, spent: RunUsage, used: RunUsage) -> None:
-        """A request of a lane is over, and has used so much; `spent` is what the lane has used so far in all."""
+        """End a request that used `used`; `spent` is the new total of its lane."""
         self.count(lane, spent)
         if isinstance(reserved, Reservation):
-            self._under_way.remove(reserved)
+            self._in_flight.remove(reserved)
             if not reserved.is_alone:
                 both = (used.tokens, reserved.most.tokens), (used.cost, reserved.most.cost)
-                self._factor = max([self._factor, *(one / most for one, most in both if most > 0)])
+                self._factor = max([self._factor, *(actual / most for actual, most in both if most > 0)])
 
     def count(self, lane: int, spent: RunUsage) -> None:
-        """A lane has used so much in all, in this run and in those before."""
+        """Set the total usage of a lane, including earlier runs."""
         self._spent[lane] = spent
         self._changed.set()
 
-    def _has_room(self, most: RunUsage) -> bool:
-        if any(one.is_alone for one in self._under_way):
+    def _fits(self, most: RunUsage) -> bool:
+        if any(reserved.is_alone for reserved in self._in_flight):
             return False
-        together = [most, *(one.most for one in self._under_way)]
-        tokens = self._tokens + self._factor * sum(one.tokens for one in together)
-        cost = self._cost + self._factor * sum(one.cost for one in together)
+        together = [most, *(reserved.most for reserved in self._in_flight)]
+        tokens = self._tokens + self._factor * sum(usage.tokens for usage in together)
+        cost = self._cost + self._factor * sum(usage.cost for usage in together)
         bounds = self._bounds
         return (bounds.tokens is None or tokens <= bounds.tokens) and (bounds.cost is None or cost <= bounds.cost)

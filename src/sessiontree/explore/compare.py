@@ -1,30 +1,18 @@
-"""What came of lanes, side by side: answer, files, check, tokens, cost, time."""
+"""Compare lanes: answer, files, check, tokens, cost and time of each."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Protocol
 
 from sessiontree.core.jsonio import Value
 from sessiontree.errors import SessionTreeError
 from sessiontree.explore.lane import Lane, LaneState
-from sessiontree.explore.records import Plan, Verdict
-from sessiontree.explore.worktrees import Copies
+from sessiontree.explore.records import Verdict
+from sessiontree.explore.state import ExplorationLike
+from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.git.trees import FileChange
 
 
-class HasLanes(Protocol):
-    """An exploration that goes on, or one that a file tells of."""
-
-    @property
-    def lanes(self) -> Sequence[Lane]: ...
-
-    @property
-    def plan(self) -> Plan: ...
-
-
 class Result(Value, frozen=True, omit_defaults=False):
-    """What came of one lane. Texts come from sessions and models: to be escaped by who shows them."""
+    """The result of one lane. Its texts come from sessions and models: escape them before printing."""
 
     lane: int
     name: str
@@ -34,9 +22,9 @@ class Result(Value, frozen=True, omit_defaults=False):
     why: str
     answer: str
     files: tuple[FileChange, ...] | None
-    """What it changed in its working copy; None when it has none, or it cannot be looked at."""
+    """Changes in its worktree; None if it has none or git cannot read it."""
     check: bool | None
-    """Whether the check passed; None when there was none, or nobody knows."""
+    """Whether the check passed; None if there was none, or it was stopped early."""
     check_output: str
     turns: int
     tokens: float
@@ -49,25 +37,25 @@ class Result(Value, frozen=True, omit_defaults=False):
     rule: str | None = None
     reason: str | None = None
     check_why: str = ""
-    """Why the check neither passed nor failed, if there was one."""
+    """Why the check neither passed nor failed."""
 
     @property
     def added(self) -> int:
-        """Lines."""
-        return sum(one.added or 0 for one in self.files or ())
+        """Lines added in all files."""
+        return sum(file.added or 0 for file in self.files or ())
 
     @property
     def removed(self) -> int:
-        return sum(one.removed or 0 for one in self.files or ())
+        return sum(file.removed or 0 for file in self.files or ())
 
 
-def compare(exploration: HasLanes, copies: Copies | None) -> list[Result]:
-    """What came of all lanes. Looks at their working copies: for a thread."""
-    return [result_of(lane, copies) for lane in exploration.lanes]
+def compare(exploration: ExplorationLike, worktrees: LaneWorktrees | None) -> list[Result]:
+    """The results of all lanes. Reads their worktrees: blocking."""
+    return [_result(lane, worktrees) for lane in exploration.lanes]
 
 
-def result_of(lane: Lane, copies: Copies | None) -> Result:
-    files, note = _files(lane, copies)
+def _result(lane: Lane, worktrees: LaneWorktrees | None) -> Result:
+    files, problem = _changed_files(lane, worktrees)
     spent, record = lane.spent, lane.record
     return Result(
         lane=lane.number,
@@ -75,7 +63,7 @@ def result_of(lane: Lane, copies: Copies | None) -> Result:
         model=record.model,
         prompt=record.prompt,
         state=lane.state,
-        why="; ".join(filter(None, (lane.why, note))),
+        why="; ".join(filter(None, (lane.why, problem))),
         answer=lane.text,
         files=files,
         check=None if lane.check is None else lane.check.passed,
@@ -93,10 +81,10 @@ def result_of(lane: Lane, copies: Copies | None) -> Result:
     )
 
 
-def _files(lane: Lane, copies: Copies | None) -> tuple[tuple[FileChange, ...] | None, str]:
-    if lane.copy is None or copies is None:
+def _changed_files(lane: Lane, worktrees: LaneWorktrees | None) -> tuple[tuple[FileChange, ...] | None, str]:
+    if lane.worktree is None or worktrees is None:
         return None, ""
     try:
-        return tuple(copies.files(lane.copy)), ""
-    except SessionTreeError as error:  # the session came from elsewhere, or the repository is gone
+        return tuple(worktrees.files(lane.worktree)), ""
+    except SessionTreeError as error:  # the session came from another machine, or the repository is gone
         return None, f"its files cannot be compared: {error}"

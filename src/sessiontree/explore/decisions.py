@@ -1,8 +1,8 @@
-"""What becomes of lanes: one is kept, several are merged, some are dropped, or all are left as they are.
+"""Decide about lanes: keep one, merge several, drop some, or leave them all as they are.
 
-Every decision is a `verdict` entry on each lane it is about. Files come into the project before anything else is
-written, and only if they fit what the user changed meanwhile; a decision that was interrupted can be made again. The
-folders of lanes go at the end, when their work is safe in git (see `copies`).
+A decision is a `verdict` record on each lane it is about. Files are applied to the project first, and only if they do
+not conflict with the user's changes, so an interrupted decision can be repeated. Folders of lanes are removed last,
+when their work is saved in git (see `worktrees`).
 """
 
 from __future__ import annotations
@@ -13,116 +13,116 @@ from sessiontree.branches.merge import merge as merge_branch
 from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.core.jsonio import Value
 from sessiontree.errors import ConflictError, SessionTreeError, StoreError, UsageError
-from sessiontree.explore.compare import HasLanes
 from sessiontree.explore.lane import ENDED, Lane, find_lane
 from sessiontree.explore.leases import is_free
-from sessiontree.explore.records import Copy, Judged, Verdict, write
-from sessiontree.explore.state import ExplorationLog
-from sessiontree.explore.worktrees import Copies
-from sessiontree.git.trees import FileChange, FileClash
+from sessiontree.explore.records import Verdict, VerdictRecord, write
+from sessiontree.explore.state import ExplorationLike, ExplorationLog
+from sessiontree.explore.worktrees import LaneWorktrees
+from sessiontree.git.trees import FileChange, FileConflict
 from sessiontree.session.session import Session
 
-_SHOWN = 8
+_MAX_LISTED = 8
 
 
-class Decided(Value, frozen=True, omit_defaults=False):
-    """What a decision did."""
+class DecisionResult(Value, frozen=True, omit_defaults=False):
+    """The effect of a decision."""
 
     verdict: Verdict
     lanes: tuple[int, ...]
     leaf: str | None
-    """Where the session stands then."""
+    """The session's current entry afterwards."""
     files: tuple[FileChange, ...] = ()
-    """What changed in the project."""
+    """Changes in the project."""
     joins: tuple[str, ...] = ()
-    """The entries that bring lanes in."""
+    """The merge entries."""
     notes: tuple[str, ...] = ()
-    """What a person should look at. Untrusted text."""
+    """Messages for the user. Untrusted text."""
     failed: tuple[str, ...] = ()
-    """Those of them that tell of folders that could not be tidied up."""
+    """Those notes that are about folders which could not be removed."""
 
 
-class Tidied(Value, frozen=True, omit_defaults=False):
-    """What became of the folders of lanes."""
+class CleanupResult(Value, frozen=True, omit_defaults=False):
+    """Which folders of lanes were removed."""
 
     lanes: tuple[int, ...] = ()
-    """Those whose folders are gone now."""
+    """Lanes whose folders were removed."""
     stayed: tuple[str, ...] = ()
-    """Which were left there, and why."""
+    """Folders that were kept, with the reason."""
     failed: tuple[str, ...] = ()
-    """Which could not be tidied up, why, and what to do. Untrusted text, as above."""
+    """Folders that could not be removed, with the reason and the next step. Untrusted text, as above."""
 
 
 def keep(
     session: Session,
-    exploration: HasLanes,
+    exploration: ExplorationLike,
     lane: int | str,
-    copies: Copies | None,
+    worktrees: LaneWorktrees | None,
     *,
     apply: bool = True,
-    keep_copies: bool = False,
-) -> Decided:
-    """Stand on a lane for good, with its files in the project. Lanes that nothing was decided about are left.
+    keep_worktrees: bool = False,
+) -> DecisionResult:
+    """Make a lane current and apply its files to the project. Undecided lanes are left.
 
-    One that was kept before is left, too: its files go from the project again, unless they were changed or committed.
+    So is a lane that was kept before: its files are taken out of the project, unless they were changed or committed.
     """
     chosen = find_lane(exploration.lanes, lane)
-    _check_quiet(session, exploration.lanes)
-    stands = session.leaf
-    is_there = stands is not None and chosen.leaf in session.path_ids(stands)
-    former = [] if is_there else [one for one in exploration.lanes if one is not chosen and _is(one, "kept")]
-    files, stay = _apply([chosen], copies, instead_of=former) if apply else ((), former)
-    _check_quiet(session, exploration.lanes)
-    _judge(chosen, "kept", "", copies)
+    _check_idle(session, exploration.lanes)
+    leaf = session.leaf
+    is_on_lane = leaf is not None and chosen.leaf in session.path_ids(leaf)
+    former = [] if is_on_lane else [other for other in exploration.lanes if other is not chosen and _is_kept(other)]
+    files, remaining = _apply([chosen], worktrees, instead_of=former) if apply else ((), former)
+    _check_idle(session, exploration.lanes)
+    _write_verdict(chosen, "kept", "", worktrees)
     for other in exploration.lanes:
         if other in former or (other is not chosen and other.verdict is None):
-            _judge(other, "left", f"lane {chosen.number} was kept", copies)
-    _check_counted(session, exploration.lanes)
-    session.move(stands if is_there else chosen.leaf)  # who has gone on behind it stays there
+            _write_verdict(other, "left", f"lane {chosen.number} was kept", worktrees)
+    _check_valid(session, exploration.lanes)
+    session.move(leaf if is_on_lane else chosen.leaf)  # a session that continued after the lane's end stays there
     session.flush()
-    tidied = Tidied() if keep_copies else tidy(exploration.lanes, copies)
-    notes = (*(_still_there(one) for one in stay if one.copy is not None), *tidied.stayed, *tidied.failed)
-    return Decided("kept", (chosen.number,), session.leaf, files, notes=notes, failed=tidied.failed)
+    cleanup = CleanupResult() if keep_worktrees else remove_worktrees(exploration.lanes, worktrees)
+    kept_before = [
+        f"lane {other.number} was kept before; its changes may still be in the project"
+        for other in remaining
+        if other.worktree is not None
+    ]
+    notes = (*kept_before, *cleanup.stayed, *cleanup.failed)
+    return DecisionResult("kept", (chosen.number,), session.leaf, files, notes=notes, failed=cleanup.failed)
 
 
-def _is(lane: Lane, verdict: Verdict) -> bool:
-    return lane.verdict is not None and lane.verdict.verdict == verdict
-
-
-def _still_there(lane: Lane) -> str:
-    return f"lane {lane.number} was kept before: what it changed may still be in the project"
+def _is_kept(lane: Lane) -> bool:
+    return lane.verdict is not None and lane.verdict.verdict == "kept"
 
 
 def merge(
     session: Session,
-    exploration: HasLanes,
+    exploration: ExplorationLike,
     lanes: Sequence[int | str],
-    copies: Copies | None,
+    worktrees: LaneWorktrees | None,
     *,
-    ask: SummaryOptions | None = None,
-    keep_copies: bool = False,
-) -> Decided:
-    """Bring lanes together: into where the session stands, or if that is before them, into the first of them.
+    summary: SummaryOptions | None = None,
+    keep_worktrees: bool = False,
+) -> DecisionResult:
+    """Merge lanes into the current branch, or into the first of them if the current entry is before the lanes.
 
-    What each did is summarised there, and the files of all come into the project, or none do.
+    Each is summarized there. The files of all are applied to the project, or none are.
     """
-    chosen = _named(exploration, lanes)
+    chosen = _find_lanes(exploration, lanes)
     if not chosen:
-        raise UsageError("which lanes to merge has to be said")
-    _check_quiet(session, chosen)
-    _apply(chosen, copies, dry_run=True)
-    into = _last_said(session, session.leaf)
+        raise UsageError("no lanes to merge; name at least one")
+    _check_idle(session, chosen)
+    _apply(chosen, worktrees, dry_run=True)
+    into = _without_leaf_entries(session, session.leaf)
     first, *_ = chosen
     assert first.leaf is not None
     before = session.path_ids(first.leaf)
-    verdict = f"with {_numbers(chosen)}"
+    reason = f"with {_numbers(chosen)}"
     if into is None or into in before[: before.index(first.start)]:
         if len(chosen) == 1:
             raise UsageError(
-                f"lane {first.number} goes on from where the session stands, so there is nothing to bring together; "
-                "keep it, or name several lanes"
+                f"lane {first.number} starts at the current entry, so there is nothing to merge; keep it, or name more "
+                "lanes"
             )
-        _judge(first, "merged", verdict, copies)  # before the others are brought behind it
+        _write_verdict(first, "merged", reason, worktrees)  # before the merge entries that follow on its branch
         into = first.leaf
     joins: list[str] = []
     notes: list[str] = []
@@ -130,30 +130,30 @@ def merge(
         assert lane.leaf is not None
         if lane.start in session.path_ids(into):
             continue
-        merged = merge_branch(session, lane.leaf, into=into, options=ask)
+        merged = merge_branch(session, lane.leaf, into=into, options=summary)
         into = merged.entry or into
         joins += [merged.entry] if merged.entry is not None else []
         notes += [f"lane {lane.number}: {merged.nothing}"] if merged.nothing is not None else []
         notes += [conflict.text for conflict in merged.conflicts]
-    files, _ = _apply(chosen, copies)
+    files, _ = _apply(chosen, worktrees)
     for lane in chosen:
-        _judge(lane, "merged", verdict, copies)
-    _check_counted(session, chosen)
+        _write_verdict(lane, "merged", reason, worktrees)
+    _check_valid(session, chosen)
     session.move(into)
     session.flush()
-    tidied = Tidied() if keep_copies else tidy(chosen, copies)
-    notes += (*tidied.stayed, *tidied.failed)
+    cleanup = CleanupResult() if keep_worktrees else remove_worktrees(chosen, worktrees)
+    notes += (*cleanup.stayed, *cleanup.failed)
     numbers = tuple(lane.number for lane in chosen)
-    return Decided("merged", numbers, session.leaf, files, tuple(joins), tuple(notes), tidied.failed)
+    return DecisionResult("merged", numbers, session.leaf, files, tuple(joins), tuple(notes), cleanup.failed)
 
 
-def _named(exploration: HasLanes, names: Sequence[int | str]) -> list[Lane]:
-    """Lanes, each once however often and by whatever name it is named."""
-    return list({lane.start: lane for lane in (find_lane(exploration.lanes, one) for one in names)}.values())
+def _find_lanes(exploration: ExplorationLike, names: Sequence[int | str]) -> list[Lane]:
+    """Lanes by number or name, each once."""
+    return list({lane.start: lane for lane in (find_lane(exploration.lanes, name) for name in names)}.values())
 
 
-def _last_said(session: Session, leaf: str | None) -> str | None:
-    """Where a session stands, and not the entry that says so, as the formats of others have it."""
+def _without_leaf_entries(session: Session, leaf: str | None) -> str | None:
+    # Some formats record the current entry as an entry of its own.
     while leaf is not None and session.type_of(leaf) == "leaf":
         leaf = session.parent(leaf)
     return leaf
@@ -161,44 +161,53 @@ def _last_said(session: Session, leaf: str | None) -> str | None:
 
 def drop(
     session: Session,
-    exploration: HasLanes,
+    exploration: ExplorationLike,
     lanes: Sequence[int | str],
-    copies: Copies | None,
+    worktrees: LaneWorktrees | None,
     *,
     why: str = "",
-    keep_copies: bool = False,
-) -> Decided:
-    """Say of lanes that they lead nowhere. Nothing of them is lost: they stay in the tree, and their work in git."""
-    chosen = _named(exploration, lanes)
-    _check_quiet(session, chosen)
-    return _set_aside(session, chosen, "dropped", why, copies, keep_copies=keep_copies)
+    keep_worktrees: bool = False,
+) -> DecisionResult:
+    """Mark lanes as dropped. They stay in the tree, and their work in git."""
+    chosen = _find_lanes(exploration, lanes)
+    _check_idle(session, chosen)
+    return _set_aside(session, chosen, "dropped", why, worktrees, keep_worktrees=keep_worktrees)
 
 
-def leave(session: Session, exploration: HasLanes, copies: Copies | None, *, keep_copies: bool = False) -> Decided:
-    """Leave all lanes that nothing was decided about as they are. They can be taken up again."""
+def leave(
+    session: Session, exploration: ExplorationLike, worktrees: LaneWorktrees | None, *, keep_worktrees: bool = False
+) -> DecisionResult:
+    """Mark all undecided lanes as left. They can be decided about later."""
     chosen = [lane for lane in exploration.lanes if lane.verdict is None]
-    _check_quiet(session, chosen)
-    return _set_aside(session, chosen, "left", "", copies, keep_copies=keep_copies)
+    _check_idle(session, chosen)
+    return _set_aside(session, chosen, "left", "", worktrees, keep_worktrees=keep_worktrees)
 
 
 def _set_aside(
-    session: Session, lanes: Sequence[Lane], verdict: Verdict, why: str, copies: Copies | None, *, keep_copies: bool
-) -> Decided:
-    stands = session.leaf
+    session: Session,
+    lanes: Sequence[Lane],
+    verdict: Verdict,
+    why: str,
+    worktrees: LaneWorktrees | None,
+    *,
+    keep_worktrees: bool,
+) -> DecisionResult:
+    leaf = session.leaf
     for lane in lanes:
-        _judge(lane, verdict, why, copies)
-    _check_counted(session, lanes)
-    session.move(stands)  # what was written on lanes moves nobody
+        _write_verdict(lane, verdict, why, worktrees)
+    _check_valid(session, lanes)
+    session.move(leaf)  # the verdicts are the last entries of the file, which some clients take for the current one
     session.flush()
-    tidied = Tidied() if keep_copies else tidy(lanes, copies)
-    path = session.path_ids(stands) if stands is not None else []
-    there = [lane for lane in lanes if lane.start in path]
-    notes = (*(f"the session still stands on lane {lane.number}" for lane in there), *tidied.stayed, *tidied.failed)
-    return Decided(verdict, tuple(lane.number for lane in lanes), session.leaf, notes=notes, failed=tidied.failed)
+    cleanup = CleanupResult() if keep_worktrees else remove_worktrees(lanes, worktrees)
+    path = session.path_ids(leaf) if leaf is not None else []
+    current = [f"the current entry is still on lane {lane.number}" for lane in lanes if lane.start in path]
+    notes = (*current, *cleanup.stayed, *cleanup.failed)
+    numbers = tuple(lane.number for lane in lanes)
+    return DecisionResult(verdict, numbers, session.leaf, notes=notes, failed=cleanup.failed)
 
 
-def closed(lanes: Iterable[Lane]) -> list[Lane]:
-    """The lanes that nobody works on and that nobody is to go on with: they need no folder."""
+def finished_lanes(lanes: Iterable[Lane]) -> list[Lane]:
+    """Lanes that need no folder: ended, or with a verdict and not running."""
     return [
         lane
         for lane in lanes
@@ -206,69 +215,73 @@ def closed(lanes: Iterable[Lane]) -> list[Lane]:
     ]
 
 
-def leftovers(lanes: Iterable[Lane], copies: Copies | None) -> list[Lane]:
-    """The lanes that need no folder and have one: it was wished, or a process died before it could tidy up."""
-    if copies is None:
+def stale_lanes(lanes: Iterable[Lane], worktrees: LaneWorktrees | None) -> list[Lane]:
+    """Finished lanes that still have a folder, on request or because a process died."""
+    if worktrees is None:
         return []
-    return [lane for lane in closed(lanes) if lane.copy is not None and copies.is_left(lane.copy)]
+    return [
+        lane for lane in finished_lanes(lanes) if lane.worktree is not None and worktrees.has_remains(lane.worktree)
+    ]
 
 
-def tidy(lanes: Iterable[Lane], copies: Copies | None) -> Tidied:
-    """Take the folders of lanes away when their work is saved, each by itself."""
-    if copies is None:
-        return Tidied()
-    gone: list[int] = []
+def remove_worktrees(lanes: Iterable[Lane], worktrees: LaneWorktrees | None) -> CleanupResult:
+    """Save and remove the folders of lanes; a failure affects only that lane."""
+    if worktrees is None:
+        return CleanupResult()
+    removed: list[int] = []
     stayed: list[str] = []
     failed: list[str] = []
     for lane in lanes:
-        if lane.copy is None:
+        if lane.worktree is None:
             continue
         try:
-            why = copies.remove(lane.copy)
+            why = worktrees.remove(lane.worktree)
         except (SessionTreeError, OSError) as error:
             failed.append(f"lane {lane.number}: {error}")
         else:
             stayed += [why] if why is not None else []
-            gone += [lane.number] if why is None else []
-    return Tidied(tuple(gone), tuple(stayed), tuple(failed))
+            removed += [lane.number] if why is None else []
+    return CleanupResult(tuple(removed), tuple(stayed), tuple(failed))
 
 
-def _judge(lane: Lane, verdict: Verdict, why: str, copies: Copies | None) -> None:
+def _write_verdict(lane: Lane, verdict: Verdict, why: str, worktrees: LaneWorktrees | None) -> None:
     commit = None
-    if copies is not None and lane.copy is not None:
+    if worktrees is not None and lane.worktree is not None:
         try:
-            commit = copies.save(lane.copy)
-        except StoreError:  # a damaged folder, which stays: `tidy` tells of it
+            commit = worktrees.save(lane.worktree)
+        except StoreError:  # a damaged folder; `remove_worktrees` keeps and reports it
             commit = lane.saved
-    judged = Judged(verdict, why, commit)
-    if lane.verdict != judged:
-        write(lane.branch, judged)
-        lane.verdict = judged
+    record = VerdictRecord(verdict, why, commit)
+    if lane.verdict != record:
+        write(lane.branch, record)
+        lane.verdict = record
 
 
 def _apply(
-    lanes: Sequence[Lane], copies: Copies | None, *, instead_of: Sequence[Lane] = (), dry_run: bool = False
+    lanes: Sequence[Lane], worktrees: LaneWorktrees | None, *, instead_of: Sequence[Lane] = (), dry_run: bool = False
 ) -> tuple[tuple[FileChange, ...], list[Lane]]:
-    """Bring the files of lanes into the project; what changed there, and those of the others whose files stay."""
-    made: list[Copy] = [lane.copy for lane in lanes if lane.copy is not None]
-    if copies is None or not made:
+    """Apply the files of lanes to the project. Returns the changes, and former lanes whose files remain there."""
+    chosen = [lane.worktree for lane in lanes if lane.worktree is not None]
+    if worktrees is None or not chosen:
         return (), [*instead_of]
-    former = [lane.copy for lane in instead_of if lane.copy is not None]
-    applied = copies.apply_all(made, instead_of=former, dry_run=dry_run)
+    former = [lane.worktree for lane in instead_of if lane.worktree is not None]
+    applied = worktrees.apply_all(chosen, instead_of=former, dry_run=dry_run)
     if applied.clashes:
-        raise ConflictError(_told(applied.clashes, lanes))
-    return applied.files, [lane for lane in instead_of if lane.copy in applied.stay]
+        raise ConflictError(_conflict_message(applied.clashes, lanes))
+    return applied.files, [lane for lane in instead_of if lane.worktree in applied.stay]
 
 
-def _told(clashes: Sequence[FileClash], lanes: Sequence[Lane]) -> str:
-    named = "; ".join(f"{clash.path} {clash.why}" for clash in clashes[:_SHOWN])
-    more = f"; and {len(clashes) - _SHOWN} more" if len(clashes) > _SHOWN else ""
-    is_one = len(lanes) == 1
-    whose = f"lane {lanes[0].number} do not fit" if is_one else f"lanes {_numbers(lanes)} do not fit together, or not"
-    step = "Set aside what you changed there" if is_one else "Keep one of them, or merge fewer"
+def _conflict_message(clashes: Sequence[FileConflict], lanes: Sequence[Lane]) -> str:
+    listed = "; ".join(f"{clash.path} {clash.why}" for clash in clashes[:_MAX_LISTED])
+    more = f"; and {len(clashes) - _MAX_LISTED} more" if len(clashes) > _MAX_LISTED else ""
+    if len(lanes) == 1:
+        whose, step = f"lane {lanes[0].number} conflict with the project", "Set your changes to them aside"
+    else:
+        whose = f"lanes {_numbers(lanes)} conflict with each other or with the project"
+        step = "Keep one lane, or merge fewer"
     return (
-        f"the files of {whose} into the project: {named}{more}; nothing was written. {step}; "
-        "`sessiontree explore SESSION --diff LANE` shows them"
+        f"the files of {whose}: {listed}{more}; nothing was written. {step}; "
+        "`sessiontree explore diff SESSION LANE` shows them"
     )
 
 
@@ -276,37 +289,39 @@ def _numbers(lanes: Sequence[Lane]) -> str:
     return ", ".join(str(lane.number) for lane in lanes)
 
 
-def _check_quiet(session: Session, lanes: Sequence[Lane]) -> None:
-    """Nothing is decided about lanes that grow, or have grown since they were looked at."""
+def _check_idle(session: Session, lanes: Sequence[Lane]) -> None:
+    """Refuse to decide about lanes that run, or changed since the caller read them."""
     session.refresh()
-    book = ExplorationLog(session)
-    book.look()
-    growing = [lane for lane in lanes if lane.state in ("running", "waiting") or _is_held(session, book, lane)]
-    if growing:
+    log = ExplorationLog(session)
+    log.refresh()
+    running = [lane for lane in lanes if lane.state in ("running", "waiting") or _is_held(session, log, lane)]
+    if running:
         raise UsageError(
-            f"lanes that are still under way: {_numbers(growing)}; wait for their end, or stop them in the terminal "
-            "where they are"
+            f"still running: {_lanes(running)}; wait until they have ended, or stop them in their terminal"
         )
-    changed = [lane for lane in lanes if book.noted[lane.start].leaf != lane.leaf]
+    changed = [lane for lane in lanes if log.tracked[lane.start].leaf != lane.leaf]
     if changed:
         raise ConflictError(
-            f"lanes that have grown since they were looked at: {_numbers(changed)}; nothing was decided, look at them "
-            "again first"
+            f"{_lanes(changed)} changed in the meantime; nothing was decided. Compare the lanes again first"
         )
 
 
-def _check_counted(session: Session, lanes: Sequence[Lane]) -> None:
-    """Another process may have taken a lane over in the very moment in which it was decided about."""
-    book = ExplorationLog(session)
-    book.look()
-    late = [lane for lane in lanes if book.noted[lane.start].verdict != lane.verdict]
+def _check_valid(session: Session, lanes: Sequence[Lane]) -> None:
+    # Another process may have taken a lane over just before the verdict was written; then the verdict is invalid.
+    log = ExplorationLog(session)
+    log.refresh()
+    late = [lane for lane in lanes if log.tracked[lane.start].verdict != lane.verdict]
     if late:
         raise ConflictError(
-            f"another process went on with lanes {_numbers(late)} in this moment, so what was decided about them does "
-            "not count; their files may be in the project. Wait for their end, and decide again"
+            f"another process just resumed {_lanes(late)}, so the decision is void; their files may be in the project. "
+            "Wait until they have ended, and decide again"
         )
 
 
-def _is_held(session: Session, book: ExplorationLog, lane: Lane) -> bool:
-    noted = book.noted[lane.start]
-    return noted.end is None and not is_free(noted.lease, session.entry(noted.leaf).timestamp)
+def _lanes(lanes: Sequence[Lane]) -> str:
+    return f"{'lane' if len(lanes) == 1 else 'lanes'} {_numbers(lanes)}"
+
+
+def _is_held(session: Session, log: ExplorationLog, lane: Lane) -> bool:
+    tracked = log.tracked[lane.start]
+    return tracked.end is None and not is_free(tracked.lease, session.entry(tracked.leaf).timestamp)

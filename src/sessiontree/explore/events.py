@@ -1,11 +1,11 @@
-"""What an exploration tells while it goes: the events of all its lanes, and what becomes of lanes.
+"""Events of an exploration: those of each lane's run, and of the lanes themselves.
 
-lane_made          a lane exists; its record is in the file
-(events of its run, as `sessiontree.agent.events` has them)
-delivered*         something another lane sent has been put before the lane
+lane_made          a lane was created; its record is in the file
+(events of its run, see `sessiontree.agent.events`)
+delivered*         a message from another lane was delivered
 lane_ended         its run is over; its end is in the file
-forked_by_rule     a rule wants another lane: `lane_made` follows, or
-lane_refused       no more lanes may be made
+forked_by_rule     a rule wants another lane: followed by `lane_made`, or by
+lane_refused       no more lanes may be created
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sessiontree.explore.records import LaneRecord
 class LaneMade(EventBase, frozen=True, tag="lane_made"):
     record: LaneRecord
     start: str
-    """The id of the lane's first entry."""
+    """Id of the lane's first entry."""
 
 
 class LaneEnded(EventBase, frozen=True, tag="lane_ended"):
@@ -33,7 +33,7 @@ class LaneEnded(EventBase, frozen=True, tag="lane_ended"):
 
 
 class LaneRefused(EventBase, frozen=True, tag="lane_refused"):
-    """A lane was wanted and not made."""
+    """A requested lane was not created."""
 
     why: str
     origin: int | None = None
@@ -46,7 +46,7 @@ class ForkedByRule(EventBase, frozen=True, tag="forked_by_rule"):
 
 
 class Delivered(EventBase, frozen=True, tag="delivered"):
-    """A message of another lane was put before the lane."""
+    """A message from another lane was appended to the lane."""
 
     sender: str
     text: str
@@ -56,8 +56,8 @@ AnyEvent: TypeAlias = Event | LaneMade | LaneEnded | LaneRefused | ForkedByRule 
 
 
 class LaneEvent(Value, frozen=True, omit_defaults=False):
-    """Something that happened on a lane."""
+    """An event of a lane."""
 
     lane: int
-    """Its number; 0 for what is of no lane."""
+    """Its number; 0 for events of no lane."""
     event: AnyEvent

@@ -1,14 +1,15 @@
-"""What an exploration writes into the tree: small records in `custom` entries, each on the branch it is about.
+"""The records an exploration writes into the tree: `custom` entries, each on the branch it describes.
 
-    plan     behind the entry the exploration starts from; lanes begin behind it
-    lane     the first entry of a lane: its prompt, model, working copy, and for a fork by rule, why
-    lease    who works on the lane now, or makes lanes      beat     a sign of life of a lane that says nothing
-    check    what a check printed                           end      how its run ended, and what it used
-    send     something said to another lane                 verdict  what became of it: kept, merged, dropped, left
-    paid     what was used for it that no message tells     again    it goes on although it had ended
-    bounds   on a plan: what the exploration may use from then on
+    plan     child of the entry the exploration starts from; lanes are children of it
+    lane     first entry of a lane: prompt, model, worktree, and for a fork by a rule, the reason
+    lease    the process that runs the lane (on a plan: that creates lanes)
+    beat     heartbeat of a lane that writes nothing else
+    check    exit code and output of a check command     end      how the run ended, and its usage
+    send     message to another lane                     verdict  kept, merged, dropped or left
+    paid     usage that no message reports               again    an ended lane is resumed
+    bounds   on a plan: new limits for the exploration
 
-Programs that know nothing of this see branches, and state of an extension in them (docs/decisions/0020-exploring.md).
+Other programs see ordinary branches with extension state in them (docs/decisions/0020-explorations.md).
 """
 
 from __future__ import annotations
@@ -27,82 +28,82 @@ from sessiontree.session.session import Branch
 
 PREFIX = "sessiontree.explore."
 INBOX = PREFIX + "inbox"
-"""The `custom_message` with which a lane hears what another one sent it; its details name sender and `send` entry."""
+"""Type of the `custom_message` that delivers a message to a lane; its details name the sender and the `send` entry."""
 
 TASK_TOOL = "task"
-"""The tool that starts sub-agents."""
+"""Name of the tool that starts sub-agents."""
 TASK = "sessiontree.task"
-"""The type of the `custom` entry that a sub-agent's branch begins with: it hangs on a lane and is no part of it."""
+"""Type of the `custom` entry that starts a sub-agent's branch: a child of a lane's entry, but not part of the lane."""
 
 Verdict: TypeAlias = Literal["kept", "merged", "dropped", "left"]
 
 
 class Bounds(Value, frozen=True):
-    """What an exploration as a whole may use; None is no limit."""
+    """Limits of a whole exploration; None is unlimited."""
 
     tokens: float | None = None
     cost: float | None = None
     seconds: float | None = None
     turns: int | None = None
-    """Of one lane."""
+    """Per lane."""
     lanes: int = 16
-    """How many there may ever be, those made by rules included."""
+    """Lanes in all, including those forked by rules."""
     depth: int = 2
-    """How many levels of forks by rule: with 1 only lanes that were asked for are forked, with 2 their forks too."""
+    """Levels of forks by rules: 1 forks only the original lanes, 2 their forks too."""
 
 
 class Rule(Value, frozen=True):
-    """When a lane is forked by itself."""
+    """When a lane is forked automatically."""
 
     kind: Literal["check", "denied", "repeats", "judge"]
     command: str | None = None
-    """check: what has to exit with 0."""
+    """check: the command that has to exit with 0."""
     count: int = 3
-    """repeats: so many equal errors in a row."""
+    """repeats: the number of equal errors in a row."""
     threshold: float = 0.5
-    """judge: a confidence below this."""
+    """judge: fork below this confidence."""
     model: str | None = None
-    """judge: who is asked; None: the lane's own."""
+    """judge: the model to ask; None is the lane's own."""
 
 
-class Wanted(Value, frozen=True):
-    """A lane that an exploration begins with."""
+class PlannedLane(Value, frozen=True):
+    """A lane that an exploration starts with."""
 
     name: str
     prompt: str
     model: str
 
 
-class Plan(Value, frozen=True):
+class Plan(Value, frozen=True, rename={"planned": "wanted"}):
     kind: ClassVar[str] = "plan"
 
     run: str
-    """Eight hex digits."""
+    """Id of the exploration: eight hex digits."""
     at: str | None
     parallel: int
     worktrees: bool
     bounds: Bounds = Bounds()
     rules: tuple[Rule, ...] = ()
     check: str | None = None
-    """What is run at the end of each lane, to compare them."""
-    wanted: tuple[Wanted, ...] = ()
-    """The lanes it begins with, so that those can be made that a crash has prevented."""
+    """Command that is run when a lane ends."""
+    planned: tuple[PlannedLane, ...] = ()
+    """The initial lanes, so that `resume` can create those a crash prevented."""
 
 
-class Copy(Value, frozen=True):
-    """The working copy of a lane."""
+class Worktree(Value, frozen=True):
+    """The git worktree of a lane."""
 
     path: str
     repository: str
     base: str
-    """The tree it began with, as git names it: the project as it was, uncommitted files included."""
+    """Object name of the tree it started with: the project including its uncommitted files."""
     head: str
     """The commit that was checked out."""
     ref: str
-    """The ref that holds its work from the moment it is saved."""
+    """The ref that keeps its work once that is saved."""
 
 
-class LaneRecord(Value, frozen=True):
+class LaneRecord(Value, frozen=True, rename={"worktree": "copy"}):
     kind: ClassVar[str] = "lane"
 
     run: str
@@ -111,27 +112,27 @@ class LaneRecord(Value, frozen=True):
     name: str
     prompt: str
     model: str
-    copy: Copy | None = None
+    worktree: Worktree | None = None
     origin: int | None = None
-    """The lane that a rule forked."""
+    """The lane it was forked from by a rule."""
     rule: str | None = None
     reason: str | None = None
     depth: int = 0
 
 
-class Lease(Value, frozen=True):
+class Lease(Value, frozen=True, rename={"seconds": "goodFor"}):
     kind: ClassVar[str] = "lease"
 
     token: str
     host: str
     pid: int
     started: str
-    """When that process began, so that a number that was given again is not mistaken for it."""
-    good_for: float
-    """Seconds without a sign of life. With 0 its holder lets go of it: the lane may be gone on with by anyone."""
+    """When the process started: tells it apart from a later process with the same pid."""
+    seconds: float
+    """How long the lease lasts without a heartbeat. 0 releases it: any process may take the lane over."""
 
 
-class Beat(Value, frozen=True):
+class Heartbeat(Value, frozen=True):
     kind: ClassVar[str] = "beat"
 
     token: str
@@ -142,7 +143,7 @@ class Check(Value, frozen=True):
 
     command: str
     passed: bool | None
-    """None when it did not come to its end because the time of the exploration was over: then nobody knows."""
+    """None when the exploration's time limit ended it."""
     exit_code: int | None
     output: str
     seconds: float
@@ -150,7 +151,7 @@ class Check(Value, frozen=True):
     """Why it neither passed nor failed."""
 
 
-class End(Value, frozen=True):
+class LaneEnd(Value, frozen=True):
     kind: ClassVar[str] = "end"
 
     reason: EndReason
@@ -159,10 +160,10 @@ class End(Value, frozen=True):
     """All runs of the lane together."""
     text: str = ""
     saved: str | None = None
-    """The commit that holds the working copy as it was then."""
+    """The commit that holds the worktree's files at that time."""
 
 
-class Send(Value, frozen=True):
+class SentMessage(Value, frozen=True):
     kind: ClassVar[str] = "send"
 
     to: str
@@ -170,60 +171,69 @@ class Send(Value, frozen=True):
     text: str
 
 
-class Paid(Value, frozen=True):
-    """What a lane has used, and no message on its branch tells: the opinion of a judge, the work of a sub-agent that
-    has a session of its own, a request that was dropped."""
+class UsageRecord(Value, frozen=True):
+    """Usage of a lane that no message on its branch reports: a judge, a sub-agent's own session, a failed request."""
 
     kind: ClassVar[str] = "paid"
 
     what: str
     spent: RunUsage
     is_expected: bool = False
-    """It is being asked for, and may use so much: that counts until another `paid` settles it."""
+    """An estimate for a request in flight; it counts until another record settles it."""
     settles: tuple[str, ...] = ()
-    """The entries with what was expected, and is known now."""
+    """Entries with estimates that this record replaces."""
 
 
-class Again(Value, frozen=True):
-    """Someone wants a lane to go on that had ended. It counts, like a lease, when it hangs behind the last entry."""
+class Reopened(Value, frozen=True):
+    """A lane continues after its end. Like a lease, it is valid only as a child of the lane's last entry."""
 
     kind: ClassVar[str] = "again"
 
 
-class Bounded(Value, frozen=True):
+class BoundsChange(Value, frozen=True):
     kind: ClassVar[str] = "bounds"
 
     bounds: Bounds
 
 
-class Judged(Value, frozen=True):
+class VerdictRecord(Value, frozen=True):
     kind: ClassVar[str] = "verdict"
 
     verdict: Verdict
     why: str = ""
     commit: str | None = None
-    """Where its files went, or stay."""
+    """The commit that holds its files."""
 
 
-Record: TypeAlias = Plan | LaneRecord | Lease | Beat | Check | End | Send | Paid | Again | Bounded | Judged
+Record: TypeAlias = (
+    Plan
+    | LaneRecord
+    | Lease
+    | Heartbeat
+    | Check
+    | LaneEnd
+    | SentMessage
+    | UsageRecord
+    | Reopened
+    | BoundsChange
+    | VerdictRecord
+)
 
-_TYPES: dict[str, type[Record]] = {
-    one.kind: one for one in (Plan, LaneRecord, Lease, Beat, Check, End, Send, Paid, Again, Bounded, Judged)
-}
+_TYPES: dict[str, type[Record]] = {record.kind: record for record in Record.__args__}
 
 
 def entry_of(record: Record) -> dict[str, Any]:
-    """A record as the entry that is appended."""
+    """Encode a record as an entry to append."""
     return {"type": "custom", "customType": PREFIX + record.kind, "data": msgspec.to_builtins(record)}
 
 
 def write(branch: Branch, record: Record) -> Entry:
-    """Append a record where a branch stands."""
+    """Append a record to a branch."""
     return branch.append(entry_of(record))
 
 
 def record_of(entry: Entry) -> Record | None:
-    """The record in an entry; None when it is none of ours, or not to be understood."""
+    """Decode the record in an entry; None if it holds none, or one this version cannot decode."""
     if not isinstance(entry, Custom) or not entry.custom_type.startswith(PREFIX):
         return None
     kind = _TYPES.get(entry.custom_type.removeprefix(PREFIX))

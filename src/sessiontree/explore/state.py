@@ -1,14 +1,15 @@
-"""Explorations as the file tells them: what anyone can know of lanes without having run them.
+"""The state of explorations as recorded in a session file, without running them.
 
-Entries of a lane hang behind its record. Some that hang there are not its own: lanes that a rule began there, branches
-of sub-agents, what was written under a lease that does not count (see `leases`), and what anyone said behind its end,
-unless an `again` says that it goes on.
+Entries of a lane descend from its record. Some descendants are not part of the lane: lanes forked there by a rule,
+branches of sub-agents, entries written under an invalid lease (see `leases`), and entries after its end unless an
+`again` record reopened it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -20,22 +21,22 @@ from sessiontree.core.messages import Assistant, text_of
 from sessiontree.core.usage import usage_of, valid_count
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.explore.lane import Lane, LaneState, find_lane
-from sessiontree.explore.leases import is_free, seconds_of
+from sessiontree.explore.leases import is_free, parse_seconds
 from sessiontree.explore.records import (
     TASK,
-    Again,
-    Beat,
-    Bounded,
     Bounds,
+    BoundsChange,
     Check,
-    End,
-    Judged,
+    Heartbeat,
+    LaneEnd,
     LaneRecord,
     Lease,
-    Paid,
     Plan,
     Record,
-    Send,
+    Reopened,
+    SentMessage,
+    UsageRecord,
+    VerdictRecord,
     record_of,
 )
 from sessiontree.session.reader import Reader
@@ -47,42 +48,55 @@ STATES: dict[EndReason, LaneState] = {
     "error": "failed",
     "pending": "pending",
 }
-_ASIDE = "@"
-"""Stands for a lease that never counts."""
-_OURS = (Again, Beat, Check, End, Judged, Lease, Paid, Bounded, Send)
-_TAKING = (Again, Lease)
-"""What counts only if whoever wrote it had seen everything that stands before it."""
-_WORK = (Check, Paid)
-"""What is still done for a lane that has ended."""
+_INVALID_LEASE = "@"
+_AFTER_END = (Reopened, Heartbeat, Check, LaneEnd, VerdictRecord, Lease, UsageRecord, BoundsChange, SentMessage)
+"""Records that may follow the end of a lane; other entries there are not part of it."""
+_EXCLUSIVE = (Reopened, Lease)
+"""Records that are valid only if their writer had seen every earlier entry of the lane."""
+_LATE_WORK = (Check, UsageRecord)
+"""Work for a lane that has ended: it counts as time worked."""
+
+
+class ExplorationLike(Protocol):
+    """A running exploration, or one read from a file."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def plan_id(self) -> str: ...
+
+    @property
+    def lanes(self) -> list[Lane]: ...
 
 
 class TrackedWork:
-    """What the records of one lane, or of a plan, say, and where it stands."""
+    """A lane or plan as its records describe it."""
 
     def __init__(self, start: str, plan: str) -> None:
         self.start, self.plan = start, plan
         self.leaf = start
         self.lease: Lease | None = None
         self.spans: list[tuple[str, str]] = []
-        """For each lease that counted, its entry and the last one written under it."""
-        self.end: End | None = None
-        self.paid = RunUsage()
-        """What was used for it since its end."""
-        self.expected: dict[str, RunUsage] = {}
-        """What is being asked for, by the entries that say so."""
+        """The entry of each valid lease, and the last one written under it."""
+        self.end: LaneEnd | None = None
+        self.late_usage = RunUsage()
+        """Recorded since its end."""
+        self.estimates: dict[str, RunUsage] = {}
+        """Expected usage of requests in flight, by the entries that record it."""
         self.bounds: Bounds | None = None
-        """What a plan may use, if that was changed."""
+        """On a plan: the limits, if they were changed."""
         self.check: Check | None = None
-        self.verdict: Judged | None = None
-        self.aside: list[str] = []
-        """What hangs on it and is no part of it, as what its sub-agents did."""
+        self.verdict: VerdictRecord | None = None
+        self.excluded: list[str] = []
+        """Descendants that are not part of it, such as branches of sub-agents."""
 
     @property
-    def under_way(self) -> RunUsage:
-        """All that is being asked for."""
+    def in_flight(self) -> RunUsage:
+        """The sum of all estimates."""
         total = RunUsage()
-        for one in self.expected.values():
-            total = total.combine(one)
+        for usage in self.estimates.values():
+            total = total.combine(usage)
         return total
 
     @property
@@ -96,145 +110,147 @@ class TrackedLane(TrackedWork):
         self.record = record
 
 
-class _Belonging(Struct, frozen=True):
-    """Which lane or plan an entry belongs to, and under which lease it was written."""
+class _Membership(Struct, frozen=True):
+    """The lane or plan that an entry belongs to, and the lease it was written under."""
 
     start: str
     lease: str | None = None
 
 
 class ExplorationLog:
-    """What a session says of explorations, kept up while it grows. Threads may share it."""
+    """Incremental index of a session's exploration records. Safe for several threads."""
 
     def __init__(self, session: Reader) -> None:
         self._session = session
         self._lock = threading.Lock()
-        self._seen = self._glanced = 0
-        self._owner: dict[str, _Belonging] = {}
+        self._read = self._scanned = 0
+        self._members: dict[str, _Membership] = {}
         self._numbers: set[tuple[str, int]] = set()
         self.plans: dict[str, Plan] = {}
         self.lanes: dict[str, TrackedLane] = {}
-        self.noted: dict[str, TrackedWork] = {}
-        """By their first entries: all lanes, and all plans."""
+        self.tracked: dict[str, TrackedWork] = {}
+        """All lanes and plans by their first entries."""
 
     @property
-    def has_news(self) -> bool:
-        """Whether there is anything to look at that could say something of lanes. Takes no time."""
+    def has_changes(self) -> bool:
+        """Whether there are unread entries that could be records. Reads only their types."""
         types = self._session.journal.types
-        start, self._glanced = self._glanced, len(types)
-        if "custom" in types[start : self._glanced]:
-            self._glanced = start
+        start, self._scanned = self._scanned, len(types)
+        if "custom" in types[start : self._scanned]:
+            self._scanned = start
             return True
         return False
 
-    def look(self) -> None:
-        """Take in what was written since the last look."""
+    def refresh(self) -> None:
+        """Read the entries written since the last call."""
         with self._lock:
             journal = self._session.journal
-            quiet = self._session.dialect.bookkeeping | {"leaf"}
+            ignored = self._session.dialect.bookkeeping | {"leaf"}
             until = len(journal.tree.ids)
-            for node in range(self._seen, until):
+            for node in range(self._read, until):
                 id, kind = journal.tree.ids[node], journal.types[node]
                 if kind == "custom":
-                    self._take_custom(self._session.entry(id))
-                elif kind not in quiet:
-                    self._take(id, self._session.parent(id), None)
-            self._seen = self._glanced = until
+                    self._add_custom(self._session.entry(id))
+                elif kind not in ignored:
+                    self._add(id, self._session.parent(id), None)
+            self._read = self._scanned = until
 
     def lane_of(self, id: str | None) -> TrackedLane | None:
-        """The lane that an entry belongs to, or hangs on."""
-        belonging = self._owner.get(id) if id is not None else None
-        return self.lanes.get(belonging.start) if belonging is not None else None
+        """The lane that an entry descends from."""
+        member = self._members.get(id) if id is not None else None
+        return self.lanes.get(member.start) if member is not None else None
 
-    def is_ours(self, id: str | None) -> bool:
-        """Whether an entry is part of an exploration, and not of what was said before or after it."""
-        return id in self._owner
-
-    def _take_custom(self, entry: Entry) -> None:
+    def _add_custom(self, entry: Entry) -> None:
         record = record_of(entry)
         match record:
             case Plan():
                 self.plans[entry.id] = record
-                self._keep(TrackedWork(entry.id, entry.id))
+                self._track(TrackedWork(entry.id, entry.id))
             case LaneRecord():
-                self._begin(entry, record)
+                self._add_lane(entry, record)
             case _ if isinstance(entry, Custom) and entry.custom_type == TASK:
-                self._set_aside(entry.id, entry.parent_id)
+                self._exclude(entry.id, entry.parent_id)
             case _:
-                self._take(entry.id, entry.parent_id, record)
+                self._add(entry.id, entry.parent_id, record)
 
-    def _begin(self, entry: Entry, record: LaneRecord) -> None:
+    def _add_lane(self, entry: Entry, record: LaneRecord) -> None:
         plan = next((id for id, plan in reversed(self.plans.items()) if plan.run == record.run), None)
         if plan is None or (plan, record.number) in self._numbers:
             return
         self._numbers.add((plan, record.number))
         self.lanes[entry.id] = lane = TrackedLane(entry.id, plan, record)
-        self._keep(lane)
+        self._track(lane)
 
-    def _keep(self, noted: TrackedWork) -> None:
-        self.noted[noted.start] = noted
-        self._owner[noted.start] = _Belonging(noted.start)
+    def _track(self, work: TrackedWork) -> None:
+        self.tracked[work.start] = work
+        self._members[work.start] = _Membership(work.start)
 
-    def _take(self, id: str, parent: str | None, record: Record | None) -> None:
-        belonging = self._owner.get(parent) if parent is not None else None
-        if belonging is None:
+    def _add(self, id: str, parent: str | None, record: Record | None) -> None:
+        member = self._members.get(parent) if parent is not None else None
+        if member is None:
             return
-        lane = self.noted[belonging.start]
-        if lane.end is not None and not isinstance(record, _OURS):
+        lane = self.tracked[member.start]
+        if lane.end is not None and not isinstance(record, _AFTER_END):
             return
-        has_not_seen_all = isinstance(record, _TAKING) and parent != lane.leaf
-        if belonging.lease != lane.lease_id or has_not_seen_all:
-            self._set_aside(id, parent)
+        # Valid only under the current lease; a new lease only if its writer knew the lane's last entry.
+        is_outdated = isinstance(record, _EXCLUSIVE) and parent != lane.leaf
+        if member.lease != lane.lease_id or is_outdated:
+            self._exclude(id, parent)
             return
         if isinstance(record, Lease):
             lane.lease = record
             lane.spans.append((id, id))
-            belonging = _Belonging(belonging.start, id)
-        elif lane.spans and not isinstance(record, Judged) and (lane.end is None or isinstance(record, _WORK)):
+            member = _Membership(member.start, id)
+        elif (
+            lane.spans
+            and not isinstance(record, VerdictRecord)
+            and (lane.end is None or isinstance(record, _LATE_WORK))
+        ):
             lane.spans[-1] = (lane.spans[-1][0], id)
-        self._owner[id] = belonging
+        self._members[id] = member
         lane.leaf = id
-        self._note(lane, id, record)
+        self._apply(lane, id, record)
 
-    def _set_aside(self, id: str, parent: str | None) -> None:
-        """What begins here hangs on a lane and is no part of it."""
-        belonging = self._owner.get(parent) if parent is not None else None
-        if belonging is not None:
-            self._owner[id] = _Belonging(belonging.start, _ASIDE)
-            self.noted[belonging.start].aside.append(id)
+    def _exclude(self, id: str, parent: str | None) -> None:
+        """Mark an entry, and with it its descendants, as attached to a lane without being part of it."""
+        member = self._members.get(parent) if parent is not None else None
+        if member is not None:
+            self._members[id] = _Membership(member.start, _INVALID_LEASE)
+            self.tracked[member.start].excluded.append(id)
 
-    def _note(self, lane: TrackedWork, id: str, record: Record | None) -> None:
+    def _apply(self, lane: TrackedWork, id: str, record: Record | None) -> None:
         match record:
-            case End():
-                lane.end, lane.paid = record, RunUsage()
-                lane.expected.clear()
-            case Paid(is_expected=True):
-                lane.expected[id] = _counted(record.spent)
-            case Paid():
-                lane.paid = lane.paid.combine(_counted(record.spent))
+            case LaneEnd():
+                lane.end, lane.late_usage = record, RunUsage()
+                lane.estimates.clear()
+            case UsageRecord(is_expected=True):
+                lane.estimates[id] = _sanitize(record.spent)
+            case UsageRecord():
+                lane.late_usage = lane.late_usage.combine(_sanitize(record.spent))
                 for settled in record.settles:
-                    lane.expected.pop(settled, None)
-            case Again():  # nobody works on it, whoever did; what hung beside it is among what it had used at its end
+                    lane.estimates.pop(settled, None)
+            case Reopened():
+                # No process works on it now. Usage of excluded entries is part of the usage at its end.
                 lane.end = lane.lease = lane.check = lane.verdict = None
-                lane.aside.clear()
-            case Bounded():
+                lane.excluded.clear()
+            case BoundsChange():
                 lane.bounds = record.bounds
             case Check():
                 lane.check = record
-            case Judged():
+            case VerdictRecord():
                 lane.verdict = record
             case _:
                 pass
 
 
 class ExplorationState(Struct, frozen=True):
-    """One exploration as the file tells it."""
+    """One exploration as recorded in the file."""
 
     plan_id: str
     plan: Plan
     lanes: list[Lane]
     seconds: float
-    """For how long anyone worked on it."""
+    """Time that any process worked on it."""
 
     @property
     def run(self) -> str:
@@ -242,100 +258,115 @@ class ExplorationState(Struct, frozen=True):
 
     @property
     def open_lanes(self) -> list[Lane]:
-        """Those without an end that nobody works on, and that nothing was decided about."""
+        """Lanes without an end and verdict that no process works on."""
         return [lane for lane in self.lanes if lane.state == "lost" and lane.verdict is None]
 
     def lane(self, wanted: str | int) -> Lane:
-        """A lane by its name or number."""
+        """Find a lane by its name or number."""
         return find_lane(self.lanes, wanted)
 
 
-def explorations(session: Reader, book: ExplorationLog | None = None) -> list[ExplorationState]:
-    """All explorations of a session, in the order they were begun."""
-    book = book or ExplorationLog(session)
-    book.look()
+def explorations(session: Reader, log: ExplorationLog | None = None) -> list[ExplorationState]:
+    """All explorations of a session, in the order they were started."""
+    log = log or ExplorationLog(session)
+    log.refresh()
     found = []
-    for id, plan in book.plans.items():
-        noted = [one for one in book.lanes.values() if one.plan == id]
-        raised = book.noted[id].bounds
-        now = plan if raised is None else msgspec.structs.replace(plan, bounds=raised)
-        worked = _worked(session, [book.noted[id], *noted])
-        found.append(ExplorationState(id, now, [_lane(session, one) for one in noted], worked))
+    for id, plan in log.plans.items():
+        lanes = [lane for lane in log.lanes.values() if lane.plan == id]
+        bounds = log.tracked[id].bounds
+        current = plan if bounds is None else msgspec.structs.replace(plan, bounds=bounds)
+        seconds = _time_worked(session, [log.tracked[id], *lanes])
+        found.append(ExplorationState(id, current, [_read_lane(session, lane) for lane in lanes], seconds))
     return found
 
 
-def find_exploration(session: Reader, run: str | None = None, book: ExplorationLog | None = None) -> ExplorationState:
-    """The exploration with this id, or an unambiguous beginning of one; without one, the last."""
-    found = explorations(session, book)
+def find_exploration(session: Reader, run: str | None = None, log: ExplorationLog | None = None) -> ExplorationState:
+    """Find an exploration by its id or an unambiguous prefix; without one, the last."""
+    found = explorations(session, log)
     if run is not None:
-        found = [told for told in found if told.run.startswith(run)]
+        found = [state for state in found if state.run.startswith(run)]
         if len(found) > 1:
-            raise UsageError(f"{run!r} fits {len(found)} explorations: {', '.join(told.run for told in found)}")
+            matches = ", ".join(state.run for state in found)
+            raise UsageError(f"{run!r} matches {len(found)} explorations: {matches}")
     if not found:
-        said = "there is no exploration" + (f" {run!r}" if run is not None else " in it")
-        raise NotFoundError(f"{session.location}: {said}")
+        raise NotFoundError(f"{session.location}: no exploration" + (f" matches {run!r}" if run is not None else ""))
     return found[-1]
 
 
-def state_of(session: Reader, noted: TrackedLane) -> LaneState:
-    """How a lane ended, or whether anyone works on it."""
-    if noted.end is not None:
-        return STATES[noted.end.reason]
-    return "lost" if is_free(noted.lease, session.entry(noted.leaf).timestamp) else "running"
+def is_active(session: Reader, exploration: ExplorationLike) -> bool:
+    """Whether some process creates lanes of an exploration or works on one."""
+    plan = _tracked_plan(session, exploration)
+    is_held = not is_free(plan.lease, session.entry(plan.leaf).timestamp)
+    return is_held or any(lane.state == "running" for lane in exploration.lanes)
 
 
-def _lane(session: Reader, noted: TrackedLane) -> Lane:
-    lane = Lane(session, noted.record, noted.start, noted.leaf)
-    lane.check, lane.verdict = noted.check, noted.verdict
-    lane.state = state_of(session, noted)
-    if noted.end is not None:
-        lane.why, lane.text, lane.spent = (
-            noted.end.why,
-            noted.end.text,
-            _counted(noted.end.spent).combine(noted.paid).combine(noted.under_way),
-        )
-        lane.saved = noted.end.saved
+def has_crashed(session: Reader, exploration: ExplorationLike) -> bool:
+    """Whether the process that created the lanes ended without releasing its lease."""
+    lease = _tracked_plan(session, exploration).lease
+    return lease is not None and lease.seconds > 0 and not is_active(session, exploration)
+
+
+def _tracked_plan(session: Reader, exploration: ExplorationLike) -> TrackedWork:
+    log = ExplorationLog(session)
+    log.refresh()
+    return log.tracked[exploration.plan_id]
+
+
+def state_of(session: Reader, tracked: TrackedLane) -> LaneState:
+    """The state of a lane, from its end record or its lease."""
+    if tracked.end is not None:
+        return STATES[tracked.end.reason]
+    return "lost" if is_free(tracked.lease, session.entry(tracked.leaf).timestamp) else "running"
+
+
+def _read_lane(session: Reader, tracked: TrackedLane) -> Lane:
+    lane = Lane(session, tracked.record, tracked.start, tracked.leaf)
+    lane.check, lane.verdict = tracked.check, tracked.verdict
+    lane.state = state_of(session, tracked)
+    if tracked.end is not None:
+        lane.why, lane.text, lane.saved = tracked.end.why, tracked.end.text, tracked.end.saved
+        lane.spent = _sanitize(tracked.end.spent).combine(tracked.late_usage).combine(tracked.in_flight)
         return lane
     spent = RunUsage()
-    for entry in _entries(session, noted):
+    for entry in _entries(session, tracked):
         match record_of(entry), entry:
-            case End() as end, _:  # it went on: all before is counted there
-                spent = _counted(end.spent)
-            case Paid(is_expected=False) as paid, _:
-                spent = spent.combine(_counted(paid.spent))
+            case LaneEnd() as end, _:  # it was reopened: the record has the total until then
+                spent = _sanitize(end.spent)
+            case UsageRecord(is_expected=False) as usage, _:
+                spent = spent.combine(_sanitize(usage.spent))
             case _, MessageEntry(message=Assistant() as answer):
                 lane.text = text_of(answer.content) or lane.text
                 spent = spent.plus(answer.usage, turns=1)
             case _:
                 spent = spent.plus(usage_of(entry))
-    spent = spent.combine(noted.under_way)
-    for entry in session.entries(noted.aside):  # whoever said it, it was paid for
+    spent = spent.combine(tracked.in_flight)
+    for entry in session.entries(tracked.excluded):  # requests of a superseded process were paid for, too
         spent = spent.plus(usage_of(entry))
-    seconds = sum(until - since for since, until in _spans(session, noted))
+    seconds = sum(until - since for since, until in _time_spans(session, tracked))
     lane.spent = msgspec.structs.replace(spent, seconds=seconds)
     return lane
 
 
-def _counted(spent: RunUsage) -> RunUsage:
-    """What a record says was used, as far as that can be: the file may be someone else's."""
+def _sanitize(spent: RunUsage) -> RunUsage:
+    # The file may come from elsewhere: negative and non-finite numbers must not reach the budget.
     return RunUsage(*(valid_count(getattr(spent, name)) for name in RunUsage.__struct_fields__))  # type: ignore[arg-type]
 
 
-def _entries(session: Reader, noted: TrackedWork) -> list[Entry]:
-    ids = session.path_ids(noted.leaf)
-    start = ids.index(noted.start) if noted.start in ids else 0  # a damaged file may have rings
+def _entries(session: Reader, tracked: TrackedWork) -> list[Entry]:
+    ids = session.path_ids(tracked.leaf)
+    start = ids.index(tracked.start) if tracked.start in ids else 0  # a damaged file may have cycles
     return session.entries(ids[start:])
 
 
-def _spans(session: Reader, noted: TrackedWork) -> Iterator[tuple[float, float]]:
-    for first, last in noted.spans:
-        yield seconds_of(session.entry(first).timestamp), seconds_of(session.entry(last).timestamp)
+def _time_spans(session: Reader, tracked: TrackedWork) -> Iterator[tuple[float, float]]:
+    for first, last in tracked.spans:
+        yield parse_seconds(session.entry(first).timestamp), parse_seconds(session.entry(last).timestamp)
 
 
-def _worked(session: Reader, lanes: Sequence[TrackedWork]) -> float:
-    """For how long someone worked on some lanes: what they did at the same time counts once."""
+def _time_worked(session: Reader, lanes: Sequence[TrackedWork]) -> float:
+    """Seconds in which at least one of some lanes was worked on."""
     total = until = 0.0
-    for since, end in sorted(span for noted in lanes for span in _spans(session, noted)):
+    for since, end in sorted(span for tracked in lanes for span in _time_spans(session, tracked)):
         total += max(end - max(since, until), 0.0)
         until = max(until, end)
     return total

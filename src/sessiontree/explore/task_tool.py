@@ -1,14 +1,13 @@
-"""`task`: a model gives a part of its work to a sub-agent, which has a branch of its own in the same session.
+"""The `task` tool: a model delegates a part of its work to a sub-agent on a branch of the same session.
 
-    … ── answer with the call ─┬─ result of the call ── …                        the caller: it sees the result only
-                               └─ task ── reset ── prompt ── answer ── …         the sub-agent: it begins with nothing
+    … ── assistant with the call ─┬─ tool result ── …                            the caller sees only the result
+                                  └─ task ── reset ── prompt ── assistant ── …   the sub-agent has an empty context
 
-The branch is like any other: it can be watched, switched to, gone on with and branched. Where a file has no way to say
-that a context begins anew, as Pi's, or when it is asked for, the sub-agent has a session of its own that names its
-origin. What a sub-agent uses counts for the run that called it, and it may use no more than that has left.
+The branch is like any other: it can be watched, switched to, continued and branched. In formats without a way to reset
+the context, such as Pi's, or on request, the sub-agent has a session of its own that names its origin. Usage of a
+sub-agent counts for the run that called it, and is limited to what that has left.
 
-A call that is run again after a crash goes on where its sub-agent stood, on its branch or in its session; what that had
-left open is not repeated.
+A call that is run again after a crash continues its sub-agent, on its branch or in its session, and repeats nothing.
 """
 
 from __future__ import annotations
@@ -33,24 +32,30 @@ from sessiontree.core.entries import MessageEntry
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Assistant, ToolCall, message_text, text_of, tool_calls
 from sessiontree.errors import SessionTreeError
-from sessiontree.explore.budget import Budget as Together
+from sessiontree.explore.budget import Budget as SharedBudget
 from sessiontree.explore.lane_messages import InboxTool, SendTool
 from sessiontree.explore.records import TASK_TOOL, Bounds
 from sessiontree.explore.request_gate import LaneGate
-from sessiontree.explore.subagent_sessions import Started, entry_of, find_linked, new_linked, started_at
+from sessiontree.explore.subagent_sessions import (
+    SubagentRecord,
+    create_subagent_session,
+    entry_of,
+    find_subagent_session,
+    subagent_at,
+)
 from sessiontree.models import Model, open_model
 from sessiontree.session.session import Branch, Session
 
-MOST_TEXT = 20_000
-"""Characters of a sub-agent's last words that its caller is told."""
-_LINE = 160
+MAX_TEXT = 20_000
+"""Characters of a sub-agent's last message that the caller sees."""
+_MAX_LINE = 160
 _RESETTING = frozenset({"native", "omp"})
-"""The dialects whose contexts begin anew behind a reset boundary."""
-_TELLING = ("command", "path", "pattern", "description")
-"""The arguments that say in one line what a call is about."""
+"""Dialects whose contexts start anew after a reset boundary."""
+_SUMMARY_ARGUMENTS = ("command", "path", "pattern", "description")
+"""Arguments that summarize a call."""
 _ROLE = (
-    "You work on one part of a larger piece of work, for another agent that will see nothing but your last message. "
-    "Nobody answers questions: decide for yourself, and say at the end what you did, what you found and what is left."
+    "You work on one part of a larger task, for another agent that will see only your last message. Questions are not "
+    "answered: decide for yourself, and report at the end what you did, what you found and what is left."
 )
 
 Mode: TypeAlias = Literal["branch", "session"]
@@ -64,7 +69,7 @@ class Budget(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    description: Annotated[str, Meta(min_length=1, max_length=200, description="what it is about, in a few words")]
+    description: Annotated[str, Meta(min_length=1, max_length=200, description="the task in a few words")]
     prompt: Annotated[
         str, Meta(min_length=1, max_length=200_000, description="everything the sub-agent has to know and to do")
     ]
@@ -77,18 +82,18 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
 class TaskTool(StructTool[TaskArguments]):
     name = TASK_TOOL
     description = (
-        "Let a sub-agent work on a part of the task. It has a fresh context, so its prompt has to say everything it "
-        "needs to know; you see nothing but its last message. Several calls in one answer work side by side, in the "
-        "same files. Fit for searches that read much, and for parts that do not depend on each other."
+        "Delegate a part of the task to a sub-agent. It has an empty context, so its prompt has to contain everything "
+        "it needs to know; you see only its last message. Several calls in one response run in parallel, in the same "
+        "files. Use it for searches that read a lot, and for parts that do not depend on each other."
     )
     Arguments = TaskArguments
 
     def __init__(
         self, *, depth: int = 1, find_model: Callable[[str], Model] = open_model, home: str | None = None
     ) -> None:
-        """`depth` is how many levels of sub-agents there may be; with 1, a sub-agent has none of its own.
+        """`depth` limits nested sub-agents; with 1, a sub-agent has no `task` tool.
 
-        `home` is where a sub-agent's session goes when that of its caller cannot have one beside it.
+        `home` is where the session of a sub-agent is created if its caller's format has no empty sessions.
         """
         self._depth, self._find_model, self.home = depth, find_model, home
 
@@ -100,7 +105,7 @@ class TaskTool(StructTool[TaskArguments]):
     async def carry_out(self, arguments: TaskArguments, context: ToolContext) -> ToolOutput:
         caller = context.run
         if caller is None:
-            raise ArgumentsError("task: a sub-agent can be started by a run only, and this call belongs to none")
+            raise ArgumentsError("task: a sub-agent needs a run, and this call has none")
         tools = self._tools_for(arguments, caller)
         own = arguments.model is not None and arguments.model != caller.setup.model.name
         if not own:
@@ -116,14 +121,14 @@ class TaskTool(StructTool[TaskArguments]):
         try:
             if caller.setup.limits.counts_cost and not model.facts.prices.are_known:
                 raise ArgumentsError(
-                    f"task: the prices of {model.name} are not known, and what may be spent is limited; leave it out"
+                    f"task: the prices of {model.name} are unknown, and cost is limited; leave the model out"
                 )
             return await self._work(arguments, context, caller, tools, model)
         finally:
             await model.close()
 
     def _tools_for(self, arguments: TaskArguments, caller: Run) -> Tools:
-        """The tools of a sub-agent: those of its caller that it was given, and a `task` of less depth."""
+        """The tools of a sub-agent: the caller's or some of them, and `task` with less depth."""
         tools = Tools(tool for tool in caller.setup.tools if not isinstance(tool, TaskTool | SendTool | InboxTool))
         if self._depth > 1:
             tools.add(TaskTool(depth=self._depth - 1, find_model=self._find_model, home=self.home))
@@ -131,17 +136,17 @@ class TaskTool(StructTool[TaskArguments]):
             return tools
         unknown = [name for name in arguments.tools if name not in tools.names]
         if unknown:
-            there = ", ".join(tools.names) or "none"
-            raise ArgumentsError(f"task: a sub-agent cannot have the tool {unknown[0]!r}; it can have: {there}")
+            available = ", ".join(tools.names) or "none"
+            raise ArgumentsError(f"task: a sub-agent cannot have the tool {unknown[0]!r}; available: {available}")
         return Tools(tools[name] for name in dict.fromkeys(arguments.tools))
 
     async def _ask_for_model(self, arguments: TaskArguments, context: ToolContext, caller: Run) -> ToolOutput | None:
-        """A model of its own choice may cost more, and sends what it reads elsewhere: that is for the user to say."""
+        # Another model may cost more and sends data to another provider: the user decides.
         if await in_thread(lambda: Approvals(caller.session).mode) == "yolo":
             return None
-        said = f"{short(arguments.description)}, answered by {arguments.model}"
+        title = f"{short(arguments.description)}, answered by {arguments.model}"
         question = Question(
-            self.name, said, said, ("it asks another model",), may_always=False, call_id=context.call_id
+            self.name, title, title, ("it uses another model",), may_always=False, call_id=context.call_id
         )
         reply = await caller.setup.approver.ask(question)
         if reply.answer != "no":
@@ -152,44 +157,50 @@ class TaskTool(StructTool[TaskArguments]):
     async def _work(
         self, arguments: TaskArguments, context: ToolContext, caller: Run, tools: Tools, model: Model
     ) -> ToolOutput:
-        begun = await uncancelled(in_thread(self._begin, arguments, context.call_id, caller, model))
-        if begun.said is not None:
-            if begun.is_linked:
-                await uncancelled(in_thread(begun.branch.session.close))
-            return _output(arguments, begun, AgentEnd("done", begun.branch.leaf, RunUsage(), begun.said))
-        share = _Share(caller, is_linked=begun.is_linked)
-        sub = self._run_of(arguments, context, tools, model, begun, share)
+        sub_agent = await uncancelled(in_thread(self._begin, arguments, context.call_id, caller, model))
+        if sub_agent.answer is not None:
+            if sub_agent.is_linked:
+                await uncancelled(in_thread(sub_agent.branch.session.close))
+            return _output(arguments, sub_agent, AgentEnd("done", sub_agent.branch.leaf, RunUsage(), sub_agent.answer))
+        share = _Share(caller, is_linked=sub_agent.is_linked)
+        sub = self._run_of(arguments, context, tools, model, sub_agent, share)
         try:
             async for event in sub:
                 share.count(sub.usage)
                 if ends_request(event):
-                    await share.note(sub)
-                line = _line_of(event)
+                    await share.write_usage(sub)
+                line = _progress_line(event)
                 if line and context.update is not None:
                     context.update(line + "\n")
         finally:
             sub.interrupt("the call of the sub-agent was interrupted")
             await uncancelled(sub.finish())
             share.count(sub.usage)
-            await uncancelled(share.note(sub))
-            if begun.is_linked:
-                await uncancelled(in_thread(begun.branch.session.close))
+            await uncancelled(share.write_usage(sub))
+            if sub_agent.is_linked:
+                await uncancelled(in_thread(sub_agent.branch.session.close))
         assert sub.end is not None
-        return _output(arguments, begun, sub.end)
+        return _output(arguments, sub_agent, sub.end)
 
     def _run_of(
-        self, arguments: TaskArguments, context: ToolContext, tools: Tools, model: Model, begun: _Begun, share: _Share
+        self,
+        arguments: TaskArguments,
+        context: ToolContext,
+        tools: Tools,
+        model: Model,
+        sub_agent: _SubAgent,
+        share: _Share,
     ) -> Run:
         setup, budget = share.caller.setup, arguments.budget or Budget()
         return run(
-            begun.branch,
-            arguments.prompt if begun.is_new else None,
+            sub_agent.branch,
+            arguments.prompt if sub_agent.is_new else None,
             model=model,
             tools=tools,
-            approver=_Named(setup.approver, arguments.description),
+            approver=_NamedApprover(setup.approver, arguments.description),
             settings=setup.settings,
             context=msgspec.structs.replace(context, update=None, call_id="", approved=None, run=None),
-            checkpoints=None if begun.is_linked else setup.checkpoints,
+            checkpoints=None if sub_agent.is_linked else setup.checkpoints,
             system=f"{setup.system}\n\n{_ROLE}" if setup.system else _ROLE,
             thinking=setup.thinking,
             limits=Limits(
@@ -204,36 +215,37 @@ class TaskTool(StructTool[TaskArguments]):
             summarizer=setup.summarizer,
         )
 
-    def _begin(self, arguments: TaskArguments, call: str, caller: Run, model: Model) -> _Begun:
-        """Where a sub-agent works: where it stood if its call is run again, else a place of its own. For a thread."""
+    def _begin(self, arguments: TaskArguments, call: str, caller: Run, model: Model) -> _SubAgent:
+        """Start a sub-agent, or continue the one of an earlier run of the same call. Blocking."""
         session = caller.session
         resets = session.dialect.name in _RESETTING
         if not resets or arguments.mode == "session":
             return self._begin_session(arguments, call, caller, model)
-        answer = _answer_with(session, caller.leaf, call)
-        stood = _earlier(session, answer, call)
-        if stood is not None:
-            return stood
-        record = Started(call, arguments.description, model.name, answer)
+        answer = _entry_with_call(session, caller.leaf, call)
+        earlier = _find_on_branch(session, answer, call)
+        if earlier is not None:
+            return earlier
+        record = SubagentRecord(call, arguments.description, model.name, answer)
         start = session.branch(answer).append(entry_of(record)).id
         branch = session.branch(start)
         branch.append({"type": "reset_boundary"})
-        return _Begun(branch, start)
+        return _SubAgent(branch, start)
 
-    def _begin_session(self, arguments: TaskArguments, call: str, caller: Run, model: Model) -> _Begun:
+    def _begin_session(self, arguments: TaskArguments, call: str, caller: Run, model: Model) -> _SubAgent:
         session = caller.session
-        found = find_linked(session, _answer_with(session, caller.leaf, call), call, self.home)
+        found = find_subagent_session(session, _entry_with_call(session, caller.leaf, call), call, self.home)
         if found is not None:
             linked, start = found
-            return _stood(linked, start, is_linked=True) or _Begun(linked.branch(start), start, is_linked=True)
-        linked = new_linked(session, arguments.description, self.home)
-        record = Started(call, arguments.description, model.name, caller.leaf, session.id)
+            earlier = _continued(linked, start, is_linked=True)
+            return earlier or _SubAgent(linked.branch(start), start, is_linked=True)
+        linked = create_subagent_session(session, arguments.description, self.home)
+        record = SubagentRecord(call, arguments.description, model.name, caller.leaf, session.id)
         start = linked.append(entry_of(record)).id
-        return _Begun(linked.branch(start), start, is_linked=True)
+        return _SubAgent(linked.branch(start), start, is_linked=True)
 
 
-class _Begun(Struct, frozen=True):
-    """Where a sub-agent works."""
+class _SubAgent(Struct, frozen=True):
+    """The branch of a sub-agent."""
 
     branch: Branch
     start: str
@@ -241,55 +253,57 @@ class _Begun(Struct, frozen=True):
     is_linked: bool = False
     """Whether it has a session of its own."""
     is_new: bool = True
-    """Whether its prompt has yet to be said."""
-    said: str | None = None
-    """Its last words, if it had come to its end before and only its result was lost."""
+    """Whether it has no prompt yet."""
+    answer: str | None = None
+    """Its last message, if it had finished and only the result of the call was lost."""
 
 
 class _Share:
-    """What one sub-agent takes of what its caller may use. Its requests pass the gates of the caller, and of all
-    sub-agents beside it: together they pass a limit by no more than one request."""
+    """The gate of one sub-agent.
+
+    Its requests pass the caller's gate, and one shared by all sub-agents of the caller: together they exceed a limit by
+    one request at most.
+    """
 
     def __init__(self, caller: Run, *, is_linked: bool = False) -> None:
         self.caller = caller
         self._is_linked = is_linked
-        self._counted = self._noted = RunUsage()
+        self._counted = self._recorded = RunUsage()
 
     @property
     def counts_cost(self) -> bool:
         return self.caller.setup.limits.counts_cost
 
     def count(self, spent: RunUsage) -> None:
-        """The sub-agent has used so much; what is new in it counts for the caller."""
+        """Charge the caller for what the sub-agent used since the last call."""
         new, self._counted = spent.since(self._counted), spent
         self.caller.charge(new)
 
-    async def note(self, sub: Run) -> None:
-        """Let a lane that all of this is for write down what its session does not tell: whatever was used in another
-        session, and requests whose usage nobody told."""
-        told = sub.usage if self._is_linked else sub.unreported
-        new, self._noted = told.since(self._noted), told
-        await self._note(new)
+    async def write_usage(self, sub: Run) -> None:
+        """Record usage on the lane that the lane's session does not report: in another session, or by no provider."""
+        unreported = sub.usage if self._is_linked else sub.unreported
+        new, self._recorded = unreported.since(self._recorded), unreported
+        await self._write_usage(new)
 
-    async def _note(self, spent: RunUsage) -> None:
+    async def _write_usage(self, usage: RunUsage) -> None:
         gate = self.caller.setup.limits.gate
         if isinstance(gate, LaneGate):
-            await gate.note("task", spent)
-        elif isinstance(gate, _Share) and not gate._is_linked:  # else it is among what that one notes
-            await gate._note(spent)
+            await gate.write_usage("task", usage)
+        elif isinstance(gate, _Share) and not gate._is_linked:  # a linked caller records it with its own usage
+            await gate._write_usage(usage)
 
     async def before_turn(self) -> None:
-        """Nothing is said to a sub-agent while it works."""
+        """Sub-agents receive no messages."""
 
     async def before_call(self) -> str | None:
         gate = self.caller.setup.limits.gate
         return await gate.before_call() if gate is not None else None
 
     async def enter(self, asked: GateRequest) -> Ticket | str:
-        limits, together = self.caller.setup.limits, _together(self.caller)
-        together.count(_CALLER, self.caller.usage)
-        most = (await asked.expected()).maximum if together.is_counting else RunUsage()
-        reserved = await together.enter(most, is_alone=asked.is_exclusive and together.is_counting)
+        limits, shared = self.caller.setup.limits, _shared_budget(self.caller)
+        shared.count(_CALLER, self.caller.usage)
+        most = (await asked.expected()).maximum if shared.is_counting else RunUsage()
+        reserved = await shared.enter(most, is_alone=asked.is_exclusive and shared.is_counting)
         if isinstance(reserved, str):
             return limits.reached(self.caller.usage) or reserved
         passed: Ticket | str | None = None
@@ -297,39 +311,39 @@ class _Share:
             passed = await limits.gate.enter(asked) if limits.gate is not None else Ticket()
         finally:
             if not isinstance(passed, Ticket):
-                together.leave(reserved, _CALLER, self.caller.usage, RunUsage())
+                shared.leave(reserved, _CALLER, self.caller.usage, RunUsage())
         return _Both(reserved, passed) if isinstance(passed, Ticket) else passed
 
     def leave(self, ticket: Ticket, spent: RunUsage, used: RunUsage) -> None:
         assert isinstance(ticket, _Both)
         self.count(spent)
-        _together(self.caller).leave(ticket.reserved, _CALLER, self.caller.usage, used)
+        _shared_budget(self.caller).leave(ticket.reserved, _CALLER, self.caller.usage, used)
         if self.caller.setup.limits.gate is not None:
             self.caller.setup.limits.gate.leave(ticket.passed, self.caller.usage, used)
 
 
 class _Both(Ticket):
-    """A request of a sub-agent: room among its siblings, and what the gate of their caller gave for it."""
+    """A request of a sub-agent: a reservation among its siblings, and the ticket of the caller's gate."""
 
     def __init__(self, reserved: Ticket, passed: Ticket) -> None:
         self.reserved, self.passed = reserved, passed
 
 
 _CALLER = 0
-_budgets: weakref.WeakKeyDictionary[Run, Together] = weakref.WeakKeyDictionary()
+_budgets: weakref.WeakKeyDictionary[Run, SharedBudget] = weakref.WeakKeyDictionary()
 
 
-def _together(caller: Run) -> Together:
-    """The gate of all sub-agents of a run."""
+def _shared_budget(caller: Run) -> SharedBudget:
+    """The budget that all sub-agents of a run share."""
     found = _budgets.get(caller)
     if found is None:
         limits = caller.setup.limits
-        found = _budgets[caller] = Together(Bounds(tokens=limits.tokens, cost=limits.cost))
+        found = _budgets[caller] = SharedBudget(Bounds(tokens=limits.tokens, cost=limits.cost))
     return found
 
 
-class _Named:
-    """The approver of the caller; what it asks says which sub-agent wants it."""
+class _NamedApprover:
+    """The caller's approver; questions name the sub-agent."""
 
     def __init__(self, approver: Approver, description: str) -> None:
         self._approver, self._name = approver, short(description, 40)
@@ -338,13 +352,13 @@ class _Named:
         named = msgspec.structs.replace(
             question,
             title=f"[{self._name}] {question.title}",
-            reasons=(*question.reasons, f"the sub-agent for {self._name!r} wants it"),
+            reasons=(*question.reasons, f"the sub-agent for {self._name!r} asks"),
         )
         return await self._approver.ask(named)
 
 
-def _answer_with(session: Session, leaf: str | None, call: str) -> str:
-    """The entry of the answer that has a call."""
+def _entry_with_call(session: Session, leaf: str | None, call: str) -> str:
+    """The entry of the assistant message with a call."""
     at = leaf
     while at is not None:
         entry = session.entry(at) if session.type_of(at) == "message" else None
@@ -355,115 +369,114 @@ def _answer_with(session: Session, leaf: str | None, call: str) -> str:
 
 
 @contextlib.contextmanager
-def find_sub_agent(session: Session, leaf: str | None, call: str, home: str | None = None) -> Iterator[_Begun | None]:
-    """Where the sub-agent of an open call stands, on its branch or in its session; None when it has said nothing."""
-    answer = _answer_with(session, leaf, call)
-    stood = _earlier(session, answer, call)
-    found = find_linked(session, answer, call, home) if stood is None else None
+def find_sub_agent(
+    session: Session, leaf: str | None, call: str, home: str | None = None
+) -> Iterator[_SubAgent | None]:
+    """The sub-agent of an open call, on its branch or in its session; None if it has no message yet."""
+    answer = _entry_with_call(session, leaf, call)
+    earlier = _find_on_branch(session, answer, call)
+    found = find_subagent_session(session, answer, call, home) if earlier is None else None
     if found is None:
-        yield stood
+        yield earlier
         return
     linked, start = found
     try:
-        yield _stood(linked, start, is_linked=True)
+        yield _continued(linked, start, is_linked=True)
     finally:
         linked.close()
 
 
-def _earlier(session: Session, answer: str, call: str) -> _Begun | None:
-    """Where the sub-agent of a call stood when an earlier run ended; None when it had said nothing yet."""
+def _find_on_branch(session: Session, answer: str, call: str) -> _SubAgent | None:
+    """The sub-agent that an earlier run of a call started on a branch; None if it has no message yet."""
     starts = [
         child
         for child in session.children(answer)
-        if (record := started_at(session, child)) is not None and record.call == call
+        if (record := subagent_at(session, child)) is not None and record.call == call
     ]
-    return next((stood for start in reversed(starts) if (stood := _stood(session, start)) is not None), None)
+    return next((found for start in reversed(starts) if (found := _continued(session, start)) is not None), None)
 
 
-def _stood(session: Session, start: str, *, is_linked: bool = False) -> _Begun | None:
-    """Where a sub-agent stands that begins at an entry; None when it has said nothing yet."""
-    branch = session.branch(_last_behind(session, start))
+def _continued(session: Session, start: str, *, is_linked: bool = False) -> _SubAgent | None:
+    """The sub-agent that starts at an entry, to continue at its last one; None if it has no message yet."""
+    branch = session.branch(_last_descendant(session, start))
     messages = branch.context().messages if session.type_of(branch.leaf or start) != "custom" else ()
     if not messages:
         return None
     last = messages[-1]
     ended = isinstance(last, Assistant) and last.stop_reason not in ("aborted", "error") and not tool_calls(last)
-    return _Begun(branch, start, is_linked, is_new=False, said=message_text(last) if ended else None)
+    return _SubAgent(branch, start, is_linked, is_new=False, answer=message_text(last) if ended else None)
 
 
-def _last_behind(session: Session, top: str) -> str:
-    """The last entry behind another one in file order, but for what sub-agents that begin behind it wrote."""
+def _last_descendant(session: Session, top: str) -> str:
+    """The last descendant of an entry in file order, except those on branches of nested sub-agents."""
     tree, types = session.journal.tree, session.journal.types
-    quiet = session.dialect.bookkeeping | {"leaf"}
+    ignored = session.dialect.bookkeeping | {"leaf"}
     first = last = tree.node_of[top]
-    behind = {first}
+    descendants = {first}
     for node in range(first + 1, len(types)):
-        if tree.parent(node) in behind and started_at(session, tree.ids[node]) is None:
-            behind.add(node)
-            last = last if types[node] in quiet else node
+        if tree.parent(node) in descendants and subagent_at(session, tree.ids[node]) is None:
+            descendants.add(node)
+            last = last if types[node] in ignored else node
     return tree.ids[last]
 
 
-def _line_of(event: Event) -> str:
-    """What whoever watches the call is told of an event of the sub-agent; empty for most."""
+def _progress_line(event: Event) -> str:
+    """The line that the call shows for an event of its sub-agent; empty for most."""
     match event:
         case ToolStart(call=call):
-            return f"{call.name}: {_about(call)}"
+            return f"{call.name}: {_summarize(call)}"
         case ToolEnd(call=call, output=output) if output.is_error:
-            return f"{call.name} failed: {short(output.text, _LINE)}"
+            return f"{call.name} failed: {short(output.text, _MAX_LINE)}"
         case ApprovalAsked(question=question):
-            return f"{question.tool} waits to be approved"
+            return f"{question.tool} waits for approval"
         case Persisted(entry=MessageEntry(message=Assistant() as answer)):
-            return short(text_of(answer.content), _LINE)
+            return short(text_of(answer.content), _MAX_LINE)
         case _:
             return ""
 
 
-def _about(call: ToolCall) -> str:
-    """A call in one line."""
-    for name in _TELLING:
+def _summarize(call: ToolCall) -> str:
+    for name in _SUMMARY_ARGUMENTS:
         value = call.arguments.get(name)
         if isinstance(value, str) and value.strip():
-            return short(value, _LINE)
-    return short(call.arguments, _LINE)
+            return short(value, _MAX_LINE)
+    return short(call.arguments, _MAX_LINE)
 
 
-def _output(arguments: TaskArguments, begun: _Begun, end: AgentEnd) -> ToolOutput:
-    """What the caller is told."""
-    session = begun.branch.session
-    place: JsonObject = {"session": session.id, "start": begun.start, "leaf": begun.branch.leaf}
-    if begun.is_linked:
-        place["path"] = session.location
+def _output(arguments: TaskArguments, sub_agent: _SubAgent, end: AgentEnd) -> ToolOutput:
+    """The result of the call."""
+    session = sub_agent.branch.session
+    location: JsonObject = {"session": session.id, "start": sub_agent.start, "leaf": sub_agent.branch.leaf}
+    if sub_agent.is_linked:
+        location["path"] = session.location
     spent = msgspec.to_builtins(end.spent)
     details = {
-        "task": {"description": arguments.description, "reason": end.reason, **place, "spent": spent},
+        "task": {"description": arguments.description, "reason": end.reason, **location, "spent": spent},
     }
-    text = end.text.strip() or "(the sub-agent said nothing)"
-    if len(text) > MOST_TEXT:
-        text = f"{text[:MOST_TEXT]}\n\n[its last message has {len(text):,} characters; the rest is on its branch]"
+    text = end.text.strip() or "(the sub-agent returned no text)"
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]}\n\n[truncated: {len(text):,} characters; the rest is on its branch]"
     if end.reason != "done":
-        text = f"The sub-agent did not come to its end ({end.reason}: {end.why}). The last it said:\n\n{text}"
+        text = f"The sub-agent did not finish ({end.reason}: {end.why}). Its last message:\n\n{text}"
     return ToolOutput(text, is_error=end.reason != "done", details=details)
 
 
 class Unfinished(Struct, frozen=True):
-    """A sub-agent whose program ended while it worked."""
+    """A sub-agent whose process ended while it worked."""
 
     description: str
     leaf: str
-    """Where it stands, on a branch of its caller's session."""
+    """Its last entry, on a branch of the caller's session."""
 
 
 def find_unfinished(session: Session) -> list[Unfinished]:
-    """The sub-agents of the calls that are open where a session stands. Those in sessions of their own are left out."""
+    """The sub-agents of open calls on the active branch, except those in sessions of their own."""
     found = []
     for call in open_calls(session.context().messages):
-        stood = _earlier(session, _answer_with(session, session.leaf, call.id), call.id) if _is_task(call) else None
-        record = started_at(session, stood.start) if stood is not None else None
-        if stood is not None and record is not None and stood.branch.leaf is not None:
-            found.append(Unfinished(record.description, stood.branch.leaf))
+        if call.name != TASK_TOOL:
+            continue
+        earlier = _find_on_branch(session, _entry_with_call(session, session.leaf, call.id), call.id)
+        record = subagent_at(session, earlier.start) if earlier is not None else None
+        if earlier is not None and record is not None and earlier.branch.leaf is not None:
+            found.append(Unfinished(record.description, earlier.branch.leaf))
     return found
-
-
-def _is_task(call: ToolCall) -> bool:
-    return call.name == TASK_TOOL

@@ -38,7 +38,7 @@ def find_position(parser: argparse.ArgumentParser, words: Sequence[str]) -> Posi
     used: list[argparse.Action] = []
     only_positionals = False
 
-    for word in done:
+    for at, word in enumerate(done):
         if pending:
             position.given.setdefault(pending.pop()[0].dest, []).append(word)
         elif word == "--" and not only_positionals:
@@ -55,6 +55,11 @@ def find_position(parser: argparse.ArgumentParser, words: Sequence[str]) -> Posi
                 pending = [(action, metavar) for metavar in reversed(_metavars(action))]
         elif positionals:
             action = positionals[0]
+            if isinstance(action, argparse._SubParsersAction):
+                if word in action.choices:
+                    return find_position(action.choices[word], words[at + 1 :])
+                if action.default is not None:  # the subcommand was left out
+                    return find_position(action.choices[action.default], words[at:])
             used.append(action)
             position.given.setdefault(action.dest, []).append(word)
             if action.nargs not in ("*", "+"):

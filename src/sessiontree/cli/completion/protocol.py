@@ -83,6 +83,8 @@ def _first_words(typed: str) -> Iterator[Candidate]:
 
 
 def _fallback(position: Position) -> Fallback:
+    if isinstance(position.action, argparse._SubParsersAction):
+        return "nothing" if position.action.default is None else "files"
     if position.action is None or position.action.choices or position.action.dest in AGENT_ARGUMENTS:
         return "nothing"
     fallbacks = [FALLBACKS[name] for name in position.metavar.split("|") if name in FALLBACKS]
@@ -108,7 +110,11 @@ def _option_names(position: Position) -> Iterator[Candidate]:
 
 
 def _values(action: argparse.Action, position: Position) -> Iterator[candidates.Value]:
-    if action.choices:
+    if isinstance(action, argparse._SubParsersAction):
+        yield from ((choice.dest, choice.help or "") for choice in action._choices_actions)
+        if action.default is not None:  # the subcommand can be left out, so that the session comes first
+            yield from candidates.iter_sessions(position.given)
+    elif action.choices:
         yield from ((str(choice), "") for choice in action.choices)
     elif action.dest in AGENT_ARGUMENTS:
         yield from candidates.iter_dialects()

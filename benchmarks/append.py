@@ -1,7 +1,7 @@
-"""Measurements of append.
+"""Benchmarks of append.
 
-What is appended are messages of a generated session, or one short sentence; what the bare write gets are the very lines
-that the library made of them. All files lie in the scratch folder, on the same file system.
+They append messages of a generated session, or one short sentence; the bare write gets exactly the lines that the
+library made of them. All files are in the scratch folder, on the same file system.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def append_stays_flat(rounds: int) -> Result:
 
 
 def append_short(rounds: int) -> Result:
-    """The same with one short sentence, where there is next to nothing to write and the lock is most of the cost."""
+    """The same with one short sentence, where the lock is most of the cost."""
     return _against_write("append of a short line, against os.write", _SHORT, rounds, bound=15.0)
 
 
 def append_mixed(rounds: int) -> Result:
-    """An append costs at most 15 times the bare write of its line, with lines as they come in a session."""
+    """An append costs at most 15 times the bare write of its line, with typical lines."""
     return _against_write("append, against os.write", _messages(), rounds, bound=15.0)
 
 
@@ -93,10 +93,9 @@ def append_synced(rounds: int) -> Result:
 
 
 def synced_calls_alone(rounds: int) -> Result:
-    """The calls that a safe append cannot do without, in one straight line with nothing between them, with an fsync.
+    """The minimum of system calls for a safe append with fsync, without the library: a lower limit.
 
-    Lock, look whether the file's name still means this file, an id and a time, encode, write, unlock, decode what is
-    given back. No library is in the way: this is what is left for `append with fsync` to come down to.
+    Lock, check that the path still names this file, id and time, encode, write, unlock, decode the returned entry.
     """
     messages = list(islice(cycle(_messages()), 100 * rounds))
     lines = _lines_of(messages)
@@ -132,8 +131,8 @@ def synced_calls_alone(rounds: int) -> Result:
     )
 
 
-def _against_write(name: str, some: list[Message], rounds: int, bound: float) -> Result:
-    messages = list(islice(cycle(some), _BLOCK))
+def _against_write(name: str, source: list[Message], rounds: int, bound: float) -> Result:
+    messages = list(islice(cycle(source), _BLOCK))
     lines = _lines_of(messages)
     with _session("system") as session, _raw_file() as fd:
         best = best_of(
@@ -163,7 +162,7 @@ def _append(session: Session, messages: list[Message]) -> None:
 
 
 def _messages() -> list[Message]:
-    """Messages as they come: the first ones of the generated session."""
+    """The first messages of the generated session."""
     with open(generated(Shape()), "rb") as file:
         entries = map(json.loads, islice(file, 1, 2 * _BLOCK))
         return [entry["message"] for entry in entries if entry["type"] == "message"]

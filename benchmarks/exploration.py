@@ -1,11 +1,11 @@
-"""Sixteen lanes of one exploration against one: how much more is done in the same time, and how long the loop stands.
+"""Benchmarks of exploration: throughput of sixteen lanes against one, and how long the event loop is blocked.
 
-The model answers after a fixed time; with lanes that wait for it at the same time the rest is what counts: the run
-loop, the events, the session that all of them write, and the tools. Time of the clock, as waiting is the point.
+The model answers after a fixed delay. While all lanes wait for it, the rest counts: the run loop, its events, the
+shared session, and the tools. Elapsed time is measured, because waiting is the point.
 
-How long the event loop stands still is taken by a task that sleeps for a millisecond again and again and notes how much
-later than that it was woken. A busy machine wakes it late as well, so of several rounds the one counts whose longest
-delay is the shortest: what the engine does, it does in each of them.
+A task that sleeps for a millisecond again and again measures how late it is woken, which is how long the loop was
+blocked. A busy machine also wakes it late, so the round with the smallest maximum counts: the engine's own share occurs
+in every round.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from sessiontree.models import Event, Facts, Request, Stop, TextDelta
 
 LANES = 16
 _FLOOR = 12.0
-_STANDSTILL = 50.0
+_MAX_BLOCKED = 50.0
 
 Script = Callable[[int, str], ToolCall]
-"""The call of a step of a lane."""
+"""Returns the tool call of a lane's step."""
 
 
 class _Slow:
-    """A model that answers after a time: so many calls, and then the end."""
+    """A model that answers after a delay: a number of calls, then the end."""
 
     name = "benchmark:slow"
     facts = Facts(1 << 40, 8_192, source="benchmark")
@@ -59,7 +59,7 @@ class _Slow:
             yield Stop(Assistant(content=(text, call), usage=usage, stop_reason="toolUse"))
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Nothing to close."""
 
 
 def _one_call(step: int, lane: str) -> ToolCall:
@@ -79,30 +79,30 @@ def _real_calls(step: int, lane: str) -> ToolCall:
 
 
 def side_by_side(rounds: int) -> list[Result]:
-    """At least 12 times as much is done by 16 lanes as by one, and the loop never stands still for 50 ms."""
+    """16 lanes have at least 12 times the throughput of one, and never block the loop for 50 ms."""
     nothing, real = Tools([Nothing()]), load_tools()
-    one, many, stood = _compared(nothing, _one_call, 30, 0.05, rounds)
-    one_real, many_real, stood_real = _compared(real, _real_calls, 20, 0.05, rounds)
-    one_slow, many_slow, _ = _compared(real, _real_calls, 10, 0.5, 1)
+    one, many, blocked = _compare(nothing, _one_call, 30, 0.05, rounds)
+    one_real, many_real, blocked_real = _compare(real, _real_calls, 20, 0.05, rounds)
+    one_slow, many_slow, _ = _compare(real, _real_calls, 10, 0.5, 1)
     return [
         _ratio("16 lanes against one, a model of 50 ms", one, many),
-        # Without a bound: two cores are nearly full with what the tools do, so it tells of the machine as well.
+        # Without a bound: the tools nearly fill two cores, so this figure depends on the machine.
         _ratio("16 lanes against one with file tools and commands, a model of 50 ms", one_real, many_real, floor=None),
         _ratio("16 lanes against one with file tools and commands, a model of 500 ms", one_slow, many_slow),
         Result(
             "longest standstill of the loop at 16 lanes",
-            milliseconds(stood),
+            milliseconds(blocked),
             "on the clock, best of the rounds",
-            1e3 * stood,
-            _STANDSTILL,
+            1e3 * blocked,
+            _MAX_BLOCKED,
             "ms",
         ),
         Result(
             "the same with file tools and commands",
-            milliseconds(stood_real),
+            milliseconds(blocked_real),
             "on the clock, best of the rounds",
-            1e3 * stood_real,
-            _STANDSTILL,
+            1e3 * blocked_real,
+            _MAX_BLOCKED,
             "ms",
         ),
     ]
@@ -112,35 +112,35 @@ def _ratio(name: str, one: float, many: float, floor: float | None = _FLOOR) -> 
     return Result(name, f"{many:.0f} turns/s", f"{one:.1f} turns/s, on the clock", many / one, floor=floor)
 
 
-def _compared(tools: Tools, script: Script, calls: int, delay: float, rounds: int) -> tuple[float, float, float]:
-    """Turns in a second of one lane and of sixteen, each in its best round, and the shortest longest standstill."""
+def _compare(tools: Tools, script: Script, calls: int, delay: float, rounds: int) -> tuple[float, float, float]:
+    """Best turns per second of one lane and of sixteen, and the smallest maximum of blocking."""
     one = many = 0.0
-    stood = float("inf")
+    blocked = float("inf")
     for _ in range(rounds):
-        one = max(one, _go(1, tools, script, calls, delay)[0])
-        speed, still = _go(LANES, tools, script, calls, delay)
-        many, stood = max(many, speed), min(stood, still)
-    return one, many, stood
+        one = max(one, _run(1, tools, script, calls, delay)[0])
+        speed, longest = _run(LANES, tools, script, calls, delay)
+        many, blocked = max(many, speed), min(blocked, longest)
+    return one, many, blocked
 
 
-def _go(lanes: int, tools: Tools, script: Script, calls: int, delay: float) -> tuple[float, float]:
+def _run(lanes: int, tools: Tools, script: Script, calls: int, delay: float) -> tuple[float, float]:
     folder = tempfile.mkdtemp(dir=scratch_folder())
     session = sessiontree.create(folder, home=Path(folder, "home"))
     session.set_config(approval_mode="yolo")
     session.append("user", "How do we go on?")
     session.append("assistant", [{"type": "text", "text": "In several ways."}], stopReason="stop")
-    took, stood = asyncio.run(_explored(session, lanes, tools, script, calls, delay))
+    took, blocked = asyncio.run(_explore(session, lanes, tools, script, calls, delay))
     session.close()
     shutil.rmtree(folder)
-    return lanes * (calls + 1) / took, stood
+    return lanes * (calls + 1) / took, blocked
 
 
-async def _explored(
+async def _explore(
     session: Session, lanes: int, tools: Tools, script: Script, calls: int, delay: float
 ) -> tuple[float, float]:
     names = [f"lane-{number}" for number in range(lanes)]
     models = [_Slow(name, calls, delay, script) for name in names]
-    watch = asyncio.create_task(_longest_standstill(stop := asyncio.Event()))
+    watch = asyncio.create_task(_measure_blocking(stop := asyncio.Event()))
     began = time.perf_counter()
     async with explore(
         session, prompts=names, models=models, tools=tools, parallel=lanes, worktrees=False
@@ -153,7 +153,7 @@ async def _explored(
     return took, await watch
 
 
-async def _longest_standstill(stop: asyncio.Event) -> float:
+async def _measure_blocking(stop: asyncio.Event) -> float:
     longest = 0.0
     while not stop.is_set():
         began = time.perf_counter()

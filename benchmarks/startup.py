@@ -1,4 +1,4 @@
-"""Measurements of import and of the command: what a user waits for before anything happens."""
+"""Benchmarks of import and of the start of the command."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _ENGINE = "import sessiontree; sessiontree.open"
 
 
 def import_package(rounds: int) -> Result:
-    """`import sessiontree` takes under 60 ms, as the interpreter counts it."""
+    """`import sessiontree` takes under 60 ms, by `-X importtime`."""
     best = min(_import_seconds("import sessiontree") for _ in range(2 * rounds))
     return Result("import sessiontree", milliseconds(best), "nothing (-X importtime)", 1e3 * best, bound=60, unit="ms")
 
 
 def import_engine(rounds: int) -> Result:
-    """What it takes with the engine, which `sessiontree.open` loads, on the clock and above a bare interpreter."""
+    """Import of the engine, which `sessiontree.open` loads: elapsed time beyond a bare interpreter."""
     best = bare = float("inf")
     for _ in range(2 * rounds):
         best = min(best, wall_seconds([sys.executable, "-c", _ENGINE]))
@@ -34,11 +34,11 @@ def import_engine(rounds: int) -> Result:
 
 
 def show_help(rounds: int) -> Outcome:
-    """`sessiontree --help` takes under 150 ms, everything included."""
+    """`sessiontree --help` takes under 150 ms, including the start of Python."""
     name = "sessiontree --help"
     command = Path(sys.executable).with_name("sessiontree")
     if not command.exists():
-        return Skipped(name, "the command is not installed beside this interpreter")
+        return Skipped(name, "the command is not installed next to this interpreter")
     try:
         best = min(wall_seconds([str(command), "--help"]) for _ in range(2 * rounds))
     except subprocess.CalledProcessError as error:
@@ -47,7 +47,7 @@ def show_help(rounds: int) -> Outcome:
 
 
 def _import_seconds(code: str) -> float:
-    """The cumulative time of the package in the interpreter's own account, which is printed in microseconds."""
-    account = run_python(code, options=("-X", "importtime"))[1]
-    rows = (line.removeprefix("import time:").split("|") for line in account.splitlines())
+    """The cumulative import time of the package, which the interpreter prints in microseconds."""
+    report = run_python(code, options=("-X", "importtime"))[1]
+    rows = (line.removeprefix("import time:").split("|") for line in report.splitlines())
     return next(int(row[1]) / 1e6 for row in rows if row[-1].strip() == "sessiontree")

@@ -1,4 +1,4 @@
-"""Measurements of open and context."""
+"""Benchmarks of open and context."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def against_loader(rounds: int) -> Result:
 
 
 def against_newlines(rounds: int) -> Result:
-    """Open + context costs at most three times what it costs to read the bytes and count the newlines."""
+    """Open + context costs at most three times as much as reading the file and counting newlines."""
     return _against_counting("read at once", peers.count_newlines_whole, rounds, bound=3.0)
 
 
 def against_chunked_newlines(rounds: int) -> Result:
-    """The same against a counter that reads in chunks which stay in the processor's cache: the harder reading of it."""
+    """The same against a counter whose chunks stay in the CPU cache, which is faster."""
     return _against_counting("read in chunks", peers.count_newlines_in_chunks, rounds, bound=3.0)
 
 
@@ -59,7 +59,7 @@ def _against_counting(how: str, count: Callable[[Path], int], rounds: int, bound
 
 
 def memory(rounds: int) -> Result:  # noqa: ARG001 - memory is not noisy
-    """Open + context of 100 MB needs at most 90 MB more than an interpreter that does nothing."""
+    """Open + context of 100 MB needs at most 90 MB more than an idle interpreter."""
     bare = peak_memory("")
     peak = peak_memory(_OPEN, generated(Shape()))
     return Result(
@@ -73,7 +73,7 @@ def memory(rounds: int) -> Result:  # noqa: ARG001 - memory is not noisy
 
 
 def large_memory(rounds: int) -> Result:  # noqa: ARG001 - memory is not noisy
-    """A session of 1 GB opens under 250 MB, everything included."""
+    """Opening a session of 1 GB takes at most 250 MB, including the interpreter."""
     path = generated(LARGE)
     peak = peak_memory(_OPEN, path)
     took = float(run_python(_OPEN_TIMED, path)[0])
@@ -90,7 +90,7 @@ def large_memory(rounds: int) -> Result:  # noqa: ARG001 - memory is not noisy
 def long_line(rounds: int) -> Result:
     """A line twice as long takes about twice as long: reading a line is linear in its length.
 
-    Both are larger than the processor's caches, which would favour a shorter one.
+    Both lines are larger than the CPU caches, which would favor a shorter one.
     """
     short, long = (_session_of_one_line(millions) for millions in (50, 100))
     best = best_of(rounds, {"short": lambda: open_and_build(short), "long": lambda: open_and_build(long)})

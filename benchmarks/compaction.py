@@ -1,4 +1,4 @@
-"""Measurements of compacting a session."""
+"""Benchmarks of compaction."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def against_opening(rounds: int) -> list[Result]:
 
 
 def _results(path: Path, which: str, rounds: int, bound: float = 2.0) -> list[Result]:
-    def open_it() -> int:
+    def open_session() -> int:
         return len(sessiontree.open(path).context().messages)
 
-    def compact_it() -> int:
+    def compact_session() -> int:
         return compact(sessiontree.open(path), dry_run=True).tokens_after
 
-    def compact_all_of_it() -> int:
+    def replace_all() -> int:
         return compact(sessiontree.open(path), strategy="replace", dry_run=True).tokens_after
 
-    best = best_of(rounds, {"open": open_it, "compact": compact_it, "replace": compact_all_of_it})
+    best = best_of(rounds, {"open": open_session, "compact": compact_session, "replace": replace_all})
     return [
         Result(
             f"compacting {which} ({what}), against open + context",

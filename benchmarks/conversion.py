@@ -1,4 +1,4 @@
-"""Measurements of converting a session to another dialect."""
+"""Benchmarks of conversion to another dialect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONVERT = (
 
 
 def convert_to_each(rounds: int) -> list[Result]:
-    """Converting 100 MB costs at most three times what it costs to decode and encode the same lines once.
+    """Converting 100 MB costs at most three times as much as decoding and encoding its lines once.
 
     To Claude Code it costs at most six times as much.
     """
