@@ -56,7 +56,7 @@ def test_a_request_that_is_not_let_through_is_not_made_and_ends_the_run(place: W
     gate = Counting(1)
     model = ScriptedModel([turn("Look.", call("ls")), turn("Never.")])
     end = end_of(run_events(place, "Go.", model=model, limits=Limits(gate=gate)))
-    assert (end.reason, end.why) == ("limit", "nothing more is let through")
+    assert (end.reason, end.why) == ("limit", "no more requests are admitted")
     assert len(model.requests) == len(gate.left) == 1
     check_is_sound(place.session)
 

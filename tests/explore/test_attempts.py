@@ -62,7 +62,7 @@ def test_no_other_attempt_is_made_when_the_gate_lets_none_through(place: Workpla
     gate = Counting(1)
     model = ScriptedModel([BROKEN, turn("Never.")])
     events = run_events(place, "Go.", model=model, limits=Limits(gate=gate))
-    assert (end_of(events).reason, end_of(events).why) == ("limit", "nothing more is let through")
+    assert (end_of(events).reason, end_of(events).why) == ("limit", "no more requests are admitted")
     assert len(model.requests) == len(gate.left) == 1
     assert [event.attempt for event in events if isinstance(event, Retry)] == [1]
     assert [message.role for message in place.session.context().messages] == ["user"]  # type: ignore[union-attr]
