@@ -283,7 +283,7 @@ class Checkpoints:
         if now is None:
             return "it is now a folder or special file"
         if not any(is_same_state(now, known) for known in last):
-            return "it was changed since, but not by a tool"
+            return "someone else has changed it since"
         return None
 
     # Rewinding
