@@ -19,7 +19,14 @@ from tests.agent.builders import Workplace
 from tests.agent.runs import call, check_is_sound, collect_events, end_of, names, results, turn
 
 
-@pytest.mark.parametrize("provider", ["anthropic:any", "openai:any", "openai-chat:any"])
+@pytest.mark.parametrize(
+    "provider",
+    [
+        "anthropic:any",
+        pytest.param("openai:any", marks=pytest.mark.slow),
+        pytest.param("openai-chat:any", marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_with_tools_over_the_real_protocol(place: Workplace, provider: str) -> None:
     (place.project / "a.txt").write_text("alpha\n")
     place.session.set_config(approval_mode="yolo")
