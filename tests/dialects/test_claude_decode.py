@@ -303,8 +303,13 @@ def test_a_compaction_has_its_token_counts_and_details() -> None:
 
 
 def test_a_boundary_with_nothing_after_it_is_not_a_compaction() -> None:
-    entries = decode(user("a", None), boundary("b", "a"))
-    assert [(entry.kind, entry.id) for entry in entries] == [("message", "a")]
+    lines = [user("a", None), boundary("b", "a")]
+    assert [(entry.kind, entry.id) for entry in decode(*lines)] == [("message", "a")]
+    journal = read(*lines)
+    entries = list(CLAUDE.decode(journal, CLAUDE.find_history(journal, journal.tree.node_of["b"], AS_CLIENT)))
+    assert [(entry.kind, entry.id) for entry in entries] == [("message", "a"), ("custom", "b")]
+    assert entries[1].fields["customType"] == "claude.system"
+    assert entries[1].fields["data"]["subtype"] == "compact_boundary"
 
 
 def test_a_summary_of_later_messages_is_a_branch_summary() -> None:
