@@ -530,7 +530,7 @@ def test_the_chat_opens_a_session_that_was_killed_at_the_caller(killed: Session,
     script.write_text('{"turns": [{"text": "never asked"}]}')
     state = chatted(killed, script, tmp_path, "s", f"/switch {stood}", "n", "/session", "/quit")
     assert 'task {"description":"slow"' in state, "the open call is asked about"
-    assert f"the sub-agent for 'slow' worked; /switch {stood} goes to it" in state
+    assert f"sub-agent 'slow' did not finish; /switch {stood} shows its branch" in state
     session = sessiontree.open(killed.location)
     assert session.leaf == stood
     assert find_unfinished(session) == []
