@@ -145,6 +145,6 @@ def test_a_missing_worktree_or_repository_is_reported(tmp_path: Path, command: C
         command("worktree", "restore", NATIVE_ID)
     with pytest.raises(UsageError, match="not in a git repository"):
         command("worktree", "save", NATIVE_ID, "--path", str(tmp_path / "plain"))
-    with pytest.raises(UsageError, match="which session"):
+    with pytest.raises(UsageError, match="SESSION is missing"):
         command("worktree", "save")
-    assert "no saved worktree yet" in command("worktree", "list").err
+    assert "no saved worktrees" in command("worktree", "list").err
