@@ -18,7 +18,7 @@ from sessiontree.paths import blobs_folder
 from sessiontree.stores.blobs import FileBlobs
 from tests.archive.conftest import Command
 from tests.archive.machine import CLAUDE_ID, NATIVE_ID, contents, home_of, native_lines, write_claude, write_native
-from tests.building import header
+from tests.builders import header
 
 
 def git(folder: Path, *arguments: str) -> str:

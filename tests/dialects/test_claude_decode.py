@@ -14,7 +14,7 @@ from sessiontree.dialects.claude import CLAUDE
 from sessiontree.dialects.contract import AS_CLIENT
 from sessiontree.session.journal import Journal
 from sessiontree.stores.memory import MemoryStore
-from tests.building import json_line
+from tests.builders import json_line
 from tests.dialects.test_claude import (
     assistant,
     at,

@@ -24,7 +24,7 @@ from sessiontree.session.journal import Journal
 from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
-from tests.building import NOWHERE, examples
+from tests.builders import NOWHERE, examples
 
 TIME = "2026-02-16T10:00:01.000Z"
 START = SessionMeta(id="019c0000-0000-7000-8000-00000000000a", timestamp=TIME, cwd="/src/project")

@@ -21,7 +21,7 @@ from sessiontree.explore.budget import Budget, Reservation
 from sessiontree.models import Facts
 from sessiontree.models.facts import Prices
 from sessiontree.session.session import Session
-from tests.building import examples
+from tests.builders import examples
 from tests.explore.lanes import Note, Stepping, check_is_sound, explored, new_session
 
 PROMPTS = [f"of lane-{n}." for n in range(1, 6)]

@@ -24,7 +24,7 @@ from sessiontree.errors import StoreError, WriteError
 from sessiontree.search.prompt_history import Prompt, PromptHistory
 from sessiontree.search.prompt_spool import LONGEST, normalize_prompt
 from sessiontree.search.query import Phrase, Query
-from tests.building import examples
+from tests.builders import examples
 from tests.library.world import IDS, World, append, claude_lines, clock, git, json_lines, repository
 
 SECOND = 1000
