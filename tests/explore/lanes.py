@@ -31,6 +31,8 @@ from sessiontree.models import Event, Facts, Request, Stop, TextDelta
 from sessiontree.repair import examine
 from sessiontree.session.session import Session
 
+AT_ONCE = 30.0
+"""Seconds. A run that does not end at once would wait 60: far from both even on a loaded machine."""
 MINOR = frozenset({"note"})
 USED = Usage(5, 5, total_tokens=10)
 FACTS = Facts(200_000, 100, source="test")

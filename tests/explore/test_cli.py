@@ -111,7 +111,7 @@ def test_four_models_in_four_worktrees_compared_two_merged_one_dropped_one_kept(
     assert in_blocks(drawn(place)) == in_blocks(TREE.strip().splitlines())
     examined = place.sessiontree("doctor", place.location)
     assert examined.returncode == 0
-    assert "nothing is wrong" in examined.stdout
+    assert "no problems found" in examined.stdout
     after = seen_by_user(place.project)
     assert {name: after[name] for name in after if name != "status"} == {
         name: before[name] for name in before if name != "status"
