@@ -1,13 +1,14 @@
-"""The acceptance run: the real programs read what we wrote, and we compare what they rebuilt with what we say.
+"""Acceptance tests: the real programs read our files, and we compare the history they rebuild with ours.
 
-    programs      installs the real programs into a scratch folder
+    programs      install the real programs into a scratch folder
     model_server  a scripted model on 127.0.0.1
-    network       runs a program with no network but loopback, no home of its own and a time limit
-    histories     asks a program what it rebuilds from a session file
+    network       run a program without network except loopback, in a private home, with a time limit
+    histories     the history that a program rebuilds from a session file
     chats         sessions that our own chat writes
-    sources       the sessions that are tried
-    comparing     two histories -> a short difference, or none
-    cases         which session goes to which program, and how each case ended
+    explorations  sessions that our own explorations write
+    sources       all sessions that are tested
+    comparison    compare two histories
+    cases         pairs of session and program, and their outcomes
     results       the table, the JSON and the exit code
 
 Nothing of the programs is part of this repository, and nothing here is part of the package.

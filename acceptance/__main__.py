@@ -1,4 +1,4 @@
-"""Real programs read our sessions, and we compare. Exits with 1 when one differs, with 3 when no program could run."""
+"""Let real programs read our sessions, and compare. Exits with 1 if one differs, with 3 if no program could run."""
 
 from __future__ import annotations
 
@@ -25,16 +25,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m acceptance", description=__doc__)
     parser.add_argument("--only", choices=PROGRAMS, help="run one program")
     parser.add_argument("--case", metavar="TEXT", default="", help="only sessions whose name contains this")
-    parser.add_argument(
-        "--as-is", action="store_true", help="only files that a program opens as they are, no conversion"
-    )
+    parser.add_argument("--as-is", action="store_true", help="only files that a program opens unchanged, no conversion")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--keep", action="store_true", help="keep the scratch folder with all that was run")
+    parser.add_argument("--keep", action="store_true", help="keep the scratch folder")
     options = parser.parse_args()
 
     missing = {name: _reason_missing(name) for name in ([options.only] if options.only else PROGRAMS)}
     if network.namespace() is None:
-        _say("No network namespace can be made here: programs run without one, behind a proxy that does not exist.")
+        _log("Network namespaces are not available: programs run behind a proxy that does not exist.")
     scratch = Path(tempfile.mkdtemp(prefix="sessiontree-acceptance-"))
     try:
         sources = [source for source in iter_sources(scratch) if options.case in source.name]
@@ -42,7 +40,7 @@ def main() -> int:
         outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
     finally:
         if options.keep:
-            _say(f"Kept {scratch}")
+            _log(f"Kept {scratch}")
         else:
             shutil.rmtree(scratch, ignore_errors=True)
     if options.json:
@@ -54,26 +52,26 @@ def main() -> int:
 
 def _reason_missing(name: Name) -> str | None:
     try:
-        _say(f"{programs.install(name).title} is installed in {programs.folder()}")
+        _log(f"{programs.install(name).title} is installed in {programs.folder()}")
     except programs.NotInstalledError as error:
-        _say(f"{name} could not be installed: {error}")
+        _log(f"{name} could not be installed: {error}")
         return str(error)
     return None
 
 
 def _try_all(cases: Sequence[Case], scratch: Path) -> list[Outcome]:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda case: _tried(case, scratch), cases))
+        return list(pool.map(lambda case: _try_safely(case, scratch), cases))
 
 
-def _tried(case: Case, scratch: Path) -> Outcome:
+def _try_safely(case: Case, scratch: Path) -> Outcome:
     try:
         return try_case(case, scratch / case.program / case.row.replace(", ", "-").replace(" ", "-"))
     except Exception as error:  # noqa: BLE001 - a case that breaks must not hide how the others end
         return Outcome(case, "differs", f"{type(error).__name__}: {error}")
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

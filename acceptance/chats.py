@@ -1,9 +1,9 @@
-"""Sessions that `sessiontree chat` itself writes: the real program, and a model server that plays a script.
+"""Sessions that `sessiontree chat` writes, with a model server that plays a script.
 
-What is typed and what the model answers is the same each time. Everything that a chat can leave in a session is there:
-calls side by side, a failed and a denied one, commands of the user, checkpoints, settings, a label and a name, a branch
-that was rewound and one that was merged in, an answer that failed, a compaction after the provider refused; and images,
-one that was piped in and one that a tool read, each far too large for the size at which others move them out of a file.
+Input and answers are always the same. They cover everything that a chat can write: parallel calls, a failed and a
+denied call, shell commands, checkpoints, settings, a label and a name, a rewound and a merged branch, a failed answer,
+and a compaction after the provider refused. Two images, one piped in and one read by a tool, exceed the size above
+which other agents move them out of the file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ and once more
 /label end
 /quit
 """
-_GOING_ON = """say much
+_CONTINUED = """say much
 say more
 is it too much?
 /approve none
@@ -73,7 +73,7 @@ def _turns() -> list[ScriptTurn]:
 
 
 def _turns_going_on() -> list[ScriptTurn]:
-    # A new server counts from 1 again, and no provider gives an id twice.
+    # A new server starts at 1 again, but ids of a provider are unique.
     calls = (ScriptCall("read", {"path": "a.txt"}, "toolu_later_1"), ScriptCall("ls", {"path": "."}, "toolu_later_2"))
     return [
         ScriptTurn(text=_LONG),
@@ -92,16 +92,14 @@ def _turns_with_images() -> list[ScriptTurn]:
 
 
 def write_chats(folder: Path) -> Iterator[Path]:
-    """The sessions: for each provider one as it was left, the same after it was gone on with until it was full, and one
-    with images, gone on with as well.
-    """
+    """For each provider: a session, the same continued until its window was full, and a continued one with images."""
     for provider, model in MODELS.items():
         place = folder / provider
         (place / "project").mkdir(parents=True)
         (place / "project" / "a.txt").write_text("alpha\n  indented\n")
         _talk(place, ["--model", model, "--thinking", "low"], _TYPED, _turns())
         yield _copied(place, folder / f"chat-{provider}.jsonl")
-        _talk(place, ["--model", model, "--continue"], _GOING_ON, _turns_going_on())
+        _talk(place, ["--model", model, "--continue"], _CONTINUED, _turns_going_on())
         yield _copied(place, folder / f"chat-{provider}-compacted.jsonl")
         written = _with_images(folder / f"{provider}-images", model)
         yield written.rename(written.with_name(f"chat-{provider}-images.jsonl"))  # its settings need its home

@@ -1,4 +1,4 @@
-"""A session that `sessiontree explore` itself writes: four lanes in a repository, two merged, one dropped, one kept.
+"""A session that `sessiontree explore` writes: four lanes in a repository, two merged, one dropped, one kept.
 
 Each branch of it is given to the programs: the file as it was left, and a copy that stands on each other leaf.
 """
@@ -22,7 +22,7 @@ SECONDS = 120.0
 
 
 def _turns() -> Iterator[ScriptTurn]:
-    """For each word a call that writes a file, one that reads it, and an answer. Lanes find their own by the word."""
+    """For each word: a call that writes a file, one that reads it, and an answer. A lane matches by its word."""
     yield ScriptTurn(text="Try several ways.", when="What shall we do?")
     for word in WORDS:
         path = f"{word}.txt"
@@ -34,7 +34,7 @@ def _turns() -> Iterator[ScriptTurn]:
 
 
 def write_explorations(folder: Path) -> Iterator[Path]:
-    """The session as it was left, and a copy for each other leaf."""
+    """The final session, and a copy for each other leaf."""
     folder.mkdir(parents=True)
     project, home = folder / "project", folder / "home"
     project.mkdir()

@@ -1,6 +1,6 @@
-"""What a real program rebuilds from a session file. Each function works on a copy of the file and what lies beside it.
+"""The history that a real program rebuilds from a session file. Each function works on a copy of the file.
 
-A program that gives no history raises `NoHistoryError` with what it said or did instead.
+If a program rebuilds nothing, `NoHistoryError` has its output.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ LOADING_SECONDS = 20.0
 
 MODEL = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{network.PORT}", "ANTHROPIC_API_KEY": "dummy"}
 
-# The client's own words around a history, none of them part of it.
+# Texts that the client adds around a history.
 REMINDER = "<system-reminder>"
 NO_RESPONSE = "No response requested."
 
 
 class NoHistoryError(Exception):
-    """A program rebuilt nothing; the message says what it did instead."""
+    """A program rebuilt no history; the message describes what it did."""
 
 
 def claude_history(transcript: Path, scratch: Path | None = None) -> list[JsonObject]:
-    """The messages that Claude Code sends to the model when it resumes a transcript and is asked one thing more."""
+    """The messages that Claude Code sends when it resumes a transcript with one more prompt."""
     program = install("claude")
     with _folder(scratch) as folder:
         session = _session_id(transcript)
         _copy(transcript, folder / "config" / "projects" / "acceptance" / f"{session}.jsonl")
         model = _last_model(transcript)
-        ended = network.run(
+        result = network.run(
             [
                 str(program.binary),
                 *("--resume", session),
@@ -62,11 +62,11 @@ def claude_history(transcript: Path, scratch: Path | None = None) -> list[JsonOb
             folder,
             SECONDS,
         )
-        (folder / "requests.json").write_text(json.dumps(ended.requests, indent=1))
-    for request in ended.requests:
+        (folder / "requests.json").write_text(json.dumps(result.requests, indent=1))
+    for request in result.requests:
         if request["path"] == "/v1/messages" and CHECK_PROMPT in json.dumps(request["body"]["messages"]):
             return _spoken(request["body"]["messages"])
-    raise NoHistoryError(f"no history: {_what_happened(ended)}")
+    raise NoHistoryError(f"no history: {_describe_run(result)}")
 
 
 def pi_history(session: Path, scratch: Path | None = None) -> JsonObject:
@@ -81,7 +81,7 @@ def pi_history(session: Path, scratch: Path | None = None) -> JsonObject:
     """
     with _folder(scratch) as folder:
         environment = {"PI_OFFLINE": "1", "PI_CODING_AGENT_DIR": str(folder / "agent")}
-        return _asked(install("pi"), script, session, environment, folder)
+        return _run_script(install("pi"), script, session, environment, folder)
 
 
 def omp_history(session: Path, scratch: Path | None = None) -> JsonObject:
@@ -96,13 +96,13 @@ def omp_history(session: Path, scratch: Path | None = None) -> JsonObject:
         process.exit(0);
     """
     with _folder(scratch) as folder:
-        return _asked(install("omp"), script, session, {"PI_CODING_AGENT_DIR": str(folder / "agent")}, folder)
+        return _run_script(install("omp"), script, session, {"PI_CODING_AGENT_DIR": str(folder / "agent")}, folder)
 
 
 def check_resumes(program: Literal["pi", "omp"], session: Path, scratch: Path) -> None:
-    """Let Pi or oh-my-pi resume a session and ask the model one thing more: to rebuild a history is not to send it.
+    """Let Pi or oh-my-pi resume a session with one more prompt, because rebuilding a history is not sending it.
 
-    For instance, both rebuild a tool result whose content is a string, and fail when they send it.
+    For example, both rebuild a tool result whose content is a string, and fail when they send it.
     """
     installed = install(program)
     assert installed.module is not None
@@ -112,33 +112,35 @@ def check_resumes(program: Literal["pi", "omp"], session: Path, scratch: Path) -
         command = [str(installed.module.with_name("cli.js")), "--session", str(copy)]
     else:
         command = [str(installed.module.parents[1] / "cli.ts"), "--resume", str(copy)]
-    ended = network.run(
+    result = network.run(
         [str(installed.binary), *command, "--model", "anthropic/claude-sonnet-4-5", "--print", CHECK_PROMPT],
         {"PI_OFFLINE": "1", "PI_CODING_AGENT_DIR": str(agent), **MODEL},
         scratch,
         SECONDS,
         {agent / "models.json": json.dumps({"providers": {"anthropic": {"baseUrl": MODEL["ANTHROPIC_BASE_URL"]}}})},
     )
-    if ended.exit_code != 0 or not any(CHECK_PROMPT in json.dumps(request["body"]) for request in ended.requests):
-        raise NoHistoryError(f"rebuilt, but not resumed: {_what_happened(ended)}")
+    if result.exit_code != 0 or not any(CHECK_PROMPT in json.dumps(request["body"]) for request in result.requests):
+        raise NoHistoryError(f"rebuilt, but not resumed: {_describe_run(result)}")
 
 
-def _asked(program: Program, script: str, session: Path, environment: Mapping[str, str], folder: Path) -> JsonObject:
-    """What a script of ours finds out inside the program's own modules."""
-    copy, result, asking = folder / "session" / session.name, folder / "result.json", folder / "asking.mjs"
+def _run_script(
+    program: Program, script: str, session: Path, environment: Mapping[str, str], folder: Path
+) -> JsonObject:
+    """Run a script of ours inside the program's own modules."""
+    copy, output, script_path = folder / "session" / session.name, folder / "result.json", folder / "script.mjs"
     _copy(session, copy)
-    asking.write_text(script)
-    arguments = [str(program.module), str(copy), str(folder), str(result)]
-    ended = network.run([str(program.binary), str(asking), *arguments], environment, folder, LOADING_SECONDS)
-    if not result.exists():
-        raise NoHistoryError(f"no history: {_what_happened(ended)}")
-    told: JsonObject = json.loads(result.read_text())
-    return told
+    script_path.write_text(script)
+    arguments = [str(program.module), str(copy), str(folder), str(output)]
+    result = network.run([str(program.binary), str(script_path), *arguments], environment, folder, LOADING_SECONDS)
+    if not output.exists():
+        raise NoHistoryError(f"no history: {_describe_run(result)}")
+    history: JsonObject = json.loads(output.read_text())
+    return history
 
 
 @contextmanager
 def _folder(scratch: Path | None) -> Iterator[Path]:
-    """A folder for one run: the given one, which stays, or one that goes."""
+    """A folder for one run: the given one, or a temporary one."""
     if scratch is not None:
         scratch.mkdir(parents=True, exist_ok=True)
         yield scratch
@@ -155,19 +157,19 @@ def _copy(session: Path, to: Path) -> None:
 
 
 def _session_id(transcript: Path) -> str:
-    """The id that the lines name, since the client looks for a file of that name; any other where they name none."""
+    """The session id in the lines, because the client looks for a file of that name; a fixed one if there is none."""
     named = re.search(rb'"sessionId":\s*"([0-9a-fA-F-]{36})"', transcript.read_bytes())
     return named[1].decode() if named else str(uuid.uuid4())
 
 
 def _last_model(transcript: Path) -> str | None:
-    """The model that answered last: the client sends thinking only to the model it is from."""
+    """The model of the last answer: the client sends thinking blocks only to their own model."""
     models: list[bytes] = re.findall(rb'"model":\s*"(claude-[\w.-]+)"', transcript.read_bytes())
     return models[-1].decode() if models else None
 
 
 def _spoken(messages: list[JsonObject]) -> list[JsonObject]:
-    """Messages without the prompt of the check and what the client adds on its own."""
+    """Messages without our extra prompt and the client's additions."""
     spoken = []
     for message in messages:
         content = message["content"]
@@ -185,9 +187,9 @@ def _is_the_clients(block: JsonObject) -> bool:
     return text == CHECK_PROMPT or text.startswith(REMINDER)
 
 
-def _what_happened(ended: network.Ended) -> str:
-    if ended.exit_code is None:
+def _describe_run(result: network.RunResult) -> str:
+    if result.exit_code is None:
         return "did not end in time"
-    said = ended.stderr.strip() or ended.stdout.strip()
-    named = re.search(r"\w*[Ee]rror: .*", said)
-    return f"ended with {ended.exit_code}: {named[0] if named else ' '.join(said.split())[-200:]}"
+    output = result.stderr.strip() or result.stdout.strip()
+    named = re.search(r"\w*[Ee]rror: .*", output)
+    return f"exited with {result.exit_code}: {named[0] if named else ' '.join(output.split())[-200:]}"

@@ -1,7 +1,7 @@
-"""A scripted model on 127.0.0.1 that speaks the Anthropic Messages API.
+"""A scripted model on 127.0.0.1 that implements the Anthropic Messages API.
 
-It gives every question the same short answer, as a stream of events or as one object, and keeps every request, so that
-a client's own view of a conversation can be read off what it sent.
+Every request gets the same short answer, as a stream of events or as one object. All requests are recorded: they show
+the history that a client sends.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ ANSWER = "Understood."
 
 
 class ModelServer(ThreadingHTTPServer):
-    """Serves from its own thread between `with` and its end. `requests` holds path and body of each request."""
+    """Serves from its own thread inside a `with` block. `requests` has path and body of each request."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Conversation)
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.requests: list[dict[str, Any]] = []
 
     @property
@@ -36,7 +36,7 @@ class ModelServer(ThreadingHTTPServer):
         self.server_close()
 
 
-class _Conversation(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
@@ -47,16 +47,16 @@ class _Conversation(BaseHTTPRequestHandler):
             body = None
         path = self.path.partition("?")[0]
         cast(ModelServer, self.server).requests.append({"path": path, "body": body})
-        asked = body if isinstance(body, dict) else {}
+        request = body if isinstance(body, dict) else {}
         if path == "/v1/messages/count_tokens":
             self._reply(200, {"input_tokens": 1})
         elif path != "/v1/messages":
             self._reply(404, {"type": "error", "error": {"type": "not_found_error", "message": path}})
-        elif asked.get("stream"):
-            events = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _events(asked))
+        elif request.get("stream"):
+            events = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _events(request))
             self._send(200, "text/event-stream", events.encode())
         else:
-            self._reply(200, {**_message(asked), "content": [{"type": "text", "text": ANSWER}], **_END})
+            self._reply(200, {**_message(request), "content": [{"type": "text", "text": ANSWER}], **_END})
 
     def do_GET(self) -> None:
         self._reply(404, {"type": "error", "error": {"type": "not_found_error", "message": self.path}})
@@ -81,19 +81,19 @@ class _Conversation(BaseHTTPRequestHandler):
 _END = {"stop_reason": "end_turn", "stop_sequence": None}
 
 
-def _message(asked: dict[str, Any]) -> dict[str, Any]:
+def _message(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": "msg_acceptance",
         "type": "message",
         "role": "assistant",
-        "model": asked.get("model", "scripted"),
+        "model": request.get("model", "scripted"),
         "content": [],
         "usage": {"input_tokens": 1, "output_tokens": 1},
     }
 
 
-def _events(asked: dict[str, Any]) -> list[dict[str, Any]]:
-    start = {**_message(asked), "stop_reason": None, "stop_sequence": None}
+def _events(request: dict[str, Any]) -> list[dict[str, Any]]:
+    start = {**_message(request), "stop_reason": None, "stop_sequence": None}
     return [
         {"type": "message_start", "message": start},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},

@@ -1,8 +1,8 @@
-"""Runs a program with no network but loopback, in a folder and an environment of its own, for a limited time.
+"""Run a program without network except loopback, in a private folder and environment, with a time limit.
 
-The run happens in a child process, `python -m acceptance.network`, because the model server must stand in the same
-network namespace as the program. Where namespaces cannot be made, the same child runs without one, the program is
-given a proxy that does not exist, and the output of the run says so.
+It runs below a child process, `python -m acceptance.network`, because the model server must be in the same network
+namespace. Where namespaces are not available, the child runs without one, and the program gets a proxy that does not
+exist; the output reports that.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from typing import Any
 from acceptance.model_server import ModelServer
 
 PORT = "{port}"
-"""Stands in environment variables and files for the port of the model server."""
+"""Placeholder for the port of the model server, in environment variables and files."""
 
-# Nothing listens on port 9, so whatever does not go to loopback fails at once.
-NO_WAY_OUT = {
+# Nothing listens on port 9, so any connection that does not go to loopback fails at once.
+DEAD_PROXY = {
     **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9"),
     **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a run ended. `exit_code` is None when the time was up."""
+class RunResult:
+    """The outcome of a run. `exit_code` is None after a timeout."""
 
     exit_code: int | None
     stdout: str
@@ -45,7 +45,7 @@ class Ended:
 
 @cache
 def namespace() -> tuple[str, ...] | None:
-    """The command that starts another one in a network namespace of its own, or None where that is impossible."""
+    """The command prefix for a separate network namespace; None if they are not available."""
     for prefix in (("unshare", "--map-root-user", "--net"), ("unshare", "--net")):
         try:
             done = subprocess.run([*prefix, sys.executable, "-c", ""], capture_output=True, timeout=10, check=False)
@@ -62,15 +62,15 @@ def run(
     folder: Path,
     seconds: float,
     files: Mapping[Path, str] | None = None,
-) -> Ended:
-    """Run a program in `folder`, which is also its home, with a model server beside it. `files` are written before."""
+) -> RunResult:
+    """Run a program in `folder`, which is also its home, with a model server. `files` are written before."""
     prefix = namespace()
     given = {
         "PATH": os.defpath,
         "LANG": "C.UTF-8",
         "HOME": str(folder),
         "TMPDIR": str(folder),
-        **({} if prefix else NO_WAY_OUT),
+        **({} if prefix else DEAD_PROXY),
         **environment,
     }
     job = {
@@ -79,7 +79,7 @@ def run(
         "files": {str(path): text for path, text in (files or {}).items()},
         "folder": str(folder),
         "seconds": seconds,
-        "alone": prefix is not None,
+        "in_namespace": prefix is not None,
     }
     root = str(Path(__file__).parents[1])
     done = subprocess.run(
@@ -92,26 +92,26 @@ def run(
         check=False,
     )
     if done.returncode:
-        return Ended(done.returncode, "", done.stderr)
-    return Ended(**json.loads(done.stdout))
+        return RunResult(done.returncode, "", done.stderr)
+    return RunResult(**json.loads(done.stdout))
 
 
 def _main() -> None:
-    """Inside: the job comes in on stdin, and how it ended goes out on stdout."""
+    """The child process: read the job from stdin, write its result to stdout."""
     job = json.load(sys.stdin)
-    if job["alone"]:
+    if job["in_namespace"]:
         _raise_loopback()
     with ModelServer() as server:
         environment = {name: text.replace(PORT, str(server.port)) for name, text in job["environment"].items()}
         for path, text in job["files"].items():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             Path(path).write_text(text.replace(PORT, str(server.port)))
-        ended = _run_limited(job["command"], environment, job["folder"], job["seconds"])
-        ended.requests.extend(server.requests)
-    json.dump(asdict(ended), sys.stdout)
+        result = _run_limited(job["command"], environment, job["folder"], job["seconds"])
+        result.requests.extend(server.requests)
+    json.dump(asdict(result), sys.stdout)
 
 
-def _run_limited(command: list[str], environment: dict[str, str], folder: str, seconds: float) -> Ended:
+def _run_limited(command: list[str], environment: dict[str, str], folder: str, seconds: float) -> RunResult:
     child = subprocess.Popen(
         command,
         env=environment,
@@ -128,8 +128,8 @@ def _run_limited(command: list[str], environment: dict[str, str], folder: str, s
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         stdout, stderr = child.communicate()
-        return Ended(None, stdout, stderr)
-    return Ended(child.returncode, stdout, stderr)
+        return RunResult(None, stdout, stderr)
+    return RunResult(child.returncode, stdout, stderr)
 
 
 def _raise_loopback() -> None:

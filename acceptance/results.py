@@ -1,4 +1,4 @@
-"""How the cases ended: a table for people, JSON for programs, and the exit code."""
+"""Outcomes of the cases: a table for people, JSON for programs, and the exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from acceptance.programs import Name
 NOT_RUN = "could not run"
 
 Missing = Mapping[Name, str | None]
-"""For each program that was wanted: why it could not be installed, or None."""
+"""Program -> why it could not be installed, or None."""
 
 
 def exit_code(outcomes: Sequence[Outcome], missing: Missing) -> int:
@@ -21,7 +21,7 @@ def exit_code(outcomes: Sequence[Outcome], missing: Missing) -> int:
 
 
 def render_table(outcomes: Sequence[Outcome], missing: Missing) -> str:
-    """One row for each session, one column for each program; below, what is not ok."""
+    """One row per session, one column per program; details of failures below."""
     names = list(missing)
     cells: dict[str, dict[str, str]] = {}
     for outcome in outcomes:
@@ -38,7 +38,7 @@ def render_table(outcomes: Sequence[Outcome], missing: Missing) -> str:
 
 
 def describe(outcomes: Sequence[Outcome], missing: Missing) -> dict[str, Any]:
-    """The same as plain JSON values."""
+    """The outcomes as JSON values."""
     return {
         "couldNotRun": {name: reason for name, reason in missing.items() if reason},
         "cases": [
@@ -46,7 +46,7 @@ def describe(outcomes: Sequence[Outcome], missing: Missing) -> dict[str, Any]:
                 "dialect": outcome.case.source.dialect,
                 "session": outcome.case.source.path.stem,
                 "program": outcome.case.program,
-                "converted": not outcome.case.as_it_is,
+                "converted": not outcome.case.is_original,
                 "branch": outcome.case.branch,
                 "status": outcome.status,
                 "reason": outcome.reason,

@@ -1,4 +1,4 @@
-"""The sessions that are tried: those of the corpus, and those that our library, our chat and our explorations write."""
+"""The sessions under test: those of the corpus, and those that our library, chat and explorations write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sessiontree.branches.merge import merge
 Dialect: TypeAlias = Literal["claude", "pi", "omp", "neovate", "native"]
 
 MERGED_IN: tuple[Dialect, ...] = ("pi", "omp", "claude")
-"""Dialects whose programs are given a session that we merged branches of, in place."""
+"""Dialects whose programs get a session with branches that we merged in place."""
 
 CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
 FOLDERS: dict[Dialect, str] = {"claude": "claude", "pi": "pi-family", "omp": "pi-family", "neovate": "neovate"}
@@ -156,7 +156,7 @@ def branches(session: Session) -> None:
 
 
 def _merged(folder: Path, dialect: Dialect) -> Path:
-    """A session of a dialect in which one branch was brought into another twice: as a summary, then word for word."""
+    """A session with one branch merged into another twice: as a summary, then verbatim."""
     session = sessiontree.create(cwd="/tmp", in_memory=True)
     start = session.append("user", "Which way?")
     ends = []

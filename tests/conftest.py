@@ -9,7 +9,7 @@ import tempfile
 import pytest
 from hypothesis import settings
 
-from tests.building import examples
+from tests.builders import examples
 from tests.cli.shells import MISSING
 
 # Nothing that a test makes without saying where gets among the sessions of whoever runs the tests.

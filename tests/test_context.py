@@ -42,7 +42,7 @@ from sessiontree.core.messages import (
     User,
     message_text,
 )
-from tests.building import TIME, examples, path_of
+from tests.builders import TIME, examples, path_of
 
 NATIVE = Rules()
 PI = Rules(resets=False, explicit_model_wins=False, default_thinking=None)

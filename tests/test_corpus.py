@@ -17,7 +17,7 @@ from sessiontree.core.messages import Message, RedactedThinking, Text, Thinking,
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
-from tests.building import grow, opened, places
+from tests.builders import grow, opened, places
 
 FOLDER = Path(__file__).parent / "corpus" / "pi-family"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "expected.json").read_text())

@@ -68,7 +68,7 @@ from sessiontree.core.messages import (
     tool_calls,
 )
 from sessiontree.dialects.pi import PI
-from tests.building import TIME, examples
+from tests.builders import TIME, examples
 
 USAGE = Usage(10, 2, 3, 4, 19, Cost(0.1, 0.2, 0.3, 0.4, 1.0))
 BLOCKS: list[Block] = [

@@ -19,7 +19,7 @@ from sessiontree.core.messages import CustomText, message_text
 from sessiontree.errors import NotASessionError, ReadOnlyError, ReplacedError
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
-from tests.building import HEADER, TIME, chain, entry, examples, grow, header, json_line, opened, places, said
+from tests.builders import HEADER, TIME, chain, entry, examples, grow, header, json_line, opened, places, said
 
 BOM = b"\xef\xbb\xbf"
 FIRST, SECOND, THIRD = chain(3)

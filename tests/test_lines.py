@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.core.lines import BLOCK_SIZE, ReadInto, iter_blocks, iter_lines, line_ends
-from tests.building import examples
+from tests.builders import examples
 
 lines_of_bytes = st.lists(
     st.sampled_from([b"", b"a", b"{}", b"\r", b"\x00", b"xyz" * 7, "é".encode()]), max_size=30

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessiontree.core.salvage import Piece, salvage
-from tests.building import examples
+from tests.builders import examples
 
 BLANK = b" \t\r\n"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.core.tree import Tree, TreeProblem
-from tests.building import examples
+from tests.builders import examples
 
 Fed = list[tuple[str, str | None]]
 

@@ -1,4 +1,4 @@
-"""A Chromium without a window or a network, told what to do over a pipe (the DevTools protocol)."""
+"""A headless Chromium without network, controlled through a pipe (DevTools protocol)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
-    "--proxy-server=127.0.0.1:9",  # nobody listens there: what leaves for the network does not arrive
+    "--proxy-server=127.0.0.1:9",  # nothing listens there, so no request leaves the machine
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--remote-debugging-pipe",
 )
@@ -85,7 +85,7 @@ class Browser:
                 time.sleep(0.1)
 
     def call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
-        """Tell the browser something and give its answer; events that come meanwhile are kept."""
+        """Send a command and return its result; events that arrive meanwhile are stored."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if session is not None:
@@ -100,7 +100,7 @@ class Browser:
                 return result
 
     def wait_for(self, is_meant: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The first event of a kind, also if it came already."""
+        """Wait for the first event of a kind, including stored ones."""
         seen = 0
         while True:
             for event in self.events[seen:]:
@@ -110,7 +110,7 @@ class Browser:
             self._receive(_SECONDS)
 
     def settle(self, seconds: float = 0.3) -> None:
-        """Take in what comes within some time."""
+        """Receive messages for some time."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if b"\0" in self._buffer or select.select([self._in], [], [], left)[0]:
@@ -166,14 +166,14 @@ class Page:
         self._browser.settle()
 
     def ask(self, expression: str) -> Any:
-        """What an expression is in the page."""
+        """Evaluate an expression in the page."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
     def click(self, selector: str) -> None:
-        """Press the mouse in the middle of the first line of an element, as a person does."""
+        """Click the middle of the first line of an element."""
         x, y = self.ask(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             " e.scrollIntoView({block: 'center'}); const r = e.getClientRects()[0];"
@@ -196,11 +196,11 @@ class Page:
         return [event["params"] for event in found]
 
     def requests(self) -> list[str]:
-        """The addresses of all that the page asked for."""
+        """The URLs of all requests of the page."""
         return [event["request"]["url"] for event in self.events("Network.requestWillBeSent")]
 
     def complaints(self) -> list[Any]:
-        """What the browser and the page wrote to the console, dialogs, and errors."""
+        """Console messages, dialogs and errors."""
         kinds = (
             "Log.entryAdded",
             "Runtime.consoleAPICalled",

@@ -1,4 +1,4 @@
-"""A session that tries to break out of the page it is exported to, with branches, and text in many scripts."""
+"""A session that tries to inject code into its exported page, with branches and text in many scripts."""
 
 from __future__ import annotations
 

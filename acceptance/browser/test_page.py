@@ -1,4 +1,4 @@
-"""The exported page, opened in a real browser: it asks for nothing, runs nothing of a session, and can be used."""
+"""The exported page in a real browser: no requests, no code from the session, and it can be used."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def pictures() -> Path | None:
-    """Where someone wants to have pictures of what the browser shows."""
+    """The folder for screenshots, if any are wanted."""
     wanted = os.environ.get("PICTURES")
     return Path(wanted) if wanted else None
 

@@ -26,7 +26,7 @@ from sessiontree.errors import NotFoundError
 from sessiontree.repair.findings import examine
 from sessiontree.stores.blobs import FileBlobs
 from tests.agent.builders import Workplace, tree, wait_for
-from tests.building import examples
+from tests.builders import examples
 
 ROOT = Path(__file__).parents[1]
 

@@ -23,7 +23,7 @@ from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.agent.tools.write_edit import EDIT, WRITE
 from sessiontree.errors import NotFoundError, UsageError
 from tests.agent.builders import Workplace
-from tests.building import examples
+from tests.builders import examples
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

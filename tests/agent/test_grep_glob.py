@@ -18,7 +18,7 @@ from sessiontree.agent.tools.gitignore import iter_files, parse_rules
 from sessiontree.agent.tools.grep_glob_ls import GLOB, GREP
 from sessiontree.agent.tools.grep_worker import compile_glob
 from tests.agent.builders import Workplace, wait_for
-from tests.building import examples
+from tests.builders import examples
 
 RIPGREP = shutil.which("rg")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sessiontree.archive.archive_home import Home
 from sessiontree.stores.os_calls import OsCalls
-from tests.building import header, json_line, said
+from tests.builders import header, json_line, said
 
 NATIVE_ID = "019c0000-0000-7000-8000-00000000000a"
 CLAUDE_ID = "7053107e-0000-4000-8000-00000000000b"

@@ -26,7 +26,7 @@ from tests.archive.machine import (
     write_claude,
     write_native,
 )
-from tests.building import entry, header, said
+from tests.builders import entry, header, said
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 NEW_TIME = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())

@@ -12,7 +12,7 @@ from sessiontree.archive.clean import parse_duration
 from sessiontree.errors import ExistsError, NotFoundError, UsageError
 from tests.archive.conftest import Command
 from tests.archive.machine import CLAUDE_ID, NATIVE_ID, contents, home_of, native_lines, write_claude, write_native
-from tests.building import entry
+from tests.builders import entry
 
 NEW_TIME = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
 

@@ -28,7 +28,7 @@ from tests.archive.machine import (
     write_claude,
     write_native,
 )
-from tests.building import header, json_line, said
+from tests.builders import header, json_line, said
 
 
 def moved(home: Home, path: Path, cwd: str) -> Path:

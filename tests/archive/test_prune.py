@@ -23,7 +23,7 @@ from tests.archive.machine import (
     write_claude,
     write_native,
 )
-from tests.building import said
+from tests.builders import said
 
 
 def pruned(home: Home, path: Path, entry: str) -> str:

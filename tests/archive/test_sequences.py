@@ -27,7 +27,7 @@ from tests.archive.machine import (
     write_native,
 )
 from tests.archive.test_shrink import claude_with_progress, long_session
-from tests.building import examples, said
+from tests.builders import examples, said
 
 STEPS = ("archive", "keep", "restore", "shrink", "shrink dead", "tail", "prune", "mv", "sync", "write", "write there")
 

@@ -28,7 +28,7 @@ from tests.archive.machine import (
     write_claude,
     write_native,
 )
-from tests.building import entry, header, json_line, said
+from tests.builders import entry, header, json_line, said
 
 
 def progress(uuid: str, parent: str | None, call: str = "t1", text: str = "running") -> bytes:

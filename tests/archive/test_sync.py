@@ -23,7 +23,7 @@ from tests.archive.machine import (
     write_claude,
     write_native,
 )
-from tests.building import header, said
+from tests.builders import header, said
 
 
 def synced(home: Home, folder: Path, both_ways: bool = True) -> list[SyncResult]:

@@ -20,7 +20,7 @@ from sessiontree.repair import examine
 from sessiontree.session.session import Session
 from tests.archive.conftest import Command
 from tests.archive.machine import archived_lines, current_lines, home_of, kill_at_each_step
-from tests.building import examples, json_line
+from tests.builders import examples, json_line
 from tests.dialects import test_neovate as neovate
 from tests.dialects.test_claude_tail_scan import SESSION, answer, boundary, transcript, user
 

@@ -32,7 +32,7 @@ from tests.archive.machine import (
     write_claude,
 )
 from tests.archive.test_worktrees import git, put_session, tree
-from tests.building import json_line
+from tests.builders import json_line
 
 __all__ = ["tree"]
 

@@ -18,7 +18,7 @@ from sessiontree.paths import blobs_folder
 from sessiontree.stores.blobs import FileBlobs
 from tests.archive.conftest import Command
 from tests.archive.machine import CLAUDE_ID, NATIVE_ID, contents, home_of, native_lines, write_claude, write_native
-from tests.building import header
+from tests.builders import header
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -145,6 +145,6 @@ def test_a_missing_worktree_or_repository_is_reported(tmp_path: Path, command: C
         command("worktree", "restore", NATIVE_ID)
     with pytest.raises(UsageError, match="not in a git repository"):
         command("worktree", "save", NATIVE_ID, "--path", str(tmp_path / "plain"))
-    with pytest.raises(UsageError, match="which session"):
+    with pytest.raises(UsageError, match="SESSION is missing"):
         command("worktree", "save")
-    assert "no saved worktree yet" in command("worktree", "list").err
+    assert "no saved worktrees" in command("worktree", "list").err

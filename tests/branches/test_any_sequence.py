@@ -31,7 +31,7 @@ from tests.branches.worlds import (
     said,
     write_call,
 )
-from tests.building import NOWHERE, examples
+from tests.builders import NOWHERE, examples
 from tests.conversion.conversations import assistant, call, result, text
 
 PLACES = st.integers(0, 30)

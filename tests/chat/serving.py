@@ -44,7 +44,7 @@ def leave(terminal: Terminal) -> None:
 def wait_for_question(terminal: Terminal, tool: str) -> None:
     """Wait until a call of a tool is asked about. What stands on the screen is drawn again when it is answered."""
     terminal.wait_for(f"\n? {tool}: ")
-    terminal.wait_for("or n and the reason:")
+    terminal.wait_for("or n and a reason:")
 
 
 class Said(Struct, frozen=True):

@@ -28,7 +28,7 @@ from sessiontree.models.script import Script, ScriptCall, ScriptTurn
 from sessiontree.repair import examine
 from sessiontree.session.session import Session
 
-SECONDS = 30.0
+SECONDS = 120.0
 """Longer than anything takes on a busy machine."""
 
 _sequences = re.compile(r"\x1b(?:\[[0-9;?<>=]*[A-Za-z]|\][^\x07]*\x07|\(B|[=>])|\r")

@@ -59,7 +59,7 @@ def test_calls_run_side_by_side_and_what_changes_things_is_asked(place: Place, m
 
     calls = call("bash", command="echo 6 > six"), call("write", path="seven", content="7\n")
     with ModelServer([turn("Both.", *calls), turn("Done.")]) as server, opened(place, server, model, "-c") as terminal:
-        terminal.wait_for("less is asked in this session: approved: bash")
+        terminal.wait_for("approvals are skipped: approved: bash")
         terminal.enter("go on")
         wait_for_question(terminal, "write")
         wait_until(place.project / "six")

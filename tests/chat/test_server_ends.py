@@ -38,7 +38,7 @@ def test_ctrl_c_leaves_a_valid_session_wherever_it_comes(place: Place, model: st
         terminal.enter("wait")
         wait_until(place.project / "group")
         terminal.interrupt()
-        terminal.wait_for("interrupted; what was open is settled")
+        terminal.wait_for("Interrupted. Unfinished tool calls")
         wait_for_end(place, "group")
         (result,) = [one for one in checked(place) if one.role == "toolResult"]
         assert result.is_error
@@ -49,7 +49,7 @@ def test_ctrl_c_leaves_a_valid_session_wherever_it_comes(place: Place, model: st
         wait_for_question(terminal, "write")
         wait_until(place.project / "other")
         terminal.interrupt()
-        terminal.wait_for("interrupted; what was open is settled")
+        terminal.wait_for("Interrupted. Unfinished tool calls")
         wait_for_end(place, "other")
         began, asked = sorted(one.text for one in checked(place)[-2:])
         assert began.startswith("This call was interrupted")
@@ -60,7 +60,7 @@ def test_ctrl_c_leaves_a_valid_session_wherever_it_comes(place: Place, model: st
         terminal.enter("count")
         terminal.wait_for("one two three")
         terminal.interrupt()
-        terminal.wait_for("interrupted; what was open is settled")
+        terminal.wait_for("Interrupted. Unfinished tool calls")
         assert server.wait_for("left") is server.requests[3]  # the request itself was dropped
         partial = checked(place)[-1]
         assert partial.role == "assistant"
@@ -98,10 +98,10 @@ def test_calls_that_a_killed_program_left_open_are_decided_by_the_person(place: 
         ModelServer([turn("All three are settled.")]) as server,
         opened(place, server, model, "-c", "--approval", "default") as terminal,
     ):
-        terminal.wait_for("have no result")
+        terminal.wait_for("had a result")
         terminal.wait_for("by hand:")
         terminal.interrupt()
-        terminal.wait_for("nothing was done")
+        terminal.wait_for("cancelled")
         terminal.enter("go on then")
         for name, answer in zip(NAMES, ("r", "s", "a it printed 7"), strict=True):
             terminal.wait_for(f"echo run >> {name}")

@@ -60,8 +60,8 @@ def test_a_busy_provider_is_asked_again_and_the_level_of_thinking_is_sent_and_ke
     quick = {"SESSIONTREE_RETRY_FIRST_DELAY": "0.05"}
     with ModelServer(script) as server, opened(place, server, model, "--thinking", "high", more=quick) as terminal:
         shown = say(terminal, "think", "I thought.")
-        assert "attempt 1 failed, again in 0 s" in shown
-        assert "attempt 2 failed, again in 0 s" in shown
+        assert "attempt 1 failed, retrying in 0 s" in shown
+        assert "attempt 2 failed, retrying in 0 s" in shown
         terminal.enter("/thinking low")
         terminal.wait_for("thinking: low")
         say(terminal, "think less", "I thought less.")
@@ -83,8 +83,8 @@ def test_a_conversation_that_is_too_long_is_compacted_and_asked_once_more(place:
         say(terminal, "what is slow?", "slow.")
         say(terminal, "and why?", "letters.")
         terminal.enter("what to do?")
-        terminal.wait_for("making room because the model's window is full")
-        terminal.wait_for("the older part is summarised")
+        terminal.wait_for("compacting: the context window is full")
+        terminal.wait_for("summarized older messages")
         terminal.wait_for("It fits now.")
         terminal.wait_for("tokens in")
         assert len(server.requests) == 4

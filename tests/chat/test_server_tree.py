@@ -46,7 +46,7 @@ def test_every_place_of_the_tree_can_be_gone_to_and_forked_from(place: Place, mo
         assert "First answer." not in sent(server.requests[-1])
 
         terminal.enter("/fork")
-        terminal.wait_for("or nothing to leave it:")
+        terminal.wait_for("Enter to cancel]")
         terminal.answer("1")
         terminal.wait_for("> first prompt anew")
         terminal.answer(", forked")
@@ -72,9 +72,9 @@ def test_every_place_of_the_tree_can_be_gone_to_and_forked_from(place: Place, mo
 def _go_to(terminal: Terminal, text: str) -> None:
     """Choose a row of the tree by what it says."""
     terminal.enter("/tree")
-    rows = terminal.wait_for("or nothing to leave it:").splitlines()
+    rows = terminal.wait_for("Enter to cancel]").splitlines()
     terminal.answer(next(row for row in rows if f" {text} " in row).split()[0])
-    terminal.wait_for("above all:")
+    terminal.wait_for("what to focus on]")
     terminal.answer("n")
     terminal.wait_for("stands ")
 
@@ -150,7 +150,7 @@ def test_files_the_conversation_or_both_are_taken_back_and_that_is_undone(place:
 
 def _rewind(terminal: Terminal, prompt: str, what: str, *, shows: str, overwrite: str | None = None) -> None:
     terminal.enter("/rewind")
-    terminal.wait_for("or nothing to leave it:")
+    terminal.wait_for("Enter to cancel]")
     terminal.answer(prompt)
     terminal.wait_for(shows)
     terminal.wait_for("[b]oth?")
@@ -158,7 +158,7 @@ def _rewind(terminal: Terminal, prompt: str, what: str, *, shows: str, overwrite
     if overwrite is not None:
         terminal.wait_for("Overwrite it? [y/N]")
         terminal.answer(overwrite)
-    terminal.wait_for("brought back; stands")
+    terminal.wait_for("; now at")
 
 
 def _undo(terminal: Terminal) -> None:
@@ -169,4 +169,4 @@ def _undo(terminal: Terminal) -> None:
 def _confirm(terminal: Terminal) -> None:
     terminal.wait_for("Undo the last rewind? [y/N]")
     terminal.answer("y")
-    terminal.wait_for("brought back; stands")
+    terminal.wait_for("; now at")

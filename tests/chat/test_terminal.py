@@ -50,7 +50,7 @@ def test_a_call_that_a_crash_left_open_is_decided_by_the_person(
         terminal.kill()
     wait_for(lambda: not is_alive(pid_in(place.project / "pid")))
     with Terminal(place, ["-c", "--model", scripted(place, turn("Counted."))]) as terminal:
-        terminal.wait_for("have no result")
+        terminal.wait_for("had a result")
         terminal.wait_for("by hand:")
         assert len((place.project / "count").read_text().split()) == 1
         terminal.answer(answer)
@@ -87,7 +87,7 @@ def test_double_escape_lists_prompts_and_keeps_what_is_typed(place: Place) -> No
         terminal.type("half a thought")
         terminal.wait_for("half a thought")
         terminal.type("\x1b\x1b")
-        shown = terminal.wait_for("or nothing to leave it:")
+        shown = terminal.wait_for("Enter to cancel]")
         newest, oldest = re.findall(r"^ +\d \d\d-\d\d \d\d:\d\d  (.*)$", shown, re.MULTILINE)
         assert newest.startswith("second prompt word")
         assert newest.endswith("word…")
@@ -108,7 +108,7 @@ def test_a_fork_from_the_list_of_double_escape_keeps_what_is_typed_behind_the_pr
         terminal.type("half a thought")
         terminal.wait_for("half a thought")
         terminal.type("\x1b\x1b")
-        terminal.wait_for("or nothing to leave it:")
+        terminal.wait_for("Enter to cancel]")
         terminal.answer("1")
         terminal.wait_for("> first prompt")
         terminal.wait_for("half a thought")
@@ -146,7 +146,7 @@ def test_commands_are_completed_and_unknown_ones_name_the_nearest(place: Place) 
         terminal.type("/doc\t")
         terminal.wait_for("/doctor")
         terminal.type("\r")
-        terminal.wait_for("nothing is wrong")
+        terminal.wait_for("no problems found")
         terminal.enter("/moddel")
         terminal.wait_for("did you mean /model?")
         terminal.enter("/quit")
@@ -183,7 +183,7 @@ def test_commands_of_the_user_run_and_are_kept_and_two_marks_keep_one_from_the_m
     with ModelServer([turn("Seen.")]) as server:
         done = place.run("--model", MODELS[0], typed=typed, more=server.environment())
     assert done.code == 0
-    assert "for you\n· exit code 0 · kept\n" in done.out
+    assert "for you\n· exit code 0 · saved\n" in done.out
     asked = render_json(server.requests[0].body).decode()
     assert "for you" in asked
     assert "for me" not in asked
@@ -201,7 +201,7 @@ def test_a_session_of_any_agent_is_gone_on_with_in_place(place: Place, dialect: 
     script = [turn("I look.", call("ls", path=".")), turn("Answered here.")]
     done = place.run("--session", str(foreign), "--model", scripted(place, *script), typed="go on\n/doctor\n/quit\n")
     assert (done.code, done.err) == (0, "")
-    assert "nothing is wrong" in done.out
+    assert "no problems found" in done.out
     session = sessiontree.open(foreign, home=place.home)
     assert session.dialect.name == dialect
     texts = [message_text(message) for message in session.context().messages]
@@ -253,12 +253,12 @@ def test_the_path_of_an_image_that_is_pasted_becomes_the_image(place: Place) -> 
 def test_always_holds_for_the_session_and_is_said_when_it_is_resumed(place: Place) -> None:
     script = [turn("One.", call("bash", command="touch one")), turn("Two.", call("bash", command="touch two"))]
     first = place.run("--model", scripted(place, *script, turn("Both.")), typed="go\na\n/quit\n")
-    assert first.out.count("Do it?") == 1
+    assert first.out.count("Allow?") == 1
     assert (place.project / "two").exists()
     again = [turn("Three.", call("bash", command="touch three")), turn("All.")]
     second = place.run("-c", "--model", scripted(place, *again), typed="go on\n/quit\n")
-    assert "less is asked in this session: approved: bash" in second.out
-    assert "Do it?" not in second.out
+    assert "approvals are skipped: approved: bash" in second.out
+    assert "Allow?" not in second.out
     assert (place.project / "three").exists()
     place.session()
 
@@ -317,7 +317,7 @@ def test_without_prompt_toolkit_lines_are_plain_and_it_says_what_brings_more(pla
 def test_a_branch_that_is_left_can_be_summarised(place: Place) -> None:
     model = scripted(place, turn("The lexer is slow."), turn("Anew."))
     done = place.run("--model", model, typed="why is it slow?\n/tree\n2\n\n/tree\n1\ny\nstart anew\n/quit\n")
-    assert "is summarised here" in done.out
+    assert "added a summary" in done.out
     texts = said(place)
     assert "lexer" in texts[0]
     assert texts[1:] == ["start anew", "Anew."]

@@ -109,7 +109,7 @@ def test_a_line_typed_meanwhile_is_queued_and_said_next(place: Place) -> None:
     with begun(place, waiting(place, turn("Waited."), turn("And that, too."))) as terminal:
         terminal.answer("and then this")
         terminal.wait_for("next> and then this")
-        terminal.wait_for("· queued: it is next")
+        terminal.wait_for("· queued (Ctrl-C")
         (place.project / "go").touch()
         terminal.wait_for("Waited.")
         terminal.wait_for("> and then this")
@@ -128,7 +128,7 @@ def test_a_line_entered_with_ctrl_s_is_said_when_the_calls_under_way_are_done(pl
         terminal.answer("at the end")
         terminal.wait_for("· queued")
         terminal.type(f"be brief{STEER}")
-        terminal.wait_for("· it is said when the calls under way are done")
+        terminal.wait_for("· will be sent when the current calls are done")
         (place.project / "go").touch()
         terminal.wait_for("Answered.")
         leave(terminal)
@@ -144,9 +144,9 @@ def test_a_line_entered_with_ctrl_s_is_said_when_the_calls_under_way_are_done(pl
 def test_what_steers_is_back_in_the_input_after_ctrl_c_and_a_command_only_waits(place: Place) -> None:
     with begun(place, waiting(place, turn("Answered."))) as terminal:
         terminal.type(f"/label here{STEER}")
-        terminal.wait_for("· queued: it is next")
+        terminal.wait_for("· queued (Ctrl-C")
         terminal.type(f"be brief{STEER}")
-        terminal.wait_for("· it is said when the calls under way are done")
+        terminal.wait_for("· will be sent when the current calls are done")
         terminal.interrupt()
         terminal.wait_for("interrupted")
         terminal.wait_for("> /label here")
@@ -163,7 +163,7 @@ def test_several_lines_are_done_in_their_order_also_commands(place: Place) -> No
             terminal.answer(line)
             terminal.wait_for("· queued")
         (place.project / "go").touch()
-        terminal.wait_for("· labelled here")
+        terminal.wait_for("· labeled here")
         terminal.wait_for("by hand\n· exit code 0")
         terminal.wait_for("Answered.")
         leave(terminal)

@@ -20,7 +20,7 @@ from sessiontree.compaction.token_estimate import estimated_size
 from sessiontree.core.messages import tool_calls
 from sessiontree.errors import CompactionError
 from sessiontree.repair import examine
-from tests.building import examples
+from tests.builders import examples
 from tests.compaction.sessions import DIALECTS, file_of, sent, separated, worked_session
 from tests.conversion.conversations import assistant, call, result, text
 

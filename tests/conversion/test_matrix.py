@@ -12,7 +12,7 @@ from sessiontree import Session
 from sessiontree.conversion.verify import first_difference
 from sessiontree.conversion.walk import iter_entries
 from sessiontree.repair import examine
-from tests.building import examples, opened
+from tests.builders import examples, opened
 from tests.conversion.conversations import everything, sessions
 
 DIALECTS = ("claude", "neovate", "omp", "pi", "native")

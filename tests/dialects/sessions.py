@@ -17,7 +17,7 @@ from sessiontree.session.journal import Journal
 from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
-from tests.building import NOWHERE, TIME
+from tests.builders import NOWHERE, TIME
 
 DIALECTS: dict[str, Dialect] = {"pi": PI, "native": NATIVE, "omp": OMP}
 START = SessionMeta(id="019c0000-0000-7000-8000-00000000000b", timestamp="2026-02-16T10:00:00.000Z", cwd="/tmp")

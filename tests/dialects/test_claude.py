@@ -12,7 +12,7 @@ from sessiontree.providers import render
 from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
-from tests.building import json_line
+from tests.builders import json_line
 
 NIL = "00000000-0000-0000-0000-000000000000"
 RECOVERED = ReadOptions(recovered=True)

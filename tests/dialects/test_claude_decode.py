@@ -14,7 +14,7 @@ from sessiontree.dialects.claude import CLAUDE
 from sessiontree.dialects.contract import AS_CLIENT
 from sessiontree.session.journal import Journal
 from sessiontree.stores.memory import MemoryStore
-from tests.building import json_line
+from tests.builders import json_line
 from tests.dialects.test_claude import (
     assistant,
     at,
@@ -303,9 +303,13 @@ def test_a_compaction_has_its_token_counts_and_details() -> None:
 
 
 def test_a_boundary_with_nothing_after_it_is_not_a_compaction() -> None:
-    entries = decode(user("a", None), boundary("b", "a"))
-    assert [entry.kind for entry in entries] == ["message"] or entries[-1].kind == "custom"
-    assert all(entry.kind != "compaction" for entry in entries)
+    lines = [user("a", None), boundary("b", "a")]
+    assert [(entry.kind, entry.id) for entry in decode(*lines)] == [("message", "a")]
+    journal = read(*lines)
+    entries = list(CLAUDE.decode(journal, CLAUDE.find_history(journal, journal.tree.node_of["b"], AS_CLIENT)))
+    assert [(entry.kind, entry.id) for entry in entries] == [("message", "a"), ("custom", "b")]
+    assert entries[1].fields["customType"] == "claude.system"
+    assert entries[1].fields["data"]["subtype"] == "compact_boundary"
 
 
 def test_a_summary_of_later_messages_is_a_branch_summary() -> None:

@@ -23,7 +23,7 @@ from sessiontree.session.journal import Journal
 from sessiontree.session.open import open_store
 from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.memory import MemoryStore
-from tests.building import examples
+from tests.builders import examples
 
 SESSION = "5e551011-0000-4000-8000-000000000001"
 NIL = "00000000-0000-0000-0000-000000000000"

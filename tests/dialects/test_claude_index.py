@@ -14,7 +14,7 @@ from sessiontree.dialects.claude import CLAUDE
 from sessiontree.dialects.claude.index import LineSummary, summarize_entry
 from sessiontree.dialects.claude.messages import context_messages, is_blank
 from sessiontree.errors import ReplacedError
-from tests.building import json_line
+from tests.builders import json_line
 
 CORPUS = sorted(Path(__file__).parent.parent.joinpath("corpus", "claude").glob("*.jsonl"))
 TIME = "2026-03-01T12:00:00.000Z"

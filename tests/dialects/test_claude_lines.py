@@ -25,7 +25,7 @@ from sessiontree.dialects.contract import CERTAIN
 from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
-from tests.building import json_line
+from tests.builders import json_line
 
 TIME = "2026-03-01T12:00:00.000Z"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import sessiontree
 from sessiontree.session import reader
-from tests.building import examples
+from tests.builders import examples
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "claude"
 SESSION = "5f3c0000-0000-4000-8000-000000000001"

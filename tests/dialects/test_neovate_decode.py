@@ -15,7 +15,7 @@ from sessiontree.dialects.neovate import COMPACTION_MARK, NEOVATE
 from sessiontree.session.journal import Journal
 from sessiontree.session.open import open_store
 from sessiontree.stores.memory import MemoryStore
-from tests.building import NOWHERE, json_line
+from tests.builders import NOWHERE, json_line
 from tests.dialects.test_neovate import SNAPSHOT, TIME, answer, call, compaction, config, message, outcome, title
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "neovate"

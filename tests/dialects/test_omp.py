@@ -37,7 +37,7 @@ from sessiontree.session.open import detect, open_store
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.testing.dialects import check_dialect
-from tests.building import NOWHERE, entry, header, json_line, said
+from tests.builders import NOWHERE, entry, header, json_line, said
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "pi-family"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "expected.json").read_text())

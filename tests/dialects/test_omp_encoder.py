@@ -19,7 +19,7 @@ from sessiontree.dialects.omp.detect import render_slot
 from sessiontree.dialects.pi import PI
 from sessiontree.session.journal import Journal
 from sessiontree.stores.memory import MemoryStore
-from tests.building import TIME, entry, examples, header, said
+from tests.builders import TIME, entry, examples, header, said
 from tests.dialects.sessions import START, Writing, chained, context_of, item, message, told
 
 NAMED = msgspec.structs.replace(START, title="A name ✓")

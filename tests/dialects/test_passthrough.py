@@ -23,7 +23,7 @@ from sessiontree.dialects.passthrough import (
 )
 from sessiontree.session.journal import Journal
 from sessiontree.stores.memory import MemoryStore
-from tests.building import examples
+from tests.builders import examples
 
 OLDER: dict[str, Any] = json.loads((Path(__file__).parent / "older_passthrough.json").read_text())
 """By dialect: the lines that the version before `blocks` and `text` wrote, and the entries it decoded them to."""

@@ -18,7 +18,7 @@ from sessiontree.errors import UsageError
 from sessiontree.session.journal import Journal
 from sessiontree.session.open import detect
 from sessiontree.stores.memory import MemoryStore
-from tests.building import TIME, entry, examples, header, json_line, said
+from tests.builders import TIME, entry, examples, header, json_line, said
 from tests.dialects.sessions import (
     DIALECTS,
     START,

@@ -22,7 +22,7 @@ from sessiontree.explore.state import find_exploration
 from sessiontree.models import Facts
 from sessiontree.models.facts import Prices
 from sessiontree.session.session import Session
-from tests.building import examples
+from tests.builders import examples
 from tests.explore.lanes import AT_ONCE, Note, Stepping, check_is_sound, explored, new_session
 
 PROMPTS = [f"of lane-{n}." for n in range(1, 6)]

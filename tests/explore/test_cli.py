@@ -487,11 +487,11 @@ def test_a_terminal_that_goes_away_while_it_is_asked_leaves_the_choice_for_later
 def test_a_command_is_asked_about_with_the_name_of_its_lane(place: Repository) -> None:
     script = scripted(place, *COMMAND)
     with place.terminal("run it", "--model", script, "--model", script) as terminal:
-        first = terminal.wait_for("Do it?")
+        first = terminal.wait_for("Allow?")
         assert "lane " in first
         assert "touch ran.txt" in first
         terminal.answer("y")
-        terminal.wait_for("Do it?")
+        terminal.wait_for("Allow?")
         terminal.answer("n not today")
         terminal.wait_for("decide later]")
         terminal.answer("")
@@ -503,7 +503,7 @@ def test_a_command_is_asked_about_with_the_name_of_its_lane(place: Repository) -
 def test_ctrl_c_at_a_question_is_a_no_and_asks_which_lane_to_stop(place: Repository) -> None:
     script = scripted(place, COMMAND[0], turn("Slow.", first_delay=60.0, repeat=True))
     with place.terminal("run it", "--model", script) as terminal:
-        terminal.wait_for("Do it?")
+        terminal.wait_for("Allow?")
         terminal.interrupt()
         terminal.wait_for("Stop which lane?")
         terminal.answer("1")
@@ -540,7 +540,7 @@ def test_chat_explores_and_stands_on_the_kept_branch(place: Repository, server: 
         terminal.answer("keep 1")
         terminal.wait_for("kept: 1")
         terminal.enter("Write delta.")
-        terminal.wait_for("Do it?")
+        terminal.wait_for("Allow?")
         terminal.answer("y")
         terminal.wait_for("There is delta now.")
         terminal.enter("/quit")

@@ -22,7 +22,7 @@ from sessiontree.explore.decisions import leave
 from sessiontree.explore.state import find_exploration
 from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.session.session import Session
-from tests.building import THOROUGH
+from tests.builders import THOROUGH
 from tests.explore.lanes import check_is_sound, check_nothing_is_beside, new_session
 from tests.explore.repos import git, make_repository
 

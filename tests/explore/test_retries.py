@@ -34,7 +34,7 @@ from sessiontree.testing.model_server import ModelServer
 from tests.agent.builders import Workplace
 from tests.agent.gates import Counting
 from tests.agent.runs import end_of, turn, went
-from tests.building import examples
+from tests.builders import examples
 from tests.explore.lanes import AT_ONCE, explored, new_session
 
 BROKEN = ScriptTurn(text="half of an answ", error=ScriptError("rate_limit", in_stream=True, retry_after=0.01))

@@ -23,7 +23,7 @@ from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import Facts, Prices, ScriptedModel
 from sessiontree.session.session import Session
 from tests.agent.runs import turn
-from tests.building import THOROUGH
+from tests.builders import THOROUGH
 from tests.explore.lanes import new_session, own_messages
 
 KILLS = int(os.environ.get("SESSIONTREE_KILLS", "12" if THOROUGH else "4"))

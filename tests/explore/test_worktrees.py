@@ -531,14 +531,14 @@ from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.explore.records import Worktree
 import msgspec
 
-at, put = int(sys.argv[1]), trees._put
+at, put = int(sys.argv[1]), trees._move
 def killed(path, to):
     global at
     at -= 1
     if at < 0:
         os.kill(os.getpid(), 9)
     put(path, to)
-trees._put = killed
+trees._move = killed
 LaneWorktrees(*sys.argv[2:5]).apply(msgspec.json.decode(sys.argv[5], type=Worktree))
 """
 

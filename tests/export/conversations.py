@@ -6,7 +6,7 @@ from typing import Any
 
 from sessiontree.export import BranchSelection, Format, Redactor, export
 from sessiontree.session.session import Session
-from tests.building import entry, header, opened, said
+from tests.builders import entry, header, opened, said
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from sessiontree.export import export
-from tests.building import chain, entry, header, opened, said
+from tests.builders import chain, entry, header, opened, said
 from tests.export.conversations import EVERYTHING, PIXEL, call, exported, message, text
 
 OURS = frozenset(

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from sessiontree.export.markdown import fenced, prose
-from tests.building import header, said
+from tests.builders import header, said
 from tests.export.conversations import EVERYTHING, call, exported, message, text
 
 

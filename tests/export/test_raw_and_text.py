@@ -11,7 +11,7 @@ import pytest
 from sessiontree.export import BRANCHES, FORMATS, export
 from sessiontree.secrets.redact import Redactor
 from sessiontree.session.session import Session
-from tests.building import opened, said
+from tests.builders import opened, said
 from tests.export.conversations import EVERYTHING, exported
 
 CORPUS = sorted((Path(__file__).parents[1] / "corpus").rglob("*.jsonl"))

@@ -9,7 +9,7 @@ import pytest
 
 from sessiontree.core.messages import Image, Text, User
 from sessiontree.secrets.redact import Redactor
-from tests.building import header, opened
+from tests.builders import header, opened
 from tests.export.conversations import PIXEL, call, exported, message, text
 
 SECRETS = {

@@ -13,7 +13,7 @@ from wcwidth import wcswidth, wcwidth
 from sessiontree.library.summary import Summary
 from sessiontree.views.listing import age, amount, iso, short_ids
 from sessiontree.views.text import columns, cut, fitted, one_line, plain_width
-from tests.building import examples
+from tests.builders import examples
 
 
 def named(id: str) -> Summary:

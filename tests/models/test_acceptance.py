@@ -16,8 +16,8 @@ from sessiontree.models import Request, ScriptTurn, answer, open_model
 from sessiontree.models.endpoints import find_endpoint
 from sessiontree.models.to_provider import to_provider
 from sessiontree.testing.model_server import ModelServer
-from tests.building import examples
-from tests.models.asking import MODELS
+from tests.builders import examples
+from tests.models.helpers import MODELS
 from tests.providers.test_properties import (
     MESSAGES,
     check_anthropic,

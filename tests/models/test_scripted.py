@@ -32,7 +32,7 @@ from sessiontree.models import (
 from sessiontree.models.retry import RetryEvent, next_delay
 from sessiontree.models.script import ScriptCall, ScriptError
 from sessiontree.settings import Retry
-from tests.models.asking import HELLO, ask, message, request
+from tests.models.helpers import HELLO, ask, message, request
 
 
 def test_a_script_is_played_turn_by_turn_and_the_messages_say_that_it_is_one() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sessiontree.core.messages import text_of
 from sessiontree.models import open_model
-from tests.models.asking import HELLO, ask, message
+from tests.models.helpers import HELLO, ask, message
 from tests.test_public import modules_after
 
 PROVIDERS_PACKAGES = {"pydantic_ai", "pydantic", "anthropic", "openai", "google", "httpx", "httpx2"}

@@ -34,7 +34,7 @@ from sessiontree.core.messages import (
     User,
 )
 from sessiontree.providers import Form, Unanswered, render
-from tests.building import examples
+from tests.builders import examples
 
 IMAGE_TYPES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 

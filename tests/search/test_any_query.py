@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sessiontree.library import Library
 from sessiontree.search import Results
-from tests.building import examples
+from tests.builders import examples
 from tests.library.world import IDS, World
 from tests.search.builders import MIXED, claude_session, shape_session
 

@@ -225,7 +225,7 @@ def test_the_server_survives_hostile_arguments(world: World) -> None:
             "NEAR/3",
         ):
             await client.call_tool("search_sessions", {"query": query})
-        assert "expected words" in await refused(client, "search_sessions", query="  ")
+        assert "expected search words" in await refused(client, "search_sessions", query="  ")
         assert "at most" in await refused(client, "search_sessions", query="a" * 5_000)
         assert "limit" in await refused(client, "search_sessions", query="a", limit=1000)
         assert "offset" in await refused(client, "list_sessions", offset=-1)
@@ -342,7 +342,7 @@ def test_without_the_package_an_install_hint_is_printed(world: World) -> None:
     without = "import sys; sys.modules['mcp'] = None\nfrom sessiontree.cli import main\nsys.exit(main(sys.argv[1:]))"
     done = run(world, "mcp", code=without)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "sessiontree: `sessiontree mcp` needs one more package: pip install 'sessiontree[mcp]'\n"
+    assert done.stderr == "sessiontree: `sessiontree mcp` needs another package: pip install 'sessiontree[mcp]'\n"
 
 
 def test_the_end_of_input_is_the_end_of_the_server(world: World) -> None:

@@ -24,7 +24,7 @@ from sessiontree.errors import StoreError, WriteError
 from sessiontree.search.prompt_history import Prompt, PromptHistory
 from sessiontree.search.prompt_spool import LONGEST, normalize_prompt
 from sessiontree.search.query import Phrase, Query
-from tests.building import examples
+from tests.builders import examples
 from tests.library.world import IDS, World, append, claude_lines, clock, git, json_lines, repository
 
 SECOND = 1000
@@ -348,7 +348,7 @@ def test_a_torn_line_is_kept_aside_and_harms_no_other(history: PromptHistory) ->
         file.write(b'\n{"prompt":"to')
     history.add("behind", time=NOON + 1)
     assert said(history.search()) == ["behind", "before"]
-    assert "did not finish: 1" in history.notes[0]
+    assert "incomplete lines: 1" in history.notes[0]
     (torn,) = Path(history.home).glob("history-torn-*.jsonl")
     assert b'{"prompt":"to' in torn.read_bytes()
 
@@ -659,5 +659,5 @@ def test_a_damaged_history_is_imported_again_from_the_sessions(world: World) -> 
     (home / "history.sqlite").write_bytes(b"x" * 5000)
     shown = run(world, "history")
     assert shown.stdout.endswith("still in its session\n")
-    assert "it is kept as" in shown.stderr
+    assert "moved to" in shown.stderr
     assert [path.read_bytes() for path in home.glob("history.sqlite.damaged-*")] == [b"x" * 5000]

@@ -219,7 +219,7 @@ def test_without_hits_the_scope_and_a_hint_are_printed(place: Place) -> None:
     assert "no match for 'zyzzyva quokka' in 2 sessions of pi" in ran.err
     assert "try: " in ran.err
     assert "OR" in ran.err
-    assert "an agent that has sessions here: claude, native, neovate, omp, pi" in place.search("x", "--agent", "no").err
+    assert "an agent with sessions: claude, native, neovate, omp, pi" in place.search("x", "--agent", "no").err
     empty = place.search("zyzzyva", "--json").json
     assert (empty["hits"], empty["total"], empty["nextOffset"]) == ([], 0, None)
 

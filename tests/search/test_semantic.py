@@ -231,7 +231,7 @@ def test_the_model_of_wordllama_is_used_if_it_is_installed_and_named_if_not(worl
     if not IS_INSTALLED:
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
-            "sessiontree: search by meaning needs one more package: pip install 'sessiontree[semantic]'\n"
+            "sessiontree: semantic search needs another package: pip install 'sessiontree[semantic]'\n"
         )
         return
     assert done.returncode == 0, done.stderr

@@ -67,11 +67,11 @@ def find_delta(session: Reader, leaf: str | None, known: AbstractSet[str]) -> Br
     begin = first
     while 0 < begin < len(nodes) and session.dialect.must_decode_together(journal, nodes[begin - 1], nodes[begin]):
         begin -= 1
-    told = _render_conflicts(session, nodes[begin:])
-    entries = [entry for entry in told if known.isdisjoint((entry.id, *entry.aliases))]
+    decoded = _decode(session, nodes[begin:])
+    entries = [entry for entry in decoded if known.isdisjoint((entry.id, *entry.aliases))]
     lead: list[CanonicalEntry] = []
     if any(map(_is_result, entries[:1])):
-        shared = [entry for entry in (*_render_conflicts(session, nodes[:begin]), *told) if entry not in entries]
+        shared = [entry for entry in (*_decode(session, nodes[:begin]), *decoded) if entry not in entries]
         lead = [entry for entry in shared if entry.kind == "message" and not _is_result(entry)][-1:]
     return BranchDelta(
         session=session,
@@ -83,7 +83,7 @@ def find_delta(session: Reader, leaf: str | None, known: AbstractSet[str]) -> Br
     )
 
 
-def _render_conflicts(session: Reader, nodes: Sequence[int]) -> list[CanonicalEntry]:
+def _decode(session: Reader, nodes: Sequence[int]) -> list[CanonicalEntry]:
     entries = map(with_original_role, session.dialect.decode(session.journal, nodes))
     return [entry for entry in entries if not (entry.kind == "custom" and entry.fields.get("customType") == REPORT)]
 

@@ -2,7 +2,7 @@
 
 The newest messages count most: they are taken from the end until the budget is used up, with tool results shortened. A
 summary (of a compaction or another branch) that exceeds the budget is still included if some of it is left, because it
-stands for many messages.
+replaces many messages.
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
 """`sessiontree chat`: an agent in a terminal, line by line.
 
-    reading     what a person types: with prompt_toolkit, or plain lines where that is not there or nobody types
-    listening   keys that are pressed while something is under way
-    ahead       what is typed meanwhile: queued, and shown and done in its turn
-    screen      what a person sees: every text made harmless, colours only where they are wanted
-    telling     the events of a run as lines on the screen
-    asking      questions: approvals, choices from a list, calls that a crash left open
-    starting    from what was asked for to a controller with a session in hand
-    commands    /words in a table; what each does is in in_sessions, in_tree, rewinding, choosing and looking
-    exploring   /explore; lanes shows them and asks what becomes of them, lane_plans and lane_questions help
-    talking     the conversation itself: prompts, commands, interrupts
-    printing    one answer for a script (`--print`)
-    models      which model is meant, and what to do when none is configured
-    demo        a scripted conversation with real tools, to try everything without a key
+    line_editor    reads what the user types: with prompt_toolkit, or plain lines without it or without a terminal
+    key_listener   reads keys while a run is in progress
+    type_ahead     queues what is typed meanwhile
+    terminal       output: control characters removed, colors if wanted
+    event_printer  the events of a run as lines on the terminal
+    user_prompts   approvals, choices from a list, calls that a crash left open
+    commands/      the /commands
+    lane_view      the lanes of /explore and the choice between them
+    conversation   the main loop: prompts, commands, interrupts
+    print_mode     one answer for a script (`--print`)
 
-It owns no behaviour of sessions: what it does to one is done by `agent`, `branching`, `compacting` and the others.
+Front ends own no behavior: sessions are changed by `agent`, `branches`, `compaction` and the other packages.
 """

@@ -1,6 +1,6 @@
-"""The conversation: a prompt, a /command or a !command at a time, and Ctrl-C at any time.
+"""The main loop of a chat: a prompt, a /command or a !command at a time, and Ctrl-C at any time.
 
-Ctrl-C ends what is under way, and the session stays valid; a second one, or Ctrl-D, leaves.
+Ctrl-C interrupts what is in progress and leaves the session valid; a second one, or Ctrl-D, quits.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from sessiontree.agent.pending import Resolution, pending_calls
 from sessiontree.agent.shell_commands import parse_user_command
 from sessiontree.app.start import StartOptions, open_controller
 from sessiontree.chat import commands
-from sessiontree.chat.event_printer import Printing, Teller, preview_lines
+from sessiontree.chat.event_printer import EventPrinter, LiveOutput, preview_lines
 from sessiontree.chat.lane_view import LaneView
 from sessiontree.chat.line_editor import PROMPT, Reader, open_reader
 from sessiontree.chat.terminal import BOLD, DIM, RED, Screen
-from sessiontree.chat.type_ahead import Ahead
-from sessiontree.chat.user_prompts import Asking, decide_pending
+from sessiontree.chat.type_ahead import TypeAhead
+from sessiontree.chat.user_prompts import ApprovalPrompts, decide_pending
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import BashExecution
 from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.explore.exploration import Exploration
 from sessiontree.library.last_session import record_last_session
 from sessiontree.search.prompt_history import PromptHistory
-from sessiontree.views.text import clean, one_line
+from sessiontree.views.text import clean, one_line, plural
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _EARLIER = 500
-"""Resolution many earlier prompts can be called back."""
+"""How many earlier prompts the line editor offers."""
 
 
-async def talk(wanted: StartOptions, first: str | None = None, *, choose_session: bool = False) -> int:
-    """Hold a conversation in the terminal, until the person leaves; the exit code."""
+async def run_chat(options: StartOptions, first: str | None = None, *, choose_session: bool = False) -> int:
+    """Chat in the terminal until the user quits; returns the exit code."""
     screen = Screen(sys.stdout)
-    conversation = Conversation(screen, sys.stdin, is_in_memory=wanted.in_memory)
-    async with open_controller(wanted, conversation) as start:
+    conversation = Conversation(screen, sys.stdin, is_in_memory=options.in_memory)
+    async with open_controller(options, conversation) as start:
         for note in start.notes:
             screen.line(f"· {note}", RED)
-        holding = asyncio.create_task(conversation.hold(start.controller, first, choose_session=choose_session))
+        running = asyncio.create_task(conversation.run(start.controller, first, choose_session=choose_session))
         ended_by: list[int] = []
 
         def end(number: int) -> None:
-            """The program is told to end, or its terminal is gone: what is under way is settled first."""
+            # Cancel instead of exiting, so that the session is left valid.
             ended_by.append(number)
-            conversation.is_over = True  # a command of the user takes the cancel for its own
-            holding.cancel()
+            conversation.is_over = True  # a !command interprets the cancellation as its own
+            running.cancel()
 
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, end, number)
         try:
-            await holding
+            await running
         except asyncio.CancelledError:
             if not ended_by:
                 raise
@@ -67,16 +67,16 @@ async def talk(wanted: StartOptions, first: str | None = None, *, choose_session
 
 
 class Conversation:
-    """What is on the screen and in the input. Also the one whom a run asks for approval."""
+    """The state of a chat. Also the `Approver` of its runs."""
 
     def __init__(self, screen: Screen, source: TextIO, *, is_in_memory: bool = False) -> None:
         self.screen = screen
         self.is_in_memory = is_in_memory
         self.reader: Reader = open_reader(screen, self, source)
         self.is_over = False
-        self._teller = Teller(screen)
-        self._asking = Asking(screen, self.reader, self._interrupt)
-        self._ahead = Ahead(screen, self.reader, self._asking, self._interrupt, self._steer)
+        self._printer = EventPrinter(screen)
+        self._prompts = ApprovalPrompts(screen, self.reader, self._interrupt)
+        self._ahead = TypeAhead(screen, self.reader, self._prompts, self._interrupt, self._steer)
         self._controller: Controller | None = None
         self._command: asyncio.Task[object] | None = None
         self._has_warned = False
@@ -88,33 +88,33 @@ class Conversation:
         return self._controller
 
     async def ask(self, question: Question) -> Reply:
-        return await self._asking.ask(question)
+        return await self._prompts.ask(question)
 
-    async def hold(self, controller: Controller, first: str | None, *, choose_session: bool) -> None:
+    async def run(self, controller: Controller, first: str | None, *, choose_session: bool) -> None:
         self._controller = controller
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         if choose_session:
-            await self._do("/resume")
+            await self._handle("/resume")
         else:
             self.show_session()
-            await self._safely(self.offer_pending())
+            await self._print_errors(self.resolve_pending())
         if first is not None:
-            await self._do(first)
+            await self._handle(first)
         while not self.is_over:
             line = self._next_queued() or await self._next_line()
             if line is not None:
-                await self._do(line)
-        self._remember_work()
+                await self._handle(line)
+        self._record_session()
 
     def _next_queued(self) -> str | None:
-        """What was typed while something else was under way, shown as if it were typed now."""
+        """The next queued line, echoed as if it were typed now."""
         line = self._ahead.next()
         if line is not None:
             self.screen.line(f"{PROMPT}{line}")
         return line
 
     async def _next_line(self) -> str | None:
-        """What is typed next; None when it was nothing, or the person leaves."""
+        """The next line; None if it is empty or the user quits."""
         try:
             line = await self.reader.prompt(self.controller.state.input)
         except EOFError:
@@ -124,95 +124,94 @@ class Conversation:
             self.is_over, self._has_warned = self._has_warned, True
             self.controller.set_input("")
             if not self.is_over:
-                self.screen.line("· Ctrl-C once more, or Ctrl-D, leaves", DIM)
+                self.screen.line("· press Ctrl-C again, or Ctrl-D, to quit", DIM)
             return None
         self._has_warned = False
-        self.controller.set_input(self.reader.kept)
-        self.reader.kept = ""
+        self.controller.set_input(self.reader.draft)
+        self.reader.draft = ""
         return line if line.strip() else None
 
-    async def _do(self, line: str) -> None:
-        """Do what a line asks for."""
+    async def _handle(self, line: str) -> None:
         command = parse_user_command(line.strip())
         if line.startswith("/"):
-            await self._safely(commands.carry_out(self, line))
+            await self._print_errors(commands.carry_out(self, line))
             self.screen.end_line()
         elif command is not None:
             self._command = asyncio.create_task(self._run_command(line.strip()))
-            await self._safely(self._command)
+            await self._print_errors(self._command)
             self._command = None
         else:
-            await self._safely(self.say(line))
+            await self._print_errors(self.send(line))
 
-    async def _safely(self, work: Awaitable[object]) -> None:
-        """What fails is said, and the conversation goes on."""
+    async def _print_errors(self, work: Awaitable[object]) -> None:
+        """Print errors instead of ending the chat."""
         try:
             await work
         except SessionTreeError as error:
             self.screen.line(f"✗ {one_line(str(error))}", RED)
         except sqlite3.Error as error:
-            self.screen.line(f"✗ the index cannot be read: {one_line(str(error))}", RED)
+            self.screen.line(f"✗ cannot read the index: {one_line(str(error))}", RED)
         except (KeyboardInterrupt, EOFError):
-            self.screen.line("· nothing was done", DIM)
+            self.screen.line("· cancelled", DIM)
 
-    # Talking
+    # Runs
 
-    async def say(self, prompt: str | None, pending: Mapping[str, Resolution] | None = None) -> None:
-        """Say something to the model, and show what comes. Calls left open are settled first."""
+    async def send(self, prompt: str | None, pending: Mapping[str, Resolution] | None = None) -> None:
+        """Send a prompt and print the run's events. Pending calls are resolved first."""
         if pending is None and self.controller.state.pending:
-            pending = await self._decide()
-        has_come_to_its_end = False
+            pending = await self._decide_pending()
+        is_done = False
         try:
             async with self._ahead.listening():
                 async for event in self.controller.send(prompt, pending=pending):
-                    await self._asking.wait_until_free()
-                    self._ahead.show(partial(self._teller.hear, event))
-                    has_come_to_its_end = isinstance(event, AgentEnd) and event.reason == "done"
+                    await self._prompts.wait_until_free()
+                    self._ahead.show(partial(self._printer.print, event))
+                    is_done = isinstance(event, AgentEnd) and event.reason == "done"
         finally:
-            if not has_come_to_its_end:
-                self._bring_back()
-        self._remember_work()
+            if not is_done:
+                self._restore_queued()
+        self._record_session()
 
     def _steer(self, line: str) -> bool:
-        """Say something to the run that is under way; False for what can only be done after it."""
+        """Send a line to the current run; False for what must wait until it ends."""
         if self.controller.run is None or line.startswith("/") or parse_user_command(line.strip()) is not None:
             return False
         try:
             self.controller.steer(line)
-        except UsageError:  # it has just come to its end
+        except UsageError:  # the run has just ended
             return False
         return True
 
-    def _bring_back(self) -> None:
-        """What was queued behind something that did not come to its end is not said, but back in the input."""
+    def _restore_queued(self) -> None:
+        """Put queued lines back into the input after a run that did not finish."""
         text, typed = self._ahead.take_back(), self.controller.state.input
         self.controller.set_input(f"{text}\n\n{typed}" if text and typed else text or typed)
 
-    async def offer_pending(self) -> None:
-        """Settle the calls that a crash left open in a session that was just taken in hand, and go on."""
+    async def resolve_pending(self) -> None:
+        """Resolve the calls that a crash left open in the session, and continue."""
         if self.controller.state.pending:
-            await self.say(None, await self._decide())
+            await self.send(None, await self._decide_pending())
 
-    async def _decide(self) -> dict[str, Resolution]:
+    async def _decide_pending(self) -> dict[str, Resolution]:
         return await decide_pending(self.screen, self.reader, pending_calls(self.controller.session))
 
     async def _run_command(self, line: str) -> None:
         command = parse_user_command(line)
         assert command is not None
-        printing = Printing(self.screen, command.command)
+        output = LiveOutput(self.screen, command.command)
         async with self._ahead.listening():
-            entry = await self.controller.command(command, lambda text: self._ahead.show(partial(printing.hear, text)))
+            entry = await self.controller.command(command, lambda text: self._ahead.show(partial(output.append, text)))
         if isinstance(entry, MessageEntry) and isinstance(entry.message, BashExecution):
             ran = entry.message
             self.screen.lines(clean(ran.output).rstrip("\n").split("\n") if ran.output.strip() else [])
-            kept = "kept in the session, not sent to the model" if command.exclude_from_context else "kept"
-            how = "ended by you" if ran.cancelled else f"exit code {ran.exit_code}"
+            kept = "saved, not sent to the model" if command.exclude_from_context else "saved"
+            how = "cancelled" if ran.cancelled else f"exit code {ran.exit_code}"
             self.screen.line(f"· {how} · {kept}", DIM)
             if ran.cancelled:
-                self._bring_back()
+                self._restore_queued()
 
     def _interrupt(self) -> None:
-        """Ctrl-C while something is under way. The second one leaves when that has ended."""
+        """Handle Ctrl-C during a run or command. A second one quits after it has ended."""
         if self._interrupts is not None:
             self._interrupts()
         elif self._controller is not None and self._controller.run is not None:
@@ -225,7 +224,7 @@ class Conversation:
             self.reader.interrupt()
 
     async def watch(self, exploration: Exploration, watching: LaneView) -> None:
-        """Show lanes while they grow. Ctrl-C is about them meanwhile; what is typed waits."""
+        """Show lanes while they run. Ctrl-C applies to them; typed lines are queued."""
         self._interrupts = watching.interrupt
         try:
             async with watching.begun(exploration), self._ahead.listening():
@@ -234,60 +233,63 @@ class Conversation:
             self._interrupts = None
 
     def watching(self) -> LaneView:
-        return LaneView(self.screen, self.reader, self._asking, self._ahead)
+        return LaneView(self.screen, self.reader, self._prompts, self._ahead)
 
-    # Showing
+    # Output
 
     def show_session(self) -> None:
-        """What is in hand: session, model, folder, and what the session brings along."""
+        """Print the session, model and folder, and warnings about the session."""
         controller, screen = self.controller, self.screen
         state, session = controller.state, controller.session
         screen.line(one_line(state.title) or "New session", BOLD)
         count = session.count("message")
-        where = "kept in memory only" if self.is_in_memory else clean(session.location)
-        screen.line(f"· {clean(session.id)[:8]} · {count:,} messages · {session.dialect.name} · {where}", DIM)
-        screen.line(f"· {one_line(state.model or 'no model')} · works in {clean(controller.cwd)} · /help", DIM)
+        where = "not saved" if self.is_in_memory else clean(session.location)
+        screen.line(f"· {clean(session.id)[:8]} · {plural(count, 'message')} · {session.dialect.name} · {where}", DIM)
+        screen.line(f"· {one_line(state.model or 'no model')} · in {clean(controller.cwd)} · /help", DIM)
         if count and session.cwd and os.path.realpath(session.cwd) != os.path.realpath(controller.cwd):
-            screen.line(f"· the session was held in {clean(session.cwd)}; tools work in the folder above", RED)
+            screen.line(f"· the session belongs to {clean(session.cwd)}; tools use the folder above", RED)
         restored = Approvals(session).restored
         if restored is not None:
-            screen.line(f"· less is asked in this session: {one_line(restored)} (/mode default, /approve none)", RED)
+            screen.line(f"· approvals are skipped: {one_line(restored)} (reset: /mode default, /approve none)", RED)
         if state.notice:
             screen.line(f"· {one_line(state.notice)}", RED)
             controller.store.set(notice="")
         if state.writers:
-            screen.line("· another program has this session open for writing, too", RED)
+            screen.line("· another process has this session open for writing", RED)
 
     def show_preview(self, text: str) -> None:
         self.screen.lines(preview_lines(text, self.screen.width), DIM)
 
-    def _remember_work(self) -> None:
-        """`-c` goes on with this session in this terminal."""
+    def _record_session(self) -> None:
+        """Make `-c` continue this session in this terminal."""
         controller = self.controller
         session = controller.session
         if not self.is_in_memory and not session.is_pending:
             record_last_session(session.location, session.cwd or controller.cwd, home=controller.home)
 
-    # For the reader
+    # EditorHost
 
     def complete(self, text: str) -> Sequence[tuple[str, str]]:
         return commands.complete(self, text)
 
     def take_paste(self, text: str) -> str:
-        """A mark for what is large. A terminal pastes no images, but the path of one that is dragged into it."""
+        """A placeholder for a large paste, or an image for the path of one.
+
+        Terminals paste no images, but the path of a file that is dragged into them.
+        """
         path = text.strip().strip("'\"")
         if path.lower().endswith(_IMAGES) and os.path.isfile(path):
             try:
                 with open(path, "rb") as file:
                     return self.controller.paste_image(file.read())
             except (OSError, UsageError):
-                return text  # it stays what was pasted: a path
+                return text
         return self.controller.paste_text(text)
 
-    def earlier(self) -> Iterable[str]:
+    def prompt_history(self) -> Iterable[str]:
         try:
             with PromptHistory(self.controller.home) as history:
-                return [one.prompt for one in history.search(here=self.controller.cwd, limit=_EARLIER)]
+                return [found.prompt for found in history.search(here=self.controller.cwd, limit=_EARLIER)]
         except (SessionTreeError, sqlite3.Error) as error:
-            self.screen.line(f"· no history: {one_line(str(error))}", DIM)
+            self.screen.line(f"· history is not available: {one_line(str(error))}", DIM)
             return []

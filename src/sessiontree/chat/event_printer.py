@@ -1,4 +1,4 @@
-"""The events of a run as lines on a screen."""
+"""Print the events of a run as lines on the terminal."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from sessiontree.agent.limits import RunUsage
 from sessiontree.agent.tools.base import ToolOutput, short
 from sessiontree.chat.terminal import CYAN, DIM, GREEN, RED, Screen
 from sessiontree.core.messages import ToolCall
-from sessiontree.views.text import clean, cut, one_line
+from sessiontree.views.text import clean, cut, one_line, plural
 
 _PREVIEW = 5
-"""Lines of a result that are shown."""
+"""How many lines of a result are shown."""
 _KEPT = 4_000
-"""Characters of what a command prints of which the last lines are shown."""
-_TELLING = ("command", "path", "pattern", "query", "url", "name")
-"""Arguments that say what a call is about, the most telling first."""
+"""How many characters of a command's output are kept to show its last lines."""
+_MAIN_ARGUMENTS = ("command", "path", "pattern", "query", "url", "name")
+"""Arguments that identify a call, the most important first."""
 
 
-class Teller:
-    """Shows one run after the other."""
+class EventPrinter:
+    """Prints the events of one run after another."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._is_thinking = False
-        self._under_way: dict[str, Printing] = {}
+        self._running: dict[str, LiveOutput] = {}
 
-    def hear(self, event: Event) -> None:
+    def print(self, event: Event) -> None:
         screen = self._screen
         match event:
             case TextDelta():
@@ -60,24 +60,24 @@ class Teller:
                 self._is_thinking = True
                 screen.write(event.text, DIM)
             case Retry():
-                said = f"· attempt {event.attempt} failed, again in {event.delay:.0f} s: {one_line(event.error)}"
-                screen.line(said, RED)
+                text = f"· attempt {event.attempt} failed, retrying in {event.delay:.0f} s: {one_line(event.error)}"
+                screen.line(text, RED)
             case ToolStart():
                 screen.line(cut(f"→ {describe_call(event.call)}", screen.width), CYAN)
-                self._under_way[event.call.id] = Printing(screen, describe_call(event.call))
+                self._running[event.call.id] = LiveOutput(screen, describe_call(event.call))
             case ToolUpdate():
-                if event.call_id in self._under_way:
-                    self._under_way[event.call_id].hear(event.text, is_alone=len(self._under_way) == 1)
+                if event.call_id in self._running:
+                    self._running[event.call_id].append(event.text, is_alone=len(self._running) == 1)
             case ToolEnd():
-                self._under_way.pop(event.call.id, None)
-                self._show_result(event.call, event.output)
+                self._running.pop(event.call.id, None)
+                self._print_result(event.call, event.output)
             case Compacting():
-                self._show_compaction(event)
+                self._print_compaction(event)
             case Failed():
                 screen.line(f"✗ {one_line(event.message)}", RED)
             case AgentEnd():
-                self._under_way.clear()
-                self._show_end(event)
+                self._running.clear()
+                self._print_end(event)
             case TurnStart() | TurnEnd():
                 screen.end_line()
                 self._is_thinking = False
@@ -86,70 +86,70 @@ class Teller:
             case _:
                 assert_never(event)
 
-    def _show_result(self, call: ToolCall, output: ToolOutput) -> None:
+    def _print_result(self, call: ToolCall, output: ToolOutput) -> None:
         mark, style = ("✗", RED) if output.is_error else ("✓", GREEN)
         self._screen.line(cut(f"{mark} {describe_call(call)}", self._screen.width), style)
         self._screen.lines(preview_lines(output.text, self._screen.width), DIM)
 
-    def _show_compaction(self, event: Compacting) -> None:
+    def _print_compaction(self, event: Compacting) -> None:
         match event.stage:
             case "start":
-                why = " because the model's window is full" if event.occasion == "overflow" else ""
-                self._screen.line(f"· making room{why} …", DIM)
+                why = ": the context window is full" if event.occasion == "overflow" else ""
+                self._screen.line(f"· compacting{why} …", DIM)
             case "end" if event.how:
-                what = "old tool outputs left out" if event.how == "prune" else "the older part is summarised"
-                self._screen.line(f"· {what}: {event.tokens_before:,} -> {event.tokens_after:,} tokens", DIM)
+                done = "removed old tool outputs" if event.how == "prune" else "summarized older messages"
+                self._screen.line(f"· {done}: {event.tokens_before:,} -> {event.tokens_after:,} tokens", DIM)
             case "end":
                 pass
             case "failed":
-                self._screen.line(f"· no room could be made: {one_line(event.error)}", RED)
+                self._screen.line(f"· compaction failed: {one_line(event.error)}", RED)
 
-    def _show_end(self, event: AgentEnd) -> None:
+    def _print_end(self, event: AgentEnd) -> None:
         self._screen.end_line()
         if event.reason == "interrupted":
-            self._screen.line("· interrupted; what was open is settled in the session", RED)
+            self._screen.line("· Interrupted. Unfinished tool calls were recorded as not run.", RED)
         elif event.reason == "limit":
             self._screen.line(f"· stopped: {one_line(event.why)}", RED)
         if event.spent.turns:
-            self._screen.line(f"· {describe_spent(event.spent)}", DIM)
+            self._screen.line(f"· {describe_usage(event.spent)}", DIM)
 
 
-class Printing:
-    """The last lines of what a command prints, while it prints. They are gone when something else is shown."""
+class LiveOutput:
+    """The last lines of a running command's output. Replaced by whatever is printed next."""
 
     def __init__(self, screen: Screen, title: str) -> None:
         self._screen, self._title = screen, title
-        self._printed = ""
+        self._output = ""
 
-    def hear(self, text: str, *, is_alone: bool = True) -> None:
-        """Show what is new. Where several print at once, the one that printed last says who it is."""
-        self._printed = (self._printed + text)[-_KEPT:]
-        lines = [f"  {line}" for line in last_lines(self._printed, _PREVIEW)]
-        self._screen.pass_by(lines if is_alone else [f"… {self._title}", *lines], DIM)
+    def append(self, text: str, *, is_alone: bool = True) -> None:
+        """Show new output. If several commands run at once, with the title of this one."""
+        self._output = (self._output + text)[-_KEPT:]
+        lines = [f"  {line}" for line in last_lines(self._output, _PREVIEW)]
+        self._screen.show_temporary(lines if is_alone else [f"… {self._title}", *lines], DIM)
 
 
 def last_lines(text: str, count: int) -> list[str]:
-    """The last lines of an output. Of a line that is written over and over, as bars are, the last writing."""
+    """The last lines of an output. A line with carriage returns (a progress bar) counts as its last state."""
     lines = text.rstrip("\n").split("\n")[-count:]
     return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 
 
 def describe_call(call: ToolCall) -> str:
-    """A call on one line."""
-    about = next((call.arguments[name] for name in _TELLING if name in call.arguments), call.arguments)
+    """A call on one line: its name and main argument."""
+    about = next((call.arguments[name] for name in _MAIN_ARGUMENTS if name in call.arguments), call.arguments)
     return one_line(f"{call.name} {short(about, 400)}" if about else call.name)
 
 
 def preview_lines(text: str, width: int) -> Iterator[str]:
-    """The first lines of a result, and how many are not shown."""
+    """The first lines of a result, and how many more there are."""
     lines = text.rstrip().split("\n") if text.strip() else []
     for line in lines[:_PREVIEW]:
         yield cut(f"  {clean(line[:4096]).rstrip()}", width)
     if len(lines) > _PREVIEW:
-        yield f"  … {len(lines) - _PREVIEW:,} more lines"
+        yield f"  … {plural(len(lines) - _PREVIEW, 'more line')}"
 
 
-def describe_spent(spent: RunUsage) -> str:
-    cached = f" ({spent.cached:,} cached)" if spent.cached else ""
-    cost = f" · ${spent.cost:.4f}" if spent.cost else ""
-    return f"{spent.input + spent.cached:,} tokens in{cached}, {spent.output:,} out{cost} · {spent.seconds:.1f} s"
+def describe_usage(usage: RunUsage) -> str:
+    cached = f" ({usage.cached:,} cached)" if usage.cached else ""
+    cost = f" · ${usage.cost:.4f}" if usage.cost else ""
+    return f"{usage.input + usage.cached:,} tokens in{cached}, {usage.output:,} out{cost} · {usage.seconds:.1f} s"

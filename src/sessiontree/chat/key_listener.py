@@ -1,7 +1,6 @@
-"""Keys that are pressed while something is under way: nothing is echoed between the lines of an answer, and the first
-key that writes something opens a line of its own.
+"""Read keys while a run is in progress. Nothing is echoed; the first key that types text opens an input line.
 
-Ctrl-C stays a signal meanwhile, so that it works whatever the program is busy with.
+Ctrl-C stays a signal, so that it works whatever the program is doing.
 """
 
 from __future__ import annotations
@@ -22,66 +21,66 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyPress
     from prompt_toolkit.output import Output
 
-    from sessiontree.chat.line_editor import Began
+    from sessiontree.chat.line_editor import OnTyping
 
 _LOCAL_FLAGS = 3
-"""The place of those flags in what `tcgetattr` gives."""
+"""Index of the local flags in the result of `tcgetattr`."""
 
 
-class Listening:
-    """Hears keys between prompts. None is lost: what no line was opened for stands in the next prompt."""
+class KeyListener:
+    """Reads keys between prompts. Keys that opened no line go to the next prompt."""
 
     def __init__(self, input: Input, output: Output, line: PromptSession[str], message: str) -> None:
         self._input, self._output = input, output
         self._line, self._message = line, message
-        self._heard: list[KeyPress] = []
+        self._keys: list[KeyPress] = []
         self._is_open = False
-        self._began: Began | None = None
+        self._on_typing: OnTyping | None = None
 
     @contextlib.contextmanager
-    def on(self, began: Began) -> Iterator[None]:
-        self._began, self._is_open = began, False
-        with self._input.raw_mode(), self._input.attach(lambda: self._hear(self._input.read_keys())):
-            _let_signals_through()
-            self._ask_for_marked_pastes()
+    def listening(self, on_typing: OnTyping) -> Iterator[None]:
+        self._on_typing, self._is_open = on_typing, False
+        with self._input.raw_mode(), self._input.attach(lambda: self._receive(self._input.read_keys())):
+            _enable_signals()
+            self._enable_bracketed_paste()
             try:
                 yield
             finally:
                 self._output.disable_bracketed_paste()
                 self._output.flush()
-                store_typeahead(self._input, self._heard)
-                self._heard = []
+                store_typeahead(self._input, self._keys)
+                self._keys = []
 
-    def _hear(self, keys: Iterable[KeyPress]) -> None:
-        self._heard += keys if self._is_open else itertools.dropwhile(lambda one: not _writes(one), keys)
-        if self._heard and not self._is_open and self._began is not None:
+    def _receive(self, keys: Iterable[KeyPress]) -> None:
+        self._keys += keys if self._is_open else itertools.dropwhile(lambda key: not _types_text(key), keys)
+        if self._keys and not self._is_open and self._on_typing is not None:
             self._is_open = True
-            self._began(self._read)
+            self._on_typing(self._read)
 
     async def _read(self) -> str:
-        store_typeahead(self._input, self._heard)
-        self._heard = []
+        store_typeahead(self._input, self._keys)
+        self._keys = []
         try:
             return await self._line.prompt_async(self._message, handle_sigint=False)
         finally:
-            self._ask_for_marked_pastes()
+            self._enable_bracketed_paste()
             self._is_open = False
-            self._hear(get_typeahead(self._input))  # what came behind the return key begins the next line
+            self._receive(get_typeahead(self._input))  # what was typed after Enter begins the next line
 
-    def _ask_for_marked_pastes(self) -> None:
+    def _enable_bracketed_paste(self) -> None:
         self._output.enable_bracketed_paste()
         self._output.flush()
 
 
-def _writes(press: KeyPress) -> bool:
-    """Whether a key begins a line. Return, arrows and blanks are pressed without thinking."""
+def _types_text(press: KeyPress) -> bool:
+    """Whether a key opens an input line. Enter, arrows and spaces do not: people press them absentmindedly."""
     if isinstance(press.key, Keys):
         return press.key is Keys.BracketedPaste
     return press.key.isprintable() and not press.key.isspace()
 
 
-def _let_signals_through() -> None:
-    """The library takes Ctrl-C as a key; while no line is open, it shall be a signal."""
+def _enable_signals() -> None:
+    """Make Ctrl-C a signal again, which prompt_toolkit reads as a key, while no line is open."""
     with contextlib.suppress(termios.error):
         attributes = termios.tcgetattr(sys.stdin.fileno())
         attributes[_LOCAL_FLAGS] |= termios.ISIG

@@ -44,7 +44,7 @@ class LanePrompts:
         if not line:
             self._screen.end_line()
             raise EOFError
-        self._screen.was_entered()
+        self._screen.note_line_entered()
         return line.decode(self._encoding, "replace").rstrip("\r\n")
 
     def interrupt(self) -> bool:

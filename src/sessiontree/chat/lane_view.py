@@ -20,10 +20,10 @@ from sessiontree.agent.events import ToolStart, TurnStart
 from sessiontree.agent.tools.base import short
 from sessiontree.agent.tools.registry import Tools
 from sessiontree.branches.summarize import SummaryOptions
-from sessiontree.chat.line_editor import Asks
+from sessiontree.chat.line_editor import Prompter
 from sessiontree.chat.terminal import BOLD, DIM, RED, Screen
-from sessiontree.chat.type_ahead import Ahead
-from sessiontree.chat.user_prompts import Asking, show_diff
+from sessiontree.chat.type_ahead import TypeAhead
+from sessiontree.chat.user_prompts import ApprovalPrompts, show_diff
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.errors import SessionTreeError
 from sessiontree.explore import decisions
@@ -79,16 +79,16 @@ class LaneView:
     def __init__(
         self,
         screen: Screen,
-        asks: Asks | None,
-        asking: Asking | None = None,
-        ahead: Ahead | None = None,
+        asks: Prompter | None,
+        asking: ApprovalPrompts | None = None,
+        ahead: TypeAhead | None = None,
     ) -> None:
         """`asks` reads answers; None if there is no user. `asking` has the approval questions of runs.
 
         With `ahead`, nothing is drawn while the user types there.
         """
         self._screen, self._asks, self._ahead = screen, asks, ahead
-        self._asking = Asking(screen, asks, self.interrupt) if asking is None and asks is not None else asking
+        self._asking = ApprovalPrompts(screen, asks, self.interrupt) if asking is None and asks is not None else asking
         self._starting: Exploration | None = None
         self._exploration: Exploration | None = None
         self._began: dict[int, float] = {}
@@ -121,7 +121,7 @@ class LaneView:
         await asyncio.sleep(_QUIET_SECONDS)
         while True:
             made, planned = len(exploration.lanes), len(exploration.plan.planned)
-            self._screen.pass_by([f"· creating worktrees: {min(made + 1, planned)} of {planned}"], DIM)
+            self._screen.show_temporary([f"· creating worktrees: {min(made + 1, planned)} of {planned}"], DIM)
             await asyncio.sleep(_REDRAW_SECONDS)
 
     async def watch(self, exploration: Exploration) -> None:
@@ -158,10 +158,10 @@ class LaneView:
         if self._stop_question is not None:
             self._stop_question.cancel()
 
-    async def _ask_which(self, asks: Asks) -> None:
+    async def _ask_which(self, asks: Prompter) -> None:
         assert self._asking is not None
         try:
-            async with self._asking.alone():
+            async with self._asking.input_lock():
                 self._is_asking = True
                 self._screen.lines(self._table())
                 answer = await asks.ask("Stop which lane? [number or name, all, Enter to continue]:")
@@ -187,7 +187,7 @@ class LaneView:
             if self._asking is not None:
                 await self._asking.wait_until_free()
             if not self._is_asking and not (self._ahead is not None and self._ahead.is_typing):
-                self._screen.pass_by([*self._table(), _HINT])
+                self._screen.show_temporary([*self._table(), _HINT])
             await asyncio.sleep(_REDRAW_SECONDS)
 
     def _table(self) -> list[str]:
@@ -253,7 +253,7 @@ class LaneChooser:
     def __init__(
         self,
         screen: Screen,
-        asks: Asks,
+        asks: Prompter,
         session: Session,
         exploration: ExplorationLike,
         worktrees: LaneWorktrees | None,

@@ -1,6 +1,6 @@
-"""What a person types: with prompt_toolkit in a terminal, else as plain lines.
+"""Read what the user types: with prompt_toolkit in a terminal, else as plain lines.
 
-Both raise `EOFError` at the end of the input (Ctrl-D) and `KeyboardInterrupt` for Ctrl-C.
+Both readers raise `EOFError` at the end of the input (Ctrl-D) and `KeyboardInterrupt` for Ctrl-C.
 """
 
 from __future__ import annotations
@@ -26,69 +26,69 @@ if TYPE_CHECKING:
     from prompt_toolkit.output import Output
 
 Read: TypeAlias = Callable[[], Awaitable[str]]
-"""Gives the line that a person has begun to type."""
-Began: TypeAlias = Callable[[Read], object]
-"""Called when someone begins to type."""
+"""Reads the line that the user has begun to type."""
+OnTyping: TypeAlias = Callable[[Read], object]
+"""Called when the user begins to type."""
 
 PROMPT = "> "
 NEXT = "next> "
-"""Before what is typed while something is under way."""
+"""The prompt for lines that are typed during a run."""
 FORK = "/fork"
-"""What two times Esc stands for."""
+"""The command for pressing Esc twice."""
 
 
-class Steering(str):
-    """A line that was entered to be said to the run that is under way, not after it."""
+class SteeringLine(str):
+    """A line for the current run, not for after it."""
 
     __slots__ = ()
 
 
-class Help(Protocol):
-    """What a reader asks the conversation for."""
+class EditorHost(Protocol):
+    """What a reader needs from the chat."""
 
     def complete(self, text: str) -> Sequence[tuple[str, str]]:
-        """The ways to go on with a line that begins like this: the last word whole, and what it means."""
+        """Completions of the last word, with descriptions."""
         ...
 
     def take_paste(self, text: str) -> str:
-        """What stands in the input for a pasted text."""
+        """The text to insert for a paste."""
         ...
 
-    def earlier(self) -> Iterable[str]:
-        """Earlier prompts, the newest first."""
+    def prompt_history(self) -> Iterable[str]:
+        """Earlier prompts, newest first."""
         ...
 
 
-class Asks(Protocol):
-    """Whom a person answers."""
+class Prompter(Protocol):
+    """Prompter the user a question."""
 
     async def ask(self, question: str) -> str:
-        """The answer to a question, on one line."""
+        """The answer, on one line."""
         ...
 
 
-class Reader(Asks, Protocol):
-    kept: str
-    """What was typed and not sent when something else was asked for."""
+class Reader(Prompter, Protocol):
+    draft: str
+    """Text that was typed but not sent."""
 
     async def prompt(self, text: str = "") -> str:
-        """The next prompt or command; `text` stands in the input already."""
+        """The next prompt or command; `text` is put into the input."""
         ...
 
-    def listening(self, began: Began) -> contextlib.AbstractContextManager[None]:
-        """While something is under way: who begins to type gets a line, if that can be had, else it is read later."""
+    def listening(self, on_typing: OnTyping) -> contextlib.AbstractContextManager[None]:
+        """During a run: open an input line when the user begins to type, if supported."""
         ...
 
     def interrupt(self) -> None:
-        """A signal says that Ctrl-C was pressed while something is waited for."""
+        """Handle a SIGINT while waiting for input."""
         ...
 
 
 class PlainReader:
-    """Lines as they come. For pipes, for terminals without abilities, and where prompt_toolkit is missing."""
+    """Plain lines: for pipes, dumb terminals, and without prompt_toolkit."""
 
     def __init__(self, screen: Screen, source: TextIO) -> None:
-        self.kept = ""
+        self.draft = ""
         self._screen, self._source = screen, source
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._is_ended = False
@@ -96,7 +96,7 @@ class PlainReader:
 
     async def prompt(self, text: str = "") -> str:
         if text:
-            self._screen.line(f"(to be said otherwise: {text})")
+            self._screen.line(f"(edit and resend: {text})")
         self._screen.end_line()
         return await self._next(PROMPT)
 
@@ -107,7 +107,7 @@ class PlainReader:
     async def _next(self, before: str) -> str:
         self._screen.write(before)
         if self._thread is None:
-            # A thread that nobody waits for: a read of a terminal cannot be taken back.
+            # A daemon thread, as a blocking read cannot be cancelled.
             self._thread = threading.Thread(target=self._read, args=(asyncio.get_running_loop(),), daemon=True)
             self._thread.start()
         if self._is_ended:
@@ -120,10 +120,10 @@ class PlainReader:
             self._is_ended = True
             self._screen.end_line()
             raise EOFError
-        self._screen.was_entered() if self._source.isatty() else self._screen.end_line()
+        self._screen.note_line_entered() if self._source.isatty() else self._screen.end_line()
         return line.rstrip("\r\n")
 
-    def listening(self, began: Began) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002 - lines wait by themselves
+    def listening(self, on_typing: OnTyping) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002 - lines are buffered by the terminal
         return contextlib.nullcontext()
 
     def interrupt(self) -> None:
@@ -134,48 +134,48 @@ class PlainReader:
         while line:
             try:
                 line = self._source.readline()
-            except (OSError, ValueError):  # it was closed
+            except (OSError, ValueError):  # closed
                 line = ""
             try:
                 loop.call_soon_threadsafe(self._lines.put_nowait, line)
-            except RuntimeError:  # the conversation has ended
+            except RuntimeError:  # the chat has ended
                 return
 
 
 class LineReader:
-    """A line to edit, with history, search in it (Ctrl-R), completion (Tab) and marks for large pastes."""
+    """An editable line with history, history search (Ctrl-R), completion (Tab) and placeholders for large pastes."""
 
-    def __init__(self, screen: Screen, help: Help) -> None:
+    def __init__(self, screen: Screen, host: EditorHost) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.input import create_input
         from prompt_toolkit.shortcuts import CompleteStyle
 
-        from sessiontree.chat.key_listener import Listening
+        from sessiontree.chat.key_listener import KeyListener
 
-        self.kept = ""
-        self._screen, self._help = screen, help
+        self.draft = ""
+        self._screen, self._host = screen, host
         input, output = create_input(), _output()
         self._prompts: PromptSession[str] = PromptSession(
-            history=_history(help),
-            completer=_completer(help),
+            history=_history(host),
+            completer=_completer(host),
             complete_while_typing=False,
             complete_style=CompleteStyle.READLINE_LIKE,
             reserve_space_for_menu=0,
             key_bindings=self._keys(),
             prompt_continuation="  ",
-            input_processors=[_harmless()],
+            input_processors=[_safe_display()],
             input=input,
             output=output,
         )
         self._questions: PromptSession[str] = PromptSession(input=input, output=output)
         ahead: PromptSession[str] = PromptSession(
-            key_bindings=self._keys_ahead(),
+            key_bindings=self._type_ahead_keys(),
             prompt_continuation=" " * len(NEXT),
-            input_processors=[_harmless()],
+            input_processors=[_safe_display()],
             input=input,
             output=output,
         )
-        self._listening = Listening(input, output, ahead, NEXT)
+        self._listener = KeyListener(input, output, ahead, NEXT)
 
     async def prompt(self, text: str = "") -> str:
         self._screen.end_line()
@@ -185,39 +185,37 @@ class LineReader:
         self._screen.end_line()
         return await self._questions.prompt_async(f"{question} ", handle_sigint=False)
 
-    def listening(self, began: Began) -> contextlib.AbstractContextManager[None]:
-        return self._listening.on(began)
+    def listening(self, on_typing: OnTyping) -> contextlib.AbstractContextManager[None]:
+        return self._listener.listening(on_typing)
 
     def interrupt(self) -> None:
-        """Here it is a key like any other."""
+        """Nothing to do: prompt_toolkit reads Ctrl-C as a key."""
 
     def _keys(self) -> KeyBindings:
-        """Of the prompt."""
-        keys = self._writing_keys()
+        keys = self._editing_keys()
 
         @keys.add("escape", "escape")
         def _fork(event: KeyPressEvent) -> None:
-            self.kept = event.current_buffer.text
+            self.draft = event.current_buffer.text
             event.app.exit(result=FORK)
 
         return keys
 
-    def _keys_ahead(self) -> KeyBindings:
-        """Of the line that is typed while something is under way."""
-        keys = self._writing_keys()
+    def _type_ahead_keys(self) -> KeyBindings:
+        keys = self._editing_keys()
 
         @keys.add("c-c")
         def _interrupt(event: KeyPressEvent) -> None:
-            self.kept = event.current_buffer.text
+            self.draft = event.current_buffer.text
             event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
 
         @keys.add("c-s")
         def _steer(event: KeyPressEvent) -> None:
-            event.app.exit(result=Steering(event.current_buffer.text))
+            event.app.exit(result=SteeringLine(event.current_buffer.text))
 
         return keys
 
-    def _writing_keys(self) -> KeyBindings:
+    def _editing_keys(self) -> KeyBindings:
         from prompt_toolkit.key_binding import KeyBindings
         from prompt_toolkit.keys import Keys
 
@@ -230,24 +228,24 @@ class LineReader:
         @keys.add(Keys.BracketedPaste)
         def _paste(event: KeyPressEvent) -> None:
             pasted = event.data.replace("\r\n", "\n").replace("\r", "\n")
-            event.current_buffer.insert_text(self._help.take_paste(pasted))
+            event.current_buffer.insert_text(self._host.take_paste(pasted))
 
         return keys
 
 
-def open_reader(screen: Screen, help: Help, source: TextIO) -> Reader:
-    """A line to edit where a person sits at a terminal that can do it, else plain lines."""
+def open_reader(screen: Screen, host: EditorHost, source: TextIO) -> Reader:
+    """A line editor on a capable terminal, else a plain reader."""
     can_edit = source.isatty() and screen.is_terminal and os.environ.get("TERM") not in ("dumb", None)
     if can_edit:
         try:
-            return LineReader(screen, help)
+            return LineReader(screen, host)
         except ImportError:
-            screen.line("· plain input: pip install 'sessiontree[chat]' brings history, completion and pasting")
+            screen.line("· plain input; for history, completion and pasting: pip install 'sessiontree[chat]'")
     return PlainReader(screen, source)
 
 
 def _output() -> Output:
-    """Without asking the terminal where the cursor is: not all of them answer, and some answer late."""
+    """An output that does not query the cursor position: some terminals answer late or not at all."""
     from prompt_toolkit.data_structures import Size
     from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -258,45 +256,45 @@ def _output() -> Output:
     return Vt100_Output(sys.stdout, size, os.environ.get("TERM"), enable_cpr=False)
 
 
-def _harmless() -> Processor:
-    """Shows a stand-in for characters that would reorder the line; what is typed stays what it is."""
+def _safe_display() -> Processor:
+    """Displays a replacement for characters that would reorder the line; the text itself stays."""
     from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 
-    class Harmless(Processor):
+    class SafeDisplay(Processor):
         def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-            return Transformation([(part[0], _stood_in(part[1])) for part in transformation_input.fragments])
+            return Transformation([(part[0], _replace_unsafe(part[1])) for part in transformation_input.fragments])
 
-    return Harmless()
+    return SafeDisplay()
 
 
-def _stood_in(text: str) -> str:
-    """One character for each, as a cursor moves by them. Control characters are shown by the library."""
+def _replace_unsafe(text: str) -> str:
+    """Replace one character by one, as the cursor counts them. prompt_toolkit displays control characters itself."""
     return text if text.isascii() else "".join(one if one.isascii() or clean(one) == one else "\ufffd" for one in text)
 
 
-def _history(help: Help) -> History:
+def _history(host: EditorHost) -> History:
     from prompt_toolkit.history import History
 
-    class Earlier(History):
-        """Reads what was typed before. What is said is remembered elsewhere, with its session and folder."""
+    class PromptHistory(History):
+        """Earlier prompts, read-only: prompts are recorded with their session and folder elsewhere."""
 
         def load_history_strings(self) -> Iterable[str]:
-            return help.earlier()
+            return host.prompt_history()
 
         def store_string(self, string: str) -> None:
             pass
 
-    return Earlier()
+    return PromptHistory()
 
 
-def _completer(help: Help) -> Completer:
+def _completer(host: EditorHost) -> Completer:
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 
     class Commands(Completer):
-        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002 - the library's
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002 - prompt_toolkit's signature
             before = document.text_before_cursor
             word = before.rpartition(" ")[2]
-            for text, meaning in help.complete(before):
+            for text, meaning in host.complete(before):
                 yield Completion(text, start_position=-len(word), display_meta=meaning)
 
     return Commands()

@@ -1,4 +1,4 @@
-"""One answer for a script: as text, as one JSON object, or as a line of JSON for each event."""
+"""Print one answer for a script: as text, as one JSON object, or as a line of JSON for each event."""
 
 from __future__ import annotations
 
@@ -18,16 +18,22 @@ from sessiontree.views.text import clean, one_line
 
 Format: TypeAlias = Literal["text", "json", "stream-json"]
 PrintJson: TypeAlias = Callable[[dict[str, Any]], None]
-Say: TypeAlias = Callable[[str], None]
+PrintError: TypeAlias = Callable[[str], None]
 
 
 async def print_answer(
-    wanted: StartOptions, prompt: str, format: Format, print_json: PrintJson, say: Say, *, image: bytes | None = None
+    options: StartOptions,
+    prompt: str,
+    format: Format,
+    print_json: PrintJson,
+    print_error: PrintError,
+    *,
+    image: bytes | None = None,
 ) -> AgentEnd:
-    """Say a prompt and print what comes of it; how it ended. Where someone would have to be asked, it is denied."""
-    async with open_controller(wanted) as start:
+    """Send a prompt and print the answer. Everything that needs approval is denied."""
+    async with open_controller(options) as start:
         for note in start.notes:
-            say(note)
+            print_error(note)
         controller = start.controller
         if image is not None:
             prompt = f"{prompt}\n\n{controller.paste_image(image)}".lstrip()
@@ -40,44 +46,44 @@ async def print_answer(
                 sys.stdout.flush()
             if isinstance(event, AgentEnd):
                 end = event
-            _talk(event, say)
+            _print_problem(event, print_error)
         assert end is not None
         session = controller.session
-        is_kept = not wanted.in_memory and not session.is_pending
+        is_kept = not options.in_memory and not session.is_pending
         if format == "json":
-            print_json(_described(controller, end, is_kept=is_kept))
+            print_json(_to_json(controller, end, is_kept=is_kept))
         elif format == "text":
             _print_text(end.text)
         if is_kept:
-            record_last_session(session.location, session.cwd or controller.cwd, home=wanted.home)
+            record_last_session(session.location, session.cwd or controller.cwd, home=options.home)
     return end
 
 
-def _talk(event: Event, say: Say) -> None:
-    """What went wrong on the way goes where people look, not where the answer goes."""
+def _print_problem(event: Event, print_error: PrintError) -> None:
+    """Print problems during the run to stderr."""
     match event:
         case Failed():
-            say(one_line(event.message))
+            print_error(one_line(event.message))
         case Retry():
-            say(one_line(f"attempt {event.attempt} failed, again in {event.delay:.0f} s: {event.error}"))
+            print_error(one_line(f"attempt {event.attempt} failed, retrying in {event.delay:.0f} s: {event.error}"))
         case Compacting(stage="failed"):
-            say(one_line(f"no room could be made: {event.error}"))
+            print_error(one_line(f"compaction failed: {event.error}"))
         case ApprovalAnswered():
-            say(one_line(f"not approved: {event.reply.reason} (--approval autoEdit or yolo lets more pass)"))
+            print_error(one_line(f"not approved: {event.reply.reason} (--approval autoEdit or yolo allows more)"))
         case AgentEnd(reason="limit" | "interrupted"):
-            say(one_line(event.why))
+            print_error(one_line(event.why))
         case _:
             pass
 
 
 def _print_text(text: str) -> None:
-    """The answer: as it is for a file or a pipe, harmless for a terminal."""
+    """Print the answer: unchanged to a file or pipe, cleaned on a terminal."""
     shown = clean(text) if sys.stdout.isatty() else text
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(shown.encode(encoding, "replace").decode(encoding) + "\n")
 
 
-def _described(controller: Controller, end: AgentEnd, *, is_kept: bool) -> dict[str, Any]:
+def _to_json(controller: Controller, end: AgentEnd, *, is_kept: bool) -> dict[str, Any]:
     session = controller.session
     return {
         "session": session.id,

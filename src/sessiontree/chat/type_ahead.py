@@ -1,7 +1,7 @@
-"""What a person types while something is under way: it waits in a queue, and what would be shown waits for the person.
+"""Queue what the user types during a run; output waits while a line is being typed.
 
-The run itself does not wait: it goes on behind the line that is being typed, and is shown when the line is entered. A
-line that is entered with Ctrl-S does not wait for the end of the run, but only for the calls that are under way.
+The run itself does not wait: its output is shown when the line is entered. A line that is entered with Ctrl-S is sent
+to the run as soon as the current calls are done, instead of after its end.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-from sessiontree.chat.line_editor import Read, Reader, Steering
+from sessiontree.chat.line_editor import Read, Reader, SteeringLine
 from sessiontree.chat.terminal import DIM, Screen
-from sessiontree.chat.user_prompts import Asking
+from sessiontree.chat.user_prompts import ApprovalPrompts
 
 
-class Ahead:
-    """The queue of lines, and the line that is being typed."""
+class TypeAhead:
+    """The queue of lines and the line being typed."""
 
     def __init__(
         self,
         screen: Screen,
         reader: Reader,
-        asking: Asking,
+        prompts: ApprovalPrompts,
         interrupt: Callable[[], object],
         steer: Callable[[str], bool],
     ) -> None:
-        self._screen, self._reader, self._asking = screen, reader, asking
+        self._screen, self._reader, self._prompts = screen, reader, prompts
         self._interrupt, self._steer = interrupt, steer
         self._lines: list[str] = []
         self._held: list[Callable[[], None]] = []
@@ -34,7 +34,7 @@ class Ahead:
         self._task: asyncio.Task[None] | None = None
 
     def show(self, show: Callable[[], None]) -> None:
-        """Show something; while a line is being typed, later."""
+        """Call `show` now or, if a line is being typed, afterwards."""
         if self._is_typing:
             self._held.append(show)
         else:
@@ -42,22 +42,22 @@ class Ahead:
 
     @property
     def is_typing(self) -> bool:
-        """Whether a line is being typed, so that nothing may be written."""
+        """Whether a line is being typed, so that nothing may be printed."""
         return self._is_typing
 
     def next(self) -> str | None:
-        """The line that has waited longest; None when none waits."""
+        """Remove and return the oldest line; None if the queue is empty."""
         return self._lines.pop(0) if self._lines else None
 
     def take_back(self) -> str:
-        """All lines that wait, as one text to be edited. The queue is empty then."""
+        """Remove all lines and return them as one text for editing."""
         lines, self._lines = self._lines, []
         return "\n\n".join(lines)
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """While something is under way. In the end, a line that is being typed is waited for."""
-        with self._reader.listening(self._began):
+        """Accept type-ahead during a run; waits at the end for a line that is being typed."""
+        with self._reader.listening(self._start):
             try:
                 yield
                 while self._task is not None:
@@ -67,18 +67,18 @@ class Ahead:
                     self._task.cancel()
                     await asyncio.wait([self._task])
 
-    def _began(self, read: Read) -> None:
-        # The last one may just be about to end: then this one is waited for in its place.
-        task = self._task = asyncio.create_task(self._take(read))
-        task.add_done_callback(self._ended)
+    def _start(self, read: Read) -> None:
+        # The previous task may be about to end; `listening` then waits for this one.
+        task = self._task = asyncio.create_task(self._read_line(read))
+        task.add_done_callback(self._finish)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _finish(self, task: asyncio.Task[None]) -> None:
         if self._task is task:
             self._task = None
 
-    async def _take(self, read: Read) -> None:
-        """Let a line be typed, when no question stands on the screen."""
-        async with self._asking.alone():
+    async def _read_line(self, read: Read) -> None:
+        """Read a line, unless a question is on the screen."""
+        async with self._prompts.input_lock():
             self._is_typing = True
             self._screen.end_line()
             try:
@@ -86,18 +86,18 @@ class Ahead:
             except EOFError:
                 pass
             except KeyboardInterrupt:
-                self._add(self._reader.kept)
-                self._reader.kept = ""
+                self._add(self._reader.draft)
+                self._reader.draft = ""
                 self._interrupt()
             finally:
                 self._is_typing = False
-                self._show_held()
+                self._flush()
 
     def _queue(self, line: str) -> None:
-        if isinstance(line, Steering) and line.strip() and self._steer(str(line)):
-            self._screen.line("· it is said when the calls under way are done (Ctrl-C brings it back)", DIM)
+        if isinstance(line, SteeringLine) and line.strip() and self._steer(str(line)):
+            self._screen.line("· will be sent when the current calls are done (Ctrl-C takes it back)", DIM)
         elif self._add(str(line)):
-            self._screen.line("· queued: it is next (Ctrl-C brings it back to the input)", DIM)
+            self._screen.line("· queued (Ctrl-C puts it back into the input)", DIM)
 
     def _add(self, line: str) -> bool:
         if not line.strip():
@@ -105,7 +105,7 @@ class Ahead:
         self._lines.append(line)
         return True
 
-    def _show_held(self) -> None:
+    def _flush(self) -> None:
         held, self._held = self._held, []
         for show in held:
             show()

@@ -75,9 +75,9 @@ def run(options: Options) -> int:
     wanted = _wanted(options)
     if prints:
         return asyncio.run(_print(options, wanted))
-    from sessiontree.chat.conversation import talk as hold_talk
+    from sessiontree.chat.conversation import run_chat
 
-    return asyncio.run(hold_talk(wanted, options.prompt, choose_session=options.resume == ""))
+    return asyncio.run(run_chat(wanted, options.prompt, choose_session=options.resume == ""))
 
 
 async def _print(options: Options, wanted: StartOptions) -> int:

@@ -258,8 +258,8 @@ def _summarize(
     )
     if not plan.turn_prefix:
         return writer(request)
-    whole = msgspec.structs.replace(request, max_tokens=max_tokens * 2 // 3)
-    history = writer(whole) if plan.summarized else Summary(previous or "")
+    history_request = msgspec.structs.replace(request, max_tokens=max_tokens * 2 // 3)
+    history = writer(history_request) if plan.summarized else Summary(previous or "")
     turn = Request(
         "turn", plan.turn_prefix, None, instructions, files=plan.files, agent=agent, max_tokens=max_tokens // 3
     )

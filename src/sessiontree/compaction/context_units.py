@@ -261,8 +261,8 @@ def _trusted_from(session: Session, context: Context, kinds: Sequence[str], prev
         changed_at = max(_last(kinds, "context_edit"), _last(kinds, "compaction"))
         if changed_at < 0:
             return 0
-        behind = set(context.path[changed_at + 1 :])
-        return next((at for at, source in enumerate(context.sources) if source in behind), len(context.sources))
+        after = set(context.path[changed_at + 1 :])
+        return next((at for at, source in enumerate(context.sources) if source in after), len(context.sources))
     # Kept messages are older than the compaction, or repeated with its time.
     since = milliseconds(previous.timestamp) if previous is not None else None
     if since is None:

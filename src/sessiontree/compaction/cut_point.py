@@ -147,13 +147,13 @@ def _skip_empty_back(units: Sequence[Unit], at: int) -> int:
     return at
 
 
-def _is_hidden_attempt(behind: Sequence[Unit]) -> bool:
+def _is_hidden_attempt(after: Sequence[Unit]) -> bool:
     """Whether only a failed attempt that was edited out follows the last message."""
-    omitted = {unit.id for unit in behind if unit.is_omitted}
-    if any(unit.edits is not None and unit.edits not in omitted for unit in behind):
+    omitted = {unit.id for unit in after if unit.is_omitted}
+    if any(unit.edits is not None and unit.edits not in omitted for unit in after):
         return False
-    is_closed = all(unit.kind != "compaction" and not unit.messages for unit in behind)
-    return is_closed and any(unit.is_omitted and unit.is_answer for unit in behind)
+    is_closed = all(unit.kind != "compaction" and not unit.messages for unit in after)
+    return is_closed and any(unit.is_omitted and unit.is_answer for unit in after)
 
 
 def _back_to_calls(units: Sequence[Unit], at: int) -> int:

@@ -14,7 +14,7 @@ from typing import overload
 from sessiontree.core.messages import Message
 
 _STEP = 16
-"""How many are decoded together: neighbours stand side by side in the file."""
+"""How many are decoded together: neighbors are next to each other in the file."""
 
 
 class LazyMessages(Sequence[Message]):
@@ -36,7 +36,7 @@ class LazyMessages(Sequence[Message]):
         self._mutex: AbstractContextManager[object] = nullcontext()
 
     def guard(self, mutex: AbstractContextManager[object]) -> None:
-        """Load only while holding a mutex: others read and write what is loaded from."""
+        """Hold a mutex while loading: another thread may be writing the session."""
         self._mutex = mutex
 
     def __len__(self) -> int:
@@ -73,12 +73,12 @@ class LazyMessages(Sequence[Message]):
         return LazyMessages(stop - start, load, sizes)
 
     def sizes(self) -> list[int]:
-        """How many bytes of the file stand for each message; alike, where that is not known."""
+        """Size of each message in the file in bytes; all equal if the sizes are unknown."""
         with self._mutex:
             return self._sizes(range(len(self)))
 
     def sample(self, groups: int) -> list[int]:
-        """Positions evenly over all of them, in about so many groups of neighbours that are decoded together."""
+        """Positions spread evenly, in about `groups` groups of neighbors that are decoded together."""
         apart = max(1, len(self) // (_STEP * groups)) * _STEP
         return [at for start in range(0, len(self), apart) for at in range(start, min(start + _STEP, len(self)))]
 

@@ -77,8 +77,13 @@ def page_head(title: str, style: str, script: str | None = None) -> str:
 
 
 def _heading(facts: Facts) -> str:
-    said = [facts.dialect, stamp(facts.created), facts.folder, f"branch {facts.git_branch}" if facts.git_branch else ""]
-    under = " · ".join(esc(part) for part in said if part)
+    parts = [
+        facts.dialect,
+        stamp(facts.created),
+        facts.folder,
+        f"branch {facts.git_branch}" if facts.git_branch else "",
+    ]
+    under = " · ".join(esc(part) for part in parts if part)
     return (
         f'<h1>{esc(first_words(title_of(facts), 300))}</h1><p class="under">{under} '
         '<a class="jump" href="#tree">Branches and facts</a></p>'

@@ -73,12 +73,12 @@ def render_record(record: Record) -> str:
     """One entry: a heading with a body, or a single line."""
     label = f"🏷 {inline(record.label)}" if record.label else ""
     facts = [*map(inline, record.facts), label, inline(stamp(record.time)), f"`{code_word(record.id)}`", record.mark]
-    said = " · ".join(filter(None, facts))
+    details = " · ".join(filter(None, facts))
     if record.is_small:
         notes = " ".join(_note(piece) for piece in record.pieces if isinstance(piece, Note))
-        return f"_{inline(record.title)}_: {notes} · {said}\n\n"
+        return f"_{inline(record.title)}_: {notes} · {details}\n\n"
     body = _render_result(record.result) if record.result is not None else "".join(map(_piece, record.pieces))
-    return f"### {inline(record.title)}\n\n<sub>{said}</sub>\n\n{body}"
+    return f"### {inline(record.title)}\n\n<sub>{details}</sub>\n\n{body}"
 
 
 def _piece(piece: Piece) -> str:

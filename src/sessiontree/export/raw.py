@@ -121,26 +121,26 @@ def _lines_of_path(source: Source) -> Iterator[bytes]:
         yield read_bytes(journal.store, place.start, place.end - place.start) + b"\n"
     path = set(source.outline.strands[0].nodes)
     ids = {journal.tree.ids[node] for node in path}
-    parents = _parents_beside(session, path, ids)
+    parents = _outside_parents(session, path, ids)
     nodes = sorted([*path, *parents])
     for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True):
         parent = parents.get(node)
         yield (raw if parent is None else session.dialect.with_parent(raw, parent)) + b"\n"
 
 
-def _parents_beside(session: Reader, path: set[int], ids: set[str]) -> dict[int, str | None]:
+def _outside_parents(session: Reader, path: set[int], ids: set[str]) -> dict[int, str | None]:
     """Lines outside of the path that belong to the session or to an entry of the path, with the parent to set.
 
     A line whose parent is on another branch (a label, a name) gets a parent on the path; nothing else changes.
     """
     journal, bookkeeping = session.journal, session.dialect.bookkeeping
-    beside = [
+    outside = [
         node
         for node, kind in enumerate(journal.types)
         if node not in path and (is_metadata_id(journal.tree.ids[node]) or kind in bookkeeping)
     ]
     found: dict[int, str | None] = {}
-    for node, entry in zip(beside, journal.entries(beside), strict=True):
+    for node, entry in zip(outside, journal.entries(outside), strict=True):
         if isinstance(entry, Label) and entry.target_id not in ids:
             continue
         if is_metadata_id(journal.tree.ids[node]) or entry.parent_id is None or entry.parent_id in ids:

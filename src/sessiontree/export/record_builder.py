@@ -245,8 +245,8 @@ def _other(entry: Entry) -> _Other:
                 [*given, Data("tools", {"tools": entry.tools, "output": entry.output_schema})],
             )
         case ContextEdit() if entry.replacement is not None:
-            said = _content_pieces(entry.replacement.content)
-            return "note", "Context edit", (), [Note("replaces", entry.target_id), *said]
+            pieces = _content_pieces(entry.replacement.content)
+            return "note", "Context edit", (), [Note("replaces", entry.target_id), *pieces]
         case FileSnapshot():
             return "note", "File snapshot", (), [Data("files", entry.files)]
         case Unknown():

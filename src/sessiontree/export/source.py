@@ -113,8 +113,8 @@ class Source:
         nodes = [node for node in strand.nodes if types[node] in SPEAKING][:_FIRST] or strand.nodes[:1]
         entries = zip(nodes, self._masked(self.session.journal.entries(nodes)), strict=True)
         records = list(build_records(entries, self.labels))
-        said = (record for record in records if record.who in ("user", "assistant", "summary"))
-        return next(said, records[0] if records else None)
+        messages = (record for record in records if record.who in ("user", "assistant", "summary"))
+        return next(messages, records[0] if records else None)
 
     def used(self) -> UsageTotals:
         """Usage of the entries yielded so far."""

@@ -31,8 +31,8 @@ def render_text(source: Source) -> Iterator[str]:
     """Render the text in pieces."""
     facts = source.facts()
     yield f"{_line(facts.title or f'Session {facts.id}')}\n"
-    said = [facts.id, f"{facts.dialect}, version {facts.version}", facts.folder, stamp(facts.created)]
-    yield f"{_line(' · '.join(filter(None, said)))}\n\n"
+    facts_line = [facts.id, f"{facts.dialect}, version {facts.version}", facts.folder, stamp(facts.created)]
+    yield f"{_line(' · '.join(filter(None, facts_line)))}\n\n"
     for number, strand in enumerate(source.strands):
         if number:
             yield _branch_heading(source, number)

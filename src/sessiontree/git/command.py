@@ -89,8 +89,3 @@ def run(
         )
     except subprocess.TimeoutExpired:
         raise StoreError(f"{' '.join(arguments[:3])}: stopped after {timeout:.0f} s") from None
-
-
-# Former names, until the explorations use the new ones.
-ask = query
-do = output

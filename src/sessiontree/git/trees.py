@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from sessiontree.core.jsonio import Value
 from sessiontree.errors import StoreError, UsageError
-from sessiontree.git import command, objects
+from sessiontree.git import command
 from sessiontree.git.restore_files import remove_empty_parents
 
 ChangeKind: TypeAlias = Literal["added", "changed", "removed", "mode", "renamed"]
@@ -367,7 +367,7 @@ def _write_files(root: str, repository: str, old: str, new: str) -> None:
             if entry.kind == "removed":
                 _remove(root, os.fsdecode(entry.path))
         for entry in written:
-            _put(os.path.join(os.fsencode(folder), entry.path), os.path.join(os.fsencode(root), entry.path))
+            _move(os.path.join(os.fsencode(folder), entry.path), os.path.join(os.fsencode(root), entry.path))
 
 
 @contextlib.contextmanager
@@ -393,7 +393,7 @@ def _finish(path: bytes, entry: DiffEntry, permissions: int | None) -> None:
         os.close(fd)
 
 
-def _put(source: bytes, target: bytes) -> None:
+def _move(source: bytes, target: bytes) -> None:
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if os.path.isdir(target) and not os.path.islink(target):
         shutil.rmtree(target)  # `find_obstacles` has made sure that it holds no file worth keeping
@@ -418,17 +418,3 @@ def _remove(root: str, path: str) -> None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         os.unlink(full)
     remove_empty_parents(full, root)
-
-
-# Former names, until the explorations use the new ones.
-FileClash = FileConflict
-in_repository = command.repository_output
-find_object = objects.find_object
-commit = objects.write_commit
-changed_files = list_changes
-inner_repositories = find_nested_repositories
-put_tree = checkout_tree
-
-
-def tree_of(top: str, like: str, repository: str | None = None, *, most: int | None = None) -> str:
-    return write_tree(top, like, repository, max_bytes=most)

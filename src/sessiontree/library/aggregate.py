@@ -106,9 +106,9 @@ def select_sessions(
     skipped; older parts of the others are filtered by `build_statistics`.
     """
     found = library.sessions(agent=agent, project=project, include_subagents=True)
-    kept = [one for one in found if since is None or max(one.recency, one.modified) >= since]
+    kept = [summary for summary in found if since is None or max(summary.recency, summary.modified) >= since]
     depths = {member.summary.path: member.depth for member in library.thread(kept)}
-    return sorted(kept, key=lambda one: (one.created or one.recency, depths[one.path], one.path))
+    return sorted(kept, key=lambda summary: (summary.created or summary.recency, depths[summary.path], summary.path))
 
 
 def build_statistics(
@@ -125,16 +125,16 @@ def build_statistics(
     repeated = 0
     for together in _group_sharing(reader, sessions, progress):
         if len(together) == 1 and (totals := reader.totals(together[0])) is not None:
-            one = together[0]
+            summary = together[0]
             if _is_current(totals.buckets, since):
-                aggregator.add(one, totals.buckets, totals.files)
+                aggregator.add(summary, totals.buckets, totals.files)
                 continue
-        stats = [(one, details) for one in together if (details := reader.details(one)) is not None]
+        stats = [(summary, details) for summary in together if (details := reader.details(summary)) is not None]
         kept = _deduplicate([details for _, details in stats])
-        for (one, details), own in zip(stats, kept, strict=True):
+        for (summary, details), own in zip(stats, kept, strict=True):
             repeated += len(details.responses) - len(own.responses)
-            aggregator.add(one, *sum_up(_since(own, since)))
-    gaps = [gap for one in sessions if (gap := reader.gaps.get(one.path)) is not None]
+            aggregator.add(summary, *sum_up(_since(own, since)))
+    gaps = [gap for summary in sessions if (gap := reader.gaps.get(summary.path)) is not None]
     total = Group("", aggregator.total, aggregator.sessions)
     return Statistics(
         by, aggregator.ordered(), total, aggregator.busiest(), gaps, repeated, reader.read, reader.bytes_read
@@ -143,7 +143,7 @@ def build_statistics(
 
 def _is_current(buckets: Iterable[Bucket], since: int | None) -> bool:
     """Whether totals can be used: their days are those of the current time zone, and nothing is too old."""
-    return all(one.is_current_day and (since is None or one.first >= since) for one in buckets)
+    return all(bucket.is_current_day and (since is None or bucket.first >= since) for bucket in buckets)
 
 
 def _since(details: Details, since: int | None) -> Details:
@@ -152,9 +152,9 @@ def _since(details: Details, since: int | None) -> Details:
     return Details(
         details.models,
         details.files,
-        [one for one in details.responses if one.at >= since],
-        [one for one in details.calls if one.at >= since],
-        [one for one in details.results if one.at >= since],
+        [item for item in details.responses if item.at >= since],
+        [item for item in details.calls if item.at >= since],
+        [item for item in details.results if item.at >= since],
     )
 
 
@@ -168,66 +168,66 @@ class _StatsReader:
         self.gaps: dict[str, Gap] = {}
         self.read = self.bytes_read = 0
 
-    def keys(self, one: Summary) -> bytes:
-        return self._part(one, "keys", bytes, lambda stats: stats.keys) or b""
+    def keys(self, summary: Summary) -> bytes:
+        return self._part(summary, "keys", bytes, lambda stats: stats.keys) or b""
 
-    def totals(self, one: Summary) -> Totals | None:
-        totals = self._part(one, "facts", _decode_totals, lambda stats: stats.totals)
+    def totals(self, summary: Summary) -> Totals | None:
+        totals = self._part(summary, "facts", _decode_totals, lambda stats: stats.totals)
         if totals is not None and totals.damage is not None:
-            self.gaps[one.path] = Gap(one.path, totals.damage)
+            self.gaps[summary.path] = Gap(summary.path, totals.damage)
         return totals
 
-    def details(self, one: Summary) -> Details | None:
-        self.totals(one)  # sets the gap of a damaged file
-        return self._part(one, "details", _decode_details, lambda stats: stats.details)
+    def details(self, summary: Summary) -> Details | None:
+        self.totals(summary)  # sets the gap of a damaged file
+        return self._part(summary, "details", _decode_details, lambda stats: stats.details)
 
     def _part(
-        self, one: Summary, name: StatsPart, decode: Callable[[bytes], T], choose: Callable[[FileStats], T]
+        self, summary: Summary, name: StatsPart, decode: Callable[[bytes], T], choose: Callable[[FileStats], T]
     ) -> T | None:
-        stamp = self._stamp(one)
+        stamp = self._stamp(summary)
         if stamp is None:
             return None
-        raw = self._cache.find_stats_part(name, one.path, stamp)
+        raw = self._cache.find_stats_part(name, summary.path, stamp)
         if raw is not None:
             try:
                 return decode(raw)
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 pass  # damaged cache entry: the file is read again
-        stats = self._read(one, stamp)
+        stats = self._read(summary, stamp)
         return None if stats is None else choose(stats)
 
-    def _stamp(self, one: Summary) -> Stamp | None:
+    def _stamp(self, summary: Summary) -> Stamp | None:
         """The file's stamp at first access: all parts have to be of that version."""
-        if one.path not in self._stamps:
+        if summary.path not in self._stamps:
             try:
-                found = os.stat(one.path, follow_symlinks=False)
-                self._stamps[one.path] = (found.st_size, found.st_mtime_ns, found.st_ino)
+                found = os.stat(summary.path, follow_symlinks=False)
+                self._stamps[summary.path] = (found.st_size, found.st_mtime_ns, found.st_ino)
             except OSError as error:
-                self._record_gap(one, error.strerror or str(error))
-        return self._stamps[one.path]
+                self._record_gap(summary, error.strerror or str(error))
+        return self._stamps[summary.path]
 
-    def _read(self, one: Summary, stamp: Stamp) -> FileStats | None:
+    def _read(self, summary: Summary, stamp: Stamp) -> FileStats | None:
         try:
-            reader = Reader(Journal(FileStore(one.path), dialect_named(one.agent)), AS_CLIENT)
-            stats = read_stats(reader, one.created or one.recency)
+            reader = Reader(Journal(FileStore(summary.path), dialect_named(summary.agent)), AS_CLIENT)
+            stats = read_stats(reader, summary.created or summary.recency)
         except (SessionTreeError, OSError) as error:
-            self._record_gap(one, str(error))
+            self._record_gap(summary, str(error))
             return None
         size = reader.journal.size
         self.read += 1
         self.bytes_read += size
         if size == stamp[0]:  # else the file is being written, and is read again next time
-            self._store(one, stamp, stats)
+            self._store(summary, stamp, stats)
         return stats
 
-    def _store(self, one: Summary, stamp: Stamp, stats: FileStats) -> None:
-        self._cache.store_stats(one.path, stamp, stats.keys, _encode(stats.totals), _encode(stats.details))
-        if self._cache.lacks_exact(one.path, stamp[0]):
-            self._library.store_exact(one.path, stamp[0], stats.counted)
+    def _store(self, summary: Summary, stamp: Stamp, stats: FileStats) -> None:
+        self._cache.store_stats(summary.path, stamp, stats.keys, _encode(stats.totals), _encode(stats.details))
+        if self._cache.lacks_exact(summary.path, stamp[0]):
+            self._library.store_exact(summary.path, stamp[0], stats.counted)
 
-    def _record_gap(self, one: Summary, reason: str) -> None:
-        self._stamps[one.path] = None
-        self.gaps[one.path] = Gap(one.path, None, reason)
+    def _record_gap(self, summary: Summary, reason: str) -> None:
+        self._stamps[summary.path] = None
+        self.gaps[summary.path] = Gap(summary.path, None, reason)
 
 
 def _group_sharing(
@@ -243,10 +243,10 @@ def _group_sharing(
             at = above[at]
         return at
 
-    for at, one in enumerate(sessions):
+    for at, summary in enumerate(sessions):
         if progress is not None:
             progress(at, len(sessions))
-        keys = files.keys(one)
+        keys = files.keys(summary)
         for start in range(0, len(keys), KEY):
             first_session = first_with_key.setdefault(keys[start : start + KEY], at)
             if first_session != at:
@@ -255,8 +255,8 @@ def _group_sharing(
     if progress is not None:
         progress(len(sessions), len(sessions))
     together: dict[int, list[Summary]] = {}
-    for at, one in enumerate(sessions):
-        together.setdefault(top(at), []).append(one)
+    for at, summary in enumerate(sessions):
+        together.setdefault(top(at), []).append(summary)
     yield from together.values()
 
 
@@ -269,16 +269,21 @@ def _deduplicate(members: Sequence[Details]) -> list[Details]:
     places: dict[bytes, tuple[int, int]] = {}
     responses: list[list[Response]] = [[] for _ in members]
     for number, details in enumerate(members):
-        for one in details.responses:
-            keys = [one.keys[start : start + KEY] for start in range(0, len(one.keys), KEY)]
+        for response in details.responses:
+            keys = [response.keys[start : start + KEY] for start in range(0, len(response.keys), KEY)]
             place = next((places[key] for key in keys if key in places), None)
             if place is None:
                 place = (number, len(responses[number]))
-                responses[number].append(one)
+                responses[number].append(response)
             else:
                 first = responses[place[0]][place[1]]
-                if one.size > first.size:
-                    stats = {"input": one.input, "output": one.output, "cached": one.cached, "cost": one.cost}
+                if response.size > first.size:
+                    stats = {
+                        "input": response.input,
+                        "output": response.output,
+                        "cached": response.cached,
+                        "cost": response.cost,
+                    }
                     responses[place[0]][place[1]] = msgspec.structs.replace(first, **stats)
             places.update(dict.fromkeys(keys, place))
     seen: set[bytes] = set()
@@ -289,8 +294,8 @@ def _deduplicate(members: Sequence[Details]) -> list[Details]:
 
 
 def _unseen(things: Sequence[_ThingT], seen: set[bytes]) -> list[_ThingT]:
-    kept = [one for one in things if one.keys not in seen]
-    seen.update(one.keys for one in kept)
+    kept = [item for item in things if item.keys not in seen]
+    seen.update(item.keys for item in kept)
     return kept
 
 
@@ -305,13 +310,13 @@ class _Aggregator:
         self.total = Numbers()
         self.sessions = 0
 
-    def add(self, one: Summary, buckets: Sequence[Bucket], files: Mapping[str, tuple[int, int, int]]) -> None:
+    def add(self, summary: Summary, buckets: Sequence[Bucket], files: Mapping[str, tuple[int, int, int]]) -> None:
         touched = set()
         for bucket in buckets:
-            key = self._key(one, bucket)
+            key = self._key(summary, bucket)
             group = self._groups.get(key)
             if group is None:
-                group = self._groups[key] = Group(key, Numbers(), session=one if self._by == "session" else None)
+                group = self._groups[key] = Group(key, Numbers(), session=summary if self._by == "session" else None)
             group.numbers.add(bucket.numbers)
             self.total.add(bucket.numbers)
             touched.add(key)
@@ -319,7 +324,7 @@ class _Aggregator:
             self._groups[key].sessions += 1
         self.sessions += bool(touched)
         for file, (read, written, edited) in files.items():
-            path = _whole_path(one.cwd, file)
+            path = _whole_path(summary.cwd, file)
             found = self._files.get(path)
             if found is None:
                 found = self._files[path] = FileCount(path)
@@ -327,18 +332,18 @@ class _Aggregator:
             found.written += written
             found.edited += edited
 
-    def _key(self, one: Summary, bucket: Bucket) -> str:
+    def _key(self, summary: Summary, bucket: Bucket) -> str:
         match self._by:
             case "day":
                 return bucket.day
             case "model":
                 return bucket.model
             case "agent":
-                return one.agent
+                return summary.agent
             case "session":
-                return one.path
+                return summary.path
             case "project":
-                return self._folders.of(one)
+                return self._folders.of(summary)
             case _:
                 assert_never(self._by)
 
@@ -364,22 +369,22 @@ class _ProjectFolders:
 
     def __init__(self, library: Library) -> None:
         self._projects: Projects = library.projects
-        self._parents = {one.path: one for one in library.everything() if one.kind == "session"}
+        self._parents = {summary.path: summary for summary in library.everything() if summary.kind == "session"}
         self._known: list[Project] = []
         self._folders: dict[str, str] = {}
 
-    def of(self, one: Summary) -> str:
-        if one.path not in self._folders:
-            parent = self._parents.get(one.parent) if one.parent else None
-            self._folders[one.path] = self._find(parent or one)
-        return self._folders[one.path]
+    def of(self, summary: Summary) -> str:
+        if summary.path not in self._folders:
+            parent = self._parents.get(summary.parent) if summary.parent else None
+            self._folders[summary.path] = self._find(parent or summary)
+        return self._folders[summary.path]
 
-    def _find(self, one: Summary) -> str:
-        if not one.cwd:
+    def _find(self, summary: Summary) -> str:
+        if not summary.cwd:
             return ""
         for project in self._known:
-            if self._projects.belongs_to(one.cwd, one.recency, project):
+            if self._projects.belongs_to(summary.cwd, summary.recency, project):
                 return project.cwd
-        project = self._projects.of(one.cwd)
+        project = self._projects.of(summary.cwd)
         self._known.append(project)
         return project.cwd

@@ -281,10 +281,10 @@ def _version(database: sqlite3.Connection) -> int | None:
     return row[0] if row else None
 
 
-def _make_tables(database: sqlite3.Connection, *, anew: bool = False) -> None:
+def _make_tables(database: sqlite3.Connection, *, recreate: bool = False) -> None:
     with transaction(database):
         database.execute("CREATE TABLE IF NOT EXISTS versions(part TEXT PRIMARY KEY, version INTEGER)")
-        if _version(database) == VERSION and not anew:
+        if _version(database) == VERSION and not recreate:
             return  # another process was faster
         for name, columns in _TABLES.items():
             database.execute(f"DROP TABLE IF EXISTS {name}")
@@ -322,13 +322,13 @@ def _rebuild(path: str, *, recreate_tables: bool = False) -> sqlite3.Connection:
                 database = _connect(path)
                 if database.execute("PRAGMA quick_check").fetchone() == ("ok",):
                     if recreate_tables:
-                        _make_tables(database, anew=True)
+                        _make_tables(database, recreate=True)
                     return database
                 database.close()
             os.replace(path, f"{path}.damaged")
-            for beside in (f"{path}-wal", f"{path}-shm"):
+            for sidecar in (f"{path}-wal", f"{path}-shm"):
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(beside)
+                    os.unlink(sidecar)
             return _connect(path)
     except (OSError, sqlite3.DatabaseError):
         return _connect(_IN_MEMORY)

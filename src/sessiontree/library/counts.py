@@ -86,7 +86,7 @@ def estimate(reader: Reader, seen: int, size: int) -> Counted:
 def extend_counts(before: Counted, journal: Journal, first: int) -> Counted:
     """Extend counts by the lines from node `first` on.
 
-    If the parent of an added line is neither the last entry nor an added one, only the whole file tells whether a
+    If the parent of an added line is neither the last entry nor an added one, only the whole file shows whether a
     branch began there; the number then becomes an estimate.
     """
     nodes = range(first, len(journal))

@@ -34,10 +34,10 @@ _BATCH = 100
 _DETECT_BYTES = 16 * 1024
 
 _SORTS: dict[Sort, Callable[[Summary], float]] = {
-    "recent": lambda one: one.recency,
-    "size": lambda one: one.size,
-    "cost": lambda one: one.cost,
-    "messages": lambda one: one.messages,
+    "recent": lambda summary: summary.recency,
+    "size": lambda summary: summary.size,
+    "cost": lambda summary: summary.cost,
+    "messages": lambda summary: summary.messages,
 }
 
 
@@ -107,12 +107,12 @@ class Library:
         if project is not None:
             found = self._of_project(found, self.projects.of(os.path.abspath(os.fspath(project))))
         kept = [
-            one
-            for one in found
-            if (include_subagents or one.kind == "session")
-            and (agent is None or one.agent == agent)
-            and (since is None or one.recency >= since)
-            and (not named or one.named)
+            summary
+            for summary in found
+            if (include_subagents or summary.kind == "session")
+            and (agent is None or summary.agent == agent)
+            and (since is None or summary.recency >= since)
+            and (not named or summary.named)
         ]
         return sorted(kept, key=_SORTS[sort], reverse=True)
 
@@ -128,10 +128,14 @@ class Library:
         if os.sep in text or text.endswith(".jsonl"):
             return self._at_path(everything, text)
         for candidates in (
-            [one for one in everything if one.id == text],
-            [one for one in everything if len(text) >= SHORTEST_PREFIX and one.id.startswith(text)],
-            [one for one in everything if one.kind == "session" and one.title == text],
-            [one for one in everything if one.kind == "session" and text and text.lower() in one.title.lower()],
+            [summary for summary in everything if summary.id == text],
+            [summary for summary in everything if len(text) >= SHORTEST_PREFIX and summary.id.startswith(text)],
+            [summary for summary in everything if summary.kind == "session" and summary.title == text],
+            [
+                summary
+                for summary in everything
+                if summary.kind == "session" and text and text.lower() in summary.title.lower()
+            ],
         ):
             if len(candidates) == 1:
                 return candidates[0]
@@ -147,12 +151,12 @@ class Library:
         An empty session is returned only if there is no other.
         """
         found = self.sessions(project=cwd)
-        non_empty = [one for one in found if one.health not in ("empty", "draft")]
+        non_empty = [summary for summary in found if summary.health not in ("empty", "draft")]
         return next(iter(non_empty or found), None)
 
-    def belongs(self, one: Summary, cwd: str | os.PathLike[str]) -> bool:
+    def belongs(self, summary: Summary, cwd: str | os.PathLike[str]) -> bool:
         """Whether a session belongs to the project of a folder."""
-        return bool(self._of_project([one], self.projects.of(os.path.abspath(os.fspath(cwd)))))
+        return bool(self._of_project([summary], self.projects.of(os.path.abspath(os.fspath(cwd)))))
 
     def thread(self, sessions: Sequence[Summary] | None = None) -> list[ThreadMember]:
         """Sessions as a tree: forks below their origin, in any dialect, and sub-agents below their parent."""
@@ -215,7 +219,7 @@ class Library:
                 self.cache.store(reads)
             if others:
                 self.cache.store_non_sessions(others)
-            self.projects.record(dict.fromkeys(one.summary.cwd for one, *_ in reads))
+            self.projects.record(dict.fromkeys(read.summary.cwd for read, *_ in reads))
         if changed and self._progress is not None:
             self._progress(len(changed), len(changed))
         return bytes_read, read
@@ -249,19 +253,19 @@ class Library:
         """Sessions of a project with their sub-agents, wherever those worked."""
         kept: list[Summary] = []
         subagents: list[Summary] = []
-        for one in found:
-            if one.parent is not None:
-                subagents.append(one)
-            elif self.projects.belongs_to(one.cwd, one.recency, project):
-                kept.append(one)
-        paths = {one.path for one in kept}
-        return kept + [one for one in subagents if one.parent in paths]
+        for summary in found:
+            if summary.parent is not None:
+                subagents.append(summary)
+            elif self.projects.belongs_to(summary.cwd, summary.recency, project):
+                kept.append(summary)
+        paths = {summary.path for summary in kept}
+        return kept + [summary for summary in subagents if summary.parent in paths]
 
     def _at_path(self, everything: Sequence[Summary], text: str) -> Summary:
         path = os.path.realpath(text)
-        for one in everything:
-            if one.path == path:
-                return one
+        for summary in everything:
+            if summary.path == path:
+                return summary
         try:
             stat = os.stat(path)
         except OSError as error:
@@ -295,16 +299,19 @@ def _read_small(path: str, size: int = 1 << 22) -> bytes | None:
 
 def _drop_missing_parents(found: list[Summary]) -> list[Summary]:
     """Drop parents that do not exist: some are only derived from an id."""
-    paths = {one.path for one in found}
+    paths = {summary.path for summary in found}
     return [
-        one if one.parent is None or one.parent in paths else msgspec.structs.replace(one, parent=None) for one in found
+        summary if summary.parent is None or summary.parent in paths else msgspec.structs.replace(summary, parent=None)
+        for summary in found
     ]
 
 
 def _ambiguous(text: str, candidates: Sequence[Summary]) -> AmbiguousError:
-    shown = "\n".join(f"  {one.id}  {one.agent:8}{one.title[:60]}  {one.path}" for one in candidates[:20])
+    shown = "\n".join(
+        f"  {summary.id}  {summary.agent:8}{summary.title[:60]}  {summary.path}" for summary in candidates[:20]
+    )
     more = f"\n  and {len(candidates) - 20} more" if len(candidates) > 20 else ""
     return AmbiguousError(
         f"{text!r} matches {len(candidates)} sessions; use a longer id prefix or a path:\n{shown}{more}",
-        tuple(one.path for one in candidates),
+        tuple(summary.path for summary in candidates),
     )

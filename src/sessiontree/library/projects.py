@@ -160,8 +160,8 @@ def _is_unchanged(record: Project, repository: Repository, identity: str) -> boo
     return bool(identity) and record.git_identity == identity and record.remotes == repository.remotes
 
 
-def _is_equal(one: Project, other: Project) -> bool:
-    return (one.real, one.remotes, one.first_commit) == (other.real, other.remotes, other.first_commit)
+def _is_equal(project: Project, other: Project) -> bool:
+    return (project.real, project.remotes, project.first_commit) == (other.real, other.remotes, other.first_commit)
 
 
 def _read_lines(path: str) -> list[bytes]:

@@ -300,9 +300,9 @@ class _StatsCollector:
                     self._add_call(call, _call_key(b"call", call.id, keys[0], place), at)
             elif isinstance(message, ToolResult):
                 at = self._time(entry) if at is None else at
-                one = _call_key(b"result", message.tool_call_id, keys[0], number)
+                key = _call_key(b"result", message.tool_call_id, keys[0], number)
                 model = self._model_of_call.get(message.tool_call_id, self._model)
-                self._results[one] = Result(one, at, model, message.is_error)
+                self._results[key] = Result(key, at, model, message.is_error)
         if at is not None:
             self.keys.update(dict.fromkeys(keys))
 
@@ -394,8 +394,8 @@ def _call_key(kind: bytes, id: str, line: bytes, place: int) -> bytes:
     return _key(kind, id) if len(id) >= _LONG else _key(line + kind, id or str(place))
 
 
-def _key(one: bytes, other: str) -> bytes:
-    return blake2b(b"%b\x00%b" % (one, _bytes(other)), digest_size=KEY).digest()
+def _key(first: bytes, other: str) -> bytes:
+    return blake2b(b"%b\x00%b" % (first, _bytes(other)), digest_size=KEY).digest()
 
 
 def _bytes(text: str) -> bytes:
@@ -418,7 +418,7 @@ def _without_texts(entry: Entry) -> Entry:
 
 def _damage(reader: Reader) -> Damage | None:
     """Parts of the file that were not read, and so not counted. Glued records are read."""
-    broken = [one for one in reader.fragments if one.kind in DAMAGE]
+    broken = [fragment for fragment in reader.fragments if fragment.kind in DAMAGE]
     if not broken:
         return None
     return Damage(len(broken), broken[0].line, broken[0].start, broken[0].kind)

@@ -27,7 +27,9 @@ def with_subagents(sessions: Sequence[Summary], subagents: Sequence[Summary]) ->
 
 def build_threads(sessions: Sequence[Summary]) -> list[ThreadMember]:
     """All sessions as threads; a thread is sorted by its newest member."""
-    return _arrange(sessions, lambda one, index: _parent_of(one, index) or _origin_of(one, index), by_thread=True)
+    return _arrange(
+        sessions, lambda summary, index: _parent_of(summary, index) or _origin_of(summary, index), by_thread=True
+    )
 
 
 class _Index:
@@ -35,14 +37,14 @@ class _Index:
 
     def __init__(self, sessions: Sequence[Summary]) -> None:
         self._sessions = sessions
-        self.by_path = {one.path: one for one in sessions}
+        self.by_path = {summary.path: summary for summary in sessions}
 
     @functools.cached_property
     def by_id(self) -> dict[str, list[Summary]]:
         found: dict[str, list[Summary]] = {}
-        for one in self._sessions:
-            if one.kind == "session":
-                found.setdefault(one.id, []).append(one)
+        for summary in self._sessions:
+            if summary.kind == "session":
+                found.setdefault(summary.id, []).append(summary)
         return found
 
     def find(self, named: str, asking: Summary) -> Summary | None:
@@ -53,22 +55,22 @@ class _Index:
         if "/" in named or named.endswith(".jsonl"):  # the file was moved, but its name still has the id
             stem = os.path.basename(named).removesuffix(".jsonl")
             id = stem if stem in self.by_id else stem.rpartition("_")[2]
-        found = [one for one in self.by_id.get(id, ()) if one.path != asking.path]
-        own = [one for one in found if one.agent == asking.agent]
+        found = [summary for summary in self.by_id.get(id, ()) if summary.path != asking.path]
+        own = [summary for summary in found if summary.agent == asking.agent]
         return next(iter(own or found), None)
 
 
-def _parent_of(one: Summary, index: _Index) -> Summary | None:
-    return index.by_path.get(one.parent) if one.parent else None
+def _parent_of(summary: Summary, index: _Index) -> Summary | None:
+    return index.by_path.get(summary.parent) if summary.parent else None
 
 
-def _origin_of(one: Summary, index: _Index) -> Summary | None:
+def _origin_of(summary: Summary, index: _Index) -> Summary | None:
     """The origin of a fork. Of copies of one session in several dialects, the oldest is the origin."""
-    if one.forked_from:
-        return index.find(one.forked_from, one)
-    copies = index.by_id.get(one.id, ()) if one.kind == "session" else ()
+    if summary.forked_from:
+        return index.find(summary.forked_from, summary)
+    copies = index.by_id.get(summary.id, ()) if summary.kind == "session" else ()
     first = min(copies, key=lambda copy: (copy.modified, copy.path), default=None)
-    return first if first is not None and first.path != one.path and first.agent != one.agent else None
+    return first if first is not None and first.path != summary.path and first.agent != summary.agent else None
 
 
 def _arrange(
@@ -77,21 +79,21 @@ def _arrange(
     index = _Index(sessions)
     children: dict[str, list[Summary]] = {}
     parents: dict[str, str] = {}
-    for one in sessions:
-        parent = above(one, index)
-        if parent is not None and not _descends_from(parents, parent.path, one.path):
-            parents[one.path] = parent.path
-            children.setdefault(parent.path, []).append(one)
-    tops = [one for one in sessions if one.path not in parents]
+    for summary in sessions:
+        parent = above(summary, index)
+        if parent is not None and not _descends_from(parents, parent.path, summary.path):
+            parents[summary.path] = parent.path
+            children.setdefault(parent.path, []).append(summary)
+    tops = [summary for summary in sessions if summary.path not in parents]
     if by_thread:
-        places = {one.path: at for at, one in enumerate(sessions)}
-        tops.sort(key=lambda one: min(places[member.summary.path] for member in _flatten(one, children)))
+        places = {summary.path: at for at, summary in enumerate(sessions)}
+        tops.sort(key=lambda summary: min(places[member.summary.path] for member in _flatten(summary, children)))
     arranged: list[ThreadMember] = []
-    for one in tops:
-        if one.path in children:
-            arranged += _flatten(one, children)
+    for summary in tops:
+        if summary.path in children:
+            arranged += _flatten(summary, children)
         else:
-            arranged.append(ThreadMember(one))
+            arranged.append(ThreadMember(summary))
     return arranged
 
 

@@ -69,45 +69,47 @@ def recent_decisions(library: Library, project: str) -> list[Decision]:
     """Decisions in the sessions of a folder's project, the newest first."""
     found: list[Decision] = []
     read = 0
-    for one in library.sessions(project=project)[:_MAX_SESSIONS]:
-        read += one.size
+    for summary in library.sessions(project=project)[:_MAX_SESSIONS]:
+        read += summary.size
         if read > _MAX_BYTES_READ:
             break
-        found += decisions_of(one)
+        found += decisions_of(summary)
     return sorted(found, key=lambda decision: decision.time, reverse=True)
 
 
-def decisions_of(one: Summary) -> list[Decision]:
+def decisions_of(summary: Summary) -> list[Decision]:
     """Decisions in one session, the newest first; empty if it cannot be opened."""
     from sessiontree.session.open import open
 
     try:
-        session = open(one.path, dialect=one.agent)
+        session = open(summary.path, dialect=summary.agent)
         path = session.path_ids()[-_LAST_ENTRIES:] if session.leaf is not None else []
-        found = [*_labels(one, session), *(decision for id in path for decision in _of_entry(one, session, id))]
+        found = [*_labels(summary, session), *(decision for id in path for decision in _of_entry(summary, session, id))]
     except (SessionTreeError, OSError):
         return []
     found.sort(key=lambda decision: decision.time, reverse=True)
     return list({decision.text: decision for decision in found}.values())[:_MAX_PER_SESSION]
 
 
-def _labels(one: Summary, session: Session) -> Iterator[Decision]:
+def _labels(summary: Summary, session: Session) -> Iterator[Decision]:
     for id, label in session.labels.items():
         if id in session:
-            yield Decision(one, id, "label", "", _cut(label), milliseconds(session.entry(id).timestamp) or one.recency)
+            yield Decision(
+                summary, id, "label", "", _cut(label), milliseconds(session.entry(id).timestamp) or summary.recency
+            )
 
 
-def _of_entry(one: Summary, session: Session, id: str) -> Iterator[Decision]:
-    """Decisions in one line. Search's extractor is used because it tells summaries of every format from prompts."""
+def _of_entry(summary: Summary, session: Session, id: str) -> Iterator[Decision]:
+    """Decisions in a line, by search's extractor: it distinguishes summaries from prompts in every format."""
     for line in read_line(session.raw(id), session.dialect):
-        time = (milliseconds(line.time) if line.time else None) or one.recency
+        time = (milliseconds(line.time) if line.time else None) or summary.recency
         for text in line.texts:
             if text.kind == "summary":
-                for said in _of_summary(text.text):
-                    yield Decision(one, id, "summary", "", _cut(said), time)
+                for statement in _of_summary(text.text):
+                    yield Decision(summary, id, "summary", "", _cut(statement), time)
             elif text.kind in ("prompt", "answer"):
-                for said in _statements(text.text[:_MAX_MESSAGE]):
-                    yield Decision(one, id, "statement", text.role, _cut(said), time)
+                for statement in _statements(text.text[:_MAX_MESSAGE]):
+                    yield Decision(summary, id, "statement", text.role, _cut(statement), time)
 
 
 def _of_summary(text: str) -> Iterator[str]:
@@ -131,9 +133,9 @@ def _is_heading(line: str) -> bool:
 
 def _statements(text: str) -> Iterator[str]:
     for found in _sentence.finditer(_fenced.sub("\n", text)):
-        said = found[0].strip()
-        if _decided.search(said) and len(said.encode()) >= _MIN_BYTES:
-            yield said
+        statement = found[0].strip()
+        if _decided.search(statement) and len(statement.encode()) >= _MIN_BYTES:
+            yield statement
 
 
 def _cut(text: str) -> str:

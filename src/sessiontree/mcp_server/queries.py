@@ -46,9 +46,9 @@ def find_text(
 ) -> dict[str, Any]:
     """Search all sessions, the best sessions first."""
     if not query.strip():
-        raise UsageError("query: expected words to look for, such as: parser timeout since:2w")
+        raise UsageError("query: expected search words, such as: parser timeout since:2w")
     if len(query) > MAX_QUERY:
-        raise UsageError(f"query: {len(query)} characters; at most {MAX_QUERY} can be looked for")
+        raise UsageError(f"query: {len(query)} characters; at most {MAX_QUERY} are allowed")
     limit, offset = _page(limit, offset)
     results = search(
         library,
@@ -78,11 +78,11 @@ def read_passage(
     """Read an entry in full, in parts if it is long, with its neighbors; without an id, the current entry."""
     from sessiontree.session.open import open
 
-    one = known_session(library, session)
-    opened = open(one.path, dialect=one.agent)
+    summary = known_session(library, session)
+    opened = open(summary.path, dialect=summary.agent)
     id = opened.find_entry(entry) if entry else opened.leaf
     if id is None:
-        raise NotFoundError(f"{one.id}: nothing was said in this session")
+        raise NotFoundError(f"{summary.id}: this session is empty")
     around = min(max(around, 0), MAX_NEIGHBORS)
     passage = find_passage(opened, id, around)
     path = path_through(opened, id)
@@ -105,7 +105,7 @@ def read_passage(
         )
     first, last = passage.before, len(path) - passage.after - 1
     answer = {
-        "session": _session(one),
+        "session": _session(summary),
         "isActive": id in (opened.path_ids() if opened.leaf is not None else []),
         "previousEntry": sanitize_name(path[first - 1]) if first > 0 else None,
         "nextEntry": sanitize_name(path[last + 1]) if last + 1 < len(path) else None,
@@ -123,12 +123,12 @@ def list_sessions(
     )
     page = [
         {
-            **_session(one),
-            "messages": one.messages,
-            "firstPrompt": sanitize_name(one.first_prompt),
-            "lastPrompt": sanitize_name(one.last_prompt),
+            **_session(summary),
+            "messages": summary.messages,
+            "firstPrompt": sanitize_name(summary.first_prompt),
+            "lastPrompt": sanitize_name(summary.last_prompt),
         }
-        for one in found[offset : offset + limit]
+        for summary in found[offset : offset + limit]
     ]
     next_offset = offset + limit if len(found) > offset + limit else None
     return limit_result({"total": len(found), "offset": offset}, "sessions", page, next_offset)
@@ -141,14 +141,14 @@ def list_decisions(library: Library, *, project: str = ".", limit: int = 20, off
     found = recent_decisions(library, folder)
     page = [
         {
-            "session": _session(one.session),
-            "entry": sanitize_name(one.entry),
-            "source": one.source,
-            "role": one.who or None,
-            "time": iso(one.time),
-            "text": sanitize(one.text),
+            "session": _session(decision.session),
+            "entry": sanitize_name(decision.entry),
+            "source": decision.source,
+            "role": decision.who or None,
+            "time": iso(decision.time),
+            "text": sanitize(decision.text),
         }
-        for one in found[offset : offset + limit]
+        for decision in found[offset : offset + limit]
     ]
     answer = {"project": sanitize_name(folder), "total": len(found), "offset": offset}
     return limit_result(answer, "decisions", page, offset + limit if len(found) > offset + limit else None)
@@ -158,15 +158,13 @@ def known_session(library: Library, wanted: str) -> Summary:
     """Find a session of the library by id, prefix or path; never any other file."""
     wanted = wanted.strip()
     if "\0" in wanted or not wanted:
-        raise NotFoundError("session: expected the id of a session, as search_sessions and list_sessions give it")
+        raise NotFoundError("session: expected the id of a session from search_sessions or list_sessions")
     if os.sep in wanted or wanted.endswith(".jsonl"):
         path = os.path.abspath(wanted)
-        for one in library.everything():
-            if one.path == path:
-                return one
-        raise NotFoundError(
-            "session: this path is none of a known session; search_sessions and list_sessions give them"
-        )
+        for summary in library.everything():
+            if summary.path == path:
+                return summary
+        raise NotFoundError("session: not the path of a known session; get one from search_sessions or list_sessions")
     return library.find(wanted)
 
 
@@ -188,15 +186,15 @@ def _since(text: str) -> int:
     return asked.filters.since
 
 
-def _session(one: Summary) -> dict[str, Any]:
+def _session(summary: Summary) -> dict[str, Any]:
     return {
-        "id": sanitize_name(one.id),
-        "path": sanitize(one.path),
-        "agent": one.agent,
-        "title": sanitize_name(one.title),
-        "project": sanitize_name(one.cwd),
-        "active": iso(one.active),
-        "kind": one.kind,
+        "id": sanitize_name(summary.id),
+        "path": sanitize(summary.path),
+        "agent": summary.agent,
+        "title": sanitize_name(summary.title),
+        "project": sanitize_name(summary.cwd),
+        "active": iso(summary.active),
+        "kind": summary.kind,
     }
 
 

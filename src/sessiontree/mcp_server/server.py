@@ -17,7 +17,7 @@ def require_mcp() -> None:
     try:
         import mcp.server.mcpserver  # noqa: F401
     except ModuleNotFoundError:
-        raise UsageError("`sessiontree mcp` needs one more package: pip install 'sessiontree[mcp]'") from None
+        raise UsageError("`sessiontree mcp` needs another package: pip install 'sessiontree[mcp]'") from None
 
 
 def serve(home: str | None, roots: Mapping[str, Sequence[str]], *, refresh: bool = True) -> None:

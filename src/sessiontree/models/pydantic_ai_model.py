@@ -64,19 +64,19 @@ class PydanticAIModel:
                 model_settings=self._settings(request),
                 model_request_parameters=parameters(request.tools, system),
             ) as response:
-                async for told in response:
-                    for event in events_of(told, endpoint.api):
+                async for part in response:
+                    for event in events_of(part, endpoint.api):
                         accumulator.add(event)
                         yield event
-                whole = response.get()
+                complete = response.get()
         except AgentRunError as error:
             raise map_error(error, endpoint, accumulator.message("error", str(error))) from error
-        if whole.finish_reason is None:
-            said = f"{endpoint.name}: the answer broke off before its end"
-            raise UnreachableError(said, accumulator.message("error", said))
-        for event in ended_calls(whole.parts, endpoint.api):
+        if complete.finish_reason is None:
+            problem = f"{endpoint.name}: the answer was interrupted"
+            raise UnreachableError(problem, accumulator.message("error", problem))
+        for event in ended_calls(complete.parts, endpoint.api):
             yield event
-        message = message_of(whole, endpoint, self._facts.prices)
+        message = message_of(complete, endpoint, self._facts.prices)
         if message.usage is not None:
             yield UsageReport(message.usage)
         yield Stop(message)

@@ -79,8 +79,8 @@ class ScriptedModel:
         await asyncio.sleep(turn.first_delay)
         for sent, event in enumerate(self._events(turn)):
             if turn.drop_after is not None and sent >= turn.drop_after:
-                said = f"{self.name}: the script breaks off here"
-                raise UnreachableError(said, accumulator.message("error", said))
+                message = f"{self.name}: the script breaks off here"
+                raise UnreachableError(message, accumulator.message("error", message))
             await asyncio.sleep(turn.delay)
             accumulator.add(event)
             yield event
@@ -127,5 +127,5 @@ class ScriptedModel:
 
     def _error(self, turn: ScriptTurn, partial: Assistant | None) -> ModelError:
         assert turn.error is not None
-        said = f"{self.name}: the script fails here ({turn.error.kind.replace('_', ' ')})"
-        return _ERRORS[turn.error.kind](said, partial, turn.error.retry_after)
+        message = f"{self.name}: the script fails here ({turn.error.kind.replace('_', ' ')})"
+        return _ERRORS[turn.error.kind](message, partial, turn.error.retry_after)

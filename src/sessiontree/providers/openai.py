@@ -86,8 +86,8 @@ def _result_text(answer: Answer) -> str:
     texts = [block.text for block in answer.blocks if isinstance(block, Text)]
     if len(texts) < len(answer.blocks):
         texts.append(IMAGES_FOLLOW)
-    said = "\n".join(texts) or NO_OUTPUT
-    return f"Error: {said}" if answer.is_error else said
+    text = "\n".join(texts) or NO_OUTPUT
+    return f"Error: {text}" if answer.is_error else text
 
 
 def _pictures(answers: Sequence[Answer]) -> list[UserBlock]:
@@ -123,7 +123,7 @@ def _input_part(block: UserBlock) -> JsonObject:
 
 
 def _spoken_items(spoken: Sequence[Text | ToolCall]) -> list[JsonObject]:
-    """Texts that stand together become one message, each call an item of its own, in recorded order."""
+    """Consecutive texts become one message, and each call an item, in recorded order."""
     items: list[JsonObject] = []
     for _, run in groupby(spoken, key=type):
         parts: list[JsonObject] = []

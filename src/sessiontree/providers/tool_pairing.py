@@ -144,13 +144,13 @@ def _split(run: Iterable[CallPosition | FoundResult]) -> tuple[list[CallPosition
 
 def _note_moves(turns: Sequence[Turn], found: Mapping[CallPosition, FoundResult], notes: list[str]) -> None:
     last_spoken = -1
-    behind: list[int] = []
+    previous_spoken: list[int] = []
     for index, turn in enumerate(turns):
-        behind.append(last_spoken)
+        previous_spoken.append(last_spoken)
         if not isinstance(turn, ResultsTurn):
             last_spoken = index
     for place, answer in found.items():
-        if behind[answer.turn] != place.turn:
+        if previous_spoken[answer.turn] != place.turn:
             notes.append(f"The result for {quoted(answer.answer.call_id)} was moved after its call.")
 
 

@@ -234,9 +234,9 @@ def _file_blocks(file: object) -> list[Block]:
     path = _string_field(file, "path")
     if path is None or not isinstance(file, dict):
         return [OtherBlock("file", file)]
-    told = Text(file_text(path, _string_field(file, "content")))
+    mention = Text(file_text(path, _string_field(file, "content")))
     picture = file.get("image")
-    return [told, parse_block(picture)] if picture is not None else [told]
+    return [mention, parse_block(picture)] if picture is not None else [mention]
 
 
 def _string_field(fields: object, key: str) -> str | None:

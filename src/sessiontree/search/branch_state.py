@@ -39,27 +39,27 @@ class BranchMap(Struct, frozen=True, array_like=True):
         return "compacted" if _has(self.compacted, offset) else "active"
 
 
-def load_branches(store: IndexStore, file: int | None, one: Summary, size: int) -> BranchMap:
+def load_branches(store: IndexStore, file: int | None, summary: Summary, size: int) -> BranchMap:
     """The branch map of a session file of a given size: cached, extended, or computed."""
     row = _load(store, file) if file is not None else None
     if row is not None and row[0] == size:
         return row[1]
     found = None
     if row is not None and 0 < size - row[0] <= _MAX_GROWTH:
-        found = _extend(one, row[0], size, row[1])
-    found = found or read_branches(one)
+        found = _extend(summary, row[0], size, row[1])
+    found = found or read_branches(summary)
     if file is not None:
         _save(store, file, size, found)
     return found
 
 
-def read_branches(one: Summary) -> BranchMap:
+def read_branches(summary: Summary) -> BranchMap:
     """Compute the branch map of a session; empty if it cannot be opened."""
     from sessiontree.dialects.contract import is_metadata_id
     from sessiontree.session.open import open
 
     try:
-        session = open(one.path, dialect=one.agent)
+        session = open(summary.path, dialect=summary.agent)
         journal, dialect, read_options = session.journal, session.dialect, session.read_options
         leaf = dialect.find_leaf(journal, read_options)
         path = dialect.find_path(journal, leaf, read_options)
@@ -81,17 +81,17 @@ def read_branches(one: Summary) -> BranchMap:
     return BranchMap(ids[leaf] if leaf is not None else "", _pack(abandoned), _pack(compacted))
 
 
-def _extend(one: Summary, old: int, size: int, before: BranchMap) -> BranchMap | None:
+def _extend(summary: Summary, old: int, size: int, before: BranchMap) -> BranchMap | None:
     """Extend a cached map if each added line is a child of the one before it; else None."""
     try:
-        descriptor = open_file(one.path)
+        descriptor = open_file(summary.path)
         try:
             added = read_at(descriptor, old, size - old)
         finally:
             os.close(descriptor)
     except OSError:
         return None
-    dialect = dialect_named(one.agent)
+    dialect = dialect_named(summary.agent)
     columns = dialect.decode_block(memoryview(added)) if added.endswith(b"\n") and before.leaf else None
     if columns is None:
         return None

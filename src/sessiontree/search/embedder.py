@@ -66,7 +66,7 @@ def _load_wordllama() -> Any:
     try:
         package = importlib.import_module("wordllama")
     except ModuleNotFoundError:
-        raise UsageError("search by meaning needs one more package: pip install 'sessiontree[semantic]'") from None
+        raise UsageError("semantic search needs another package: pip install 'sessiontree[semantic]'") from None
     finally:
         # The package configures logging for the whole process when it is imported; undo that.
         logging.getLogger().handlers[:] = handlers
@@ -80,7 +80,7 @@ def _load_wordllama() -> Any:
         return package.WordLlama.load(cache_dir=folder, disable_download=True)
     except FileNotFoundError as error:
         raise UsageError(
-            f"the installed wordllama has no model in it ({error}); pip install 'sessiontree[semantic]' brings one"
+            f"the installed wordllama has no model ({error}); run pip install 'sessiontree[semantic]'"
         ) from None
 
 
@@ -89,8 +89,8 @@ def signs(vector: Sequence[float]) -> int:
     return int("".join("1" if number > 0 else "0" for number in vector) or "0", 2)
 
 
-def similarity(one: Sequence[float], other: Sequence[float]) -> float:
+def similarity(first: Sequence[float], other: Sequence[float]) -> float:
     """Cosine similarity."""
-    product = sum(map(float.__mul__, map(float, one), map(float, other)))
-    size = sum(x * x for x in one) * sum(x * x for x in other)
+    product = sum(map(float.__mul__, map(float, first), map(float, other)))
+    size = sum(x * x for x in first) * sum(x * x for x in other)
     return product / size**0.5 if size > 0 else 0.0

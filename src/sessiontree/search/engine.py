@@ -163,7 +163,7 @@ class _Search:
         self._match_count = 0
         self._variant_files: set[int] = set()
         """Files with lines that may have other spellings of a word (see `matcher.may_have_variants`)."""
-        self._sessions = {one.path: one for one in select_sessions(library, self._query.filters, project)}
+        self._sessions = {summary.path: summary for summary in select_sessions(library, self._query.filters, project)}
 
     def run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
         self._run(limit, offset, refresh, progress)
@@ -176,20 +176,20 @@ class _Search:
         unread = self._refresh(refresh, progress)
         enough = offset + limit + 1
         if unread:
-            self._results.unindexed = sum(one.summary.size - one.start for one in unread)
+            self._results.unindexed = sum(file.summary.size - file.start for file in unread)
             self._scan(unread, enough)
         try:
             self._ask(enough)
         except (sqlite3.Error, OSError) as error:
             self._results.notes.append(f"the index cannot be queried ({error}); the files were scanned instead")
-            self._scan([Pending(one, 0, None) for one in self._sessions.values()], enough)
+            self._scan([Pending(summary, 0, None) for summary in self._sessions.values()], enough)
         places = [(group, matches) for group in self._groups.values() for matches in group.matches]
         self._results.set_hits(self._build_hits(places[offset : offset + limit]))
         self._results.next_offset = offset + limit if len(places) > offset + limit else None
 
     def _add(self, groups: Sequence[_Group]) -> None:
         """Append groups after those found before, by score, then by recency."""
-        ordered = sorted(groups, key=lambda one: (-round(one.score, 2), -one.summary.recency))
+        ordered = sorted(groups, key=lambda group: (-round(group.score, 2), -group.summary.recency))
         self._groups.update({group.summary.path: group for group in ordered})
         self._match_count += sum(len(group.matches) for group in ordered)
 
@@ -199,7 +199,7 @@ class _Search:
         try:
             self._known = self._index.store.indexed_files()
             waiting = self._index.pending(everything, self._known)
-            size = sum(one.summary.size - one.start for one in waiting)
+            size = sum(file.summary.size - file.start for file in waiting)
             is_now = refresh == "all" or (refresh == "auto" and size <= _SMALL)
             if not waiting:
                 return []
@@ -209,9 +209,9 @@ class _Search:
         except (sqlite3.Error, OSError) as error:
             self._results.notes.append(f"the index cannot be used ({error}); the files were scanned instead")
             self._known = {}
-            waiting = [Pending(one, 0, None) for one in everything]
+            waiting = [Pending(summary, 0, None) for summary in everything]
         self._results.state = "mixed" if self._known else "scan"
-        return [one for one in waiting if one.summary.path in self._sessions]
+        return [file for file in waiting if file.summary.path in self._sessions]
 
     # Without the index
 
@@ -219,14 +219,14 @@ class _Search:
         words = needles(self._query.where)
         finder = None if words is None else Finder(words)
         found: list[_Group] = []
-        for one in sorted(files, key=lambda one: one.summary.recency, reverse=True):
+        for file in sorted(files, key=lambda file: file.summary.recency, reverse=True):
             if sum(len(group.matches) for group in found) >= enough or self._is_out_of_time():
                 break
-            if one.summary.path not in self._groups:
-                lines = scan_file(one.summary.path, one.start, finder)
-                matches = self._match_session(one.summary, None, lines)
+            if file.summary.path not in self._groups:
+                lines = scan_file(file.summary.path, file.start, finder)
+                matches = self._match_session(file.summary, None, lines)
                 if matches:
-                    found.append(_Group(one.summary, None, _score(0.0, matches), matches[: self._per_session]))
+                    found.append(_Group(file.summary, None, _score(0.0, matches), matches[: self._per_session]))
         self._add(found)
 
     # With the index
@@ -236,9 +236,9 @@ class _Search:
         if not known:
             return
         indexed = _IndexedSessions(
-            {file: one.size for file, one in known.items()},
-            {file: self._sessions[one.path].recency for file, one in known.items()},
-            {file: self._sessions[one.path] for file, one in known.items()},
+            {file: indexed_file.size for file, indexed_file in known.items()},
+            {file: self._sessions[indexed_file.path].recency for file, indexed_file in known.items()},
+            {file: self._sessions[indexed_file.path] for file, indexed_file in known.items()},
         )
         ordered = candidates(self._rows(self._expression(self._query)), indexed.sizes, indexed.recency)
         self._results.sessions = len(ordered)
@@ -299,13 +299,13 @@ class _Search:
                 break
             found: list[_Group] = []
             for candidate in together:
-                one = indexed.sessions[candidate.file]
-                if one.path in self._groups:
+                summary = indexed.sessions[candidate.file]
+                if summary.path in self._groups:
                     continue
-                matches = self._match_session(one, candidate, None, is_quick=is_quick)
+                matches = self._match_session(summary, candidate, None, is_quick=is_quick)
                 if matches:
                     score = _score(candidate.score, matches)
-                    found.append(_Group(one, candidate.file, score, matches[: self._per_session]))
+                    found.append(_Group(summary, candidate.file, score, matches[: self._per_session]))
                 elif candidate.file in self._variant_files:
                     missed.append(candidate)
             self._add(found)
@@ -326,15 +326,17 @@ class _Search:
         found: list[_Group] = []
         try:
             for candidate in candidates(rows, indexed.sizes, indexed.recency):
-                one = indexed.sessions[candidate.file]
+                summary = indexed.sessions[candidate.file]
                 if self._match_count + len(found) >= enough or self._is_out_of_time():
                     break
-                if one.path in self._groups or not all(self._file_contains(other, candidate.file) for other in others):
+                if summary.path in self._groups or not all(
+                    self._file_contains(other, candidate.file) for other in others
+                ):
                     continue
-                matches = self._match_session(one, candidate, None, is_quick=True)[: self._per_session]
+                matches = self._match_session(summary, candidate, None, is_quick=True)[: self._per_session]
                 if matches:
                     found.append(
-                        _Group(one, candidate.file, _score(candidate.score, matches), matches, is_partial=True)
+                        _Group(summary, candidate.file, _score(candidate.score, matches), matches, is_partial=True)
                     )
         finally:
             self._matcher = whole
@@ -344,7 +346,7 @@ class _Search:
 
     def _match_session(
         self,
-        one: Summary,
+        summary: Summary,
         candidate: Candidate | None,
         lines: Iterator[tuple[int, bytes]] | None,
         *,
@@ -352,15 +354,15 @@ class _Search:
     ) -> list[_LineMatch]:
         """The best lines of a session, out of the given ones or of the chunks that the index named."""
         try:
-            descriptor = open_file(one.path)
+            descriptor = open_file(summary.path)
         except OSError:
             return []
         try:
-            texts = FileTexts(one.agent, one.path, descriptor)
+            texts = FileTexts(summary.agent, summary.path, descriptor)
             if lines is None:
                 assert candidate is not None
                 lines = self._lines(descriptor, candidate, is_quick=is_quick)
-            return self._best_lines(one, candidate, texts, descriptor, lines)
+            return self._best_lines(summary, candidate, texts, descriptor, lines)
         finally:
             os.close(descriptor)
 
@@ -375,7 +377,7 @@ class _Search:
 
     def _best_lines(
         self,
-        one: Summary,
+        summary: Summary,
         candidate: Candidate | None,
         texts: FileTexts,
         descriptor: int,
@@ -385,7 +387,7 @@ class _Search:
         branches: BranchMap | None = None
         if self._filters_by_branch:
             size = os.fstat(descriptor).st_size
-            branches = load_branches(self._index.store, candidate.file if candidate else None, one, size)
+            branches = load_branches(self._index.store, candidate.file if candidate else None, summary, size)
         for offset, raw in lines:
             if branches is not None and not self._is_on_selected_branch(branches.state(offset)):
                 continue
@@ -408,17 +410,17 @@ class _Search:
         open_files: dict[str, tuple[int, BranchMap, FileTexts]] = {}
         try:
             for group, matches in places:
-                one = group.summary
-                if one.path not in open_files:
+                summary = group.summary
+                if summary.path not in open_files:
                     try:
-                        descriptor = open_file(one.path)
+                        descriptor = open_file(summary.path)
                     except OSError:
                         continue  # deleted meanwhile
                     size = os.fstat(descriptor).st_size
-                    branches = load_branches(self._index.store, group.file, one, size)
-                    texts = FileTexts(one.agent, one.path, descriptor)
-                    open_files[one.path] = descriptor, branches, texts
-                _, branches, texts = open_files[one.path]
+                    branches = load_branches(self._index.store, group.file, summary, size)
+                    texts = FileTexts(summary.agent, summary.path, descriptor)
+                    open_files[summary.path] = descriptor, branches, texts
+                _, branches, texts = open_files[summary.path]
                 text = matches.found.text
                 tool = text.tool or texts.tool_of(text, matches.offset)
                 yield self._hit(group, matches, tool, branches.state(matches.offset))
@@ -427,10 +429,10 @@ class _Search:
                 os.close(descriptor)
 
     def _hit(self, group: _Group, matches: _LineMatch, tool: str, state: BranchState) -> Hit:
-        one, line, found = group.summary, matches.line, matches.found
-        command = ("sessiontree", "show", one.path, *(("--leaf", line.id) if line.id and state != "active" else ()))
+        summary, line, found = group.summary, matches.line, matches.found
+        command = ("sessiontree", "show", summary.path, *(("--leaf", line.id) if line.id and state != "active" else ()))
         return Hit(
-            session=one,
+            session=summary,
             entry=line.id,
             offset=matches.offset,
             kind=found.text.kind,
@@ -490,4 +492,4 @@ def _batches(ordered: Sequence[Candidate]) -> Iterator[list[Candidate]]:
 
 def _score(before: float, matches: Sequence[_LineMatch]) -> float:
     """Combine a session's index score with the scores of its best lines, each weighing less than the one before."""
-    return before + sum(one.line_score / (2 + at) for at, one in enumerate(matches))
+    return before + sum(match.line_score / (2 + at) for at, match in enumerate(matches))

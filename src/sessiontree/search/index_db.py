@@ -215,9 +215,9 @@ def _rebuild(path: str) -> sqlite3.Connection:
                 return database  # another process was faster
             database.close()
         os.replace(path, f"{path}.damaged")
-        for beside in (f"{path}-wal", f"{path}-shm"):
+        for sidecar in (f"{path}-wal", f"{path}-shm"):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(beside)
+                os.unlink(sidecar)
         return _connect(path)
 
 

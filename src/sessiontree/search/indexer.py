@@ -74,13 +74,15 @@ class Index:
         """Files that are new or have changed, the oldest first, so that newer files have larger numbers."""
         known = self.store.indexed_files() if known is None else known
         found: list[Pending] = []
-        for one in sessions:
-            before = known.get(one.path)
+        for summary in sessions:
+            before = known.get(summary.path)
             if before is None:
-                found.append(Pending(one, 0, None))
-            elif before.size != one.size or before.modified != one.modified or before.agent != one.agent:
-                found.append(_check_growth(one, before))
-        return sorted((one for one in found if one.start != one.summary.size), key=lambda one: one.summary.recency)
+                found.append(Pending(summary, 0, None))
+            elif before.size != summary.size or before.modified != summary.modified or before.agent != summary.agent:
+                found.append(_check_growth(summary, before))
+        return sorted(
+            (file for file in found if file.start != file.summary.size), key=lambda file: file.summary.recency
+        )
 
     def update(self, sessions: Sequence[Summary], *, progress: Progress | None = None, wait: bool = True) -> bool:
         """Index what is new and forget deleted files. False if another process is doing that now."""
@@ -93,15 +95,15 @@ class Index:
     def _update(self, database: sqlite3.Connection, sessions: Sequence[Summary], progress: Progress | None) -> None:
         self._forget(database, sessions)
         waiting = self.pending(sessions)
-        total = sum(one.summary.size - one.start for one in waiting)
+        total = sum(file.summary.size - file.start for file in waiting)
         writer = _Writer(database, progress, total)
-        for one in waiting:
-            writer.read(one)
+        for file in waiting:
+            writer.read(file)
         writer.commit()
 
     def _forget(self, database: sqlite3.Connection, sessions: Sequence[Summary]) -> None:
         """Drop deleted files. When most rows belong to no file any more, drop everything."""
-        paths = {one.path for one in sessions}
+        paths = {summary.path for summary in sessions}
         gone = [known for known in self.store.indexed_files().values() if known.path not in paths]
         if gone:
             with transaction(database):
@@ -132,25 +134,25 @@ class _Writer:
         self._rows: list[tuple[int, bytes]] = []
         self._files: dict[str, tuple[Pending, int, os.stat_result, bytes, bytes, int]] = {}
 
-    def read(self, one: Pending) -> None:
+    def read(self, file: Pending) -> None:
         """Index the new lines of a file; an unreadable one is skipped."""
         try:
-            descriptor = open_file(one.summary.path)
+            descriptor = open_file(file.summary.path)
         except OSError:
             return
         try:
-            self._read_file(one, descriptor)
+            self._read_file(file, descriptor)
         finally:
             os.close(descriptor)
 
-    def _read_file(self, one: Pending, descriptor: int) -> None:
-        path, stat = one.summary.path, os.fstat(descriptor)
-        number = self._number(one)
+    def _read_file(self, file: Pending, descriptor: int) -> None:
+        path, stat = file.summary.path, os.fstat(descriptor)
+        number = self._number(file)
         head = head_hash(descriptor, stat.st_size)
-        texts_of_file = FileTexts(one.summary.agent, path, descriptor)
+        texts_of_file = FileTexts(file.summary.agent, path, descriptor)
         chunk_terms = _ChunkTerms(self._terms, self._rows, number)
-        place = one.start
-        for offset, line in iter_lines(descriptor, one.start, min(stat.st_size, one.summary.size)):
+        place = file.start
+        for offset, line in iter_lines(descriptor, file.start, min(stat.st_size, file.summary.size)):
             if not line.endswith(b"\n") and not _is_complete(line):
                 break  # still being written: indexed with the next update
             chunk_terms.add(offset >> CHUNK_BITS, texts_of_file.texts(line, offset))
@@ -158,17 +160,17 @@ class _Writer:
             self._unwritten += len(line)
             if self._unwritten > _STEP:
                 chunk_terms.finish()
-                self._files[path] = (one, number, stat, head, bytes_before(descriptor, place), place)
+                self._files[path] = (file, number, stat, head, bytes_before(descriptor, place), place)
                 self.commit()
         chunk_terms.finish()
-        self._files[path] = (one, number, stat, head, bytes_before(descriptor, place), place)
+        self._files[path] = (file, number, stat, head, bytes_before(descriptor, place), place)
 
-    def _number(self, one: Pending) -> int:
+    def _number(self, file: Pending) -> int:
         """The number of a file; a new one if it was replaced. Stored by the next commit."""
-        if one.start and one.known is not None:
-            return one.known.file
-        if one.known is not None:
-            self._replaced.append(one.known)
+        if file.start and file.known is not None:
+            return file.known.file
+        if file.known is not None:
+            self._replaced.append(file.known)
         self._next += 1
         return self._next - 1
 
@@ -181,8 +183,8 @@ class _Writer:
                 store_next_file_number(database, self._next)
             # Sorted: FTS5 flushes its buffer when a row number is not larger than the last one.
             database.executemany("INSERT INTO terms(rowid, text) VALUES(?, ?)", sorted(self._rows))
-            for path, (one, number, stat, head, edge, place) in self._files.items():
-                row = (number, path, one.summary.agent, place, one.summary.modified, stat.st_ino, head, edge)
+            for path, (file, number, stat, head, edge, place) in self._files.items():
+                row = (number, path, file.summary.agent, place, file.summary.modified, stat.st_ino, head, edge)
                 database.execute("INSERT OR REPLACE INTO files VALUES(?, ?, ?, ?, ?, ?, ?, ?)", row)
         self._replaced.clear()
         self._rows.clear()
@@ -305,24 +307,24 @@ def _native_blobs(path: str) -> str:
     return blobs_folder(os.path.dirname(os.path.dirname(os.path.dirname(path))))
 
 
-def _check_growth(one: Summary, before: IndexedFile) -> Pending:
+def _check_growth(summary: Summary, before: IndexedFile) -> Pending:
     """Compare a changed file with its fingerprint: it either grew or was replaced."""
     try:
-        descriptor = open_file(one.path)
+        descriptor = open_file(summary.path)
     except OSError:
-        return Pending(one, one.size, before)
+        return Pending(summary, summary.size, before)
     try:
         is_same = (
-            one.agent == before.agent
+            summary.agent == before.agent
             and os.fstat(descriptor).st_ino == before.inode
-            and one.size >= before.size
+            and summary.size >= before.size
             and head_hash(descriptor, before.size) == before.head
             and bytes_before(descriptor, before.size) == before.edge
             and (before.edge[-1:] in (b"\n", b"") or read_at(descriptor, before.size, 1) in (b"\n", b""))
         )
     finally:
         os.close(descriptor)
-    return Pending(one, before.size if is_same else 0, before)
+    return Pending(summary, before.size if is_same else 0, before)
 
 
 def _is_complete(line: bytes) -> bool:

@@ -77,7 +77,7 @@ def _make_tables(database: sqlite3.Connection, path: str) -> None:
     if found == _VERSION:
         return  # another process was faster
     if found:
-        raise StoreError(f"{path}: made by a newer version of sessiontree ({found}); it was not touched")
+        raise StoreError(f"{path}: created by a newer version of sessiontree ({found}); left unchanged")
     database.execute("PRAGMA journal_mode = WAL")
     with transaction(database):
         for statement in _TABLES:

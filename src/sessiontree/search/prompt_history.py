@@ -26,7 +26,7 @@ from sessiontree.errors import StoreError
 from sessiontree.library.cache import transaction
 from sessiontree.search import prompt_spool
 from sessiontree.search.prompt_db import connect, index_words, is_corruption, move_aside
-from sessiontree.search.prompt_import import Place, Read, history_files, read_history_file, read_session
+from sessiontree.search.prompt_import import ReadPosition, SourcePrompts, history_files, read_history_file, read_session
 from sessiontree.search.prompt_spool import SpooledPrompt, normalize_prompt
 from sessiontree.search.query import And, Choice, Expression, Not, Or, Phrase, Query, Regex, Word
 from sessiontree.search.query_parser import parse
@@ -121,31 +121,37 @@ class PromptHistory:
         self._drain_spool()
         done = Imported()
         # Sessions first: forks copy times to the millisecond, while history files have slightly different times.
-        sessions = sorted(library.sessions(), key=lambda one: (one.created or one.modified, one.recency))
-        for number, one in enumerate(sessions, 1):
+        sessions = sorted(
+            library.sessions(), key=lambda summary: (summary.created or summary.modified, summary.recency)
+        )
+        for number, summary in enumerate(sessions, 1):
 
-            def read_said(known: Place, one: Summary = one) -> tuple[Read, Place]:
-                return read_session(one.path, one.agent, one.id, one.cwd, known)
+            def read_prompts(known: ReadPosition, summary: Summary = summary) -> tuple[SourcePrompts, ReadPosition]:
+                return read_session(summary.path, summary.agent, summary.id, summary.cwd, known)
 
-            done = self._import(one.path, read_said, done)
+            done = self._import(summary.path, read_prompts, done)
             if progress is not None:
                 progress(number, len(sessions))
         for agent, path in history_files(library.roots):
 
-            def read_own(known: Place, agent: str = agent, path: str = path) -> tuple[Read, Place]:
+            def read_history(
+                known: ReadPosition, agent: str = agent, path: str = path
+            ) -> tuple[SourcePrompts, ReadPosition]:
                 return read_history_file(agent, path), known
 
-            done = self._import(path, read_own, done)
+            done = self._import(path, read_history, done)
         return done
 
-    def _import(self, path: str, read: Callable[[Place], tuple[Read, Place]], done: Imported) -> Imported:
+    def _import(
+        self, path: str, read: Callable[[ReadPosition], tuple[SourcePrompts, ReadPosition]], done: Imported
+    ) -> Imported:
         """Import one file if it changed; stores its prompts and the read position in one transaction."""
         try:
             stat = os.stat(path)
             known = self._attempt(lambda database: _known_source(database, path))
             if known is not None and known[:2] == (stat.st_size, stat.st_mtime_ns):
                 return done
-            found, place = read(Place(*known[2:]) if known is not None else Place())
+            found, place = read(ReadPosition(*known[2:]) if known is not None else ReadPosition())
         except OSError as error:
             self.notes.append(f"{path}: {error.strerror or error}; skipped")
             return Imported(done.added, done.sources, done.unreadable + 1)
@@ -176,18 +182,18 @@ class PromptHistory:
             self.notes.append(f"{error}; the newest prompts are not shown")
             return
         if torn:
-            self.notes.append(f"{self.home}: lines that their writer did not finish: {torn}, see history-torn-*.jsonl")
+            self.notes.append(f"{self.home}: incomplete lines: {torn}, see history-torn-*.jsonl")
 
     def _insert(self, database: sqlite3.Connection, prompts: Sequence[SpooledPrompt]) -> int:
         added = 0
-        for one in prompts:
-            if _is_known(database, one):
+        for prompt in prompts:
+            if _is_known(database, prompt):
                 continue
-            values = (one.key, one.prompt, index_words(one.prompt), one.cwd, self._project_of(one.cwd))
+            values = (prompt.key, prompt.prompt, index_words(prompt.prompt), prompt.cwd, self._project_of(prompt.cwd))
             cursor = database.execute(
                 "INSERT OR IGNORE INTO prompts(key, prompt, words, cwd, project, session, agent, time, source) "
                 "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*values, one.session, one.agent, one.time, one.source),
+                (*values, prompt.session, prompt.agent, prompt.time, prompt.source),
             )
             added += cursor.rowcount
         return added
@@ -339,8 +345,8 @@ class PromptHistory:
                 aside = move_aside(self.path)
                 if aside is not None:
                     self.was_damaged = True
-                    self.notes.append(f"{self.path}: {error}; it is kept as {aside}, and the history begins anew")
-        raise StoreError(f"{self.path}: it is damaged again as soon as it is made anew; is the disk sound?")
+                    self.notes.append(f"{self.path}: {error}; moved to {aside}, and a new history was created")
+        raise StoreError(f"{self.path}: damaged again right after it was created; check the disk")
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
@@ -355,20 +361,23 @@ def _known_source(database: sqlite3.Connection, path: str) -> tuple[int, int, in
     return row
 
 
-def _is_known(database: sqlite3.Connection, one: SpooledPrompt) -> bool:
+def _is_known(database: sqlite3.Connection, prompt: SpooledPrompt) -> bool:
     """Whether another source has this prompt: the same folder or session, at about the same time.
 
     A source without times matches any time.
     """
-    if one.time is None:
+    if prompt.time is None:
         asked = "SELECT 1 FROM prompts WHERE cwd = ? AND prompt = ? AND source != ? LIMIT 1"
-        return database.execute(asked, (one.cwd, one.prompt, one.source)).fetchone() is not None
+        return database.execute(asked, (prompt.cwd, prompt.prompt, prompt.source)).fetchone() is not None
     asked = (
         "SELECT 1 FROM prompts WHERE time BETWEEN ? AND ? AND source != ? AND prompt = ? "
         "AND (cwd = ? OR (session = ? AND session != '')) LIMIT 1"
     )
-    around = (one.time - _SAME_MOMENT, one.time + _SAME_MOMENT)
-    return database.execute(asked, (*around, one.source, one.prompt, one.cwd, one.session)).fetchone() is not None
+    around = (prompt.time - _SAME_MOMENT, prompt.time + _SAME_MOMENT)
+    return (
+        database.execute(asked, (*around, prompt.source, prompt.prompt, prompt.cwd, prompt.session)).fetchone()
+        is not None
+    )
 
 
 def _everything(database: sqlite3.Connection) -> Iterator[int]:
@@ -432,7 +441,7 @@ def _without_regexes(where: Expression | None) -> Expression | None:
             inner = _without_regexes(of)
             return None if inner is None else Not(inner)
         case And(parts) | Or(parts):
-            kept = [one for one in map(_without_regexes, parts) if one is not None]
+            kept = [part for part in map(_without_regexes, parts) if part is not None]
             return type(where)(tuple(kept)) if kept else None
         case _:
             return where

@@ -27,14 +27,14 @@ _EDGE = 64
 _LAST_MILLISECOND = 253_402_300_799_999
 
 
-class Read(Struct, frozen=True):
+class SourcePrompts(Struct, frozen=True):
     """The prompts of one source, oldest first, and the number of records that could not be decoded."""
 
     prompts: tuple[SpooledPrompt, ...] = ()
     unreadable: int = 0
 
 
-class Place(Struct, frozen=True):
+class ReadPosition(Struct, frozen=True):
     """How far a session file was read: an offset, and a hash of the bytes before it."""
 
     end: int = 0
@@ -53,12 +53,12 @@ def history_files(roots: Sequence[Root]) -> list[tuple[str, str]]:
     return [(agent, path) for path, agent in found.items()]
 
 
-def read_history_file(agent: str, path: str) -> Read:
+def read_history_file(agent: str, path: str) -> SourcePrompts:
     return _HISTORY_FILES[agent][1](path)
 
 
-def read_session(path: str, agent: str, id: str, cwd: str, known: Place) -> tuple[Read, Place]:
-    """Read the prompts of a session file, on every branch, from a known position on. Returns the new position.
+def read_session(path: str, agent: str, id: str, cwd: str, known: ReadPosition) -> tuple[SourcePrompts, ReadPosition]:
+    """SourcePrompts the prompts of a session file, on every branch, from a known position on. Returns the new position.
 
     Only complete lines are read; one that is still being written is left for the next import.
     """
@@ -78,7 +78,7 @@ def read_session(path: str, agent: str, id: str, cwd: str, known: Place) -> tupl
                 text = normalize_prompt("\n".join(text.text for text in line.texts if text.kind == "prompt"))
                 if is_meaningful(text):
                     prompts.append(SpooledPrompt(text, cwd, id, agent, milliseconds(line.time), "session"))
-        return Read(tuple(prompts)), Place(end, _edge(file.fileno(), end))
+        return SourcePrompts(tuple(prompts)), ReadPosition(end, _edge(file.fileno(), end))
 
 
 def _edge(descriptor: int, end: int) -> str:
@@ -88,7 +88,7 @@ def _edge(descriptor: int, end: int) -> str:
 # Claude Code: `history.jsonl`, one object per line
 
 
-def _read_claude(path: str) -> Read:
+def _read_claude(path: str) -> SourcePrompts:
     prompts: list[SpooledPrompt] = []
     unreadable = 0
     with open(path, "rb") as file:
@@ -102,13 +102,13 @@ def _read_claude(path: str) -> Read:
                 continue
             where, session = normalize_prompt(fields.get("project")), normalize_prompt(fields.get("sessionId"))
             prompts.append(SpooledPrompt(prompt, where, session, "claude", time, "claude history"))
-    return Read(tuple(prompts), unreadable)
+    return SourcePrompts(tuple(prompts), unreadable)
 
 
 # oh-my-pi and xcsh: `history.db`, an SQLite table `history`; xcsh has no session column
 
 
-def _read_omp(path: str) -> Read:
+def _read_omp(path: str) -> SourcePrompts:
     with tempfile.TemporaryDirectory() as folder:
         copy = os.path.join(folder, "history.db")
         # A copy: opening a database with a write-ahead log would write next to it.
@@ -120,7 +120,7 @@ def _read_omp(path: str) -> Read:
         try:
             rows = list(_omp_rows(database))
         except sqlite3.DatabaseError:
-            return Read(unreadable=1)
+            return SourcePrompts(unreadable=1)
         finally:
             database.close()
     prompts: list[SpooledPrompt] = []
@@ -134,7 +134,7 @@ def _read_omp(path: str) -> Read:
             prompts.append(
                 SpooledPrompt(text, normalize_prompt(cwd), normalize_prompt(session), "omp", time, "omp history")
             )
-    return Read(tuple(prompts), unreadable)
+    return SourcePrompts(tuple(prompts), unreadable)
 
 
 def _omp_rows(database: sqlite3.Connection) -> Iterator[tuple[object, object, object, object]]:
@@ -147,25 +147,25 @@ def _omp_rows(database: sqlite3.Connection) -> Iterator[tuple[object, object, ob
 # Neovate: `data.json` has a `history` for each folder in `projects`, without times
 
 
-def _read_neovate(path: str) -> Read:
+def _read_neovate(path: str) -> SourcePrompts:
     with open(path, "rb") as file:
         projects = _object(file.read(_LARGEST_NOTES)).get("projects")
     if not isinstance(projects, dict):
-        return Read(unreadable=1)
+        return SourcePrompts(unreadable=1)
     prompts: list[SpooledPrompt] = []
     unreadable = 0
     for cwd, notes in projects.items():
         history = notes.get("history", []) if isinstance(notes, dict) else None
-        for one in history if isinstance(history, list) else [None]:
-            text = normalize_prompt(one)
+        for prompt in history if isinstance(history, list) else [None]:
+            text = normalize_prompt(prompt)
             if text:
                 prompts.append(SpooledPrompt(text, normalize_prompt(cwd), "", "neovate", None, "neovate history"))
             else:
                 unreadable += 1
-    return Read(tuple(prompts), unreadable)
+    return SourcePrompts(tuple(prompts), unreadable)
 
 
-_HISTORY_FILES: dict[str, tuple[str, Callable[[str], Read]]] = {
+_HISTORY_FILES: dict[str, tuple[str, Callable[[str], SourcePrompts]]] = {
     "claude": ("history.jsonl", _read_claude),
     "omp": ("history.db", _read_omp),
     "neovate": ("data.json", _read_neovate),

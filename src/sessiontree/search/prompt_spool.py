@@ -103,7 +103,7 @@ def put(home: str, typed: SpooledPrompt, os_calls: OsCalls = OS_CALLS) -> None:
         raise WriteError(
             f"{error.filename or home}: {error.strerror or error}; the prompt is not in the history"
         ) from None
-    raise WriteError(f"{home}: others took every file away; the prompt is not in the history")
+    raise WriteError(f"{home}: other processes took every spool file; the prompt is not in the history")
 
 
 def take(home: str, keep: Callable[[Sequence[SpooledPrompt]], None]) -> int:

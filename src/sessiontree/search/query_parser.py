@@ -201,7 +201,7 @@ class _Parser:
         if not text or text == "-":
             self._drop(start, f"{typed!r} alone is not a search term; ignored")
         elif text == typed and text in _OPERATORS:
-            self._add(Phrase(text), start)  # as a Word, the canonical text could not be told from the operator
+            self._add(Phrase(text), start)  # a Word would have the same canonical text as the operator
         else:
             self._add(Word(text, prefix=text != typed), start)
 
@@ -224,11 +224,13 @@ class _Parser:
         if name not in FILTERS:
             self._note_misspelled(found)
             return False
-        begin, said = self.at, len(self.notes)
+        begin, notes_before = self.at, len(self.notes)
         self.at = found.end()
         taken = self._parse_regex(start) if name == "re" else self._parse_value(name, start)
         if not taken:
-            del self.notes[said:-1]  # keep only the reason; a note about an unclosed quote makes no sense for a word
+            del self.notes[
+                notes_before:-1
+            ]  # keep only the reason; a note about an unclosed quote makes no sense for a word
             self.at = begin
         return taken
 
@@ -290,7 +292,7 @@ class _Parser:
         if problem:
             return problem
         group.pending_not = None
-        if any(one.negated for one in self.groups):
+        if any(group.negated for group in self.groups):
             self._note(start, f"{name}: applies to the whole query, even inside -( )")
         if group.pending_or is not None and group.last_filter != name:
             self._note(group.pending_or, "OR cannot join a filter with something else; ignored")

@@ -64,15 +64,15 @@ def candidates(rows: Iterable[int], sizes: Mapping[int, int], recency: Mapping[i
     lengths = {file: 1 + (sizes[file] >> CHUNK_BITS) for file in by_file}
     mean = sum(lengths.values()) / max(1, len(lengths))
     found = [_candidate(file, rows, lengths[file] / mean) for file, rows in by_file.items()]
-    return sorted(found, key=lambda one: (-round(one.score, 3), -recency.get(one.file, 0)))
+    return sorted(found, key=lambda candidate: (-round(candidate.score, 3), -recency.get(candidate.file, 0)))
 
 
 def _candidate(file: int, rows: list[int], length: float) -> Candidate:
-    telling = sum(map(is_descriptive, rows))
-    rest = len(rows) - telling
-    weight = _DESCRIPTIVE_WEIGHT * telling + rest
+    descriptive = sum(map(is_descriptive, rows))
+    rest = len(rows) - descriptive
+    weight = _DESCRIPTIVE_WEIGHT * descriptive + rest
     score = weight / (weight + _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * length))
-    return Candidate(file, rows, score + 0.5 * bool(telling))
+    return Candidate(file, rows, score + 0.5 * bool(descriptive))
 
 
 def line_score(found: Match, wanted: int) -> float:

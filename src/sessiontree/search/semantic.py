@@ -129,7 +129,7 @@ def _nearest_hits(
     progress: Progress | None,
 ) -> list[Hit]:
     vector = model.embed([words])[0]
-    sessions = {one.path: one for one in select_sessions(library, query.filters, project)}
+    sessions = {summary.path: summary for summary in select_sessions(library, query.filters, project)}
     try:
         with Vectors(library.environment, model) as vectors:
             if refresh != "none":
@@ -138,7 +138,9 @@ def _nearest_hits(
     except sqlite3.Error as error:
         raise StoreError(f"the vectors cannot be used ({error}); search without --semantic") from None
     matcher = Matcher(msgspec.structs.replace(query, where=_negated_terms(query.where)), RegexFinder(_PATTERN_SECONDS))
-    matches = sorted(_read_matches(passages, sessions, vector, model, matcher, query), key=lambda one: -one.similarity)
+    matches = sorted(
+        _read_matches(passages, sessions, vector, model, matcher, query), key=lambda match: -match.similarity
+    )
     return list(_build_hits(library, matches, sessions, query))[:_FUSED]
 
 
@@ -160,13 +162,13 @@ def _read_matches(
     """Read the shortlist; yield lines above the similarity threshold that pass the filters."""
     read: list[tuple[Passage, Line, Match, list[str]]] = []
     for passage in passages:
-        one = sessions[passage.path]
+        summary = sessions[passage.path]
         try:
-            descriptor = open_file(one.path)
+            descriptor = open_file(summary.path)
         except OSError:
             continue  # deleted meanwhile
         try:
-            texts = FileTexts(dialect_named(one.agent), one.path, descriptor)
+            texts = FileTexts(dialect_named(summary.agent), summary.path, descriptor)
             for whole in texts.texts(line_at(descriptor, passage.offset), passage.offset):
                 # Thinking and tool calls on the same line have no vector, so they must not be shown as the hit.
                 line = msgspec.structs.replace(whole, texts=[text for text in whole.texts if text.kind in KINDS])
@@ -197,9 +199,9 @@ def _build_hits(
     with Index(library.environment) as index:
         known = index.store.indexed_files()
         for near in matches:
-            one, line, found = sessions[near.passage.path], near.line, near.found
-            file = known[one.path].file if one.path in known else None
-            state = load_branches(index.store, file, one, one.size).state(near.passage.offset)
+            summary, line, found = sessions[near.passage.path], near.line, near.found
+            file = known[summary.path].file if summary.path in known else None
+            state = load_branches(index.store, file, summary, summary.size).state(near.passage.offset)
             is_abandoned = state == "abandoned"
             if query.filters.branch == "active" and state != "active":
                 continue
@@ -207,7 +209,7 @@ def _build_hits(
                 continue
             leaf = ("--leaf", line.id) if line.id and state != "active" else ()
             yield Hit(
-                session=one,
+                session=summary,
                 entry=line.id,
                 offset=near.passage.offset,
                 kind=found.text.kind,
@@ -219,5 +221,5 @@ def _build_hits(
                 branch=state,
                 snippet=snippet(found.content, ()),
                 score=round(near.similarity, 4),
-                command=("sessiontree", "show", one.path, *leaf),
+                command=("sessiontree", "show", summary.path, *leaf),
             )

@@ -21,11 +21,11 @@ def select_sessions(library: Library, filters: Filters, project: str | os.PathLi
     if not filters.agent and not filters.project and filters.before is None:
         return found
     return [
-        one
-        for one in found
-        if matches_choice(filters.agent, partial(eq, one.agent))
-        and matches_choice(filters.project, partial(is_in_project, one.cwd))
-        and (filters.before is None or one.created is None or one.created < filters.before)
+        summary
+        for summary in found
+        if matches_choice(filters.agent, partial(eq, summary.agent))
+        and matches_choice(filters.project, partial(is_in_project, summary.cwd))
+        and (filters.before is None or summary.created is None or summary.created < filters.before)
     ]
 
 

@@ -31,7 +31,7 @@ from sessiontree.search.texts import DECODE_ERRORS, Line, Text, parse_or_none
 _NOTHING = Raw(b"")
 
 
-_automatic = re.compile(
+_inserted = re.compile(
     rb"(?:\s|\\n)*<(?:command-|local-command-|ide_|session-start-hook|system-reminder|user-prompt-submit-hook|task-)"
 )
 
@@ -58,7 +58,7 @@ class _Block(Struct, gc=False):
     source: Raw = _NOTHING
 
 
-class _Speech(Struct, gc=False):
+class _MessageFields(Struct, gc=False):
     """Fields of a message other than its content; each format uses some of them."""
 
     role: str = ""
@@ -74,7 +74,7 @@ class _Speech(Struct, gc=False):
     summary: Raw = _NOTHING
 
 
-class _Record(_Speech, gc=False):
+class _Record(_MessageFields, gc=False):
     """Fields of a line other than its message and content."""
 
     type: str = ""
@@ -106,7 +106,7 @@ class _Record(_Speech, gc=False):
     sessiontreeBlobs: Raw = _NOTHING  # noqa: N815
 
 
-class _Said(_Speech, gc=False):
+class _Message(_MessageFields, gc=False):
     content: str | list[_Block] | None = None
 
 
@@ -114,10 +114,10 @@ class _Line(_Record, gc=False):
     """The usual line: content is a string or blocks, decoded with the line."""
 
     content: str | list[_Block] | None = None
-    message: _Said | None = None
+    message: _Message | None = None
 
 
-class _OddSaid(_Speech, gc=False):
+class _OddMessage(_MessageFields, gc=False):
     content: Raw = _NOTHING
 
 
@@ -125,7 +125,7 @@ class _OddLine(_Record, gc=False):
     """A line with content or fields of other types, which are decoded one by one."""
 
     content: Raw = _NOTHING
-    message: _OddSaid | None = None
+    message: _OddMessage | None = None
 
 
 _AnyLine: TypeAlias = _Line | _OddLine
@@ -229,40 +229,40 @@ def _with_blobs(raw: bytes, get_blob: Callable[[str], bytes | None]) -> bytes:
 
 
 def _read(line: _AnyLine) -> Line:
-    said = line.message or line
+    message = line.message or line
     texts: list[Text] = []
     kind = line.type
     if kind in ("user", "assistant", "message"):
-        _read_message(line, said, texts)
+        _read_message(line, message, texts)
     else:
-        read = _OTHERS.get(kind)
+        read = _READERS.get(kind)
         if read is not None:
             read(line, texts)
-    return Line(line.uuid or line.id or "", line.timestamp, said.model or "", texts)
+    return Line(line.uuid or line.id or "", line.timestamp, message.model or "", texts)
 
 
-def _read_message(line: _AnyLine, said: _AnyLine | _Said | _OddSaid, texts: list[Text]) -> None:
-    role = said.role or line.type
-    content = said.content
+def _read_message(line: _AnyLine, message: _AnyLine | _Message | _OddMessage, texts: list[Text]) -> None:
+    role = message.role or line.type
+    content = message.content
     if role == "assistant":
         _add_content(texts, content, "answer", role, is_error=line.isApiErrorMessage is True)
-        if said.errorMessage:
-            _add(texts, "answer", role, bytes(said.errorMessage), is_error=True)
+        if message.errorMessage:
+            _add(texts, "answer", role, bytes(message.errorMessage), is_error=True)
     elif role in ("user", "tool"):
         if line.isCompactSummary or bytes(line.uiContent) == _NEOVATE_SUMMARY:
             _add_content(texts, content, "summary", "user")
         else:
             _add_content(texts, content, "context" if line.isMeta else "prompt", "user")
     elif role == "toolResult":
-        _add_content(texts, content, "output", "tool", tool=said.toolName, is_error=said.isError is True)
+        _add_content(texts, content, "output", "tool", tool=message.toolName, is_error=message.isError is True)
     elif role in ("bashExecution", "pythonExecution"):
         tool = role.removesuffix("Execution")
-        _add(texts, "input", "user", bytes(said.command or said.code), tool=tool)
-        _add(texts, "output", "tool", bytes(said.output), tool=tool, is_error=bool(said.exitCode))
+        _add(texts, "input", "user", bytes(message.command or message.code), tool=tool)
+        _add(texts, "output", "tool", bytes(message.output), tool=tool, is_error=bool(message.exitCode))
     else:  # inserted by an extension, the system or a program
         _add_content(texts, content, "context", role)
-        _add(texts, "context", role, bytes(said.files))
-        _add(texts, "summary", role, bytes(said.summary))
+        _add(texts, "context", role, bytes(message.files))
+        _add(texts, "summary", role, bytes(message.summary))
 
 
 def _read_summary(line: _AnyLine, texts: list[Text]) -> None:
@@ -280,7 +280,7 @@ def _read_label(line: _AnyLine, texts: list[Text]) -> None:
         _add(texts, "label", "", bytes(raw))
 
 
-def _read_spoken(line: _AnyLine, texts: list[Text]) -> None:
+def _read_inserted(line: _AnyLine, texts: list[Text]) -> None:
     """Text of the system or of an extension, or a prompt in the queue."""
     _add_content(texts, line.content, "context", "system" if line.type == "system" else "custom")
     _add(texts, "context", "custom", bytes(line.data))
@@ -317,7 +317,7 @@ def _read_edit(line: _AnyLine, texts: list[Text]) -> None:
         _add_content(texts, render_json(found.get("content")), "context", "user")
 
 
-def _read_inside(line: _AnyLine, texts: list[Text]) -> None:
+def _read_embedded(line: _AnyLine, texts: list[Text]) -> None:
     """A native entry that is embedded in a line of another format."""
     try:
         texts += _read(_decode_line(bytes(line.entry))).texts
@@ -325,7 +325,7 @@ def _read_inside(line: _AnyLine, texts: list[Text]) -> None:
         return
 
 
-_OTHERS: dict[str, Callable[[_AnyLine, list[Text]], None]] = {
+_READERS: dict[str, Callable[[_AnyLine, list[Text]], None]] = {
     "agent-name": _read_title,
     "ai-title": _read_title,
     "attachment": _read_attachment,
@@ -333,19 +333,19 @@ _OTHERS: dict[str, Callable[[_AnyLine, list[Text]], None]] = {
     "compaction": _read_summary,
     "config": _read_config,
     "context_edit": _read_edit,
-    "custom": _read_spoken,
+    "custom": _read_inserted,
     "custom-title": _read_title,
-    "custom_message": _read_spoken,
+    "custom_message": _read_inserted,
     "label": _read_label,
     "pr-link": _read_label,
-    "progress": _read_spoken,
-    "queue-operation": _read_spoken,
+    "progress": _read_inserted,
+    "queue-operation": _read_inserted,
     "session": _read_title,
     "session_info": _read_title,
     "session_init": _read_start,
-    "sessiontree": _read_inside,
+    "sessiontree": _read_embedded,
     "summary": _read_summary,
-    "system": _read_spoken,
+    "system": _read_inserted,
     "tag": _read_label,
     "title": _read_title,
     "title_change": _read_title,
@@ -370,12 +370,12 @@ def _add_content(
             _add_block(texts, block, kind, role, tool, call, is_error)
         return
     if isinstance(content, str):
-        _add_spoken(texts, render_json(content), kind, role, tool, call, is_error)
+        _add_string(texts, render_json(content), kind, role, tool, call, is_error)
         return
     raw = bytes(content or b"")
     first = raw[:1]
     if first == b'"':
-        _add_spoken(texts, raw, kind, role, tool, call, is_error)
+        _add_string(texts, raw, kind, role, tool, call, is_error)
     elif first == b"[":
         try:
             blocks = _decode_blocks(raw)
@@ -387,14 +387,14 @@ def _add_content(
         _add_content(texts, b"[" + raw + b"]", kind, role, tool=tool, call=call, is_error=is_error)
 
 
-def _add_spoken(texts: list[Text], raw: bytes, kind: str, role: str, tool: str, call: str, is_error: bool) -> None:
+def _add_string(texts: list[Text], raw: bytes, kind: str, role: str, tool: str, call: str, is_error: bool) -> None:
     """Add a string. Text in the user's role that a program inserted becomes `context`, `input` or `output`."""
     if kind == "prompt" and raw[1:2] in b"< \\":
         shell = _shell.match(raw, 1)
         if shell is not None:
             tool = "bash" if shell["what"] else tool
             kind, role = ("input", "user") if shell["what"] == "input" else ("output", "tool")
-        elif _automatic.match(raw, 1):
+        elif _inserted.match(raw, 1):
             kind = "context"
     _add(texts, kind, role, raw, tool=tool, call=call, is_error=is_error)
 
@@ -402,7 +402,7 @@ def _add_spoken(texts: list[Text], raw: bytes, kind: str, role: str, tool: str, 
 def _add_block(texts: list[Text], block: _Block, kind: str, role: str, tool: str, call: str, is_error: bool) -> None:
     match block.type:
         case "text":
-            _add_spoken(texts, bytes(block.text), kind, role, tool, call, is_error)
+            _add_string(texts, bytes(block.text), kind, role, tool, call, is_error)
         case "thinking" | "reasoning":
             _add(texts, "thinking", role, bytes(block.thinking or block.text))
         case "tool_use" | "toolCall" | "server_tool_use" | "mcp_tool_use":

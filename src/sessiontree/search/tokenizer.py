@@ -144,7 +144,7 @@ class Folded:
         if self._of.isascii() or self.text == self._of:
             return start, end
         if self._places is None:
-            self._places = [place for place, one in enumerate(self._of) for _ in fold_character(one)]
+            self._places = [place for place, character in enumerate(self._of) for _ in fold_character(character)]
         first = self._places[start]
         return first, self._places[end - 1] + 1 if end > start else first
 
@@ -229,12 +229,12 @@ def _terms_of_word(word: str) -> list[str]:
     if len(word) > MAX_WORD:
         return [whole]
     parts = _parts(word)
-    counted = [one + two for one, two in pairwise(parts) if two.isdigit() and not one.isdigit()]
+    counted = [first + two for first, two in pairwise(parts) if two.isdigit() and not first.isdigit()]
     return [whole, *map(folded, parts), *map(folded, counted)]
 
 
 def _parts(word: str) -> list[str]:
-    return [part for one in word.split("_") for part in _part.findall(one)] if _compound.search(word) else []
+    return [part for run in word.split("_") for part in _part.findall(run)] if _compound.search(word) else []
 
 
 def _pairs(run: str) -> list[str]:

@@ -56,9 +56,9 @@ def needles(expression: Expression | None) -> list[bytes] | None:
 def _spellings(word: str) -> list[bytes]:
     """Spellings of a word in a file: as it is, capitalized if it is not ASCII, and JSON-escaped."""
     written = dict.fromkeys((word, word.upper(), word.title()) if not word.isascii() else (word,))
-    found = [_lowered(one.encode("utf-8", "replace")) for one in written]
+    found = [_lowered(form.encode("utf-8", "replace")) for form in written]
     if not word.isascii():
-        found += [_lowered(_escaped(one)) for one in written]
+        found += [_lowered(_escaped(form)) for form in written]
     return list(dict.fromkeys(found))
 
 

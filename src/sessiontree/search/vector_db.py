@@ -87,20 +87,20 @@ class Vectors:
     def update(self, sessions: Sequence[Summary], progress: Progress | None = None) -> None:
         """Embed new lines, one transaction per file, and forget deleted files."""
         known = {row.path: row for row in self._rows()}
-        gone = known.keys() - {one.path for one in sessions}
+        gone = known.keys() - {summary.path for summary in sessions}
         with self._database:
             self._database.executemany("DELETE FROM passages WHERE path = ?", [(path,) for path in gone])
-        waiting = [one for one in sessions if not _is_same(one, known.get(one.path))]
-        total, done = sum(one.size for one in waiting), 0
-        for one in waiting:
-            row = self._read(one, known.get(one.path))
+        waiting = [summary for summary in sessions if not _is_same(summary, known.get(summary.path))]
+        total, done = sum(summary.size for summary in waiting), 0
+        for summary in waiting:
+            row = self._read(summary, known.get(summary.path))
             if row is not None:
                 values = (row.path, row.size, row.modified, row.head, row.edge, row.width, row.offsets, row.signs)
                 with self._database:
                     self._database.execute("INSERT OR REPLACE INTO passages VALUES(?, ?, ?, ?, ?, ?, ?, ?)", values)
-            done += one.size
+            done += summary.size
             if progress is not None:
-                progress(done, total, one.path)
+                progress(done, total, summary.path)
 
     def nearest(self, vector: Sequence[float], paths: set[str], most: int) -> list[Passage]:
         """The passages with the smallest distance, one per line."""
@@ -124,15 +124,15 @@ class Vectors:
     def _rows(self) -> list[_Row]:
         return [_Row(*row) for row in self._database.execute("SELECT * FROM passages ORDER BY path")]
 
-    def _read(self, one: Summary, before: _Row | None) -> _Row | None:
+    def _read(self, summary: Summary, before: _Row | None) -> _Row | None:
         try:
-            descriptor = open_file(one.path)
+            descriptor = open_file(summary.path)
         except OSError:
             return None
         try:
-            kept = before if before is not None and _is_same_file(descriptor, one, before) else None
-            size = min(os.fstat(descriptor).st_size, one.size)
-            texts = FileTexts(dialect_named(one.agent), one.path, descriptor)
+            kept = before if before is not None and _is_same_file(descriptor, summary, before) else None
+            size = min(os.fstat(descriptor).st_size, summary.size)
+            texts = FileTexts(dialect_named(summary.agent), summary.path, descriptor)
             offsets, packed = array("Q"), bytearray(kept.signs if kept else b"")
             offsets.frombytes(kept.offsets if kept else b"")
             width = kept.width if kept else 0
@@ -150,7 +150,7 @@ class Vectors:
             if together:
                 width = self._pack(together, offsets, packed)
             head, edge = head_hash(descriptor, end), bytes_before(descriptor, end)
-            return _Row(one.path, end, one.modified, head, edge, width, offsets.tobytes(), bytes(packed))
+            return _Row(summary.path, end, summary.modified, head, edge, width, offsets.tobytes(), bytes(packed))
         finally:
             os.close(descriptor)
 
@@ -197,14 +197,14 @@ class Vectors:
         return database
 
 
-def _is_same(one: Summary, row: _Row | None) -> bool:
-    return row is not None and row.size == one.size and row.modified == one.modified
+def _is_same(summary: Summary, row: _Row | None) -> bool:
+    return row is not None and row.size == summary.size and row.modified == summary.modified
 
 
-def _is_same_file(descriptor: int, one: Summary, row: _Row) -> bool:
+def _is_same_file(descriptor: int, summary: Summary, row: _Row) -> bool:
     """Whether a file is the one that was indexed and only grew."""
     return (
-        one.size >= row.size
+        summary.size >= row.size
         and head_hash(descriptor, row.size) == row.head
         and bytes_before(descriptor, row.size) == row.edge
     )

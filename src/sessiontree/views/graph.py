@@ -172,13 +172,13 @@ class _Results:
                 return False
             if is_result and below:
                 return False
-            pending += [(at, one) for one in below]
+            pending += [(at, child) for child in below]
         return True
 
-    def _are_one_response(self, one: str, other: str) -> bool:
+    def _are_one_response(self, first: str, other: str) -> bool:
         journal = self._session.journal
         node_of = journal.tree.node_of
-        return journal.dialect.must_decode_together(journal, node_of[one], node_of[other])
+        return journal.dialect.must_decode_together(journal, node_of[first], node_of[other])
 
     def _call_of(self, id: str) -> str | None:
         """The call whose result an entry is; None for any other entry."""

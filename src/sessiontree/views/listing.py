@@ -59,24 +59,29 @@ def amount(number: float) -> str:
 def listing_columns(now: float, ids: dict[str, str], *, with_project: bool) -> list[Column]:
     """The columns after the title, in order."""
 
-    def counted(one: Summary, number: float) -> str:
-        return amount(number) if one.exact or not number else f"~{amount(number)}"
+    def counted(summary: Summary, number: float) -> str:
+        return amount(number) if summary.exact or not number else f"~{amount(number)}"
 
     word = functools.cache(lambda text: cut(one_line(text), _MAX_WORD))  # few distinct words, many rows
     found = [
-        Column("age", lambda one: age(one.recency, now), 0, right=True),
-        Column("msgs", lambda one: counted(one, one.messages), 1, right=True),
-        Column("br", lambda one: counted(one, one.branches) if one.branches > 1 else "", 7, right=True),
-        Column("size", lambda one: amount(one.size), 5, right=True),
-        Column("agent", lambda one: word(one.agent), 3),
-        Column("model", lambda one: word(one.model or ""), 9),
-        Column("in", lambda one: counted(one, one.tokens_in + one.tokens_cached), 8, right=True),
-        Column("out", lambda one: counted(one, one.tokens_out), 8, right=True),
-        Column("cost", lambda one: ("" if one.exact else "~") + f"{one.cost:.2f}" if one.cost else "", 6, right=True),
-        Column("id", lambda one: _clean(ids.get(one.path, one.id)), 2),
+        Column("age", lambda summary: age(summary.recency, now), 0, right=True),
+        Column("msgs", lambda summary: counted(summary, summary.messages), 1, right=True),
+        Column("br", lambda summary: counted(summary, summary.branches) if summary.branches > 1 else "", 7, right=True),
+        Column("size", lambda summary: amount(summary.size), 5, right=True),
+        Column("agent", lambda summary: word(summary.agent), 3),
+        Column("model", lambda summary: word(summary.model or ""), 9),
+        Column("in", lambda summary: counted(summary, summary.tokens_in + summary.tokens_cached), 8, right=True),
+        Column("out", lambda summary: counted(summary, summary.tokens_out), 8, right=True),
+        Column(
+            "cost",
+            lambda summary: ("" if summary.exact else "~") + f"{summary.cost:.2f}" if summary.cost else "",
+            6,
+            right=True,
+        ),
+        Column("id", lambda summary: _clean(ids.get(summary.path, summary.id)), 2),
     ]
     if with_project:
-        found.insert(0, Column("project", lambda one: word(one.cwd.rpartition("/")[2]), 4))
+        found.insert(0, Column("project", lambda summary: word(summary.cwd.rpartition("/")[2]), 4))
     return found
 
 
@@ -150,11 +155,11 @@ def _filled(text: str, width: int, *, right: bool) -> str:
 
 
 def _title(member: ThreadMember) -> str:
-    one = member.summary
-    text = _clean(one.title) or {"empty": "(empty)", "draft": "(draft)"}.get(one.health, "(no title)")
+    summary = member.summary
+    text = _clean(summary.title) or {"empty": "(empty)", "draft": "(draft)"}.get(summary.health, "(no title)")
     branch = "  " * (member.depth - 1) + ("└ " if member.depth else "")
-    kind = "⚙ " if one.kind == "subagent" else ""
-    return f"{MARKS[one.health]} {branch}{kind}{text}"
+    kind = "⚙ " if summary.kind == "subagent" else ""
+    return f"{MARKS[summary.health]} {branch}{kind}{text}"
 
 
 def _clean(text: str) -> str:
@@ -165,7 +170,7 @@ def _clean(text: str) -> str:
 def short_ids(sessions: Sequence[Summary]) -> dict[str, str]:
     """Map paths to the shortest unique prefix of their id, at least eight characters."""
     alike: dict[str, list[str]] = {}
-    for id in {one.id for one in sessions}:
+    for id in {summary.id for summary in sessions}:
         alike.setdefault(id[:SHORTEST_PREFIX], []).append(id)
     longer: dict[str, str] = {}
     for ids in alike.values():
@@ -173,40 +178,40 @@ def short_ids(sessions: Sequence[Summary]) -> dict[str, str]:
             ids.sort()
             for before, id, after in zip(["", *ids], ids, [*ids[1:], ""], strict=False):
                 longer[id] = id[: max(SHORTEST_PREFIX, _shared(id, before) + 1, _shared(id, after) + 1)]
-    return {one.path: longer.get(one.id) or one.id[:SHORTEST_PREFIX] for one in sessions}
+    return {summary.path: longer.get(summary.id) or summary.id[:SHORTEST_PREFIX] for summary in sessions}
 
 
-def _shared(one: str, other: str) -> int:
+def _shared(first: str, other: str) -> int:
     """Length of the common prefix."""
-    shorter = min(len(one), len(other))
-    return next((at for at in range(shorter) if one[at] != other[at]), shorter)
+    shorter = min(len(first), len(other))
+    return next((at for at in range(shorter) if first[at] != other[at]), shorter)
 
 
-def describe_summary(one: Summary) -> dict[str, Any]:
+def describe_summary(summary: Summary) -> dict[str, Any]:
     """A session as JSON: the fields of `Summary` in camel case, times in ISO format."""
     return {
-        "path": one.path,
-        "agent": one.agent,
-        "id": one.id,
-        "title": one.title,
-        "named": one.named,
-        "cwd": one.cwd,
-        "created": iso(one.created),
-        "active": iso(one.active),
-        "messages": one.messages,
-        "branches": one.branches,
-        "exact": one.exact,
-        "size": one.size,
-        "model": one.model,
-        "tokens": {"input": one.tokens_in, "output": one.tokens_out, "cached": one.tokens_cached},
-        "cost": round(one.cost, 6),
-        "health": one.health,
-        "kind": one.kind,
-        "parent": one.parent,
-        "forkedFrom": one.forked_from,
-        "firstPrompt": one.first_prompt,
-        "lastPrompt": one.last_prompt,
-        "gitBranch": one.git_branch,
+        "path": summary.path,
+        "agent": summary.agent,
+        "id": summary.id,
+        "title": summary.title,
+        "named": summary.named,
+        "cwd": summary.cwd,
+        "created": iso(summary.created),
+        "active": iso(summary.active),
+        "messages": summary.messages,
+        "branches": summary.branches,
+        "exact": summary.exact,
+        "size": summary.size,
+        "model": summary.model,
+        "tokens": {"input": summary.tokens_in, "output": summary.tokens_out, "cached": summary.tokens_cached},
+        "cost": round(summary.cost, 6),
+        "health": summary.health,
+        "kind": summary.kind,
+        "parent": summary.parent,
+        "forkedFrom": summary.forked_from,
+        "firstPrompt": summary.first_prompt,
+        "lastPrompt": summary.last_prompt,
+        "gitBranch": summary.git_branch,
     }
 
 
@@ -226,15 +231,15 @@ def totals(sessions: Sequence[Summary]) -> dict[str, Any]:
     """Totals over sessions; exact only if all of their numbers are."""
     return {
         "sessions": len(sessions),
-        "size": sum(one.size for one in sessions),
-        "messages": sum(one.messages for one in sessions),
+        "size": sum(summary.size for summary in sessions),
+        "messages": sum(summary.messages for summary in sessions),
         "tokens": {
-            "input": sum(one.tokens_in for one in sessions),
-            "output": sum(one.tokens_out for one in sessions),
-            "cached": sum(one.tokens_cached for one in sessions),
+            "input": sum(summary.tokens_in for summary in sessions),
+            "output": sum(summary.tokens_out for summary in sessions),
+            "cached": sum(summary.tokens_cached for summary in sessions),
         },
-        "cost": round(sum(one.cost for one in sessions), 6),
-        "exact": all(one.exact for one in sessions),
+        "cost": round(sum(summary.cost for summary in sessions), 6),
+        "exact": all(summary.exact for summary in sessions),
     }
 
 

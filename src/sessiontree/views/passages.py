@@ -13,7 +13,7 @@ from sessiontree.views.json import describe_shown
 from sessiontree.views.text import one_line
 from sessiontree.views.transcript import show_entry, show_role
 
-_LOOKED_AT = 4
+_READ_PER_NEIGHBOR = 4
 """Entries read per wanted neighbor: some of them have no text."""
 
 
@@ -51,23 +51,23 @@ def path_through(session: Session, id: str) -> list[str]:
     return path
 
 
-def find_passage(session: Session, id: str, neighbours: int) -> Passage:
+def find_passage(session: Session, id: str, neighbors: int) -> Passage:
     """An entry with `around` neighbors with text on each side. Without an id, the beginning of the session."""
     path = path_through(session, id) if id in session else session.path_ids()
     at = path.index(id) if id in path else 0
-    reach = neighbours * _LOOKED_AT + _LOOKED_AT
+    reach = neighbors * _READ_PER_NEIGHBOR + _READ_PER_NEIGHBOR
     first, last = max(0, at - reach), min(len(path), at + reach + 1)
     entries = session.entries(path[first:last])
     here = at - first
-    before = [entry for entry in entries[:here] if is_telling(entry)]
-    before = before[-neighbours:] if neighbours else []
-    after = [entry for entry in entries[here + 1 :] if is_telling(entry)][:neighbours]
+    before = [entry for entry in entries[:here] if has_text(entry)]
+    before = before[-neighbors:] if neighbors else []
+    after = [entry for entry in entries[here + 1 :] if has_text(entry)][:neighbors]
     shown = [*before, *entries[here : here + 1], *after]
     places = [path.index(entry.id) for entry in (shown[0], shown[-1])] if shown else [0, len(path) - 1]
     return Passage(shown, len(before) if id in path else None, places[0], len(path) - places[1] - 1)
 
 
-def is_telling(entry: Entry) -> bool:
+def has_text(entry: Entry) -> bool:
     """Whether an entry has text of a person or a model."""
     return isinstance(entry, MessageEntry | CustomMessage | Compaction | BranchSummary)
 

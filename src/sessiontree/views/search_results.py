@@ -32,16 +32,16 @@ def grouped(hits: Sequence[Hit]) -> Iterator[tuple[Summary, list[Hit]]]:
         yield group[0].session, group
 
 
-def draw_session(one: Summary, width: int, now: float, id: str) -> tuple[str, str]:
+def draw_session(summary: Summary, width: int, now: float, id: str) -> tuple[str, str]:
     """Title and facts of a session, which together fit on one line."""
-    project = cut(one_line(os.path.basename(one.cwd)), _WIDEST_PROJECT)
-    facts = {"agent": one_line(one.agent), "project": project, "age": age(one.recency, now), "id": one_line(id)}
+    project = cut(one_line(os.path.basename(summary.cwd)), _WIDEST_PROJECT)
+    facts = {"agent": one_line(summary.agent), "project": project, "age": age(summary.recency, now), "id": one_line(id)}
     for least_important in ("project", "agent", "age"):
         if columns(_joined(facts.values())) > width - _NARROWEST_TITLE:
             del facts[least_important]
     shown = cut(_joined(facts.values()), max(width - _NARROWEST_TITLE, 8))
-    title = one_line(one.title) or "(no title)"
-    title = ("⚙ " if one.kind == "subagent" else "") + title
+    title = one_line(summary.title) or "(no title)"
+    title = ("⚙ " if summary.kind == "subagent" else "") + title
     return cut(title, max(width - columns(shown) - 2, 2)), shown
 
 
@@ -91,13 +91,16 @@ def draw_snippet(parts: Sequence[Part], width: int, mark: Mark) -> str:
             break
         shown.append((character, is_hit))
         used += wide
-    runs = ((is_hit, "".join(one for one, _ in run)) for is_hit, run in groupby(shown, key=lambda one: one[1]))
+    runs = (
+        (is_hit, "".join(character for character, _ in run))
+        for is_hit, run in groupby(shown, key=lambda character: character[1])
+    )
     return "".join(mark(text) if is_hit else text for is_hit, text in runs).strip()
 
 
 def _start(characters: Sequence[tuple[str, bool]], first: int, room: int) -> int:
     """First character to show: 0 unless the first hit would be too far to the right."""
-    if columns("".join(one for one, _ in characters)) <= room:
+    if columns("".join(character for character, _ in characters)) <= room:
         return 0
     before, at = 0, first
     while at > 0 and before + columns(characters[at - 1][0]) <= room // 3:
@@ -108,17 +111,17 @@ def _start(characters: Sequence[tuple[str, bool]], first: int, room: int) -> int
 
 def describe_hit(hit: Hit) -> dict[str, Any]:
     """A hit as JSON. Ranges in a snippet are half-open and count code points."""
-    one = hit.session
+    summary = hit.session
     return {
         "session": {
-            "id": one.id,
-            "path": one.path,
-            "agent": one.agent,
-            "title": one.title,
-            "project": one.cwd,
-            "active": iso(one.active),
-            "kind": one.kind,
-            "parent": one.parent,
+            "id": summary.id,
+            "path": summary.path,
+            "agent": summary.agent,
+            "title": summary.title,
+            "project": summary.cwd,
+            "active": iso(summary.active),
+            "kind": summary.kind,
+            "parent": summary.parent,
         },
         "entry": hit.entry or None,
         "kind": hit.kind,
@@ -129,7 +132,7 @@ def describe_hit(hit: Hit) -> dict[str, Any]:
         "isError": hit.is_error,
         "branch": hit.branch,
         "isPartial": hit.is_partial,
-        "position": {"offset": hit.offset, "size": one.size},
+        "position": {"offset": hit.offset, "size": summary.size},
         "snippet": describe_snippet(hit.snippet),
         "score": hit.score,
         "command": list(hit.command),

@@ -38,15 +38,15 @@ class _Column(Struct, frozen=True):
 
 
 _COLUMNS = (
-    _Column("tokens", lambda one: amount(one.numbers.tokens), 1),
-    _Column("requests", lambda one: amount(one.numbers.requests), 0),
-    _Column("in", lambda one: amount(one.numbers.input), 4),
-    _Column("out", lambda one: amount(one.numbers.output), 3),
-    _Column("cached", lambda one: amount(one.numbers.cached), 5),
-    _Column("cost", lambda one: f"{one.numbers.cost:.2f}" if one.numbers.priced else "", 2),
-    _Column("calls", lambda one: amount(one.numbers.calls), 6),
-    _Column("errors", lambda one: _percent(one.numbers), 7),
-    _Column("sessions", lambda one: amount(one.sessions), 8),
+    _Column("tokens", lambda group: amount(group.numbers.tokens), 1),
+    _Column("requests", lambda group: amount(group.numbers.requests), 0),
+    _Column("in", lambda group: amount(group.numbers.input), 4),
+    _Column("out", lambda group: amount(group.numbers.output), 3),
+    _Column("cached", lambda group: amount(group.numbers.cached), 5),
+    _Column("cost", lambda group: f"{group.numbers.cost:.2f}" if group.numbers.priced else "", 2),
+    _Column("calls", lambda group: amount(group.numbers.calls), 6),
+    _Column("errors", lambda group: _percent(group.numbers), 7),
+    _Column("sessions", lambda group: amount(group.sessions), 8),
 )
 
 
@@ -162,8 +162,8 @@ def csv_rows(found: Statistics) -> str:
     write([found.by, *about, "sessions", *counted])
     for group in found.groups:
         numbers = group.numbers
-        one = group.session
-        names = [] if one is None else [_escape_formula(one.title), _escape_formula(one.agent)]
+        summary = group.session
+        names = [] if summary is None else [_escape_formula(summary.title), _escape_formula(summary.agent)]
         rate = numbers.error_rate
         write(
             [
@@ -185,8 +185,12 @@ def csv_rows(found: Statistics) -> str:
 
 
 def _described(by: By, group: Group) -> dict[str, Any]:
-    one = group.session
-    about = {} if one is None else {"id": one.id, "title": one.title, "agent": one.agent, "path": one.path}
+    summary = group.session
+    about = (
+        {}
+        if summary is None
+        else {"id": summary.id, "title": summary.title, "agent": summary.agent, "path": summary.path}
+    )
     return {by: group.key, **about, "sessions": group.sessions, **_described_numbers(group.numbers)}
 
 

@@ -1,4 +1,4 @@
-"""The /words of a conversation: one function each, in a table. The controller and the library do what they say."""
+"""The /commands of a chat: a table, and one function for each. The controller and the library do the work."""
 
 from __future__ import annotations
 
@@ -19,91 +19,91 @@ if TYPE_CHECKING:
 
 
 class Command(Struct, frozen=True):
-    """A /word."""
+    """A /command."""
 
     name: str
     arguments: str
-    meaning: str
+    summary: str
     run: Callable[[Conversation, str], Awaitable[None]]
 
 
-async def carry_out(talk: Conversation, line: str) -> None:
-    """Do what a line that begins with a slash asks for; one that is not known says so."""
+async def carry_out(chat: Conversation, line: str) -> None:
+    """Run a line that begins with a slash."""
     name, _, rest = line[1:].strip().partition(" ")
     command = COMMANDS.get(name)
     if command is None:
         near = difflib.get_close_matches(name, COMMANDS, 1, 0.5)
-        meant = f"did you mean /{near[0]}? " if near else ""
-        raise UsageError(f"there is no command /{name}; {meant}/help lists all")
-    await command.run(talk, rest.strip())
+        hint = f"did you mean /{near[0]}?" if near else "/help lists all commands"
+        raise UsageError(f"unknown command /{name}; {hint}")
+    await command.run(chat, rest.strip())
 
 
-def complete(talk: Conversation, text: str) -> Sequence[tuple[str, str]]:
-    """The ways to go on with a line."""
+def complete(chat: Conversation, text: str) -> Sequence[tuple[str, str]]:
+    """Completions of the last word of a line, with descriptions."""
     if not text.startswith("/"):
         return []
     name, space, rest = text[1:].partition(" ")
     if not space:
-        return [(f"/{one.name}", one.meaning) for one in COMMANDS.values() if one.name.startswith(name)]
+        return [(f"/{command.name}", command.summary) for command in COMMANDS.values() if command.name.startswith(name)]
     word = rest.rpartition(" ")[2]
     choices: dict[str, Sequence[str]] = {
         "mode": MODES,
         "thinking": options.LEVELS,
-        "approve": (*talk.controller.tools.names, "none"),
+        "approve": (*chat.controller.tools.names, "none"),
         "rewind": ("undo",),
         "help": tuple(COMMANDS),
-        "switch": tuple(talk.controller.session.labels.values()),
+        "switch": tuple(chat.controller.session.labels.values()),
     }
     return [(choice, "") for choice in choices.get(name, ()) if choice.startswith(word)]
 
 
-async def _help(talk: Conversation, rest: str) -> None:
+async def _help(chat: Conversation, rest: str) -> None:
     for command in COMMANDS.values():
         if not rest or rest.lstrip("/") == command.name:
             usage = f"/{command.name} {command.arguments}".rstrip()
-            talk.screen.line(cut(f"{usage:24} {command.meaning}", talk.screen.width))
+            chat.screen.line(cut(f"{usage:24} {command.summary}", chat.screen.width))
     if not rest:
-        talk.screen.line("!cmd runs a command and keeps it; !!cmd keeps it from the model", DIM)
-        talk.screen.line("Tab completes · Up and Ctrl-R: earlier prompts · Alt-Enter: new line · Esc Esc: fork", DIM)
-        talk.screen.line("While it works: Enter queues what you type for later · Ctrl-S says it after this call", DIM)
-        talk.screen.line("Ctrl-C interrupts · twice, or Ctrl-D, leaves", DIM)
+        chat.screen.line("!cmd runs a shell command and saves its output; !!cmd hides it from the model", DIM)
+        chat.screen.line("Tab: complete · Up, Ctrl-R: earlier prompts · Alt-Enter: new line · Esc Esc: fork", DIM)
+        chat.screen.line("During a run: Enter queues your message · Ctrl-S sends it after the current call", DIM)
+        chat.screen.line("Ctrl-C: interrupt · twice, or Ctrl-D: quit", DIM)
 
 
-async def _quit(talk: Conversation, _: str) -> None:
-    talk.is_over = True
+async def _quit(chat: Conversation, _: str) -> None:
+    chat.is_over = True
 
 
 COMMANDS = {
     command.name: command
     for command in (
-        Command("new", "[NAME]", "start a session", sessions.new),
-        Command("resume", "[ID]", "go on with another session, of any agent", sessions.resume),
-        Command("continue", "", "go on with the last session of this project", sessions.go_on),
-        Command("tree", "[ENTRY]", "go to any message; to a prompt means before it", tree.tree),
-        Command("fork", "[ENTRY]", "a new session from before a prompt", sessions.fork_before),
-        Command("clone", "", "a new session with all of this branch", sessions.clone),
-        Command("branch", "[ENTRY [LABEL]]", "list branches, or begin one at an entry", tree.branch),
-        Command("switch", "[ENTRY]", "go to the end of another branch", tree.switch),
-        Command("merge", "[ENTRY]", "bring a summary of another branch in", tree.merge_in),
+        Command("new", "[NAME]", "start a new session", sessions.new),
+        Command("resume", "[ID]", "resume a session of any agent", sessions.resume),
+        Command("continue", "", "continue this project's last session", sessions.continue_last),
+        Command("tree", "[ENTRY]", "jump to any message; a prompt means just before it", tree.tree),
+        Command("fork", "[ENTRY]", "fork a new session just before a prompt", sessions.fork_before),
+        Command("clone", "", "copy this branch into a new session", sessions.clone),
+        Command("branch", "[ENTRY [LABEL]]", "list branches, or start one at an entry", tree.branch),
+        Command("switch", "[ENTRY]", "switch to the end of another branch", tree.switch),
+        Command("merge", "[ENTRY]", "merge a summary of another branch", tree.merge_in),
         Command("diff", "[ENTRY [ENTRY]]", "compare this branch with another", tree.compare),
-        Command("explore", '[N "TEXT"]', "try N ways at once, then choose; choose later", explore.explore_ways),
-        Command("label", "[TEXT [@ENTRY]]", "name this message or another; list names", tree.label),
-        Command("name", "[TEXT]", "name the session", tree.name),
-        Command("compact", "[FOCUS]", "let a summary stand for the older part", tree.compact_older),
-        Command("rewind", "[ENTRY|undo]", "take back conversation, files, or both", rewind.rewind),
-        Command("model", "[NAME]", "which model answers", options.model),
-        Command("thinking", "[LEVEL]", "how much it thinks", options.thinking),
-        Command("mode", "[MODE]", "what is asked: default, autoEdit, yolo", options.mode),
-        Command("approve", "[TOOL...|none]", "tools that are not asked about", options.approve),
-        Command("tools", "", "what the model can call", options.tools),
-        Command("usage", "", "tokens and cost", inspect.usage),
-        Command("session", "", "what is in hand", inspect.show),
-        Command("history", "[WORDS]", "earlier prompts", inspect.history),
-        Command("search", "WORDS", "find what was said, in any session", inspect.find),
-        Command("export", "[FILE]", "write a document: html, md, txt, json, jsonl", inspect.write_document),
-        Command("doctor", "", "what is wrong with the session file", inspect.doctor),
-        Command("config", "[KEY]", "settings and where they come from", inspect.config),
-        Command("help", "[COMMAND]", "this list", _help),
-        Command("quit", "", "leave", _quit),
+        Command("explore", '[N "TEXT"]', "run N attempts in parallel, then choose one", explore.explore_ways),
+        Command("label", "[TEXT [@ENTRY]]", "label this message or another; list labels", tree.label),
+        Command("name", "[TEXT]", "rename the session", tree.name),
+        Command("compact", "[FOCUS]", "replace older messages with a summary", tree.compact_older),
+        Command("rewind", "[ENTRY|undo]", "rewind the conversation, files, or both", rewind.rewind),
+        Command("model", "[NAME]", "show or change the model", options.model),
+        Command("thinking", "[LEVEL]", "show or change the thinking level", options.thinking),
+        Command("mode", "[MODE]", "approval mode: default, autoEdit, yolo", options.mode),
+        Command("approve", "[TOOL...|none]", "tools that need no approval", options.approve),
+        Command("tools", "", "list the tools", options.tools),
+        Command("usage", "", "show tokens and cost", inspect.usage),
+        Command("session", "", "show the current session", inspect.show),
+        Command("history", "[WORDS]", "search earlier prompts", inspect.history),
+        Command("search", "WORDS", "search all sessions", inspect.find),
+        Command("export", "[FILE]", "export as html, md, txt, json or jsonl", inspect.write_document),
+        Command("doctor", "", "check the session file for problems", inspect.doctor),
+        Command("config", "[KEY]", "show settings and their sources", inspect.config),
+        Command("help", "[COMMAND]", "show this list", _help),
+        Command("quit", "", "quit", _quit),
     )
 }

@@ -1,4 +1,4 @@
-"""/words for how the agent works: its model, what it is asked about, its tools."""
+"""/commands for the agent's options: model, thinking, approval, tools."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh")
 
 
-async def model(talk: Conversation, rest: str) -> None:
+async def model(chat: Conversation, rest: str) -> None:
     if rest:
-        await talk.controller.set_model(rest)
-    talk.screen.line(f"· {one_line(talk.controller.state.model or 'no model')}", DIM)
+        await chat.controller.set_model(rest)
+    chat.screen.line(f"· {one_line(chat.controller.state.model or 'no model')}", DIM)
 
 
-async def thinking(talk: Conversation, rest: str) -> None:
+async def thinking(chat: Conversation, rest: str) -> None:
     match rest:
         case "":
             pass
         case "off" | "minimal" | "low" | "medium" | "high" | "xhigh":
-            await talk.controller.set_thinking(rest)
+            await chat.controller.set_thinking(rest)
         case _:
-            raise UsageError(f"{rest!r} is no level: {', '.join(LEVELS)}")
-    talk.screen.line(f"· thinking: {one_line(talk.controller.state.thinking or 'as the model does by itself')}", DIM)
+            raise UsageError(f"unknown thinking level {rest!r}; use {', '.join(LEVELS)}")
+    chat.screen.line(f"· thinking: {one_line(chat.controller.state.thinking or 'model default')}", DIM)
 
 
-async def mode(talk: Conversation, rest: str) -> None:
+async def mode(chat: Conversation, rest: str) -> None:
     match rest:
         case "":
             pass
         case "default" | "autoEdit" | "yolo":
-            await talk.controller.choose_mode(rest)
+            await chat.controller.choose_mode(rest)
         case _:
-            raise UsageError(f"{rest!r} is no approval mode: {', '.join(MODES)}")
-    talk.screen.line(f"· approval: {talk.controller.state.approval}", DIM)
+            raise UsageError(f"unknown approval mode {rest!r}; use {', '.join(MODES)}")
+    chat.screen.line(f"· approval: {chat.controller.state.approval}", DIM)
 
 
-async def approve(talk: Conversation, rest: str) -> None:
-    controller = talk.controller
+async def approve(chat: Conversation, rest: str) -> None:
+    controller = chat.controller
     names = rest.split()
     if names == ["none"]:
         await controller.revoke()
@@ -53,10 +53,10 @@ async def approve(talk: Conversation, rest: str) -> None:
             _ = controller.tools[name]
         await controller.approve(*names)
     approved = ", ".join(map(one_line, controller.state.approved))
-    talk.screen.line(f"· approved for this session: {approved or 'nothing'}", DIM)
+    chat.screen.line(f"· approved for this session: {approved or 'nothing'}", DIM)
 
 
-async def tools(talk: Conversation, _: str) -> None:
-    for tool in talk.controller.tools:
+async def tools(chat: Conversation, _: str) -> None:
+    for tool in chat.controller.tools:
         first = one_line(tool.description).partition(". ")[0]
-        talk.screen.line(cut(f"{one_line(tool.name):16} {tool.changes:9} {first}", talk.screen.width))
+        chat.screen.line(cut(f"{one_line(tool.name):16} {tool.changes:9} {first}", chat.screen.width))

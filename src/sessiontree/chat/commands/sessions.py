@@ -1,4 +1,4 @@
-"""/words that take another session in hand."""
+"""/commands that switch to another session."""
 
 from __future__ import annotations
 
@@ -22,68 +22,70 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
-async def new(talk: Conversation, rest: str) -> None:
-    await talk.controller.new(rest or None)
-    talk.show_session()
+async def new(chat: Conversation, rest: str) -> None:
+    await chat.controller.new(rest or None)
+    chat.show_session()
 
 
-async def resume(talk: Conversation, rest: str) -> None:
-    wanted = rest or await _choose_session(talk)
+async def resume(chat: Conversation, rest: str) -> None:
+    wanted = rest or await _choose_session(chat)
     if wanted is None:
         return
-    await talk.controller.resume(wanted)
-    await _show_resumed(talk)
-    await talk.offer_pending()
+    await chat.controller.resume(wanted)
+    await _show_resumed(chat)
+    await chat.resolve_pending()
 
 
-async def _choose_session(talk: Conversation) -> str | None:
-    controller, screen = talk.controller, talk.screen
+async def _choose_session(chat: Conversation) -> str | None:
+    controller, screen = chat.controller, chat.screen
 
     def look() -> tuple[list[str], list[str]]:
         with Library(controller.home) as library:
             found = library.sessions(project=controller.cwd)[:_SHOWN]
             ids = short_ids(library.everything())
         rows = list(
-            draw_listing([ThreadMember(one) for one in found], screen.width - 4, time.time(), ids, with_project=False)
+            draw_listing(
+                [ThreadMember(summary) for summary in found], screen.width - 4, time.time(), ids, with_project=False
+            )
         )
-        return [one.path for one in found], rows
+        return [summary.path for summary in found], rows
 
     paths, rows = await asyncio.to_thread(look)
     if not paths:
-        raise NotFoundError("no session of this project was found; /resume ID takes one of any project")
+        raise NotFoundError("no sessions for this project; /resume ID resumes one of another project")
     screen.line(f"    {rows[0]}", DIM)
-    chosen = await choose(screen, talk.reader, rows[1:], "Which session?")
+    chosen = await choose(screen, chat.reader, rows[1:], "Which session?")
     return None if chosen is None else paths[chosen]
 
 
-async def go_on(talk: Conversation, _: str) -> None:
-    await talk.controller.resume_last()
-    await _show_resumed(talk)
-    await talk.offer_pending()
+async def continue_last(chat: Conversation, _: str) -> None:
+    await chat.controller.resume_last()
+    await _show_resumed(chat)
+    await chat.resolve_pending()
 
 
-async def _show_resumed(talk: Conversation) -> None:
-    notes = await find_unfinished_subagents(talk.controller)
-    talk.show_session()
+async def _show_resumed(chat: Conversation) -> None:
+    notes = await find_unfinished_subagents(chat.controller)
+    chat.show_session()
     for note in notes:
-        talk.screen.line(f"· {note}", DIM)
+        chat.screen.line(f"· {note}", DIM)
 
 
-async def fork_before(talk: Conversation, rest: str) -> None:
-    wanted = rest or await choose_prompt(talk, "Fork before which one?")
+async def fork_before(chat: Conversation, rest: str) -> None:
+    wanted = rest or await choose_prompt(chat, "Fork just before which prompt?")
     if wanted is None:
         return
-    await talk.controller.fork(wanted)
-    talk.show_session()
+    await chat.controller.fork(wanted)
+    chat.show_session()
 
 
-async def choose_prompt(talk: Conversation, question: str) -> str | None:
-    """A prompt out of those on this branch, the newest first."""
-    points = await asyncio.to_thread(talk.controller.fork_points)
+async def choose_prompt(chat: Conversation, question: str) -> str | None:
+    """Let the user choose a prompt of this branch; the newest is first."""
+    points = await asyncio.to_thread(chat.controller.fork_points)
     if not points:
-        raise UsageError("nothing was said yet")
+        raise UsageError("no messages yet")
     rows = [f"{_clock(point.time)}  {one_line(point.preview)}" for point in points]
-    chosen = await choose(talk.screen, talk.reader, rows, question)
+    chosen = await choose(chat.screen, chat.reader, rows, question)
     return None if chosen is None else points[chosen].id
 
 
@@ -94,6 +96,6 @@ def _clock(timestamp: str) -> str:
         return " " * 11
 
 
-async def clone(talk: Conversation, _: str) -> None:
-    await talk.controller.clone()
-    talk.show_session()
+async def clone(chat: Conversation, _: str) -> None:
+    await chat.controller.clone()
+    chat.show_session()

@@ -25,6 +25,8 @@ Canonical entries in and out:
     line_builder    builds lines: common fields, ids, times
     write_state     maps encoded entries to lines, parents and open calls
     fork            a new session that starts with the lines of another
+    truncate        the lines that stay when a transcript is cut at its last compaction
+    worktree_notes  the client's own records of worktrees and file copies
 
 The rules are those of client 2.1.325 as measured; `ReadOptions` selects others.
 """

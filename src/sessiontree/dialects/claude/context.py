@@ -29,7 +29,7 @@ from sessiontree.dialects.claude.records import SYNTHETIC, object_in, string_in
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.errors import ReplacedError
 
-_MODEL_SEARCH = 256
+_MODEL_WINDOW = 256
 """How many lines before a boundary to search for a model."""
 
 _MODE_FIELDS = {"mode": "mode", "permission-mode": "permissionMode"}
@@ -53,7 +53,10 @@ def _ids(ids: Sequence[str], nodes: Iterable[int]) -> tuple[str, ...]:
 
 def _state(chain: Chain, path: Path, messages: Sequence[Message]) -> State:
     models = (message.model for message in reversed(messages) if isinstance(message, Assistant))
-    model = next((name for name in models if _is_model(name)), None) or _find_earlier_model(chain, path)
+    model = next((name for name in models if _is_model(name)), None)
+    if model is None and path.nodes:
+        # After a compaction that preserved no assistant message, the model is that of the last one before it.
+        _, model = find_model_before(chain.lines, path.nodes[0]) or (None, None)
     ref = ModelRef("anthropic", model) if model else None
     return State(model=ref, models={"default": f"anthropic/{model}"} if model else {}, mode=_find_mode(chain))
 
@@ -62,14 +65,14 @@ def _is_model(name: str | None) -> bool:
     return bool(name) and name != SYNTHETIC
 
 
-def _find_earlier_model(chain: Chain, path: Path) -> str | None:
-    """After a compaction that preserved no assistant message: the model of the last one before it in the file."""
-    first = path.nodes[0] if path.nodes else 0
-    before = [node for node in range(max(0, first - _MODEL_SEARCH), first) if chain.types[node] == "message"]
-    for line in reversed(chain.lines.fields(before)):
+def find_model_before(lines: IndexedLines, boundary: int) -> tuple[int, str] | None:
+    """Return the last line before a boundary that names a model, and the model."""
+    window = range(max(0, boundary - _MODEL_WINDOW), boundary)
+    nodes = [node for node in window if lines.types[node] == "message"]
+    for node, line in zip(reversed(nodes), reversed(lines.fields(nodes)), strict=True):
         model = string_in(object_in(line, "message"), "model")
-        if _is_model(model) and line.get("isSidechain") is not True:
-            return model
+        if model and _is_model(model) and line.get("isSidechain") is not True:
+            return node, model
     return None
 
 

@@ -276,7 +276,7 @@ class _Decoder:
         for group in _Decoder(self._lines, finds_kept=False).groups(nodes):
             is_kept = not members.isdisjoint(group.nodes)
             if group.role == "assistant":
-                # With a segment, the client restores the results beside the path with their response. A list is exact.
+                # A list is exact. Without one, results off the path are kept with their response, as on any path.
                 keeps_results = is_kept and preserved.listed is None
             elif group.role == "toolResult":
                 is_kept = is_kept or keeps_results

@@ -95,7 +95,7 @@ def find_header(lines: IndexedLines) -> Header | None:
     stem = os.path.splitext(os.path.basename(lines.location))[0]
     origin = _find_fork_origin(lines)
     return Header(
-        # The first lines of a fork can carry the id of the session they were copied from: the last line is right.
+        # A file can hold lines of several sessions; the last line belongs to the current one.
         id=string_in(last, "sessionId") or _first_string(first, "sessionId") or stem,
         timestamp=_first_string(first, "timestamp"),
         cwd=_first_string(first, "cwd"),

@@ -165,7 +165,7 @@ def parse_line(raw: bytes) -> Entry:
     try:
         line: Fields = msgspec.structs.asdict(_decode_line(raw))
         if entry_type(line) == "message":
-            return parse_fields(line)
+            return _parse_message_line(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         pass  # damaged, or another type of line: decoded with all its fields
     try:
@@ -178,14 +178,13 @@ def parse_line(raw: bytes) -> Entry:
 def parse_fields(line: Fields) -> Entry:
     """Return the entry of a decoded line."""
     kind, id = entry_type(line), chain_id(line)
+    if kind == "message":
+        return _parse_message_line(line)
     parent = string_in(line, "parentUuid") if id else None
     timestamp = string_in(line, "timestamp") or ""
     if line.get("type") == PASSTHROUGH and kind != PASSTHROUGH:
         envelope = {"id": string_in(line, "id") or "", "parentId": None, "timestamp": timestamp}
         return parse_entry({**object_in(line, "entry"), **envelope})
-    if kind == "message":
-        first, *more = map(_message_value, decode_messages(line, parse_content))
-        return MessageEntry(id, parent, timestamp, first, tuple(more))
     if kind == "compaction":
         metadata = object_in(line, "compactMetadata")
         return Compaction(
@@ -197,6 +196,13 @@ def parse_fields(line: Fields) -> Entry:
             details=metadata,
         )
     return Unknown(id, parent, timestamp, kind, line)
+
+
+def _parse_message_line(line: Fields) -> MessageEntry:
+    id = chain_id(line)
+    parent = string_in(line, "parentUuid") if id else None
+    first, *more = map(_message_value, decode_messages(line, parse_content))
+    return MessageEntry(id, parent, string_in(line, "timestamp") or "", first, tuple(more))
 
 
 def _message_value(message: Fields) -> Message:

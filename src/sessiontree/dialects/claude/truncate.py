@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from sessiontree.dialects.claude.context import find_model_before
 from sessiontree.dialects.claude.records import SYNTHETIC
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.truncation import find_head, iter_metadata
@@ -31,8 +32,6 @@ _LOGS = frozenset(
     {"api-request", "api-request-blob", "api-request-shape", "attribution-snapshot", "progress", "queue-operation"}
 )
 """Lines that Claude Code does not need to resume."""
-_MODEL_WINDOW = 256
-"""How many lines before a compaction Claude Code searches for the model."""
 
 
 def find_kept_lines(lines: IndexedLines, path: Sequence[int], models: Iterable[str | None]) -> set[int] | None:
@@ -45,18 +44,7 @@ def find_kept_lines(lines: IndexedLines, path: Sequence[int], models: Iterable[s
     kept = {*path, *find_head(lines, path[0])}
     if all(model in (None, "", SYNTHETIC) for model in models):
         # No answer after the compaction: the client takes the model from the last one before it.
-        model_line = _find_model_line(lines, path[0])
-        if model_line is not None:
-            kept.add(model_line)
+        found = find_model_before(lines, path[0])
+        if found is not None:
+            kept.add(found[0])
     return kept | set(iter_metadata(lines, path[0], kept, repeated=_REPEATED, logs=_LOGS))
-
-
-def _find_model_line(lines: IndexedLines, boundary: int) -> int | None:
-    window = range(max(0, boundary - _MODEL_WINDOW), boundary)
-    nodes = [node for node in window if lines.types[node] == "message"]
-    for node, fields in zip(reversed(nodes), reversed(lines.fields(nodes)), strict=True):
-        message = fields.get("message")
-        model = message.get("model") if isinstance(message, dict) else None
-        if model and model != SYNTHETIC and fields.get("isSidechain") is not True:
-            return node
-    return None

@@ -1,11 +1,11 @@
-"""Two histories of one conversation, and how they differ.
+"""Compare two histories of one conversation.
 
-A history is put into lines, one for each thing said: a text, an image, a tool call, a result. Everything goes through
-the form of the Anthropic API first, because that is what Claude Code gives us and what every message can be put into.
-White space is folded, and results stand in the order of their calls.
+A history becomes lines, one per text, image, tool call or result. Messages are rendered for the Anthropic API first,
+because Claude Code sends that, and every message can be rendered so. White space is collapsed, and results are in the
+order of their calls.
 
-Summaries, commands and files are told by each program in words of its own. Of those, only the parts that were recorded
-are compared: they must be there, in their place. What both sides say literally is never taken for such a text.
+Each program has its own wording for summaries, commands and files ("paraphrased" here). Of those, only the recorded
+parts are compared: they must occur at the same position. A text that both sides have literally is never paraphrased.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ JsonObject: TypeAlias = dict[str, Any]
 Parts: TypeAlias = tuple[str, ...]
 
 NOTHING_RECORDED = "(nothing was recorded)"
-# What each program says where no result of a call was recorded: ours, and the two of Claude Code.
-SAID_FOR_NO_RESULT = (NO_RESULT, "[Tool call interrupted:", "[Tool result missing")
-SAID_BY_US = (NO_USER_BEFORE, NO_USER_BETWEEN)
+# The placeholders for a missing tool result: ours, and the two of Claude Code.
+MISSING_RESULT_TEXTS = (NO_RESULT, "[Tool call interrupted:", "[Tool result missing")
+FILLER_TEXTS = (NO_USER_BEFORE, NO_USER_BETWEEN)
 
-LONGEST_LINE = 160
-LONGEST_DIFFERENCE = 24
+MAX_LINE = 160
+MAX_DIFFERENCE = 24
 
 
 def differences(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    """A short difference between two histories; empty when they are the same."""
+    """A short diff of two histories; empty if they are equal."""
     if list(ours) == list(theirs):
         return []
-    told = [_cut(line) for line in difflib.unified_diff(ours, theirs, lineterm="", n=1)][2:]
-    shown = ["- what we say", "+ what the program rebuilt", *told]
-    left_out = len(shown) - LONGEST_DIFFERENCE
-    return [*shown[:LONGEST_DIFFERENCE], f"... {left_out} more lines"] if left_out > 0 else shown
+    diff = [_cut(line) for line in difflib.unified_diff(ours, theirs, lineterm="", n=1)][2:]
+    shown = ["- ours", "+ rebuilt by the program", *diff]
+    left_out = len(shown) - MAX_DIFFERENCE
+    return [*shown[:MAX_DIFFERENCE], f"... {left_out} more lines"] if left_out > 0 else shown
 
 
 def both_lines(
     ours: Sequence[JsonObject], theirs: Sequence[JsonObject], recorded: Sequence[Message], *, thinking: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Two conversations in a provider's form, as lines. `recorded` are the messages that either was made of."""
-    said = set(_texts(ours)) & set(_texts(theirs))
+    """Two conversations in a provider's form, as lines. `recorded` are the messages they were rendered from."""
+    literal = set(_texts(ours)) & set(_texts(theirs))
     return (
-        _provider_lines(ours, _Words(said, recorded), thinking=thinking),
-        _provider_lines(theirs, _Words(said, recorded), thinking=thinking),
+        _provider_lines(ours, _TextMatcher(literal, recorded), thinking=thinking),
+        _provider_lines(theirs, _TextMatcher(literal, recorded), thinking=thinking),
     )
 
 
-def answered(lines: Sequence[str]) -> list[str]:
-    """Lines without the calls for which no result was recorded."""
+def without_open_calls(lines: Sequence[str]) -> list[str]:
+    """Lines without the calls that have no recorded result."""
     ending = f": {NOTHING_RECORDED}"
     calls = {line.removeprefix("error of ").removesuffix(ending) for line in lines if line.endswith(ending)}
     return [
@@ -70,7 +70,7 @@ def answered(lines: Sequence[str]) -> list[str]:
     ]
 
 
-def _provider_lines(sent: Sequence[JsonObject], words: _Words, *, thinking: bool) -> list[str]:
+def _provider_lines(sent: Sequence[JsonObject], matcher: _TextMatcher, *, thinking: bool) -> list[str]:
     lines: list[str] = []
     calls: list[str] = []
     for message in sent:
@@ -79,54 +79,54 @@ def _provider_lines(sent: Sequence[JsonObject], words: _Words, *, thinking: bool
         place = {call: at for at, call in enumerate(calls)}
         blocks.sort(key=lambda block: place.get(block.get("tool_use_id", ""), len(place)))
         for block in blocks:
-            lines += _lines_of_block(message["role"], block, words, thinking=thinking)
-    return lines + words.missing()
+            lines += _lines_of_block(message["role"], block, matcher, thinking=thinking)
+    return lines + matcher.missing()
 
 
-class _Words:
-    """The texts that both sides say, and those that are told, with what was recorded for them."""
+class _TextMatcher:
+    """Maps paraphrased texts to their recorded parts, and leaves literal texts unchanged."""
 
-    def __init__(self, said: set[str], recorded: Sequence[Message]) -> None:
-        self._said = said
-        self._told = {
+    def __init__(self, literal: set[str], recorded: Sequence[Message]) -> None:
+        self._literal = literal
+        self._paraphrased = {
             text: tuple(part for part in parts if part in text)
             for message in recorded
             if (parts := _recorded_parts(message))
             for text in _texts(render([message], "anthropic").messages)
         }
-        self._pending = list(self._told.values())
+        self._pending = list(self._paraphrased.values())
         self._rest: list[str] = []
 
     def as_recorded(self, text: str) -> str | None:
-        """A text as it was said, or for a told one, whoever tells it, what was recorded.
+        """A literal text itself; for a paraphrased one, its recorded parts.
 
-        Some programs tell one thing in several texts. Then the first stands for it, and the others give None.
+        Some programs split one message into several texts. Then the first counts, and the others give None.
         """
-        told = self._told.get(text)
-        if told in self._pending:
-            self._pending.remove(told)
-        if text in self._said:
+        parts = self._paraphrased.get(text)
+        if parts in self._pending:
+            self._pending.remove(parts)
+        if text in self._literal:
             return text
-        if told:
-            return _shown(told)
+        if parts:
+            return _shown(parts)
         found, self._rest = _found_in(text, self._rest)
         if found:
             return None
-        for parts in self._pending:
-            found, rest = _found_in(text, parts)
+        for pending in self._pending:
+            found, rest = _found_in(text, pending)
             if found:
-                self._pending.remove(parts)
+                self._pending.remove(pending)
                 self._rest += rest
-                return _shown(parts)
+                return _shown(pending)
         return text
 
     def missing(self) -> list[str]:
-        """What was recorded for things that were told only in part."""
-        return [f"(told) without {part}" for part in self._rest]
+        """Recorded parts that are missing from a paraphrased message."""
+        return [f"(paraphrased) without {part}" for part in self._rest]
 
 
 def _found_in(text: str, parts: Sequence[str]) -> tuple[bool, list[str]]:
-    """Whether a text holds the first of some parts, and the parts that do not follow it there."""
+    """Whether a text contains the first of some parts, and the parts that do not follow in order."""
     at, rest = 0, list(parts)
     while rest and (place := text.find(rest[0], at)) >= 0:
         at = place + len(rest.pop(0))
@@ -134,7 +134,7 @@ def _found_in(text: str, parts: Sequence[str]) -> tuple[bool, list[str]]:
 
 
 def _shown(parts: Parts) -> str:
-    return f"(told) {' | '.join(parts)}"
+    return f"(paraphrased) {' | '.join(parts)}"
 
 
 def _texts(sent: Sequence[JsonObject]) -> Iterator[str]:
@@ -143,7 +143,7 @@ def _texts(sent: Sequence[JsonObject]) -> Iterator[str]:
 
 
 def _recorded_parts(message: Message) -> Parts:
-    """What was recorded of a message that each program tells in its own words."""
+    """The recorded parts of a message that each program paraphrases."""
     match message:
         case CompactionSummary() | BranchSummaryText():
             return _folded_parts(message.summary)
@@ -166,13 +166,13 @@ def _blocks(content: Any) -> Iterator[JsonObject]:
     yield from [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _lines_of_block(role: str, block: JsonObject, words: _Words, *, thinking: bool) -> Iterator[str]:
+def _lines_of_block(role: str, block: JsonObject, matcher: _TextMatcher, *, thinking: bool) -> Iterator[str]:
     match block["type"]:
         case "text":
             text = _folded(block["text"])
-            told = words.as_recorded(text) if text and text not in SAID_BY_US else None
-            if told is not None:
-                yield f"{role}: {told}"
+            shown = matcher.as_recorded(text) if text and text not in FILLER_TEXTS else None
+            if shown is not None:
+                yield f"{role}: {shown}"
         case "tool_use":
             arguments = json.dumps(block["input"], ensure_ascii=False, sort_keys=True)
             yield f"{role} calls {block['name']} {block['id']}: {arguments}"
@@ -180,7 +180,7 @@ def _lines_of_block(role: str, block: JsonObject, words: _Words, *, thinking: bo
             kind = "error" if block.get("is_error") else "result"
             inner = [_inside(part) for part in _blocks(block.get("content") or [])]
             text = " ".join(part for part in inner if part) or NO_OUTPUT
-            if text.startswith(SAID_FOR_NO_RESULT):
+            if text.startswith(MISSING_RESULT_TEXTS):
                 text = NOTHING_RECORDED
             yield f"{kind} of {block['tool_use_id']}: {text}"
         case "thinking" | "redacted_thinking":
@@ -206,4 +206,4 @@ def _folded(text: str) -> str:
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..."
+    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."

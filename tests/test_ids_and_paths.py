@@ -26,7 +26,7 @@ from sessiontree.paths import (
     session_path,
     short_id,
 )
-from tests.building import examples, header, said
+from tests.builders import examples, header, said
 
 ONE = "019c0000-0000-7000-8000-00000000000a"
 TWO = "019c0000-0000-7000-8000-00000000000b"

@@ -28,7 +28,7 @@ from sessiontree.session.blob_refs import (
 )
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryBlobs
-from tests.building import entry, examples, header, json_line, opened, places, said
+from tests.builders import entry, examples, header, json_line, opened, places, said
 
 LONG = "long text " * 50_001
 IMAGE = base64.b64encode(bytes(range(256)) * 3).decode()

@@ -43,7 +43,7 @@ from sessiontree.models import (
 )
 from sessiontree.models.script import ErrorKind, ScriptCall, ScriptError
 from sessiontree.testing.model_server import ModelServer
-from tests.models.asking import HELLO, MODELS, PICTURE, READ, ask, ask_server, message, request
+from tests.models.helpers import HELLO, MODELS, PICTURE, READ, ask, ask_server, message, request
 
 every_protocol = pytest.mark.parametrize("protocol", MODELS)
 
