@@ -108,7 +108,7 @@ def test_no_exploration_passes_its_limit_by_more_than_one_call(data: st.DataObje
 
 def test_lanes_work_side_by_side_as_long_as_there_is_room_for_all(session: Session) -> None:
     facts = Facts(200_000, 100, source="test")
-    model = Stepping(2, delay=0.02, calls=lambda prompt, step: [], facts=facts)
+    model = Stepping(2, calls=lambda prompt, step: [], facts=facts, meet=5)
     explored(session, *PROMPTS, models=[model], bounds=Bounds(tokens=100_000), parallel=5)
     assert model.most_under_way == 5
 

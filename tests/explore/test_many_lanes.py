@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.core.messages import ToolCall
 from sessiontree.explore import explore
 from sessiontree.explore.state import find_exploration
-from sessiontree.models import Event, Request
 from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
 from sessiontree.stores.file import FileStore
@@ -145,25 +143,11 @@ async def _longest_standstill(session: Session) -> float:
     return longest
 
 
-class Meeting(Stepping):
-    """A model that answers only when all lanes have asked it."""
-
-    def __init__(self, lanes: int) -> None:
-        super().__init__(5)
-        self._barrier = asyncio.Barrier(lanes)
-
-    async def stream(self, request: Request, /) -> AsyncGenerator[Event, None]:
-        async with asyncio.timeout(60):
-            await self._barrier.wait()
-        async for event in super().stream(request):
-            yield event
-
-
 def test_lanes_do_not_wait_for_each_other(tmp_path: Path) -> None:
     exploration, _ = explored(
         new_session(tmp_path),
         *PROMPTS,
-        models=[Meeting(LANES)],
+        models=[Stepping(5, meet=LANES)],
         tools=Tools([Note(tmp_path / "notes")]),
         parallel=LANES,
     )
