@@ -32,7 +32,7 @@ from sessiontree.session.session import Branch, Session
 from sessiontree.settings import Compaction, Prune, Settings
 from tests.agent.builders import Workplace, is_alive, pid_in
 from tests.agent.gates import Counting
-from tests.agent.runs import call, end_of, turn, went
+from tests.agent.runs import call, end_of, run_events, turn
 from tests.explore.lanes import AT_ONCE, FACTS, Note, Stepping, check_is_sound, explored, new_session, own_messages
 
 USED = Usage(100, 10, total_tokens=110)
@@ -249,7 +249,7 @@ def test_after_an_overflow_the_summary_and_the_second_attempt_each_pass_the_gate
     model = ScriptedModel([turn("", error=ScriptError("overflow")), turn("Answer.", usage=Usage(1, 1))])
     room = Compaction(keep_recent_tokens=50, prune=Prune(enabled=False))
     how = {"settings": Settings(compaction=room), "summarizer": short, "limits": Limits(gate=gate)}
-    assert end_of(went(place, "Go.", model=model, **how)).reason == reason
+    assert end_of(run_events(place, "Go.", model=model, **how)).reason == reason
     assert (short.asked, len(model.requests)) == (summaries, requests)
     assert len(gate.left) == min(most, 3)
     assert [spent.tokens for spent in gate.left] == [0, 707, 709][:most]
@@ -262,7 +262,7 @@ def test_a_summary_that_failed_counts_as_what_was_sent(tmp_path: Path) -> None:
     room = Compaction(reserve_tokens=2_000, keep_recent_tokens=50, prune=Prune(enabled=False))
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], Facts(window=6_000, output=500, source="test"))
     how = {"settings": Settings(compaction=room), "summarizer": Shortening("cut off"), "limits": Limits(gate=gate)}
-    went(place, "Go.", model=model, **how)
+    run_events(place, "Go.", model=model, **how)
     assert len(gate.left) == 2
     assert 4_000 < gate.left[0].tokens == gate.left[1].tokens - 2
 
@@ -271,8 +271,8 @@ def test_an_answer_is_held_to_what_was_reserved_for_it(tmp_path: Path) -> None:
     place, gate = Workplace(tmp_path), Counting()
     facts = Facts(window=10_000, output=64_000, source="test")
     limited, free = ScriptedModel([turn("Yes.")], facts), ScriptedModel([turn("Yes.")], facts)
-    went(place, "words " * 3_000, model=limited, tools=(), limits=Limits(gate=gate))
-    went(place, "Go.", model=free, tools=())
+    run_events(place, "words " * 3_000, model=limited, tools=(), limits=Limits(gate=gate))
+    run_events(place, "Go.", model=free, tools=())
     assert limited.requests[0].max_tokens == gate.entered[0].output
     assert 1_024 <= gate.entered[0].output <= 10_000 - gate.entered[0].input
     assert free.requests[0].max_tokens is None
