@@ -35,7 +35,7 @@ from tests.agent.builders import Workplace
 from tests.agent.gates import Counting
 from tests.agent.runs import end_of, run_events, turn
 from tests.builders import examples
-from tests.explore.lanes import explored, new_session
+from tests.explore.lanes import AT_ONCE, explored, new_session
 
 BROKEN = ScriptTurn(text="half of an answ", error=ScriptError("rate_limit", in_stream=True, retry_after=0.01))
 REFUSED = ScriptTurn(error=ScriptError("rate_limit", retry_after=0.01))
@@ -234,7 +234,7 @@ def test_an_interrupt_ends_the_request_for_a_summary_which_counts_as_all_it_migh
         assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         return time.monotonic() - began
 
-    assert asyncio.run(main()) < 3
+    assert asyncio.run(main()) < AT_ONCE
     assert [spent.tokens for spent in gate.left] == [gate.entered[0].tokens]
 
 

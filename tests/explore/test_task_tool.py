@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from sessiontree.core.messages import ToolResult, Usage, message_text
 from sessiontree.explore import Bounds, Exploration, explore
 from sessiontree.explore.subagent_sessions import parse_subagent
 from sessiontree.explore.task_tool import MAX_TEXT, TaskTool, Unfinished, find_sub_agent, find_unfinished
+from sessiontree.models import Event as ModelEvent
 from sessiontree.models import Facts, ScriptedModel, ScriptTurn
+from sessiontree.models import Request as ModelRequest
 from sessiontree.session.session import Session
 from tests.agent.builders import Workplace, is_alive, pid_in, wait_for
 from tests.agent.runs import call, check_is_sound, collect_events, end_of, transcript, turn
@@ -61,6 +64,21 @@ def task(prompt: str, **more: Any) -> Any:
 
 def _model(*turns: ScriptTurn) -> ScriptedModel:
     return ScriptedModel(turns)
+
+
+class CountedModel(ScriptedModel):
+    """A scripted model that counts how many requests are in flight at the same time."""
+
+    in_flight = most_in_flight = 0
+
+    async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelEvent, None]:
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            async for event in super().stream(request):
+                yield event
+        finally:
+            self.in_flight -= 1
 
 
 def went(place: Workplace, *turns: ScriptTurn, **more: Any) -> list[Any]:
@@ -169,14 +187,10 @@ def test_with_a_depth_of_two_a_sub_agent_has_one_more_level(place: Workplace) ->
 
 def test_several_tasks_work_side_by_side_and_never_see_each_other(place: Workplace) -> None:
     names = ["alpha", "beta", "gamma"]
-    model = _model(
-        turn(None, *(task(name) for name in names), when=LOOK),
-        *(turn(f"found {name}", when=name, first_delay=0.3) for name in names),
-        turn("done"),
-    )
-    began = time.monotonic()
+    parts = [turn(f"found {name}", when=name, first_delay=0.5) for name in names]
+    model = CountedModel([turn(None, *(task(name) for name in names), when=LOOK), *parts, turn("done")])
     events = went(place, model=model)
-    assert time.monotonic() - began < 0.8
+    assert model.most_in_flight == 3
     found = outputs(events)
     assert sorted(output.text for output in found) == [f"found {name}" for name in names]
     for output in found:
