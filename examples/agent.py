@@ -15,12 +15,12 @@ from sessiontree.models import open_model
 
 
 class Terminal:
-    """Asks on the terminal."""
+    """Asks the user on the terminal."""
 
     async def ask(self, question: Question) -> Reply:
-        print(f"\n{question.preview!r}\n{'; '.join(question.reasons)}. Go on? [y/N] ", end="", flush=True)
+        print(f"\n{question.preview!r}\n{'; '.join(question.reasons)}. Allow? [y/N] ", end="", flush=True)
         line = await asyncio.to_thread(sys.stdin.readline)
-        return Reply("once") if line.strip().lower() == "y" else Reply("no", "the user said no")
+        return Reply("once") if line.strip().lower() == "y" else Reply("no", "the user denied it")
 
 
 async def main(name: str, prompt: str) -> None:

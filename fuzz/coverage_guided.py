@@ -1,4 +1,4 @@
-"""A coverage-guided run (atheris) over `lines` and the parse of every dialect.
+"""Coverage-guided fuzzing (atheris) of `lines` and of the parser of every dialect.
 
 .venv/bin/pip install atheris
 .venv/bin/python fuzz/coverage_guided.py -max_total_time=300 tests/corpus/pi-family
@@ -21,8 +21,8 @@ with atheris.instrument_imports(include=["sessiontree"]):
 DIALECTS = [plugins.load("dialects", name) for name in plugins.names("dialects")]
 
 
-def one_input(data: bytes) -> None:
-    """Whatever the bytes: nothing raises."""
+def test_one_input(data: bytes) -> None:
+    """Must not raise for any bytes."""
     assert sum(len(line) for _, line in iter_lines(data)) + data.count(b"\n") == len(data)
     assert line_ends(data, len(data))[-1:] in ([], [len(data)])
     for dialect in DIALECTS:
@@ -36,5 +36,5 @@ def one_input(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    atheris.Setup(sys.argv, one_input)
+    atheris.Setup(sys.argv, test_one_input)
     atheris.Fuzz()

@@ -83,7 +83,7 @@ def test_a_dialect_that_loses_an_entrys_parent_is_caught() -> None:
             found = super().envelope(fields)
             return type(found)(found.type, found.id, None)
 
-    with pytest.raises(ContractError, match="tell the same"):
+    with pytest.raises(ContractError, match="agree on a line"):
         check_dialect(Lossy(), [NATIVE_SAMPLE])
 
 

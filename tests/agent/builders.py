@@ -1,4 +1,4 @@
-"""What the tests of the agent share: a project with a session, calls that wait for their result, processes."""
+"""Helpers for tests of the agent: a project with a session, tool calls, processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BARE = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LANG": "C.UTF-8"}
 
 
 class Answers:
-    """A person who answers what is asked, the same each time, and remembers the questions."""
+    """An approver that always gives the same reply, and records the questions."""
 
     def __init__(self, reply: Reply | None = None) -> None:
         self.reply = reply or Reply("once")
@@ -38,7 +38,7 @@ class Answers:
 
 
 class Workplace:
-    """A project folder, a session about it, and everything that calls need."""
+    """A project folder with a session, tools, approvals and checkpoints."""
 
     def __init__(self, folder: Path, *, environment: Mapping[str, str] = BARE, added: tuple[Path, ...] = ()) -> None:
         self.project = folder / "project"
@@ -57,16 +57,16 @@ class Workplace:
         )
 
     def run(self, tool: Tool, **arguments: Any) -> ToolOutput:
-        """Run a tool itself, without anyone being asked."""
+        """Run a tool directly, without approval."""
         return asyncio.run(tool.run(arguments, self.context))
 
     def call(self, name: str, **arguments: Any) -> ToolOutput:
-        """A call as a model makes it."""
+        """Make a call like a model."""
         return asyncio.run(self.calls.call(ToolCall("call-1", name, arguments)))
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is there and not merely waiting to be buried."""
+    """Whether a process is running, not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):  # gone before the file was opened, or before it was read
@@ -75,7 +75,7 @@ def is_alive(pid: int) -> bool:
 
 
 def kill_all_of(session: int) -> None:
-    """End a process that leads a session, and everything in it, whatever groups they are in; and see them gone."""
+    """Kill all processes of a process session, in whatever groups, and wait until they have ended."""
     while found := [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _session_of(pid) == session]:
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
@@ -92,25 +92,25 @@ def _session_of(pid: int) -> int | None:
 
 
 def wait_for(condition: Any, seconds: float = 10.0) -> Any:
-    """What a condition gives as soon as it is true."""
+    """Wait until a condition is true, and return its value."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         found = condition()
         if found:
             return found
         time.sleep(0.01)
-    raise AssertionError("it did not come true")
+    raise AssertionError("the condition did not become true")
 
 
 def pid_in(path: Path) -> int:
-    """The process id that a command wrote into a file, when the program that started it surely knows of it, too."""
+    """The process id that a command wrote to a file, after the program that started it has registered it."""
     found = int(wait_for(lambda: path.exists() and path.read_text().strip()))
     time.sleep(0.1)
     return found
 
 
 def tree(folder: Path) -> dict[str, tuple[str, object]]:
-    """Everything below a folder: kind, permissions and content. Git's own files do not count."""
+    """Everything below a folder, except `.git`: kind, permissions and content."""
     found: dict[str, tuple[str, object]] = {}
     for top, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if name != ".git"]

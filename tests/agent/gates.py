@@ -1,4 +1,4 @@
-"""A gate for tests, which lets so many requests pass and looks at them."""
+"""A request gate for tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sessiontree.agent.limits import GateRequest, RunUsage, Ticket
 
 
 class Counting:
-    """Lets so many requests pass, and notes what they leave behind."""
+    """Admits a number of requests, and records them."""
 
     def __init__(self, most: int = 99) -> None:
         self.most, self.entered, self.left = most, list[RunUsage](), list[RunUsage]()
@@ -21,9 +21,9 @@ class Counting:
         return None
 
     async def enter(self, asked: GateRequest) -> Ticket | str:
-        assert len(self.entered) == len(self.left), "one entered before the other had left"
+        assert len(self.entered) == len(self.left), "two requests at the same time"
         if len(self.entered) == self.most:
-            return "nothing more is let through"
+            return "no more requests are admitted"
         self.asked.append(asked)
         self.entered.append((await asked.expected()).likely)
         return Ticket()

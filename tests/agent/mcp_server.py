@@ -1,4 +1,4 @@
-"""A small MCP server for the tests: started as a program, it answers over its pipes."""
+"""A small MCP server for tests, over stdio."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ def add(one: int, other: int) -> str:
 
 @SERVER.tool()
 def fail() -> str:
-    """Fail, as tools do."""
+    """Raise an exception."""
     raise ValueError("the moon is full")
 
 
 @SERVER.tool()
 def die() -> str:
-    """End the server in the middle of a call."""
+    """Exit during a call."""
     os._exit(3)
 
 
 @SERVER.tool()
 def wait(seconds: float) -> str:
-    """Take some time."""
+    """Sleep."""
     time.sleep(seconds)
     return "done"
 
 
 @SERVER.tool()
 def environment() -> str:
-    """What the server was given."""
+    """Return the environment of the server."""
     return "\n".join(f"{name}={value}" for name, value in os.environ.items())
 
 
 @SERVER.tool()
 def much(lines: int) -> str:
-    """A long answer."""
+    """Return a long text."""
     return "\n".join(str(number) for number in range(lines))
 
 
 @SERVER.tool()
 def picture() -> Image:
-    """A picture."""
+    """Return an image."""
     return Image(data=b"\x89PNG\r\n\x1a\n", format="png")
 
 
 @SERVER.tool(name="a name/with: odd characters " + "x" * 40)
 def odd() -> str:
-    """A name that no provider would take."""
+    """Has a name that no provider accepts."""
     return f"odd {os.getpid()}"
 
 

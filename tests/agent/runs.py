@@ -1,4 +1,4 @@
-"""What the tests of the run loop share: scripts, runs that are collected, and what must hold of every session."""
+"""Helpers for tests of the run loop: scripts, runs, their events, and checks of sessions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def turn(text: str | None = None, *calls: ScriptCall, **more: Any) -> ScriptTurn
     return ScriptTurn(text=text, tool_calls=calls, **more)
 
 
-def started(place: Workplace, prompt: Any, *turns: ScriptTurn, at: Branch | Session | None = None, **more: Any) -> Run:
+def start_run(
+    place: Workplace, prompt: Any, *turns: ScriptTurn, at: Branch | Session | None = None, **more: Any
+) -> Run:
     more.setdefault("model", ScriptedModel(turns))
     more.setdefault("tools", load_tools())
     more.setdefault("approver", place.answers)
@@ -37,16 +39,16 @@ def started(place: Workplace, prompt: Any, *turns: ScriptTurn, at: Branch | Sess
     return run(at if at is not None else place.session, prompt, context=place.context, **more)
 
 
-async def collected(one: Run, heard: Callable[[Event], object] = lambda _: None) -> list[Event]:
+async def collect_events(one: Run, on_event: Callable[[Event], object] = lambda _: None) -> list[Event]:
     events = []
     async for event in one:
         events.append(event)
-        heard(event)
+        on_event(event)
     return events
 
 
-def went(place: Workplace, prompt: Any, *turns: ScriptTurn, **more: Any) -> list[Event]:
-    return asyncio.run(collected(started(place, prompt, *turns, **more)))
+def run_events(place: Workplace, prompt: Any, *turns: ScriptTurn, **more: Any) -> list[Event]:
+    return asyncio.run(collect_events(start_run(place, prompt, *turns, **more)))
 
 
 def names(events: list[Event]) -> list[str]:
@@ -58,7 +60,7 @@ def end_of(events: list[Event]) -> AgentEnd:
     return events[-1]
 
 
-def said(session: Session) -> list[tuple[str, str]]:
+def transcript(session: Session) -> list[tuple[str, str]]:
     return [(message.role, message_text(message)) for message in session.context().messages]
 
 
@@ -67,7 +69,7 @@ def results(messages: Any) -> dict[str, ToolResult]:
 
 
 def check_is_sound(session: Session) -> list[Message]:
-    """The file is healthy, every call has its result, and a fresh look, also Pi's, sees what its writer sees."""
+    """Check that the file is healthy, every call has a result, and that a fresh reader, also as Pi, sees the same."""
     session.close()
     if not Path(session.location).exists():
         return []

@@ -1,4 +1,4 @@
-"""Who may do what: the table of modes, the commands that only read, and what a session remembers."""
+"""Approval: the table of modes, read-only commands, and settings of the session."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_every_other_command_is_asked_about(command: str, tmp_path: Path) -> Non
     assert find_read_paths(command, Workspace(tmp_path)) is None
 
 
-def test_a_reading_command_that_leads_outside_says_where(tmp_path: Path) -> None:
+def test_a_read_only_command_lists_paths_outside(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "link").symlink_to("/etc/passwd")
     workspace = Workspace(tmp_path / "project")
@@ -204,7 +204,7 @@ def test_the_question_shows_the_command_or_the_difference(place: Workplace) -> N
     assert not (place.project / "x").exists()
 
 
-def test_nobody_to_ask_means_no(place: Workplace) -> None:
+def test_without_a_user_everything_is_denied(place: Workplace) -> None:
     calls = ToolRunner(load_tools(), place.context, place.approvals)
     output = asyncio.run(calls.call(ToolCall("1", "bash", {"command": "touch x"})))
     assert "no user is present to approve it" in output.text

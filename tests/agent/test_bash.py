@@ -1,4 +1,4 @@
-"""Commands: output and its limits, their end and that of all they started, and the secrets they do not see."""
+"""Commands: output and its limits, ending them with all their processes, and secrets they do not get."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECRET = "tok-9f8e7d6c5b4a"
 WITH_SECRET = {**BARE, "ACME_API_TOKEN": SECRET, "DATABASE_URL": "postgres://me:hunter2hunter2@db/x", "EDITOR": "vi"}
 
 
-def test_output_and_errors_come_together_in_order(place: Workplace) -> None:
+def test_stdout_and_stderr_are_combined_in_order(place: Workplace) -> None:
     output = place.run(BASH, command="echo one; echo two >&2; echo three")
     assert output.text == "one\ntwo\nthree"
     assert not output.is_error
@@ -64,7 +64,7 @@ def test_colours_and_nul_are_taken_out_of_the_output(place: Workplace) -> None:
 # Limits
 
 
-def test_a_long_output_is_told_in_part_and_kept_whole_in_a_private_file(place: Workplace) -> None:
+def test_long_output_is_truncated_and_stored_in_a_private_file(place: Workplace) -> None:
     output = place.run(BASH, command="seq 1 50000")
     assert output.text.startswith("1\n2\n")
     assert "\n49999\n50000\n" in output.text
@@ -97,13 +97,13 @@ def test_a_folder_for_outputs_that_cannot_be_made_ends_no_command(place: Workpla
     assert output.text.endswith("[the output has 288,894 bytes; the rest was not stored]")
 
 
-def test_a_call_id_cannot_lead_the_file_elsewhere(place: Workplace) -> None:
+def test_a_call_id_cannot_move_the_file_to_another_folder(place: Workplace) -> None:
     context = msgspec.structs.replace(place.context, call_id="../../evil/x")
     output = asyncio.run(BASH.run({"command": "seq 1 50000"}, context))
     assert Path(output.details["fullOutputPath"]).parent == place.outputs
 
 
-def test_what_comes_is_told_while_it_runs(place: Workplace) -> None:
+def test_output_arrives_while_the_command_runs(place: Workplace) -> None:
     updates: list[str] = []
 
     def update(text: str) -> None:
@@ -125,7 +125,7 @@ STUBBORN = (
 )
 
 
-def test_a_time_limit_ends_the_whole_group_also_those_who_do_not_listen(place: Workplace, tmp_path: Path) -> None:
+def test_a_timeout_ends_the_whole_group_even_if_it_ignores_sigterm(place: Workplace, tmp_path: Path) -> None:
     started = time.monotonic()
     output = place.run(BASH, command=STUBBORN.format(tmp_path), timeout=0.5)
     assert output.is_error
@@ -164,7 +164,7 @@ def test_processes_in_the_background_end_with_the_command(place: Workplace, tmp_
     assert wait_for(lambda: not is_alive(pid_in(tmp_path / "pid")))
 
 
-def test_commands_run_side_by_side(place: Workplace) -> None:
+def test_commands_run_in_parallel(place: Workplace) -> None:
     names = [f"n{number}" for number in range(12)]
 
     async def all_of_them() -> list[str]:
@@ -176,7 +176,7 @@ def test_commands_run_side_by_side(place: Workplace) -> None:
     assert asyncio.run(all_of_them()) == names
 
 
-def test_a_folder_that_is_gone_is_a_proper_result(place: Workplace) -> None:
+def test_a_deleted_folder_is_an_error_result(place: Workplace) -> None:
     place.project.rmdir()
     output = place.run(BASH, command="true")
     assert output.is_error
@@ -207,7 +207,7 @@ def test_commands_do_not_get_secrets_unless_the_user_names_them(tmp_path: Path) 
     assert without_secrets(WITH_SECRET, ["ACME_API_TOKEN"])["ACME_API_TOKEN"] == SECRET
 
 
-def test_secrets_are_masked_wherever_they_come_from(tmp_path: Path) -> None:
+def test_secrets_are_masked_in_every_output(tmp_path: Path) -> None:
     place = Workplace(tmp_path, environment=WITH_SECRET)
     (place.project / "notes").write_text(f"token: {SECRET}\nurl: postgres://me:hunter2hunter2@db/x\n")
     for name, arguments in (
@@ -246,14 +246,14 @@ def test_masking_in_pieces_gives_the_same_as_at_once(words: list[str], size: int
     assert b"".join(pieces) + stream.end() == mask.data(data)
 
 
-def test_short_values_are_not_masked_for_they_stand_everywhere() -> None:
+def test_short_values_are_not_masked_because_they_occur_everywhere() -> None:
     assert Mask({"USE_TOKEN": "1", "SECRET_MODE": "true"}).text("1 true") == "1 true"
 
 
 # Commands of the user
 
 
-def test_a_command_of_the_user_is_told_from_other_input() -> None:
+def test_user_commands_are_recognized() -> None:
     assert parse_user_command("hello !x") is None
     assert parse_user_command("!") is None
     one, two = parse_user_command("! ls -l "), parse_user_command("!!env")
@@ -263,7 +263,7 @@ def test_a_command_of_the_user_is_told_from_other_input() -> None:
     assert (two.command, two.exclude_from_context) == ("env", True)
 
 
-def test_a_command_of_the_user_has_the_whole_environment_and_is_kept_masked(tmp_path: Path) -> None:
+def test_a_user_command_has_the_whole_environment_and_is_stored_masked(tmp_path: Path) -> None:
     place = Workplace(tmp_path, environment=WITH_SECRET)
     place.session.append("user", "hi")
     for line in ("!echo ${#ACME_API_TOKEN} $ACME_API_TOKEN; exit 3", "!!echo aside"):
@@ -278,7 +278,7 @@ def test_a_command_of_the_user_has_the_whole_environment_and_is_kept_masked(tmp_
     assert SECRET not in Path(place.session.location).read_text()
 
 
-def test_a_cancelled_command_of_the_user_is_kept_with_what_it_printed(place: Workplace, tmp_path: Path) -> None:
+def test_a_cancelled_user_command_is_recorded_with_its_output(place: Workplace, tmp_path: Path) -> None:
     async def cancelled() -> None:
         command = parse_user_command(f"!echo before; echo $$ > {tmp_path}/pid; sleep 300")
         assert command is not None

@@ -1,4 +1,4 @@
-"""Taking back what tools did to files: exactly, with a look before, and never over what someone else did since."""
+"""Rewinding file changes: exactly, with a plan first, and never over changes by others."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_what_the_user_changed_since_is_noticed_and_left_alone(yolo: Workplace) 
     assert not (yolo.project / "gone").exists()
 
 
-def test_a_file_that_changes_between_the_look_and_the_deed_is_left_alone(yolo: Workplace) -> None:
+def test_a_file_that_changes_after_the_plan_is_left_alone(yolo: Workplace) -> None:
     (yolo.project / "a").write_text("0")
     start = yolo.session.leaf
     yolo.call("write", path="a", content="1")
@@ -180,7 +180,7 @@ def test_a_folder_in_the_place_of_a_file_is_a_conflict_that_stays(yolo: Workplac
     assert (yolo.project / "a" / "inner").is_dir()
 
 
-def test_a_session_of_someone_else_cannot_lead_a_rewind_outside(yolo: Workplace, tmp_path: Path) -> None:
+def test_a_foreign_session_cannot_make_a_rewind_write_outside(yolo: Workplace, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (yolo.project / "door").symlink_to(tmp_path)
@@ -432,7 +432,7 @@ def test_a_file_that_was_ignored_before_is_never_taken_for_a_new_one(yolo: Workp
     assert (yolo.project / "local").read_text() == "changed\n"
 
 
-def test_without_a_repository_it_is_said_that_commands_are_not_covered(yolo: Workplace) -> None:
+def test_without_a_repository_commands_are_reported_as_not_covered(yolo: Workplace) -> None:
     start = yolo.session.leaf
     yolo.call("bash", command="echo x > made-by-command")
     yolo.call("bash", command="echo y > made-by-command")
@@ -464,7 +464,7 @@ ACTS = st.one_of(
 
 
 def act(place: Workplace, what: str, name: str, value: Any) -> None:
-    """What a tool of someone may do, noted as a tool notes it."""
+    """A random change of a file, recorded like that of a tool."""
     path = place.project / name
     before = {str(path): place.checkpoints.store(str(path))}
     is_there = os.path.lexists(path)

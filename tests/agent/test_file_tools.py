@@ -1,4 +1,4 @@
-"""`read`, `write`, `edit`, `ls`: on real files, with good and with wrong arguments."""
+"""`read`, `write`, `edit`, `ls` on real files, with valid and invalid arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PNG = base64.b64decode(
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
+    ("tool", "arguments", "message"),
     [
         (READ, {}, "missing required field `path`"),
         (READ, {"path": 3}, "Expected `str`, got `int`"),
@@ -47,22 +47,22 @@ PNG = base64.b64decode(
         (EDIT, {"path": "a", "old_text": "", "new_text": "x"}, "length >= 1"),
     ],
 )
-def test_wrong_arguments_become_a_result_that_says_what_is_expected(
-    tool: Tool, arguments: dict[str, Any], said: str, place: Workplace
+def test_invalid_arguments_become_a_result_with_the_expected_schema(
+    tool: Tool, arguments: dict[str, Any], message: str, place: Workplace
 ) -> None:
     output = place.run(tool, **arguments)
     assert output.is_error
-    assert said in output.text
+    assert message in output.text
     with pytest.raises(ArgumentsError):
         tool.plan(arguments, place.context)
 
 
-def test_what_is_expected_is_told_with_types() -> None:
+def test_the_expected_schema_includes_types() -> None:
     with pytest.raises(ArgumentsError, match=r"Expected: \{path: string, offset: integer \(optional\)"):
         READ.parse({})
 
 
-def test_numbers_and_truths_may_come_as_texts_and_null_means_not_given(place: Workplace) -> None:
+def test_numbers_and_booleans_may_be_strings_and_null_means_not_given(place: Workplace) -> None:
     (place.project / "a").write_text("1\n2\n3\n")
     assert "lines 2 to 2" in place.run(READ, path="a", offset="2", limit="1").text
     assert place.run(READ, path="a", offset=None).text == "1\n2\n3"
@@ -77,14 +77,14 @@ def test_schemas_are_objects_with_described_fields() -> None:
         assert "$ref" not in str(tool.schema)
 
 
-def test_our_tools_come_in_by_the_door_of_other_packages() -> None:
+def test_built_in_tools_are_loaded_from_entry_points() -> None:
     changes = {tool.name: tool.changes for tool in load_tools()}
     ours = {"read": "nothing", "grep": "nothing", "glob": "nothing", "ls": "nothing", "write": "files", "edit": "files"}
     assert changes.items() >= {**ours, "bash": "anything"}.items()
     assert all(isinstance(tool, Tool) for tool in load_tools())
 
 
-def test_two_tools_of_one_name_and_names_no_provider_takes_are_refused() -> None:
+def test_duplicate_and_invalid_tool_names_are_refused() -> None:
     tools = Tools([READ])
     with pytest.raises(UsageError, match="two tools"):
         tools.add(READ)
@@ -100,7 +100,7 @@ def test_a_file_is_read_as_it_is(place: Workplace) -> None:
     assert place.run(READ, path="a.txt").text == "eins\nzwei\n\ndrei"
 
 
-def test_a_long_file_is_read_in_parts_that_say_so(place: Workplace) -> None:
+def test_a_long_file_is_read_in_parts_with_a_note(place: Workplace) -> None:
     (place.project / "long").write_text("".join(f"{number}\n" for number in range(1, 5001)))
     first = place.run(READ, path="long")
     assert first.text.startswith("1\n2\n")
@@ -113,7 +113,7 @@ def test_a_long_file_is_read_in_parts_that_say_so(place: Workplace) -> None:
     assert "has only 5,000 lines" in beyond.text
 
 
-def test_a_very_long_line_is_cut_and_that_is_said(place: Workplace) -> None:
+def test_a_very_long_line_is_cut_with_a_note(place: Workplace) -> None:
     (place.project / "min.js").write_text("x" * 1_000_000)
     output = place.run(READ, path="min.js")
     assert len(output.text) < 3_000
@@ -121,7 +121,7 @@ def test_a_very_long_line_is_cut_and_that_is_said(place: Workplace) -> None:
     assert "1 long line was cut" in output.text
 
 
-def test_an_empty_file_is_said_to_be_empty(place: Workplace) -> None:
+def test_an_empty_file_is_reported_as_empty(place: Workplace) -> None:
     (place.project / "nothing").touch()
     assert place.run(READ, path="nothing").text == "[nothing is empty]"
 
@@ -174,7 +174,7 @@ def test_a_new_file_gets_its_folders(place: Workplace) -> None:
     assert (place.project / "a/b/c.txt").read_bytes() == b"hello\n"
 
 
-def test_overwriting_keeps_permissions_and_the_link_that_leads_there(place: Workplace) -> None:
+def test_overwriting_preserves_permissions_and_links_to_the_file(place: Workplace) -> None:
     target = place.project / "real.sh"
     target.write_text("old")
     target.chmod(0o755)
@@ -223,7 +223,7 @@ def edited(place: Workplace, data: bytes, old: str, new: str, **more: Any) -> by
     return path.read_bytes()
 
 
-def test_a_text_that_stands_once_is_replaced(place: Workplace) -> None:
+def test_a_text_that_occurs_once_is_replaced(place: Workplace) -> None:
     assert edited(place, b"a b c", "b", "x") == b"a x c"
 
 
@@ -235,7 +235,7 @@ def test_line_ends_marks_and_encodings_stay(place: Workplace) -> None:
     assert edited(place, b"gr\xfc\xdfe = 1\n", "= 1", "= 2") == b"gr\xfc\xdfe = 2\n"
 
 
-def test_a_text_that_stands_several_times_needs_more_or_all(place: Workplace) -> None:
+def test_a_text_that_occurs_several_times_needs_more_context_or_replace_all(place: Workplace) -> None:
     (place.project / "f").write_text("x = 1\ny = 1\nx = 1\n")
     output = place.run(EDIT, path="f", old_text="x = 1", new_text="x = 2")
     assert output.is_error
@@ -243,7 +243,7 @@ def test_a_text_that_stands_several_times_needs_more_or_all(place: Workplace) ->
     assert edited(place, b"x x x", "x", "y", replace_all=True) == b"y y y"
 
 
-def test_a_text_that_is_not_there_is_answered_with_the_nearest(place: Workplace) -> None:
+def test_a_missing_text_is_answered_with_the_most_similar(place: Workplace) -> None:
     (place.project / "f").write_text("def one():\n    return 1\n\n\ndef two():\n    return 2\n")
     spaces = place.run(EDIT, path="f", old_text="def two():\n  return 2", new_text="x")
     assert "Line 5 has the same with different white space:\ndef two():\n    return 2" in spaces.text
@@ -254,7 +254,7 @@ def test_a_text_that_is_not_there_is_answered_with_the_nearest(place: Workplace)
     assert (place.project / "f").read_text().count("def") == 2
 
 
-def test_looking_for_the_nearest_in_a_large_file_takes_no_age(place: Workplace) -> None:
+def test_the_search_for_similar_text_in_a_large_file_is_fast(place: Workplace) -> None:
     (place.project / "f").write_text("".join(f"    value_{number} = compute({number})\n" for number in range(30_000)))
     output = place.run(EDIT, path="f", old_text="    value_77 = computed(78)", new_text="x")
     assert "most similar" in output.text
@@ -270,7 +270,7 @@ def test_nothing_to_change_binary_files_and_half_characters_are_refused(place: W
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_come_back_as_they_were(data: bytes) -> None:
+def test_any_bytes_are_encoded_back_unchanged(data: bytes) -> None:
     found = decode(data)
     if found is None:
         assert is_binary(data)
@@ -310,7 +310,7 @@ def test_a_difference_shows_what_changes() -> None:
     assert render_diff("a", b"same", b"same") == ""
 
 
-def test_a_difference_of_very_much_is_told_in_time_and_is_right(tmp_path: Path) -> None:
+def test_a_very_large_diff_is_fast_and_correct(tmp_path: Path) -> None:
     old = [f"line {number}\n" for number in range(10_000)]
     new = [*old[:50], *reversed(old[50:-50]), *old[-50:]]
     (tmp_path / "f").write_text("".join(old))

@@ -1,4 +1,4 @@
-"""`grep` and `glob`: what is found, what is left out, and patterns that mean harm."""
+"""`grep` and `glob`: matches, skipped files, and malicious patterns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RIPGREP = shutil.which("rg")
 
 @pytest.fixture(params=["own", "ripgrep"] if RIPGREP else ["own"])
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Workplace:
-    """A workplace whose `grep` is our own, and where there is ripgrep, one whose `grep` is that."""
+    """A workplace with our own `grep`, and one with ripgrep if it is installed."""
     path = os.path.dirname(RIPGREP or "") if request.param == "ripgrep" else ""
     return Workplace(tmp_path, environment={"PATH": path})
 
@@ -50,7 +50,7 @@ def test_lines_are_found_with_file_and_number(either: Workplace) -> None:
     assert either.run(GREP, pattern="nothing").text == "no line in . matches"
 
 
-def test_what_git_ignores_is_not_looked_into(either: Workplace) -> None:
+def test_ignored_files_are_not_searched(either: Workplace) -> None:
     make(either.project, "a.py", "build/x.py", "deep/build/y.py", "deep/keep.log", "deep/z.log", ".git/config", "-x.py")
     (either.project / ".gitignore").write_text("build/\n*.log\n!keep.log\n")
     assert sorted(iter_files(str(either.project))) == ["-x.py", ".gitignore", "a.py", "deep/keep.log"]
@@ -59,7 +59,7 @@ def test_what_git_ignores_is_not_looked_into(either: Workplace) -> None:
     assert either.run(GREP, pattern="needle", path="build/x.py").text.startswith("build/x.py:1")
 
 
-def test_files_of_secrets_are_named_and_not_looked_into(either: Workplace) -> None:
+def test_secret_files_are_reported_and_not_searched(either: Workplace) -> None:
     make(either.project, "a.py", ".env")
     text = either.run(GREP, pattern="needle").text
     assert "a.py:1" in text
@@ -67,7 +67,7 @@ def test_files_of_secrets_are_named_and_not_looked_into(either: Workplace) -> No
     assert "needle in .env" not in text
 
 
-def test_links_binary_files_and_pipes_are_passed_over(either: Workplace) -> None:
+def test_links_binary_files_and_pipes_are_skipped(either: Workplace) -> None:
     make(either.project, "a.py")
     make(either.home, "secret")
     (either.project / "link").symlink_to(either.home / "secret")
@@ -77,14 +77,14 @@ def test_links_binary_files_and_pipes_are_passed_over(either: Workplace) -> None
     assert either.run(GREP, pattern="needle").text == "a.py:1: needle in a.py"
 
 
-def test_limits_are_said(either: Workplace) -> None:
+def test_limits_are_reported(either: Workplace) -> None:
     (either.project / "a").write_text("x\n" * 500)
     text = either.run(GREP, pattern="x", limit=10).text
     assert text.count("a:") == 10
     assert "more than 10 lines match" in text
 
 
-def test_a_pattern_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pattern_that_never_ends_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Workplace(tmp_path, environment={"PATH": ""})
     monkeypatch.setattr(grep_glob_ls, "SECONDS", 1.0)
     (place.project / "a").write_text("a" * 60 + "!\n")
@@ -116,7 +116,7 @@ def test_a_cancelled_search_leaves_no_process(tmp_path: Path) -> None:
     assert not workers()
 
 
-def test_wrong_patterns_and_places_are_results(either: Workplace) -> None:
+def test_invalid_patterns_and_paths_are_results(either: Workplace) -> None:
     assert "invalid pattern" in either.run(GREP, pattern="(").text
     assert "no such file" in either.run(GREP, pattern="x", path="none").text
     assert "not a folder" in either.run(GLOB, pattern="*", path="/dev/null").text

@@ -1,4 +1,4 @@
-"""A run: what it tells, what it keeps, and in which order."""
+"""A run: its events, what it writes, and in which order."""
 
 from __future__ import annotations
 
@@ -43,13 +43,24 @@ from sessiontree.settings import Compaction as CompactionSettings
 from sessiontree.settings import Prune, Settings
 from sessiontree.settings import Retry as RetrySettings
 from tests.agent.builders import Workplace
-from tests.agent.runs import call, check_is_sound, collected, end_of, names, results, said, started, turn, went
+from tests.agent.runs import (
+    call,
+    check_is_sound,
+    collect_events,
+    end_of,
+    names,
+    results,
+    run_events,
+    start_run,
+    transcript,
+    turn,
+)
 
 QUICK = Settings(retry=RetrySettings(attempts=2, first_delay=0.01))
 
 
 class Meeting:
-    """A tool whose calls wait for each other: none ends before all have begun."""
+    """A tool whose calls wait for each other."""
 
     name = "meet"
     description = "waits for the others"
@@ -76,7 +87,7 @@ class Broken(Meeting):
 
 
 def test_a_prompt_without_calls_is_one_turn(place: Workplace) -> None:
-    events = went(place, "Hello!", turn("Hello to you.", piece=6))
+    events = run_events(place, "Hello!", turn("Hello to you.", piece=6))
     assert names(events) == [
         "agent_start", "entry", "turn_start", "text_delta", "text_delta", "text_delta", "entry", "usage", "turn_end",
         "agent_end",
@@ -84,11 +95,11 @@ def test_a_prompt_without_calls_is_one_turn(place: Workplace) -> None:
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Hello to you."
     end = end_of(events)
     assert (end.reason, end.text, end.leaf, end.spent.turns) == ("done", "Hello to you.", place.session.leaf, 1)
-    assert said(place.session) == [("user", "Hello!"), ("assistant", "Hello to you.")]
+    assert transcript(place.session) == [("user", "Hello!"), ("assistant", "Hello to you.")]
     check_is_sound(place.session)
 
 
-def test_what_is_told_as_an_entry_is_in_the_file(place: Workplace) -> None:
+def test_an_entry_event_comes_after_the_entry_is_in_the_file(place: Workplace) -> None:
     (place.project / "a.txt").write_text("alpha")
 
     def check(event: Event) -> None:
@@ -96,7 +107,7 @@ def test_what_is_told_as_an_entry_is_in_the_file(place: Workplace) -> None:
             assert event.entry.id in sessiontree.open(place.session.location)
 
     turns = (turn("", call("read", path="a.txt"), call("write", path="b.txt", content="b")), turn("Done."))
-    events = asyncio.run(collected(started(place, "Look.", *turns), check))
+    events = asyncio.run(collect_events(start_run(place, "Look.", *turns), check))
     kinds = [type(event.entry).__name__ for event in events if isinstance(event, Persisted)]
     assert sorted(kinds) == ["FileSnapshot", *["MessageEntry"] * 5]
     assert [entry.id for entry in place.session.path()] == [
@@ -106,10 +117,10 @@ def test_what_is_told_as_an_entry_is_in_the_file(place: Workplace) -> None:
     check_is_sound(place.session)
 
 
-def test_parallel_calls_run_side_by_side_and_results_are_kept_as_they_come(place: Workplace) -> None:
+def test_calls_run_in_parallel_and_results_are_written_as_they_arrive(place: Workplace) -> None:
     async def scene() -> list[Event]:
         calls = [call("meet", last=2), call("meet", last=0), call("meet", last=1)]
-        return await collected(started(place, "Meet.", turn(None, *calls), turn("All met."), tools=[Meeting(3)]))
+        return await collect_events(start_run(place, "Meet.", turn(None, *calls), turn("All met."), tools=[Meeting(3)]))
 
     events = asyncio.run(scene())
     kept = [entry.message for entry in place.session.path() if isinstance(entry, MessageEntry)]
@@ -134,7 +145,7 @@ def test_many_commands_at_once_do_not_keep_results_from_being_written(place: Wor
     turns = (turn(None, *waits, call("meet")), turn("Done."))
 
     async def scene() -> None:
-        await collected(started(place, "Wait.", *turns, tools=[*load_tools(["bash"]), Meeting(1)]), note)
+        await collect_events(start_run(place, "Wait.", *turns, tools=[*load_tools(["bash"]), Meeting(1)]), note)
 
     asyncio.run(scene())
     assert [event.call.name for event in ended] == ["meet", *["bash"] * 5]
@@ -144,7 +155,9 @@ def test_many_commands_at_once_do_not_keep_results_from_being_written(place: Wor
 
 def test_a_tool_that_fails_in_its_own_way_is_a_result(place: Workplace) -> None:
     async def scene() -> None:
-        await collected(started(place, "Go.", turn(None, call("broken"), call("none")), turn("Oh."), tools=[Broken(1)]))
+        await collect_events(
+            start_run(place, "Go.", turn(None, call("broken"), call("none")), turn("Oh."), tools=[Broken(1)])
+        )
 
     asyncio.run(scene())
     found = results(place.session.context().messages)
@@ -154,7 +167,7 @@ def test_a_tool_that_fails_in_its_own_way_is_a_result(place: Workplace) -> None:
     check_is_sound(place.session)
 
 
-def test_what_a_command_prints_is_told_while_it_runs(place: Workplace) -> None:
+def test_output_of_a_command_is_sent_while_it_runs(place: Workplace) -> None:
     place.session.set_config(approval_mode="yolo")
     command = "echo one; until test -e go; do sleep 0.02; done; echo two"
     updates: list[str] = []
@@ -165,17 +178,17 @@ def test_what_a_command_prints_is_told_while_it_runs(place: Workplace) -> None:
             (place.project / "go").touch()
 
     async def scene() -> None:
-        await collected(
-            started(place, "Run.", turn(None, call("bash", command=command, timeout=30)), turn("Ran.")), note
+        await collect_events(
+            start_run(place, "Run.", turn(None, call("bash", command=command, timeout=30)), turn("Ran.")), note
         )
 
     asyncio.run(scene())
     assert updates == ["one\n", "two\n"]
 
 
-def test_a_question_is_told_put_and_its_answer_told(place: Workplace) -> None:
+def test_questions_and_replies_are_events(place: Workplace) -> None:
     place.answers.reply = Reply("no", "not today")
-    events = went(place, "Write.", turn(None, call("write", path="a", content="a")), turn("Well."))
+    events = run_events(place, "Write.", turn(None, call("write", path="a", content="a")), turn("Well."))
     (asked,) = [event for event in events if isinstance(event, ApprovalAsked)]
     (answered,) = [event for event in events if isinstance(event, ApprovalAnswered)]
     assert asked.question in place.answers.questions
@@ -186,57 +199,57 @@ def test_a_question_is_told_put_and_its_answer_told(place: Workplace) -> None:
 
 
 def test_without_an_approver_what_has_to_be_asked_is_denied(place: Workplace) -> None:
-    went(place, "Write.", turn(None, call("write", path="a", content="a")), turn("Well."), approver=None)
+    run_events(place, "Write.", turn(None, call("write", path="a", content="a")), turn("Well."), approver=None)
     assert "no user is present to approve it" in str(results(place.session.context().messages))
 
 
 def test_an_approval_for_the_session_holds_for_the_next_call(place: Workplace) -> None:
     place.answers.reply = Reply("always")
     one, two = call("write", path="a", content="a"), call("write", path="b", content="b")
-    went(place, "Write.", turn(None, one), turn(None, two), turn("Both."))
+    run_events(place, "Write.", turn(None, one), turn(None, two), turn("Both."))
     assert len(place.answers.questions) == 1
     assert (place.project / "b").read_text() == "b"
     assert place.session.config.approval_tools == ("write",)
 
 
 def test_blocks_and_whole_messages_can_be_prompts(place: Workplace) -> None:
-    went(place, [Text("See:"), Image("aGk=", "image/png")], turn("An image."))
-    went(place, {"content": "expanded", "displayText": "short"}, turn("Yes."))
+    run_events(place, [Text("See:"), Image("aGk=", "image/png")], turn("An image."))
+    run_events(place, {"content": "expanded", "displayText": "short"}, turn("Yes."))
     first, _, second, _ = place.session.context().messages
     assert isinstance(first, User)
     assert first.content == (Text("See:"), Image("aGk=", "image/png"))
     assert message_text(second) == "expanded"
 
 
-def test_a_busy_model_is_asked_again_and_what_had_come_does_not_count(place: Workplace) -> None:
+def test_a_busy_model_is_retried_and_partial_output_is_void(place: Workplace) -> None:
     busy = ScriptTurn(text="Half of", error=ScriptError("overloaded", in_stream=True))
-    events = went(place, "Hello!", busy, turn("All of it."), settings=QUICK)
+    events = run_events(place, "Hello!", busy, turn("All of it."), settings=QUICK)
     (retry,) = [event for event in events if isinstance(event, Retry)]
     assert (retry.attempt, retry.delay <= 0.01) == (1, True)
-    assert said(place.session) == [("user", "Hello!"), ("assistant", "All of it.")]
+    assert transcript(place.session) == [("user", "Hello!"), ("assistant", "All of it.")]
     assert end_of(events).reason == "done"
 
 
-def test_a_model_that_fails_for_good_ends_the_run_and_the_session_says_so(place: Workplace) -> None:
-    events = went(place, "Hello!", ScriptTurn(error=ScriptError("auth")))
+def test_a_permanent_model_failure_ends_the_run_and_is_recorded(place: Workplace) -> None:
+    events = run_events(place, "Hello!", ScriptTurn(error=ScriptError("auth")))
     assert [event.kind for event in events if isinstance(event, Failed)] == ["ModelAccessError"]
     assert end_of(events).reason == "error"
     last = place.session.context().messages[-1]
     assert isinstance(last, Assistant)
     assert (last.stop_reason, "auth" in (last.error_message or "")) == ("error", True)
     check_is_sound(place.session)
-    assert end_of(went(place, "Again!", turn("Here."))).text == "Here."
+    assert end_of(run_events(place, "Again!", turn("Here."))).text == "Here."
 
 
 def test_a_refusal_is_an_error_that_the_session_keeps(place: Workplace) -> None:
-    events = went(place, "Hello!", turn("I will not.", stop="refusal"))
+    events = run_events(place, "Hello!", turn("I will not.", stop="refusal"))
     assert [event.message for event in events if isinstance(event, Failed)] == ["the script refuses"]
     assert end_of(events).reason == "error"
-    assert said(place.session)[-1] == ("assistant", "I will not.")
+    assert transcript(place.session)[-1] == ("assistant", "I will not.")
 
 
-def test_what_came_before_a_failure_is_kept_with_the_failure(place: Workplace) -> None:
-    went(place, "Hello!", ScriptTurn(text="Half of", error=ScriptError("refused", in_stream=True)))
+def test_partial_output_is_written_with_the_failure(place: Workplace) -> None:
+    run_events(place, "Hello!", ScriptTurn(text="Half of", error=ScriptError("refused", in_stream=True)))
     last = place.session.context().messages[-1]
     assert isinstance(last, Assistant)
     assert (message_text(last), last.stop_reason) == ("Half of", "error")
@@ -245,23 +258,23 @@ def test_what_came_before_a_failure_is_kept_with_the_failure(place: Workplace) -
 
 def test_calls_in_an_answer_that_was_cut_off_are_not_run(place: Workplace) -> None:
     place.session.set_config(approval_mode="yolo")
-    went(place, "Go.", turn(None, call("write", path="a", content="a"), stop="length"), turn("Again, shorter."))
+    run_events(place, "Go.", turn(None, call("write", path="a", content="a"), stop="length"), turn("Again, shorter."))
     assert not (place.project / "a").exists()
     assert "maximum length" in str(results(place.session.context().messages))
     check_is_sound(place.session)
 
 
-def test_steering_is_said_behind_the_results_and_following_at_the_end(place: Workplace) -> None:
+def test_steering_is_sent_after_the_results_and_follow_ups_at_the_end(place: Workplace) -> None:
     model = ScriptedModel([turn(None, call("ls", path=".")), turn("First."), turn("Second.")])
-    one = started(place, "Go.", model=model)
+    one = start_run(place, "Go.", model=model)
 
-    def heard(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, ToolEnd):
             one.steer("Mind the time.")
             one.follow_up("And now?")
 
-    asyncio.run(collected(one, heard))
-    assert [text for role, text in said(place.session) if role != "toolResult"] == [
+    asyncio.run(collect_events(one, on_event))
+    assert [text for role, text in transcript(place.session) if role != "toolResult"] == [
         "Go.", "", "Mind the time.", "First.", "And now?", "Second.",
     ]  # fmt: skip
     assert message_text(model.requests[1].messages[-1]) == "Mind the time."
@@ -269,15 +282,15 @@ def test_steering_is_said_behind_the_results_and_following_at_the_end(place: Wor
         one.steer("Too late.")
 
 
-def test_what_was_queued_and_not_said_is_given_back(place: Workplace) -> None:
-    one = started(place, "Go.", turn("A long answer.", delay=0.05, piece=2))
+def test_queued_messages_that_were_not_sent_are_returned(place: Workplace) -> None:
+    one = start_run(place, "Go.", turn("A long answer.", delay=0.05, piece=2))
 
-    def heard(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, TextDelta):
             one.follow_up("Later.")
             one.interrupt()
 
-    asyncio.run(collected(one, heard))
+    asyncio.run(collect_events(one, on_event))
     assert one.undelivered == ("Later.",)
 
 
@@ -291,7 +304,7 @@ def test_what_was_queued_and_not_said_is_given_back(place: Workplace) -> None:
 )
 def test_a_limit_ends_a_run_between_turns(place: Workplace, limits: Limits, why: str) -> None:
     endless = ScriptTurn(tool_calls=(call("ls", path="."),), repeat=True, usage=Usage(90))
-    events = went(place, "Go.", endless, limits=limits)
+    events = run_events(place, "Go.", endless, limits=limits)
     end = end_of(events)
     assert (end.reason, end.spent.turns) == ("limit", 2)
     assert why in end.why
@@ -301,7 +314,7 @@ def test_a_limit_ends_a_run_between_turns(place: Workplace, limits: Limits, why:
 def test_a_limit_of_time_ends_what_is_under_way(place: Workplace) -> None:
     place.session.set_config(approval_mode="yolo")
     begin = time.monotonic()
-    events = went(place, "Go.", turn(None, call("bash", command="sleep 30")), limits=Limits(seconds=0.3))
+    events = run_events(place, "Go.", turn(None, call("bash", command="sleep 30")), limits=Limits(seconds=0.3))
     assert time.monotonic() - begin < 10
     assert end_of(events).reason == "limit"
     assert "0.3 seconds" in str(results(place.session.context().messages))
@@ -325,8 +338,8 @@ def test_several_runs_share_a_budget_on_branches_of_one_session(place: Workplace
         for number in range(16):
             branch = place.session.branch(root)
             script = [turn(None, call("ls", path=".")), turn(f"Answer {number}.")]
-            one = started(place, f"Try {number}.", *script, at=branch, limits=Limits(budget=budget(number)))
-            runs.append(collected(one))
+            one = start_run(place, f"Try {number}.", *script, at=branch, limits=Limits(budget=budget(number)))
+            runs.append(collect_events(one))
         return await asyncio.gather(*runs)
 
     ended = [end_of(events) for events in asyncio.run(scene())]
@@ -341,12 +354,12 @@ def test_several_runs_share_a_budget_on_branches_of_one_session(place: Workplace
     check_is_sound(place.session)
 
 
-def test_overflow_leads_to_a_compaction_and_one_more_attempt(place: Workplace) -> None:
+def test_overflow_causes_a_compaction_and_one_more_attempt(place: Workplace) -> None:
     for number in range(30):
         place.session.append("user", f"Question {number}: " + "words " * 300)
         place.session.append("assistant", [{"type": "text", "text": f"Answer {number}."}], stopReason="stop")
     model = ScriptedModel([ScriptTurn(error=ScriptError("overflow")), turn("It fits.")])
-    events = went(
+    events = run_events(
         place, "And now?", model=model, settings=Settings(compaction=CompactionSettings(keep_recent_tokens=500))
     )
     assert [event.stage for event in events if isinstance(event, Compacting)] == ["start", "end"]
@@ -362,7 +375,7 @@ def test_overflow_again_is_a_clear_error(place: Workplace) -> None:
         place.session.append("user", f"Question {number}: " + "words " * 300)
         place.session.append("assistant", [{"type": "text", "text": f"Answer {number}."}], stopReason="stop")
     model = ScriptedModel([ScriptTurn(error=ScriptError("overflow"), repeat=True)])
-    events = went(place, "And now?", model=model)
+    events = run_events(place, "And now?", model=model)
     assert len(model.requests) == 2
     (failed,) = [event for event in events if isinstance(event, Failed)]
     assert "still too long after a compaction" in failed.message
@@ -372,32 +385,32 @@ def test_overflow_again_is_a_clear_error(place: Workplace) -> None:
 
 def test_overflow_is_an_error_where_compacting_is_left_to_the_user(place: Workplace) -> None:
     model = ScriptedModel([ScriptTurn(error=ScriptError("overflow"), repeat=True)])
-    events = went(place, "x", model=model, settings=Settings(compaction=CompactionSettings(enabled=False)))
+    events = run_events(place, "x", model=model, settings=Settings(compaction=CompactionSettings(enabled=False)))
     (failed,) = [event for event in events if isinstance(event, Failed)]
     assert "compact the session yourself" in failed.message
     assert not [event for event in events if isinstance(event, Compacting)]
 
 
-def test_two_runs_cannot_write_behind_the_same_leaf(place: Workplace) -> None:
+def test_two_runs_cannot_append_after_the_same_leaf(place: Workplace) -> None:
     first: list[Event] = []
     second: list[Event] = []
 
     async def scene() -> None:
-        async for event in started(place, "One.", turn("First.")):
+        async for event in start_run(place, "One.", turn("First.")):
             first.append(event)
             if isinstance(event, TurnStart):  # the first run is in progress until this loop goes on
-                second.extend(await collected(started(place, "Two.", turn("Second."))))
+                second.extend(await collect_events(start_run(place, "Two.", turn("Second."))))
 
     asyncio.run(scene())
     assert (end_of(first).reason, end_of(second).reason) == ("done", "error")
     assert "another run is in progress" in end_of(second).why
-    assert said(place.session) == [("user", "One."), ("assistant", "First.")]
+    assert transcript(place.session) == [("user", "One."), ("assistant", "First.")]
     check_is_sound(place.session)
 
 
 def test_overflow_with_nothing_to_compact_is_a_clear_error(place: Workplace) -> None:
     model = ScriptedModel([ScriptTurn(error=ScriptError("overflow"), repeat=True)])
-    events = went(place, "x", model=model)
+    events = run_events(place, "x", model=model)
     (failed,) = [event for event in events if isinstance(event, Failed)]
     assert failed.kind == "CompactionError"
     assert "nothing to compact" in failed.message
@@ -421,7 +434,7 @@ def test_a_context_that_grows_too_large_is_compacted_by_the_settings(place: Work
             turns, prompt = [turn(None, call("read", path="long.txt")), turn("Answer.")], short
         case _:
             turns, prompt = [turn("Answer. " + long)], short
-    events = went(place, prompt, model=ScriptedModel(turns, facts), settings=settings)
+    events = run_events(place, prompt, model=ScriptedModel(turns, facts), settings=settings)
     ended = [event for event in events if isinstance(event, Compacting) and event.stage == "end"]
     assert [event.occasion for event in ended] == [occasion]
     assert ended[0].tokens_after < ended[0].tokens_before
@@ -460,7 +473,7 @@ def test_others_get_their_turn_while_a_summary_is_written(place: Workplace) -> N
     async def scene() -> list[Event]:
         ticking = asyncio.create_task(tick())
         try:
-            return await collected(started(place, "Go.", model=model, settings=settings, summarizer=Slow()))
+            return await collect_events(start_run(place, "Go.", model=model, settings=settings, summarizer=Slow()))
         finally:
             ticking.cancel()
 
@@ -470,10 +483,10 @@ def test_others_get_their_turn_while_a_summary_is_written(place: Workplace) -> N
     assert has_ticked.is_set()
 
 
-def test_a_compaction_that_cannot_be_made_is_told_and_the_run_goes_on(place: Workplace) -> None:
+def test_a_failed_compaction_is_reported_and_the_run_continues(place: Workplace) -> None:
     facts = Facts(window=600, output=100, source="test")
     settings = Settings(compaction=CompactionSettings(reserve_tokens=100))
-    events = went(place, "words " * 3_000, model=ScriptedModel([turn("Anyway.")], facts), settings=settings)
+    events = run_events(place, "words " * 3_000, model=ScriptedModel([turn("Anyway.")], facts), settings=settings)
     assert end_of(events).text == "Anyway."
     stages = [event.stage for event in events if isinstance(event, Compacting)]
     assert stages in (["start", "failed"], ["start", "end"])
@@ -481,7 +494,7 @@ def test_a_compaction_that_cannot_be_made_is_told_and_the_run_goes_on(place: Wor
 
 def test_the_live_context_is_the_context(place: Workplace) -> None:
     (place.project / "a.txt").write_text("alpha")
-    went(place, "One.", turn("x", call("read", path="a.txt")), turn("Two."))
+    run_events(place, "One.", turn("x", call("read", path="a.txt")), turn("Two."))
     assert list(live_context_of(place.session).messages()) == list(place.session.context().messages)
     place.session.append("user", "By hand.")
     place.session.append({"type": "custom_message", "customType": "x", "content": "note"})
@@ -491,26 +504,26 @@ def test_the_live_context_is_the_context(place: Workplace) -> None:
     assert list(live_context_of(place.session).messages()) == list(place.session.context().messages)
     place.session.move(first)
     assert list(live_context_of(place.session).messages()) == list(place.session.context().messages)
-    went(place, "Other.", turn("Way."))
+    run_events(place, "Other.", turn("Way."))
     assert list(live_context_of(place.session).messages()) == list(place.session.context().messages)
 
 
-def test_a_run_goes_on_without_a_prompt_where_one_is_unanswered(place: Workplace) -> None:
+def test_a_run_without_a_prompt_continues_an_unanswered_one(place: Workplace) -> None:
     place.session.append("user", "Hello?")
-    assert end_of(went(place, None, turn("Here."))).text == "Here."
-    events = went(place, None, turn("Never."))
+    assert end_of(run_events(place, None, turn("Here."))).text == "Here."
+    events = run_events(place, None, turn("Never."))
     assert "nothing to continue" in end_of(events).why
-    assert said(place.session) == [("user", "Hello?"), ("assistant", "Here.")]
+    assert transcript(place.session) == [("user", "Hello?"), ("assistant", "Here.")]
 
 
 def test_a_run_can_be_waited_for_without_looking(place: Workplace) -> None:
     async def scene() -> str:
-        return (await started(place, "Hello!", turn("Here.")).finish()).text
+        return (await start_run(place, "Hello!", turn("Here.")).finish()).text
 
     assert asyncio.run(scene()) == "Here."
 
 
-def test_a_fault_in_a_model_is_raised_behind_a_settled_session(place: Workplace) -> None:
+def test_a_bug_in_a_model_is_raised_after_the_session_is_settled(place: Workplace) -> None:
     class Faulty(ScriptedModel):
         async def stream(self, request: Any, /) -> Any:
             async for event in super().stream(request):
@@ -518,14 +531,14 @@ def test_a_fault_in_a_model_is_raised_behind_a_settled_session(place: Workplace)
                 raise ZeroDivisionError("in the model")
 
     with pytest.raises(ZeroDivisionError):
-        went(place, "Hello!", model=Faulty([turn("Half.")]))
-    assert said(place.session) == [("user", "Hello!"), ("assistant", "Half.")]
+        run_events(place, "Hello!", model=Faulty([turn("Half.")]))
+    assert transcript(place.session) == [("user", "Hello!"), ("assistant", "Half.")]
     check_is_sound(place.session)
 
 
 def test_the_events_can_be_written_as_json(place: Workplace) -> None:
     (place.project / "a.txt").write_text("alpha")
-    events = went(place, "One.", turn("x", call("read", path="a.txt")), turn("Two."))
+    events = run_events(place, "One.", turn("x", call("read", path="a.txt")), turn("Two."))
     lines = [msgspec.json.decode(msgspec.json.encode(event)) for event in events]
     assert [line["type"] for line in lines] == names(events)
     assert lines[-1]["reason"] == "done"
@@ -540,4 +553,4 @@ def test_a_session_in_memory_can_be_run_too() -> None:
         await run(session, "Hello!", model=ScriptedModel([turn("Here.")])).finish()
 
     asyncio.run(scene())
-    assert said(session) == [("user", "Hello!"), ("assistant", "Here.")]
+    assert transcript(session) == [("user", "Hello!"), ("assistant", "Here.")]

@@ -1,4 +1,4 @@
-"""The program is killed in the middle, and the session is resumed: real processes, killed for good."""
+"""The program is killed during a run, and the session is resumed: with real processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sessiontree.errors import UsageError
 from sessiontree.models import ScriptedModel
 from sessiontree.session.session import Session
 from tests.agent.builders import Workplace, is_alive, pid_in, wait_for
-from tests.agent.runs import check_is_sound, end_of, results, said, turn, went
+from tests.agent.runs import check_is_sound, end_of, results, run_events, transcript, turn
 
 CHILD = """
 import asyncio, sys
@@ -49,7 +49,7 @@ STREAM = """{"turns": [{"text": "one two three four five six", "piece": 4, "dela
 
 
 def killed(place: Workplace, script: str, ready: str) -> Session:
-    """The session of a process that was killed as soon as something was there; the processes it left are ended."""
+    """The session of a process that was killed once a condition was met."""
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(place.project), str(place.home), script], stdout=subprocess.PIPE, text=True
     )
@@ -81,27 +81,27 @@ def test_a_call_without_a_result_is_found_and_nothing_is_run_by_itself(crashed: 
     (waiting,) = pending_calls(crashed.session)
     assert waiting.call.name == "bash"
     before = Path(crashed.session.location).read_bytes()
-    events = went(crashed, "Go on.", turn("Never."))
+    events = run_events(crashed, "Go on.", turn("Never."))
     assert end_of(events).reason == "pending"
     assert [event.kind for event in events if isinstance(event, Failed)] == ["PendingCalls"]
     assert Path(crashed.session.location).read_bytes() == before
     assert (crashed.project / "count").read_text() == "run\n"
 
 
-def test_a_skipped_call_gets_a_result_that_says_what_is_not_known(crashed: Workplace) -> None:
+def test_a_skipped_call_gets_a_result_about_what_is_unknown(crashed: Workplace) -> None:
     asyncio.run(resolve_pending(crashed.session, "skip"))
     assert pending_calls(crashed.session) == []
     assert "was lost" in str(results(check_is_sound(crashed.session)))
-    assert end_of(went(crashed, "Go on.", turn("Gladly."))).text == "Gladly."
+    assert end_of(run_events(crashed, "Go on.", turn("Gladly."))).text == "Gladly."
     assert (crashed.project / "count").read_text() == "run\n"
     check_is_sound(crashed.session)
 
 
-def test_a_call_can_be_answered_by_hand_while_the_run_goes_on(crashed: Workplace) -> None:
+def test_a_call_can_be_answered_by_the_user_and_the_run_continues(crashed: Workplace) -> None:
     (waiting,) = pending_calls(crashed.session)
     decision = {waiting.call.id: Answered("it had slept enough")}
     model = ScriptedModel([turn("I see.")])
-    events = went(crashed, None, model=model, pending=decision)
+    events = run_events(crashed, None, model=model, pending=decision)
     assert end_of(events).text == "I see."
     assert message_text(model.requests[0].messages[-1]) == "it had slept enough"
     check_is_sound(crashed.session)
@@ -116,7 +116,7 @@ def test_a_call_is_run_again_only_when_that_is_asked_for_and_it_is_approved_anew
     (command / "sleep").chmod(0o755)
     quick = {**crashed.context.environment, "PATH": f"{command}:{crashed.context.environment['PATH']}"}
     crashed.context = type(crashed.context)(crashed.workspace, quick, outputs=str(crashed.outputs))
-    events = went(crashed, None, turn("It ran."), pending="run")
+    events = run_events(crashed, None, turn("It ran."), pending="run")
     assert [question.tool for question in crashed.answers.questions] == ["bash"]
     assert (crashed.project / "count").read_text() == "run\nrun\n"
     assert end_of(events).text == "It ran."
@@ -132,7 +132,7 @@ def test_a_decision_that_leaves_a_call_out_does_nothing(crashed: Workplace) -> N
     assert Path(crashed.session.location).read_bytes() == before
 
 
-def test_a_call_that_had_begun_to_change_files_is_known_to_have(place: Workplace) -> None:
+def test_a_call_that_had_begun_to_change_files_is_recognized(place: Workplace) -> None:
     place.session.append("user", "Go.")
     calls = [{"type": "toolCall", "id": "c1", "name": "write", "arguments": {"path": "a", "content": "a"}}]
     place.session.append("assistant", calls, stopReason="toolUse")
@@ -152,7 +152,7 @@ def test_calls_that_the_user_went_past_are_not_pending(place: Workplace) -> None
 
 def test_a_process_killed_while_the_model_speaks_leaves_the_prompt_to_be_answered(place: Workplace) -> None:
     session = killed(place, STREAM, "stream")
-    assert said(session) == [("user", "Go.")]
+    assert transcript(session) == [("user", "Go.")]
     assert pending_calls(session) == []
-    assert end_of(went(place, None, turn("one two three"))).text == "one two three"
+    assert end_of(run_events(place, None, turn("one two three"))).text == "one two three"
     check_is_sound(session)

@@ -1,4 +1,4 @@
-"""A session of another agent is gone on with where it lies, in its own way of writing."""
+"""Sessions of other agents are continued in place, in their own format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sessiontree.models import ScriptedModel
 from sessiontree.repair import examine
 from sessiontree.session.session import Session
 from tests.agent.builders import Workplace
-from tests.agent.runs import call, collected, end_of, results, started, turn
+from tests.agent.runs import call, collect_events, end_of, results, start_run, turn
 
 DIALECTS = ["pi", "omp", "claude", "neovate"]
 
@@ -46,7 +46,7 @@ def test_a_run_in_a_session_of_another_agent(place: Workplace, dialect: str) -> 
     session = foreign(place, dialect)
     calls = [call("read", path="a.txt"), call("bash", command="echo beta"), call("write", path="b", content="b")]
     model = ScriptedModel([turn("I look.", *calls, thinking="Hm."), turn("Seen.")])
-    events = asyncio.run(collected(started(place, "Look.", at=session, model=model, checkpoints=None)))
+    events = asyncio.run(collect_events(start_run(place, "Look.", at=session, model=model, checkpoints=None)))
     assert end_of(events).reason == "done"
     found = {message_text(result).split(" (")[0] for result in check(session).values()}
     assert found == {"alpha", "beta", "created b"}
@@ -65,12 +65,12 @@ def test_a_run_in_a_session_of_another_agent(place: Workplace, dialect: str) -> 
 def test_an_interrupt_in_a_session_of_another_agent(place: Workplace, dialect: str) -> None:
     session = foreign(place, dialect)
     script = turn("I wait.", call("bash", command="echo on; sleep 30"), call("ls", path="."))
-    one = started(place, "Wait.", script, at=session, checkpoints=None)
+    one = start_run(place, "Wait.", script, at=session, checkpoints=None)
 
-    def heard(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, ToolUpdate):
             one.interrupt()
 
-    events = asyncio.run(collected(one, heard))
+    events = asyncio.run(collect_events(one, on_event))
     assert end_of(events).reason == "interrupted"
     assert any("interrupted" in message_text(result) for result in check(session).values())

@@ -1,4 +1,4 @@
-"""The example is a working agent, of about forty lines."""
+"""The example is a working agent of about forty lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import sessiontree
-from tests.agent.runs import check_is_sound, said
+from tests.agent.runs import check_is_sound, transcript
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent.py"
 
@@ -39,7 +39,7 @@ def test_the_example_works_with_a_script(tmp_path: Path) -> None:
     assert (tmp_path / "yes.txt").read_text() == "y"
     assert not (tmp_path / "no.txt").exists()
     session = sessiontree.open(ran.stdout.split()[-1], home=tmp_path / "home")
-    assert [role for role, _ in said(session)][:2] == ["user", "assistant"]
+    assert [role for role, _ in transcript(session)][:2] == ["user", "assistant"]
     check_is_sound(session)
     lines = [line for line in EXAMPLE.read_text().splitlines() if line.strip()]
     assert len(lines) <= 40

@@ -1,4 +1,4 @@
-"""The gate that requests of a run pass: each enters before it is made, and leaves whatever became of it."""
+"""The request gate: each request enters before it is made, and leaves however it ends."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sessiontree.settings import Compaction as CompactionSettings
 from sessiontree.settings import Prune, Settings
 from tests.agent.builders import Workplace
 from tests.agent.gates import Counting
-from tests.agent.runs import call, check_is_sound, collected, end_of, started, turn, went
+from tests.agent.runs import call, check_is_sound, collect_events, end_of, run_events, start_run, turn
 
 
 class Shortening:
-    """Writes summaries, for a price."""
+    """A summarizer that reports usage."""
 
     name = "shortening"
 
@@ -36,7 +36,7 @@ def test_each_request_enters_and_leaves_with_what_the_run_has_used_so_far(place:
     gate = Counting()
     used = Usage(2_000, 5, total_tokens=2_005)
     turns = [turn("Look.", call("ls"), usage=used), turn("Seen.", usage=used)]
-    assert end_of(went(place, "Go.", *turns, limits=Limits(gate=gate))).reason == "done"
+    assert end_of(run_events(place, "Go.", *turns, limits=Limits(gate=gate))).reason == "done"
     assert [spent.tokens for spent in gate.left] == [2_005, 4_010]
     assert gate.entered[0].tokens < gate.entered[1].tokens
 
@@ -45,7 +45,7 @@ def test_what_is_expected_has_room_for_the_longest_answer_and_its_price(place: W
     gate = Counting()
     facts = Facts(200_000, 4_000, Prices(1_000_000, 2_000_000), source="test")
     model = ScriptedModel([turn("Yes.")], facts)
-    went(place, "words " * 1_000, model=model, tools=(), system="Be short. " * 100, limits=Limits(gate=gate))
+    run_events(place, "words " * 1_000, model=model, tools=(), system="Be short. " * 100, limits=Limits(gate=gate))
     (expected,) = gate.entered
     assert expected.output == 4_000
     assert 1_000 < expected.input < 3_000
@@ -55,8 +55,8 @@ def test_what_is_expected_has_room_for_the_longest_answer_and_its_price(place: W
 def test_a_request_that_is_not_let_through_is_not_made_and_ends_the_run(place: Workplace) -> None:
     gate = Counting(1)
     model = ScriptedModel([turn("Look.", call("ls")), turn("Never.")])
-    end = end_of(went(place, "Go.", model=model, limits=Limits(gate=gate)))
-    assert (end.reason, end.why) == ("limit", "nothing more is let through")
+    end = end_of(run_events(place, "Go.", model=model, limits=Limits(gate=gate)))
+    assert (end.reason, end.why) == ("limit", "no more requests are admitted")
     assert len(model.requests) == len(gate.left) == 1
     check_is_sound(place.session)
 
@@ -64,12 +64,12 @@ def test_a_request_that_is_not_let_through_is_not_made_and_ends_the_run(place: W
 def test_a_request_that_fails_or_is_interrupted_leaves_too(place: Workplace) -> None:
     gate = Counting()
     broken = turn("No.", error=ScriptError("refused"))
-    assert end_of(went(place, "Go.", broken, limits=Limits(gate=gate))).reason == "error"
+    assert end_of(run_events(place, "Go.", broken, limits=Limits(gate=gate))).reason == "error"
     assert len(gate.left) == 1
 
     async def scene() -> str:
-        run = started(place, "Go.", turn("one two three", piece=3, delay=0.05), limits=Limits(gate=gate))
-        await collected(run, lambda event: run.interrupt() if isinstance(event, TextDelta) else None)
+        run = start_run(place, "Go.", turn("one two three", piece=3, delay=0.05), limits=Limits(gate=gate))
+        await collect_events(run, lambda event: run.interrupt() if isinstance(event, TextDelta) else None)
         assert run.end is not None
         return run.end.reason
 
@@ -86,7 +86,7 @@ def test_who_is_interrupted_while_waiting_at_the_gate_has_not_entered(place: Wor
     gate = Closed()
 
     async def scene() -> str:
-        run = started(place, "Go.", turn("Never."), limits=Limits(gate=gate))
+        run = start_run(place, "Go.", turn("Never."), limits=Limits(gate=gate))
         asyncio.get_running_loop().call_later(0.1, run.interrupt)
         return (await run.finish()).reason
 
@@ -96,14 +96,16 @@ def test_who_is_interrupted_while_waiting_at_the_gate_has_not_entered(place: Wor
 
 
 def summarised(place: Workplace, gate: Counting) -> tuple[str, int]:
-    """A run before which a summary has to be written: how it ended, and how many summaries were asked for."""
+    """Run with a compaction; returns how it ended, and the number of summaries."""
     place.session.append("user", "First: " + "words " * 5_000)
     place.session.append("assistant", [{"type": "text", "text": "Yes. " + "words " * 600}], stopReason="stop")
     compaction = CompactionSettings(reserve_tokens=2_000, keep_recent_tokens=50, prune=Prune(enabled=False))
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], Facts(window=6_000, output=500, source="test"))
     short = Shortening()
     limits = Limits(gate=gate)
-    events = went(place, "Go.", model=model, settings=Settings(compaction=compaction), summarizer=short, limits=limits)
+    events = run_events(
+        place, "Go.", model=model, settings=Settings(compaction=compaction), summarizer=short, limits=limits
+    )
     return end_of(events).reason, short.asked
 
 

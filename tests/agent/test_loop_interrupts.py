@@ -1,4 +1,4 @@
-"""An interrupt, wherever it comes, leaves a session that is valid and says what is known."""
+"""An interrupt at any time leaves a valid session that records what is known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sessiontree.agent.loop import Run
 from sessiontree.core.messages import Assistant, message_text
 from sessiontree.models import ScriptTurn
 from tests.agent.builders import Workplace, is_alive, pid_in, wait_for
-from tests.agent.runs import call, check_is_sound, collected, end_of, results, started, turn, went
+from tests.agent.runs import call, check_is_sound, collect_events, end_of, results, run_events, start_run, turn
 
 COMMAND = "echo $$ > pid; echo begun; sleep 0.25; echo over"
 
@@ -26,7 +26,7 @@ def script() -> list[ScriptTurn]:
 
 def prepared(place: Workplace) -> Run:
     (place.project / "pid").unlink(missing_ok=True)
-    return started(place, "Go.", *script())
+    return start_run(place, "Go.", *script())
 
 
 async def by_interrupt(one: Run, cut: int) -> None:
@@ -36,9 +36,9 @@ async def by_interrupt(one: Run, cut: int) -> None:
         if len(seen) == cut:
             one.interrupt()
     assert isinstance(event, AgentEnd)
-    told = [event.entry.id for event in seen if isinstance(event, Persisted)]
+    written = [event.entry.id for event in seen if isinstance(event, Persisted)]
     kept = one.session.path_ids()
-    assert [id for id in kept if one.session.type_of(id) != "config"] == told
+    assert [id for id in kept if one.session.type_of(id) != "config"] == written
 
 
 async def by_leaving(one: Run, cut: int) -> None:
@@ -51,7 +51,7 @@ async def by_leaving(one: Run, cut: int) -> None:
 
 
 async def by_ending(one: Run, cut: int) -> None:
-    """The whole program goes away in the middle of the loop."""
+    """The whole program ends during the run."""
     seen = 0
     async for _ in one:
         seen += 1
@@ -63,13 +63,13 @@ async def by_cancelling(one: Run, cut: int) -> None:
     reached = asyncio.Event()
     seen = 0
 
-    def heard(_: Event) -> None:
+    def on_event(_: Event) -> None:
         nonlocal seen
         seen += 1
         if seen == cut:
             reached.set()
 
-    task = asyncio.create_task(collected(one, heard))
+    task = asyncio.create_task(collect_events(one, on_event))
     waiting = asyncio.create_task(reached.wait())
     await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)  # outputs may come in fewer pieces
     waiting.cancel()
@@ -81,7 +81,7 @@ async def by_cancelling(one: Run, cut: int) -> None:
 def cut_points(tmp_path: Path) -> int:
     place = Workplace(tmp_path)
     place.session.set_config(approval_mode="yolo")
-    return len(asyncio.run(collected(prepared(place))))
+    return len(asyncio.run(collect_events(prepared(place))))
 
 
 Way = Callable[[Run, int], Awaitable[None]]
@@ -121,20 +121,20 @@ def check_interrupts(tmp_path: Path, way: Way, first: int, step: int) -> None:
         pid = place.project / "pid"
         if pid.exists() and pid.read_text().strip():
             assert not is_alive(pid_in(pid))
-        after = went(place, "Go on.", turn("Gladly."))
+        after = run_events(place, "Go on.", turn("Gladly."))
         assert end_of(after).text == "Gladly."
         check_is_sound(place.session)
     assert "interrupted" in reasons
 
 
-def test_what_had_come_of_an_answer_is_kept_as_aborted(place: Workplace) -> None:
-    one = started(place, "Tell me.", turn("A long story about a fox.", piece=7))
+def test_a_partial_answer_is_written_as_aborted(place: Workplace) -> None:
+    one = start_run(place, "Tell me.", turn("A long story about a fox.", piece=7))
 
-    def heard(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, TextDelta) and event.text.startswith("story"):
             one.interrupt()
 
-    events = asyncio.run(collected(one, heard))
+    events = asyncio.run(collect_events(one, on_event))
     last = place.session.context().messages[-1]
     assert isinstance(last, Assistant)
     assert message_text(last).startswith("A long story ")
@@ -143,26 +143,26 @@ def test_what_had_come_of_an_answer_is_kept_as_aborted(place: Workplace) -> None
     check_is_sound(place.session)
 
 
-def test_an_interrupt_before_anything_came_keeps_the_prompt_alone(place: Workplace) -> None:
-    one = started(place, "Tell me.", turn("Never.", first_delay=30.0))
+def test_an_interrupt_before_any_output_leaves_only_the_prompt(place: Workplace) -> None:
+    one = start_run(place, "Tell me.", turn("Never.", first_delay=30.0))
 
     async def scene() -> None:
-        await collected(one, lambda event: one.interrupt() if isinstance(event, TurnStart) else None)
+        await collect_events(one, lambda event: one.interrupt() if isinstance(event, TurnStart) else None)
 
     asyncio.run(scene())
     assert [message.role for message in check_is_sound(place.session)] == ["user"]
 
 
-def test_a_command_that_runs_is_ended_and_its_result_says_what_it_had_printed(place: Workplace) -> None:
+def test_a_running_command_is_ended_and_its_result_has_its_output(place: Workplace) -> None:
     place.session.set_config(approval_mode="yolo")
     command = "sleep 60 & echo $! > pid; echo half way; wait"
-    one = started(place, "Go.", turn(None, call("bash", command=command), call("ls", path=".")))
+    one = start_run(place, "Go.", turn(None, call("bash", command=command), call("ls", path=".")))
 
-    def heard(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, ToolUpdate):
             one.interrupt()
 
-    asyncio.run(collected(one, heard))
+    asyncio.run(collect_events(one, on_event))
     found = {result.tool_name: result for result in results(check_is_sound(place.session)).values()}
     assert found["bash"].is_error
     assert "interrupted: the user interrupted it" in message_text(found["bash"])
@@ -172,7 +172,7 @@ def test_a_command_that_runs_is_ended_and_its_result_says_what_it_had_printed(pl
     wait_for(lambda: not is_alive(pid))
 
 
-def test_a_call_nobody_had_approved_yet_was_not_run_and_the_session_says_so(place: Workplace) -> None:
+def test_a_call_that_awaits_approval_is_recorded_as_not_run(place: Workplace) -> None:
     asked = asyncio.Event()
 
     class Thinking:
@@ -181,10 +181,10 @@ def test_a_call_nobody_had_approved_yet_was_not_run_and_the_session_says_so(plac
             await asyncio.sleep(60)
             return Reply("once")
 
-    one = started(place, "Go.", turn(None, call("write", path="a", content="a")), approver=Thinking())
+    one = start_run(place, "Go.", turn(None, call("write", path="a", content="a")), approver=Thinking())
 
     async def scene() -> None:
-        task = asyncio.create_task(collected(one))
+        task = asyncio.create_task(collect_events(one))
         await asked.wait()
         one.interrupt()
         await task
@@ -197,11 +197,11 @@ def test_a_call_nobody_had_approved_yet_was_not_run_and_the_session_says_so(plac
 
 def test_a_run_that_is_interrupted_before_it_begins_writes_nothing(place: Workplace) -> None:
     async def scene() -> None:
-        early = started(place, "Go.", turn("Never."))
+        early = start_run(place, "Go.", turn("Never."))
         early.interrupt()
-        events = await collected(early)
+        events = await collect_events(early)
         assert end_of(events).reason == "interrupted"
-        same_moment = started(place, "Go.", turn("Never."))
+        same_moment = start_run(place, "Go.", turn("Never."))
         task = asyncio.create_task(same_moment.finish())
         await asyncio.sleep(0)
         same_moment.interrupt()
@@ -213,19 +213,19 @@ def test_a_run_that_is_interrupted_before_it_begins_writes_nothing(place: Workpl
 
 def test_interrupting_twice_is_interrupting_once(place: Workplace) -> None:
     place.session.set_config(approval_mode="yolo")
-    one = started(place, "Go.", turn(None, call("bash", command="trap '' TERM; echo on; sleep 60")))
+    one = start_run(place, "Go.", turn(None, call("bash", command="trap '' TERM; echo on; sleep 60")))
 
-    def heard(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, ToolUpdate | ToolStart):
             one.interrupt()
             one.interrupt("again")
 
-    events = asyncio.run(collected(one, heard))
+    events = asyncio.run(collect_events(one, on_event))
     assert end_of(events).why == "the user interrupted it"
     check_is_sound(place.session)
 
 
-def test_a_summary_that_comes_after_an_interrupt_is_not_written(place: Workplace) -> None:
+def test_a_summary_that_arrives_after_an_interrupt_is_not_written(place: Workplace) -> None:
     import threading
 
     from sessiontree.compaction import Request, Summary
@@ -246,10 +246,10 @@ def test_a_summary_that_comes_after_an_interrupt_is_not_written(place: Workplace
 
     settings = Settings(compaction=Compaction(reserve_tokens=2_000, keep_recent_tokens=50, prune=Prune(enabled=False)))
     model = ScriptedModel([turn("Never.")], Facts(window=6_000, output=500, source="test"))
-    one = started(place, "Go.", model=model, settings=settings, summarizer=Slow())
+    one = start_run(place, "Go.", model=model, settings=settings, summarizer=Slow())
 
     async def scene() -> None:
-        task = asyncio.create_task(collected(one))
+        task = asyncio.create_task(collect_events(one))
         await asyncio.to_thread(asked.wait, 20)
         one.interrupt()
         await task

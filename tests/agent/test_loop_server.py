@@ -1,4 +1,4 @@
-"""A whole run over HTTP: the provider's own package talks to a server on this machine that plays a script."""
+"""A run over HTTP: the provider's own package, with a local server that plays a script."""
 
 from __future__ import annotations
 
@@ -16,10 +16,17 @@ from sessiontree.settings import Retry as RetrySettings
 from sessiontree.settings import Settings
 from sessiontree.testing.model_server import ModelServer
 from tests.agent.builders import Workplace
-from tests.agent.runs import call, check_is_sound, collected, end_of, names, results, turn
+from tests.agent.runs import call, check_is_sound, collect_events, end_of, names, results, turn
 
 
-@pytest.mark.parametrize("provider", ["anthropic:any", "openai:any", "openai-chat:any"])
+@pytest.mark.parametrize(
+    "provider",
+    [
+        "anthropic:any",
+        pytest.param("openai:any", marks=pytest.mark.slow),
+        pytest.param("openai-chat:any", marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_with_tools_over_the_real_protocol(place: Workplace, provider: str) -> None:
     (place.project / "a.txt").write_text("alpha\n")
     place.session.set_config(approval_mode="yolo")
@@ -44,7 +51,7 @@ def test_a_run_with_tools_over_the_real_protocol(place: Workplace, provider: str
                     settings=Settings(retry=RetrySettings(first_delay=0.01)),
                     system="Be brief.",
                 )
-                return await collected(one)
+                return await collect_events(one)
             finally:
                 await model.close()
 

@@ -1,4 +1,4 @@
-"""Tools of MCP servers, with a real server in a process of its own."""
+"""Tools of MCP servers, with a real server process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def with_servers(place: Workplace, use: Callable[[McpServers], Awaitable[None]],
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Use]:
-    """Runs functions with one server, as it takes long to start. For tests that leave it as it is."""
+    """Run functions with one shared server, as starting one takes long."""
     folder = str(tmp_path_factory.mktemp("server"))
     with asyncio.Runner() as runner:
         stack = contextlib.AsyncExitStack()
@@ -79,7 +79,7 @@ def test_failures_and_wrong_arguments_are_error_results(place: Workplace, shared
     shared(use)
 
 
-def test_pictures_and_long_answers_come_through(place: Workplace, shared: Use) -> None:
+def test_images_and_long_results_are_supported(place: Workplace, shared: Use) -> None:
     async def use(servers: McpServers) -> None:
         picture = await find(servers, "small__picture").run({}, place.context)
         assert [image.mime_type for image in picture.images] == ["image/png"]
@@ -109,7 +109,7 @@ def test_a_call_that_takes_too_long_is_given_up(place: Workplace) -> None:
     with_servers(place, use, small=msgspec.structs.replace(SMALL, timeout=2))
 
 
-def test_servers_are_gone_in_the_end_also_after_a_cancel(place: Workplace) -> None:
+def test_servers_have_ended_after_a_cancellation(place: Workplace) -> None:
     pids: list[int] = []
 
     async def run() -> None:
@@ -129,7 +129,7 @@ def test_servers_are_gone_in_the_end_also_after_a_cancel(place: Workplace) -> No
     assert not is_alive(pids[0])
 
 
-def test_a_server_that_cannot_be_started_is_a_problem_and_no_error(place: Workplace, tmp_path: Path) -> None:
+def test_a_server_that_fails_to_start_is_a_problem_not_an_error(place: Workplace, tmp_path: Path) -> None:
     (tmp_path / "mute.py").write_text("import time; time.sleep(60)")
     (tmp_path / "noise.py").write_text("print('this is no protocol'); raise SystemExit(1)")
 
@@ -153,9 +153,9 @@ def test_a_server_sees_no_secrets_but_those_it_is_given(place: Workplace, monkey
     monkeypatch.setenv("OTHER_TOKEN", "for-nobody-at-all")
 
     async def use(servers: McpServers) -> None:
-        told = (await find(servers, "small__environment").run({}, place.context)).text
-        assert "for-nobody-at-all" not in told
-        assert "GIVEN=abc" in told
+        variables = (await find(servers, "small__environment").run({}, place.context)).text
+        assert "for-nobody-at-all" not in variables
+        assert "GIVEN=abc" in variables
 
     with_servers(place, use, small=msgspec.structs.replace(SMALL, env={"GIVEN": "abc"}))
     log = next(place.outputs.glob("mcp-*.log"))
@@ -163,7 +163,7 @@ def test_a_server_sees_no_secrets_but_those_it_is_given(place: Workplace, monkey
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_calls_are_asked_about_like_commands(place: Workplace, shared: Use) -> None:
+def test_calls_need_approval_like_commands(place: Workplace, shared: Use) -> None:
     async def use(servers: McpServers) -> None:
         add = find(servers, "small__add")
         decision = place.approvals.decide(add.name, add.plan({"one": 1}, place.context))
@@ -192,7 +192,7 @@ def test_servers_are_listed_in_a_file_of_the_user(tmp_path: Path) -> None:
     "text",
     ["", "[]", "{}", '{"mcpServers": 3}', '{"mcpServers": {"a": {"url": "http://x"}}}', '{"mcpServers": {"a": 1}}'],
 )
-def test_a_file_that_makes_no_sense_is_named(text: str, tmp_path: Path) -> None:
+def test_an_invalid_file_is_named_in_the_error(text: str, tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(text)
     with pytest.raises(DamagedError, match=re.escape(os.fspath(path))):

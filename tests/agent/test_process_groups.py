@@ -1,4 +1,4 @@
-"""Commands do not outlive a program that is killed at once; what left their group does."""
+"""Commands do not outlive a program that is killed; processes that left their group do."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_commands_of_a_killed_program_end_with_it_and_what_left_them_does_no
         os.kill(pids["away"], signal.SIGKILL)
 
 
-def test_a_group_that_has_ended_is_left_alone_whoever_has_its_number_now(groups: ProcessGroups) -> None:
+def test_a_group_that_has_ended_is_left_alone(groups: ProcessGroups) -> None:
     with sleeper() as ended, sleeper() as running, sleeper() as last:
         for one in (ended, running, last):
             groups.begin(one.pid)
@@ -89,7 +89,7 @@ def test_a_watcher_that_was_ended_is_replaced_by_one_that_knows_everything(group
         assert [first.wait(5), second.wait(5)] == [-signal.SIGTERM] * 2
 
 
-def test_a_watcher_without_groups_goes_at_once(groups: ProcessGroups) -> None:
+def test_a_watcher_without_groups_ends_at_once(groups: ProcessGroups) -> None:
     with sleeper() as only:
         groups.begin(only.pid)
         groups.end(only.pid)

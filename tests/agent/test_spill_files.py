@@ -1,4 +1,4 @@
-"""Outputs that are too long to be told: where they are kept, who may read them, and when they go."""
+"""Spilled output: where it is stored, who may read it, and when it is deleted."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LONG = "seq 1 20000"
 
 
 def sessiontree_at(folder: Path, *arguments: str) -> int:
-    """Run a command for a user who has nothing but this folder."""
+    """Run a command for a user with this home folder."""
     environment = {**BARE, "HOME": str(folder), "SESSIONTREE_HOME": str(folder / "home")}
     command = [sys.executable, "-m", "sessiontree", *arguments]
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, check=False).returncode
 
 
-def said_much(folder: Path) -> tuple[Session, Path]:
-    """A session in which a command printed more than can be told, and the file that has all of it."""
+def session_with_long_output(folder: Path) -> tuple[Session, Path]:
+    """A session with a long output, and its spill file."""
     desk = Desk(folder, turn("I count.", call("bash", command=LONG)), turn("Counted."))
 
     async def scene() -> None:
@@ -42,15 +42,15 @@ def said_much(folder: Path) -> tuple[Session, Path]:
     return session, Path(message_text(result).rpartition("all of it is in ")[2].rstrip("]"))
 
 
-def test_a_long_output_lies_in_the_folder_of_its_session_for_the_user_alone(tmp_path: Path) -> None:
-    session, spilled = said_much(tmp_path)
+def test_long_output_is_in_a_private_folder_of_its_session(tmp_path: Path) -> None:
+    session, spilled = session_with_long_output(tmp_path)
     assert spilled.parent == Path(session.location).with_suffix("") / FOLDER
     assert spilled.read_text().split() == [str(number) for number in range(1, 20001)]
     assert spilled.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_model_reads_it_on_without_a_question_also_after_a_restart(tmp_path: Path) -> None:
-    session, spilled = said_much(tmp_path)
+    session, spilled = session_with_long_output(tmp_path)
     calls = (call("read", path=str(spilled), offset=19_990), call("grep", pattern="^19995$", path=str(spilled)))
     desk = Desk(tmp_path, turn("I read.", *calls), turn("Read."))
 
@@ -65,7 +65,7 @@ def test_the_model_reads_it_on_without_a_question_also_after_a_restart(tmp_path:
 
 
 def test_nothing_is_changed_there_and_nothing_else_of_the_home_is_read_without_a_question(tmp_path: Path) -> None:
-    session, spilled = said_much(tmp_path)
+    session, spilled = session_with_long_output(tmp_path)
     calls = (call("read", path=session.location), call("write", path=str(spilled), content="other"))
     desk = Desk(tmp_path, turn("I try.", *calls), turn("Tried."))
 
@@ -79,14 +79,14 @@ def test_nothing_is_changed_there_and_nothing_else_of_the_home_is_read_without_a
 
 
 def test_outputs_of_another_session_are_asked_about(tmp_path: Path) -> None:
-    _, spilled = said_much(tmp_path)
+    _, spilled = session_with_long_output(tmp_path)
     desk = Desk(tmp_path, turn("I read.", call("read", path=str(spilled))), turn("Read."))
     go(desk.say("Read"))
     assert [question.tool for question in desk.answers.questions] == ["read"]
 
 
 def test_cleaning_takes_outputs_along_restoring_brings_them_back_and_purging_deletes_them(tmp_path: Path) -> None:
-    session, spilled = said_much(tmp_path)
+    session, spilled = session_with_long_output(tmp_path)
     content = spilled.read_bytes()
     assert sessiontree_at(tmp_path, "clean", "--older-than", "0h", "--yes") == 0
     assert not os.path.exists(session.location)
@@ -132,8 +132,8 @@ def test_outputs_of_a_session_in_memory_can_be_read_and_end_with_the_app(tmp_pat
     assert not (tmp_path / "home" / "sessions").exists()
 
 
-def test_a_session_of_another_agent_keeps_them_in_its_own_folder(tmp_path: Path) -> None:
-    session, _ = said_much(tmp_path)
+def test_a_session_of_another_agent_has_its_own_spill_folder(tmp_path: Path) -> None:
+    session, _ = session_with_long_output(tmp_path)
     foreign = tmp_path / "project" / "foreign.jsonl"
     assert sessiontree_at(tmp_path, "convert", session.location, "--to", "pi", "--out", str(foreign)) == 0
     desk = Desk(tmp_path, turn("I count.", call("bash", command=LONG)), turn("Counted."))

@@ -1,4 +1,4 @@
-"""The state of an app: one value, watched."""
+"""The observable state of an app."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from sessiontree.agent.live_context import ListPrefix
 from sessiontree.agent.state import State, Store
 
 
-def test_a_listener_hears_what_is_and_what_was() -> None:
+def test_a_listener_gets_the_new_and_the_old_value() -> None:
     store = Store(State())
-    heard: list[tuple[str, str]] = []
-    end = store.subscribe(lambda new, old: heard.append((new.input, old.input)))
+    received: list[tuple[str, str]] = []
+    end = store.subscribe(lambda new, old: received.append((new.input, old.input)))
     assert store.set(input="a")
     assert store.get().input == "a"
     end()
     store.set(input="b")
-    assert heard == [("a", "")]
+    assert received == [("a", "")]
     end()
 
 
-def test_nobody_is_called_when_nothing_changed() -> None:
+def test_no_listener_is_called_when_nothing_changed() -> None:
     store = Store(State(input="a", approved=("bash",)))
-    heard: list[object] = []
-    store.subscribe(lambda *both: heard.append(both))
+    received: list[object] = []
+    store.subscribe(lambda *both: received.append(both))
     assert not store.set(input="a")
     assert not store.set(approved=("ba" + "sh",), input="a")
-    assert heard == []
+    assert received == []
 
 
-def test_a_listener_for_some_fields_hears_of_those_alone() -> None:
+def test_a_listener_can_subscribe_to_some_fields() -> None:
     store = Store(State())
-    heard: list[str] = []
-    store.subscribe(lambda new, _: heard.append(new.title), "title", "leaf")
+    received: list[str] = []
+    store.subscribe(lambda new, _: received.append(new.title), "title", "leaf")
     store.set(input="a")
     store.set(title="T", input="b")
     store.set(leaf=None)
-    assert heard == ["T"]
+    assert received == ["T"]
 
 
-def test_fields_that_change_together_are_told_together() -> None:
+def test_fields_that_change_together_cause_one_call() -> None:
     store = Store(State())
     seen: list[tuple[str, str | None]] = []
     store.subscribe(lambda new, _: seen.append((new.title, new.leaf)))
@@ -47,7 +47,7 @@ def test_fields_that_change_together_are_told_together() -> None:
     assert seen == [("T", "x")]
 
 
-def test_a_change_by_a_listener_is_told_after_the_one_it_heard_of() -> None:
+def test_a_change_by_a_listener_is_reported_after_the_first_one() -> None:
     store = Store(State())
     order: list[str] = []
 

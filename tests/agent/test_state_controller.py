@@ -1,4 +1,4 @@
-"""What a person can do with the agent, whatever the front end."""
+"""The controller: actions of a user, independent of the front end."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.models import Model, ScriptedModel, ScriptTurn
 from sessiontree.search.prompt_spool import SpooledPrompt
 from tests.agent.builders import BARE, Answers
-from tests.agent.runs import call, check_is_sound, said, turn
+from tests.agent.runs import call, check_is_sound, transcript, turn
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(32)
 
 
 class Named(ScriptedModel):
-    """A script under the name of a model."""
+    """A scripted model with a name."""
 
     def __init__(self, name: str, *turns: ScriptTurn) -> None:
         super().__init__(turns)
@@ -39,7 +39,7 @@ class Named(ScriptedModel):
 
 
 class Desk:
-    """A controller in a scratch folder, and scripts for the models it asks for."""
+    """A controller in a temporary folder, with scripted models."""
 
     def __init__(self, folder: Path, *turns: ScriptTurn, **more: Any) -> None:
         self.folder = folder
@@ -105,7 +105,7 @@ def test_a_prompt_is_left_for_the_history(tmp_path: Path) -> None:
     assert typed.cwd == str(tmp_path / "project")
 
 
-def test_choosing_a_prompt_in_the_tree_stands_before_it_and_gives_its_text_back(tmp_path: Path) -> None:
+def test_selecting_a_prompt_goes_before_it_and_returns_its_text(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("One."), turn("Two."), turn("Other."))
 
     async def scene() -> None:
@@ -122,12 +122,12 @@ def test_choosing_a_prompt_in_the_tree_stands_before_it_and_gives_its_text_back(
 
     go(scene())
     session = desk.controller.session
-    assert [text for _, text in said(session)] == ["First", "One.", "Second, otherwise", "Other."]
+    assert [text for _, text in transcript(session)] == ["First", "One.", "Second, otherwise", "Other."]
     assert len(session.leaves()) == 2
     check_is_sound(session)
 
 
-def test_choosing_any_other_entry_stands_there_and_the_root_starts_anew(tmp_path: Path) -> None:
+def test_selecting_another_entry_goes_there_and_none_to_the_beginning(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("One."), turn("Two."))
 
     async def scene() -> None:
@@ -194,16 +194,16 @@ def test_a_fork_is_a_new_session_and_a_clone_has_everything(tmp_path: Path) -> N
         assert forked.location != first.location
         assert len(notified) == 1  # one change, whole
         assert notified[0].input == "Second\n\ntyped"
-        assert [text for _, text in said(forked)] == ["First", "One."]
+        assert [text for _, text in transcript(forked)] == ["First", "One."]
         await desk.controller.resume(first.location)
         cloned = await desk.controller.clone()
-        assert [text for _, text in said(cloned)] == ["First", "One.", "Second", "Two."]
+        assert [text for _, text in transcript(cloned)] == ["First", "One.", "Second", "Two."]
 
     go(scene())
     check_is_sound(desk.controller.session)
 
 
-def test_switching_the_session_keeps_what_is_typed(tmp_path: Path) -> None:
+def test_switching_the_session_preserves_the_input(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("One."))
 
     async def scene() -> None:
@@ -231,7 +231,7 @@ def test_the_last_session_of_the_project_is_continued(tmp_path: Path) -> None:
         await other.say("Second")
 
     go(scene())
-    assert [text for _, text in said(other.controller.session)] == ["First", "One.", "Second", "Two."]
+    assert [text for _, text in transcript(other.controller.session)] == ["First", "One.", "Second", "Two."]
     (tmp_path / "empty").mkdir()
     empty = Desk(tmp_path / "empty")
     with pytest.raises(NotFoundError, match="start a new one"):
@@ -258,7 +258,7 @@ def test_choices_are_entries_and_are_there_again_when_the_session_is_resumed(tmp
     assert [type(entry).__name__ for entry in changes] == [
         "ModelChange", "ModelChange", "ThinkingLevelChange", "ModeChange",
     ]  # fmt: skip
-    assert said(session)[-1][1] == "I am two:b."
+    assert transcript(session)[-1][1] == "I am two:b."
     again = Desk(tmp_path, model=None)
     go(again.controller.resume(session.id))
     state = again.controller.state
@@ -270,7 +270,7 @@ def test_choices_are_entries_and_are_there_again_when_the_session_is_resumed(tmp
     check_is_sound(session)
 
 
-def test_a_model_that_cannot_be_had_is_told_and_another_can_be_chosen(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_opened_is_reported_and_another_can_be_chosen(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("One."))
 
     async def scene() -> None:
@@ -284,12 +284,12 @@ def test_a_model_that_cannot_be_had_is_told_and_another_can_be_chosen(tmp_path: 
             await other.say("Hello?")
         await other.controller.set_model("two:b")
         await other.say("Hello?")
-        assert said(other.controller.session)[-1][1] == "I am two:b."
+        assert transcript(other.controller.session)[-1][1] == "I am two:b."
 
     go(scene())
 
 
-def test_a_pasted_image_is_still_there_when_its_prompt_is_said_again_in_a_fork(tmp_path: Path) -> None:
+def test_a_pasted_image_is_preserved_when_its_prompt_is_sent_again_in_a_fork(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("Seen."), turn("Again."))
 
     async def scene() -> None:
@@ -367,9 +367,9 @@ def test_a_run_can_be_steered_followed_and_interrupted_and_nothing_moves_under_i
             desk.controller.steer("Too late")
 
     go(scene())
-    assert "Quickly" in [text for _, text in said(desk.controller.session)]
+    assert "Quickly" in [text for _, text in transcript(desk.controller.session)]
     assert desk.controller.state.queued == 0
-    assert desk.controller.state.input == "And then?"  # queued and not said
+    assert desk.controller.state.input == "And then?"  # queued and not transcript
     check_is_sound(desk.controller.session)
 
 
@@ -411,7 +411,7 @@ def test_files_are_rewound_with_the_conversation_and_that_can_be_undone(tmp_path
     check_is_sound(desk.controller.session)
 
 
-def test_a_command_of_the_user_is_kept_and_the_model_is_told(tmp_path: Path) -> None:
+def test_a_user_command_is_recorded_and_in_the_context(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("I see."))
 
     async def scene() -> None:

@@ -1,4 +1,4 @@
-"""Paths from a model lead where they say, and nowhere else without asking."""
+"""Paths from a model are resolved, and do not leave the workspace without approval."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_added_folder_is_inside(tmp_path: Path) -> None:
     assert not workspace.resolve("../x").is_inside
 
 
-def test_a_link_to_the_outside_is_outside_and_its_target_is_told(tmp_path: Path) -> None:
+def test_a_link_to_the_outside_is_outside_and_resolved(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "door").symlink_to(tmp_path)
     (tmp_path / "project" / "file").symlink_to("/etc/passwd")
@@ -63,14 +63,14 @@ def test_a_link_to_the_outside_is_outside_and_its_target_is_told(tmp_path: Path)
     assert not workspace.resolve("file").is_inside
 
 
-def test_a_project_that_is_itself_behind_a_link_is_a_project(tmp_path: Path) -> None:
+def test_a_project_reached_through_a_link_is_a_project(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     assert Workspace(tmp_path / "link").resolve("x").is_inside
 
 
 @pytest.mark.parametrize("text", ["", "a\0b", "\ud800"])
-def test_what_is_no_path_is_refused(text: str, tmp_path: Path) -> None:
+def test_invalid_paths_are_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(PathError):
         Workspace(tmp_path).resolve(text)
 
@@ -109,7 +109,7 @@ def test_a_file_swapped_for_a_link_after_the_question_is_neither_read_nor_writte
     assert (tmp_path / "secret").read_text() == "secret"
 
 
-def test_someone_who_keeps_swapping_a_folder_for_a_link_gets_nothing(tmp_path: Path) -> None:
+def test_swapping_a_folder_for_a_link_gives_no_access(tmp_path: Path) -> None:
     project, outside = tmp_path / "project", tmp_path / "outside"
     for folder, text in ((project / "real", "inside"), (outside, "secret")):
         folder.mkdir(parents=True)
@@ -157,7 +157,7 @@ def test_pipes_devices_sockets_and_folders_are_not_opened(tmp_path: Path) -> Non
         listening.close()
 
 
-def test_a_file_is_replaced_at_once_and_keeps_its_permissions(tmp_path: Path) -> None:
+def test_a_file_is_replaced_atomically_and_keeps_its_permissions(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     path.write_text("old")
     path.chmod(0o751)
@@ -167,7 +167,7 @@ def test_a_file_is_replaced_at_once_and_keeps_its_permissions(tmp_path: Path) ->
     assert [one.name for one in tmp_path.iterdir()] == ["run.sh"]
 
 
-def test_folders_are_made_and_told(tmp_path: Path) -> None:
+def test_created_folders_are_returned(tmp_path: Path) -> None:
     made = write_file(str(tmp_path / "a" / "b" / "c.txt"), b"x")
     assert made == [str(tmp_path / "a"), str(tmp_path / "a" / "b")]
     assert write_link(str(tmp_path / "l" / "link"), "target") == [str(tmp_path / "l")]

@@ -94,14 +94,10 @@ def test_a_table_that_a_narrower_terminal_has_folded_is_taken_away_whole(place: 
         terminal.wait_for("write {")
         terminal.wait_for("stop all")
         fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", 50, narrow, 0, 0))
-        while not any(widest(lines) < narrow for _, lines in drawings(terminal.raw)):
+        while not (narrowed := narrowed_drawings(terminal.raw, narrow)):
             terminal.wait_for("stop all")
         terminal.kill()
-    before, after = next(
-        (lines, up)
-        for (_, lines), (up, anew) in itertools.pairwise(drawings(terminal.raw))
-        if widest(anew) < narrow <= widest(lines)
-    )
+    before, after = narrowed[0]
     folded = sum(-(-columns(line) // narrow) for line in before)
     assert after == folded > len(before)
 
@@ -123,6 +119,15 @@ def drawings(raw: str) -> list[tuple[int, list[str]]]:
     """How many rows up each table was drawn, and its lines."""
     found = re.findall(r"(?:\x1b\[(\d+)A)?((?:\x1b\[2K[^\n]*\n)+)\x1b\[J", raw)
     return [(int(up or 0), re.sub(r"\x1b\[2K|\r", "", lines).splitlines()) for up, lines in found]
+
+
+def narrowed_drawings(raw: str, narrow: int) -> list[tuple[list[str], int]]:
+    """The wide tables that were followed by a narrow one, and how many rows up that was drawn."""
+    return [
+        (lines, up)
+        for (_, lines), (up, anew) in itertools.pairwise(drawings(raw))
+        if widest(anew) < narrow <= widest(lines)
+    ]
 
 
 def widest(lines: list[str]) -> int:

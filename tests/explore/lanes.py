@@ -31,6 +31,8 @@ from sessiontree.models import Event, Facts, Request, Stop, TextDelta
 from sessiontree.repair import examine
 from sessiontree.session.session import Session
 
+AT_ONCE = 30.0
+"""Seconds. A run that does not end at once would wait 60: far from both even on a loaded machine."""
 MINOR = frozenset({"note"})
 USED = Usage(5, 5, total_tokens=10)
 FACTS = Facts(200_000, 100, source="test")
@@ -69,10 +71,13 @@ class Stepping:
         calls: Callable[[str, int], Sequence[ToolCall]] | None = None,
         usage: Callable[[str, int], Usage] = lambda prompt, step: USED,
         facts: Facts = FACTS,
+        meet: int = 1,
     ) -> None:
+        """With `meet`, a request is answered when so many are in flight: lanes that wait for each other time out."""
         self.name, self.facts = name, facts
         self._steps, self._delay, self._usage = steps, delay, usage
         self._calls = calls or (lambda prompt, step: [ToolCall(f"{prompt}-{step}", "note", {"text": prompt})])
+        self._barrier = asyncio.Barrier(meet)
         self.under_way = self.most_under_way = 0
 
     async def stream(self, request: Request, /) -> AsyncGenerator[Event, None]:
@@ -80,7 +85,9 @@ class Stepping:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
-            await asyncio.sleep(self._delay)
+            async with asyncio.timeout(60 + self._delay):
+                await self._barrier.wait()
+                await asyncio.sleep(self._delay)
         finally:
             self.under_way -= 1
         text = Text(f"{prompt} step {step}")

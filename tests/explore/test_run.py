@@ -90,8 +90,8 @@ def test_events_say_which_lane_they_are_of_and_end_with_its_end(session: Session
 
 
 def test_no_more_lanes_work_at_once_than_was_said(session: Session) -> None:
-    model = Stepping(1, delay=0.02, calls=lambda prompt, step: [])
-    explored(session, *[f"of lane-{n}." for n in range(1, 9)], models=[model], parallel=3)
+    model = Stepping(1, calls=lambda prompt, step: [], meet=3)
+    explored(session, *[f"of lane-{n}." for n in range(1, 10)], models=[model], parallel=3)
     assert model.most_under_way == 3
 
 

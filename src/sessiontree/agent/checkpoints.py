@@ -6,8 +6,8 @@ because files change in time, not along a tree. The state at an entry is the cur
 reverted, newest first; it does not matter how often the conversation was rewound or switched in between.
 
 A rewind is a change like any other and is recorded as one, so it can be undone. A file that differs from what the log
-left was changed by someone else: it is reported as a conflict, and overwritten only if the caller names it. Its content
-is stored first.
+left was changed by the user or another program: it is a conflict, and overwritten only if the caller names it. Its
+content is stored first.
 
 The entries come from a session file that anyone may have written. No path in them is followed out of the workspace, or
 through a link.
@@ -82,7 +82,7 @@ class RewindChange(Struct, frozen=True):
     then: FileState
     diff: str
     conflict: str | None = None
-    """Why it is skipped unless the caller names the path: someone else changed it, or it is outside."""
+    """Why it is skipped unless the caller names the path: the user changed it, or it is outside of the workspace."""
 
     @property
     def kind(self) -> Literal["create", "delete", "change"]:

@@ -44,8 +44,7 @@ from sessiontree.agent.events import (
 )
 from sessiontree.agent.limits import Limits, RunUsage, reached_text
 from sessiontree.agent.live_context import LiveApprovals, live_context_of
-from sessiontree.agent.metered_summarizer import MeteredSummarizer
-from sessiontree.agent.metering import LimitReached, Meter
+from sessiontree.agent.metering import LimitReached, Meter, MeteredSummarizer
 from sessiontree.agent.pending import Decision, decided, open_calls, pending_calls, result_without_running
 from sessiontree.agent.result_messages import answer_fields, interrupted, result_message
 from sessiontree.agent.tool_calls import OpenCall, ParallelCalls, ToolRunner

@@ -12,22 +12,30 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.async_bridge import in_thread, uncancelled
+from sessiontree.agent.async_bridge import SUMMARIES, in_thread, uncancelled
 from sessiontree.agent.limits import GateRequest, Limits, RequestEstimate, RunUsage, Ticket
-from sessiontree.compaction import Summary
+from sessiontree.compaction import Summarizer, Summary
+from sessiontree.compaction.extractive import ExtractiveSummarizer
+from sessiontree.compaction.summarizers import Request as SummaryRequest
 from sessiontree.compaction.token_estimate import MEASURED, Size, measured_tokens
 from sessiontree.core.messages import Assistant, Usage, message_text
 from sessiontree.core.usage import valid_count
-from sessiontree.errors import ModelError, SessionTreeError, UnreachableError
+from sessiontree.errors import ModelError, SessionTreeError, SummaryError, UnreachableError
 from sessiontree.models import Facts, Model, Request
 from sessiontree.models.facts import upper_cost
+from sessiontree.models.model_summarizer import OpenedModelSummarizer, request_and_close
 from sessiontree.models.pydantic_ai_model import LONGEST_ANSWER
 from sessiontree.models.retry import Attempt, RequestGate
+from sessiontree.settings import Retry
+
+T = TypeVar("T")
 
 _MIN_ANSWER = 1_024
 """Tokens an answer may always have: the estimate of what fills the window may be too high."""
@@ -287,3 +295,112 @@ def _priced(usage: Usage, facts: Facts) -> Usage:
     if usage.cost is not None and valid_count(usage.cost.total) == usage.cost.total:
         return usage
     return msgspec.structs.replace(usage, cost=upper_cost(usage, facts.prices))
+
+
+# Summaries
+
+# Each is awaited by one thread that requested a summary, so there are as many as of those.
+_writers = ThreadPoolExecutor(SUMMARIES, thread_name_prefix="writer")
+
+_SUMMARY = "summary"
+
+
+def _in_writer(summarizer: Summarizer, request: SummaryRequest) -> asyncio.Future[Summary]:
+    """Run a summarizer in a thread, which may outlive the task that awaits it, and even the event loop."""
+    loop = asyncio.get_running_loop()
+    written: asyncio.Future[Summary] = loop.create_future()
+
+    def resolve(job: Future[Summary]) -> None:
+        if written.done():
+            return
+        error = job.exception()
+        if error is not None:
+            written.set_exception(error)
+        else:
+            written.set_result(job.result())
+
+    def on_done(job: Future[Summary]) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
+            loop.call_soon_threadsafe(resolve, job)
+
+    _writers.submit(summarizer, request).add_done_callback(on_done)
+    return written
+
+
+class MeteredSummarizer:
+    """A Summarizer whose requests count against the run's limits. Called from threads, between `start` and `stop`.
+
+    A summary is written in a thread, but requests, gates and meters belong to the event loop of the run. A summarizer
+    that calls one of our models has its requests made in that loop. Any other one reports only its final usage, so each
+    of its summaries is metered as one exclusive request.
+    """
+
+    def __init__(self, summarizer: Summarizer | None, meter: Meter, model: Model, *, counts_cost: bool) -> None:
+        self._meter, self._model, self._counts_cost = meter, model, counts_cost
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._in_progress: set[asyncio.Task[Any]] = set()
+        self._summarizer = summarizer.asking(self._ask) if isinstance(summarizer, OpenedModelSummarizer) else summarizer
+
+    @property
+    def or_none(self) -> MeteredSummarizer | None:
+        """Self; None where summaries make no request, and there is nothing to meter."""
+        return None if isinstance(self._summarizer, ExtractiveSummarizer | None) else self
+
+    @property
+    def name(self) -> str:
+        assert self._summarizer is not None
+        return self._summarizer.name
+
+    def start(self) -> None:
+        """Accept requests from threads. To be called in the event loop of the run."""
+        self._loop = asyncio.get_running_loop()
+
+    async def stop(self) -> None:
+        """Cancel requests in progress and refuse new ones. To be called in the event loop of the run."""
+        self._loop = None
+        for task in self._in_progress:
+            task.cancel()
+        if self._in_progress:
+            await asyncio.wait(list(self._in_progress))
+
+    def __call__(self, request: SummaryRequest, /) -> Summary:
+        assert self._summarizer is not None
+        if isinstance(self._summarizer, OpenedModelSummarizer):
+            return self._summarizer(request)
+        return self._in_loop(self._summarize_exclusively(self._summarizer, request))
+
+    async def _summarize_exclusively(self, summarizer: Summarizer, request: SummaryRequest) -> Summary:
+        async with self._meter.exclusive_request(_SUMMARY, self._model.facts) as metered:
+            work = _in_writer(summarizer, request)
+            metered.work = work
+            summary = await asyncio.shield(work)
+            metered.usage = summary.usage
+            return summary
+
+    def _ask(self, model: Model, request: Request, retry: Retry | None) -> Assistant:
+        if self._counts_cost and not model.facts.prices.are_known:
+            raise SummaryError(
+                f"{model.name} cannot write a summary under a cost limit: its prices are not known; limit tokens "
+                "instead, or add its prices to the file named by the setting `models`"
+            )
+        return self._in_loop(request_and_close(model, request, retry, self._meter.side_request(_SUMMARY)))
+
+    def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the event loop of the run, from a thread, and wait for it."""
+        loop = self._loop
+        if loop is None:
+            work.close()
+            raise CancelledError
+        return asyncio.run_coroutine_threadsafe(self._tracked(work), loop).result()
+
+    async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            work.close()
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+        self._in_progress.add(task)
+        try:
+            return await work
+        finally:
+            self._in_progress.discard(task)

@@ -1,6 +1,6 @@
 """Process groups of commands, which must not outlive this program, however it ends.
 
-A program that is killed cannot clean up. So a small shell, the watcher, is told over a pipe the id of each group that
+A program that is killed cannot clean up. So a small shell, the watcher, receives over a pipe the id of each group that
 starts and ends. No other process holds the pipe: it closes when this program dies, and the watcher then ends the groups
 that are left, first with SIGTERM, then with SIGKILL.
 
@@ -60,7 +60,7 @@ class ProcessGroups:
                 self._send(f"ends {group}\n")
 
     def _send(self, line: str) -> None:
-        # Twice: if the watcher was killed, a new one is started and told of all running groups.
+        # Twice: if the watcher was killed, a new one is started and receives all running groups.
         for _ in range(2):
             try:
                 if self._watcher is None:

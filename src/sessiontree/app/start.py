@@ -1,10 +1,10 @@
-"""Build a controller with a session from the options of a command."""
+"""Build a controller with a session and a system prompt from the options of a command."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from msgspec import Struct
 
@@ -15,7 +15,6 @@ from sessiontree.agent.mcp_client import FILE, read_servers, running_servers
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.app.demo import DEMO, create_demo_project
 from sessiontree.app.models import find_model, no_model_error
-from sessiontree.app.system_prompt import build_system_prompt
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.explore.task_tool import TaskTool, find_unfinished
 from sessiontree.models import ThinkingLevel
@@ -108,3 +107,13 @@ async def find_unfinished_subagents(controller: Controller) -> list[str]:
         f"sub-agent {one_line(started.description)!r} did not finish; /switch {started.leaf} shows its branch"
         for started in await in_thread(find_unfinished, controller.session)
     ]
+
+
+def build_system_prompt(cwd: str, added: Sequence[str] = ()) -> str:
+    """The system prompt. It depends only on the folders, so that a provider's prompt cache stays valid."""
+    folders = "".join(f"\nYou may also work in {folder}." for folder in added)
+    return f"""You are a coding agent. You work in the folder {cwd} with the tools you are given.{folders}
+
+Look before you change: read a file before you edit it. Make calls that do not depend on each other together. A call may
+be denied; the result says why, and you find another way or ask. Paths are relative to the folder above. Say briefly
+what you did and what you found; when something failed, say so plainly."""

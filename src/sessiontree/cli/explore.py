@@ -294,7 +294,7 @@ def _add_old_flags(start: argparse.ArgumentParser) -> None:
 
 
 def _translate_old_flags(options: Options) -> Options | None:
-    """Parse the subcommand that an old mode flag stands for; None if there is no such flag."""
+    """Parse the subcommand that an old mode flag selects; None without such a flag."""
     import shlex
 
     from sessiontree.cli.parser import parse

@@ -14,7 +14,7 @@ import msgspec
 from sessiontree.agent.async_bridge import in_background, uncancelled
 from sessiontree.agent.tools.registry import load_tools
 from sessiontree.app.models import find_lane_model, no_model_error
-from sessiontree.app.system_prompt import build_system_prompt
+from sessiontree.app.start import build_system_prompt
 from sessiontree.chat.lane_prompts import LanePrompts
 from sessiontree.chat.lane_view import LaneChooser, LaneView, is_undecided
 from sessiontree.chat.terminal import Screen

@@ -78,8 +78,8 @@ def _print_notes(library: Library, found: Statistics, project: str | None) -> No
         if project is None:
             stderr.print_line("no usage recorded in any matching session")
         else:
-            elsewhere = len(library.sessions())
-            stderr.print_line(f"no usage recorded for {project}; sessions in other projects: {elsewhere} (use --all)")
+            elsewhere = plural(len(library.sessions()), "session")
+            stderr.print_line(f"no usage recorded for {project}; {elsewhere} in other projects (use --all)")
     for gap in found.gaps[:_MOST_GAPS]:
         if gap.damage is None:
             stderr.print_line(f"sessiontree: {gap.path}: not counted: {gap.reason}")

@@ -372,7 +372,7 @@ class Exploration:
         return self.session.cwd or os.getcwd()
 
     async def send(self, lane: Lane, event: AnyEvent) -> None:
-        """Emit an event, and wait while the consumer is too far behind."""
+        """Emit an event, and wait while the queue is full."""
         await self._channel.send(LaneEvent(lane.number, event))
 
     def emit(self, lane: Lane, event: AnyEvent) -> None:

@@ -1,8 +1,8 @@
 """Automatic forks: when a lane fails in a way that a rule names, another lane is started. Off by default.
 
     check     a command fails when the lane finishes    fork at the lane's start, with the output of the check
-    denied    a tool call was denied                     fork before the response with the call, told to avoid it
-    repeats   the same error N times in a row            stop the lane; fork before the first error, told of it
+    denied    a tool call was denied                     fork before the response with the call, with a warning
+    repeats   the same error N times in a row            stop the lane; fork before the first error, with its text
     judge     a model has too little confidence          fork at the lane's start, with the judge's doubts
 
 Rules only request lanes; the number and depth of forks is limited where lanes are created. Each rule forks a lane at

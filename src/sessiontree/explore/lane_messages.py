@@ -5,7 +5,7 @@
 
 A message is delivered when the receiver's branch has an entry that names the `send` entry. So it survives a crash and
 arrives once: an undelivered message is delivered when the receiver is resumed. A lane that has ended receives nothing
-more, and the sender of a message it did not read is told. Messages are written by a model, and the receiver is told so.
+more; the sender of an unread message gets a notice. A delivered message is marked as written by another agent.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class LaneMessages:
         self._messages: list[LaneMessage] = []
         self._delivered: dict[int, set[str]] = {}
         self._returned: set[str] = set()
-        """Messages that an ended lane did not read, and whose sender was told."""
+        """Messages that an ended lane did not read, and whose sender got a notice."""
         self._read = self._scanned = 0
         self._lock = threading.Lock()
         self._arrived: dict[int, asyncio.Event] = {}
@@ -100,7 +100,7 @@ class LaneMessages:
         """Messages are entries, not events."""
 
     async def after_end(self, exploration: Exploration, lane: Lane) -> Sequence[Job]:  # noqa: ARG002 - of a hook
-        self._wake()  # a lane may be waiting for a message that nobody is left to send
+        self._wake()  # a lane may be waiting for a message that no lane is left to send
         return ()
 
     def undelivered(self, exploration: Exploration, lane: Lane) -> list[LaneMessage]:
@@ -172,7 +172,7 @@ class LaneMessages:
         return found
 
     def _unread(self, exploration: Exploration, sender: Lane) -> list[LaneMessage]:
-        """Messages from a lane to one other that ended without reading them, if the sender was not told yet."""
+        """Messages from a lane to one other that ended without reading them, unless the sender got a notice."""
         ended = [lane for lane in exploration.lanes if lane.state in ENDED]
         return [
             message

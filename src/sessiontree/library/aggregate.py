@@ -235,6 +235,7 @@ def _group_sharing(
 ) -> Iterator[list[Summary]]:
     """Partition sessions into groups that share no keys, each in the given order."""
     first_with_key: dict[bytes, int] = {}
+    # Union-find over keys: sessions with a common key end up in one set, also through a third session.
     above = list(range(len(sessions)))
 
     def top(at: int) -> int:

@@ -232,6 +232,7 @@ class Cache:
 
     def _attempt(self, work: Callable[[sqlite3.Connection], T], default: T) -> T:
         """Run some work; in a rebuilt database if this one is damaged, or else return the default."""
+        # Twice: the second time in a rebuilt database. A cache that fails again is not worth failing the command.
         for _ in range(2):
             try:
                 return work(self._database)
@@ -326,6 +327,7 @@ def _rebuild(path: str, *, recreate_tables: bool = False) -> sqlite3.Connection:
                     return database
                 database.close()
             os.replace(path, f"{path}.damaged")
+            # A write-ahead log of the damaged file must never be replayed into the new one.
             for sidecar in (f"{path}-wal", f"{path}-shm"):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(sidecar)

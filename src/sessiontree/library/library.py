@@ -184,10 +184,14 @@ class Library:
         changed: list[tuple[Found, Row | None]] = []
         for file in files:
             row = rows.pop(file.path, None)
+            # Size, time and inode together: an append changes the size, a rewrite in place the time, a replacement the
+            # inode. None of them is enough alone, and comparing content would mean reading every file.
             if row is None or row.modified != file.modified or row.size != file.size or row.inode != file.inode:
                 changed.append((file, row))
             elif row.agents == agents[file.root] and (summary := row.summary) is not None:
                 known.append(summary)
+            # A damaged row, or one that was read by other agents' rules, is read again. What is left are empty rows:
+            # files that are not sessions.
             elif row.raw or row.agents != agents[file.root]:
                 changed.append((file, None))
         bytes_read, read = self._read(changed, known)

@@ -242,6 +242,8 @@ class _Search:
         )
         ordered = candidates(self._rows(self._expression(self._query)), indexed.sizes, indexed.recency)
         self._results.sessions = len(ordered)
+        # The quick pass finds words in their usual spelling. Files with other spellings get a slow pass only if they
+        # had no hit, and words spread over several lines come last.
         missed = self._match_candidates(ordered, indexed, enough, is_quick=True)
         if self._matcher.required:
             self._match_candidates(missed, indexed, enough, is_quick=False)

@@ -209,12 +209,14 @@ def _make_tables(database: sqlite3.Connection) -> None:
 def _rebuild(path: str) -> sqlite3.Connection:
     """Move a damaged index away and create an empty one. One process does it while the others wait."""
     with file_lock(f"{path}.damage-lock", timeout=None):
+        # Checked again under the lock: for those that waited, the first process has already rebuilt it.
         with contextlib.suppress(sqlite3.DatabaseError):
             database = _connect(path)
             if _is_sound(database):
                 return database  # another process was faster
             database.close()
         os.replace(path, f"{path}.damaged")
+        # A write-ahead log of the damaged file must never be replayed into the new one.
         for sidecar in (f"{path}-wal", f"{path}-shm"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(sidecar)

@@ -169,6 +169,8 @@ class _Writer:
         """The number of a file; a new one if it was replaced. Stored by the next commit."""
         if file.start and file.known is not None:
             return file.known.file
+        # A replaced file needs a new number: rows of the old one cannot be deleted from a contentless table, and would
+        # otherwise be taken for rows of the new content.
         if file.known is not None:
             self._replaced.append(file.known)
         self._next += 1
@@ -176,6 +178,7 @@ class _Writer:
 
     def commit(self) -> None:
         database = self._database
+        # One transaction: terms without the new size would be indexed twice, a size without its terms never.
         with transaction(database):
             for known in self._replaced:
                 _drop(database, known)
@@ -314,6 +317,8 @@ def _check_growth(summary: Summary, before: IndexedFile) -> Pending:
     except OSError:
         return Pending(summary, summary.size, before)
     try:
+        # Agents only append. The inode changes when a file is replaced, the first bytes when it is rewritten, and the
+        # bytes before the old end when it was truncated and continued otherwise. Anything else is read from scratch.
         is_same = (
             summary.agent == before.agent
             and os.fstat(descriptor).st_ino == before.inode

@@ -18,6 +18,7 @@ from sessiontree.search.index_db import SHIFT, chunk_of, is_descriptive
 from sessiontree.search.matcher import Match
 
 _DESCRIPTIVE_WEIGHT = 3.0
+# As k1 and b of BM25: more matches add less and less, and matches in a long session count less.
 _SATURATION, _LENGTH_SHARE = 1.2, 0.6
 _KIND_WEIGHTS = {
     "title": 1.0,
@@ -64,6 +65,7 @@ def candidates(rows: Iterable[int], sizes: Mapping[int, int], recency: Mapping[i
     lengths = {file: 1 + (sizes[file] >> CHUNK_BITS) for file in by_file}
     mean = sum(lengths.values()) / max(1, len(lengths))
     found = [_candidate(file, rows, lengths[file] / mean) for file, rows in by_file.items()]
+    # Rounded, so that recency decides between sessions that match about equally well.
     return sorted(found, key=lambda candidate: (-round(candidate.score, 3), -recency.get(candidate.file, 0)))
 
 

@@ -179,6 +179,7 @@ class Terms:
 
         With `is_escaped`, a backslash begins a JSON escape of any character other than a backslash.
         """
+        # Bounded memory: hashes and other data add distinct words without end. Frequent words are back at once.
         if len(self._known) > _MAX_KNOWN:
             self._known.clear()
         words = text.translate(_WORDS_WITH_ESCAPES if is_escaped else _WORDS).split()

@@ -1,11 +1,11 @@
-"""Contracts as code, for people who write stores and dialects of their own. Needs no test framework.
+"""Contract checks for authors of stores and dialects. They need no test framework.
 
     from sessiontree.testing import check_dialect, check_store
 
     check_store(lambda name: MyStore(name))
     check_dialect(MY_DIALECT, [sample_file_bytes])
 
-A check raises `ContractError`, which names the contract that does not hold and says what was found.
+A failed check raises `ContractError` with the contract and what was found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What all contract checks share: a failed expectation names its contract."""
+"""Expectations for contract checks: a failure names the contract."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ class ContractError(AssertionError):
 
 
 def expect(condition: bool, contract: str, found: object = "") -> None:
-    """Raise unless the contract holds."""
     if not condition:
         raise ContractError(f"{contract}" + (f"; found: {found!r}" if found != "" else ""))
 
@@ -23,4 +22,4 @@ def expect_error(kind: type[Exception], contract: str) -> Iterator[None]:
         yield
     except kind:
         return
-    raise ContractError(f"{contract}; nothing of the kind {kind.__name__} was raised")
+    raise ContractError(f"{contract}; no {kind.__name__} was raised")

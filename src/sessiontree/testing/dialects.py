@@ -1,4 +1,4 @@
-"""The contract of `Dialect`, checked on sample files."""
+"""Contract checks for `Dialect`, on sample files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sessiontree.testing.contract import expect
 
 
 def check_dialect(dialect: Dialect, samples: Iterable[bytes], *, cuts: int = 200, seed: int = 0) -> None:
-    """Check the contract on whole session files of the dialect, each also cut and scrambled at random places."""
+    """Check the contract on complete session files of the dialect, each also cut and scrambled at random."""
     chance = random.Random(seed)
     count = 0
     for sample in samples:
         count += 1
-        _recognises_its_own(dialect, sample)
+        _recognizes_its_own(dialect, sample)
         _block_and_line_decoding_agree(dialect, sample)
         _every_entry_parses(dialect, sample)
         for _ in range(cuts):
@@ -31,9 +31,9 @@ def check_dialect(dialect: Dialect, samples: Iterable[bytes], *, cuts: int = 200
         _rendered_entries_read_back(dialect)
 
 
-def _recognises_its_own(dialect: Dialect, sample: bytes) -> None:
+def _recognizes_its_own(dialect: Dialect, sample: bytes) -> None:
     score = dialect.recognize(sample[: 64 * 1024])
-    expect(0 < score <= 100, "a dialect recognises its own files with 1 to 100", score)
+    expect(0 < score <= 100, "a dialect recognizes its own files with 1 to 100", score)
     expect(dialect.recognize(b"\x7fELF\x02\x01\x01\x00\x00") == 0, "and does not recognize a program")
 
 
@@ -45,7 +45,7 @@ def _block_and_line_decoding_agree(dialect: Dialect, sample: bytes) -> None:
         envelope = dialect.envelope(parse_json(line))
         found = (columns.types, columns.ids, columns.parents)
         expected = ([envelope.type], ["" if envelope.is_metadata else envelope.id], [envelope.parent])
-        expect(found == expected, "decode_block and envelope tell the same of a line", (found, expected))
+        expect(found == expected, "decode_block and envelope agree on a line", (found, expected))
 
 
 def _every_entry_parses(dialect: Dialect, sample: bytes) -> None:
@@ -63,7 +63,7 @@ def _every_entry_parses(dialect: Dialect, sample: bytes) -> None:
 
 
 def _survives(dialect: Dialect, data: bytes) -> None:
-    """Nothing raises, whatever the bytes; entries whose lines are whole are all there."""
+    """Check that nothing raises, whatever the bytes."""
     dialect.recognize(data)
     journal = Journal(MemoryStore(data), dialect)
     journal.refresh()

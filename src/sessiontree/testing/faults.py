@@ -1,4 +1,4 @@
-"""Operating systems that fail: calls that raise, writes that fall short, power cuts that lose what was not synced."""
+"""Fault injection: OS calls that raise, short writes, and power cuts that lose unsynced data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Call = Literal["open", "write", "pwrite", "fsync", "truncate", "link", "rename",
 
 
 class FailingOsCalls(OsCalls):
-    """Fails the n-th call of a kind with an error, or cuts a write short."""
+    """OS calls of which the n-th fails with an error or writes only part of its data."""
 
     def __init__(self) -> None:
         self.calls: dict[str, int] = {}
@@ -21,11 +21,11 @@ class FailingOsCalls(OsCalls):
         self._short: dict[tuple[str, int], int] = {}
 
     def fail(self, call: Call, error: int, *, nth: int = 1) -> None:
-        """Let the n-th call from now on fail with an errno."""
+        """Make the n-th call from now on fail with an errno."""
         self._failures[call, self.calls.get(call, 0) + nth] = error
 
     def shorten_write(self, size: int, *, nth: int = 1, call: Literal["write", "pwrite"] = "write") -> None:
-        """Let the n-th write from now on write only `size` bytes, as a full disk does."""
+        """Make the n-th write from now on write only `size` bytes, as on a full disk."""
         self._short[call, self.calls.get(call, 0) + nth] = size
 
     def _count(self, call: Call) -> int:
@@ -71,19 +71,19 @@ class FailingOsCalls(OsCalls):
 
 
 class LosingOsCalls(OsCalls):
-    """Remembers what was synced; `cut_power` leaves on disk just that: synced bytes under synced names."""
+    """OS calls that track what was synced; `cut_power` leaves just that on disk: synced bytes under synced names."""
 
     def __init__(self) -> None:
         self._paths: dict[int, str] = {}
         self._synced_sizes: dict[int, int] = {}
         self._unsynced_names: set[str] = set()
-        self._put_over: dict[int, list[tuple[int, bytes]]] = {}
-        """Bytes that were overwritten since the last sync, as they were, in the order of writing."""
+        self._overwritten: dict[int, list[tuple[int, bytes]]] = {}
+        """Original bytes at offsets that were overwritten since the last sync, in the order of writing."""
 
     def pwrite(self, fd: int, data: bytes, offset: int) -> int:
         with open(self._paths[fd], "rb") as file:
             file.seek(offset)
-            self._put_over.setdefault(os.fstat(fd).st_ino, []).append((offset, file.read(len(data))))
+            self._overwritten.setdefault(os.fstat(fd).st_ino, []).append((offset, file.read(len(data))))
         return super().pwrite(fd, data, offset)
 
     def open(self, path: str, flags: int, mode: int = 0o600) -> int:
@@ -106,7 +106,7 @@ class LosingOsCalls(OsCalls):
             self._unsynced_names = {name for name in self._unsynced_names if os.path.dirname(name) != folder}
         else:
             self._synced_sizes[found.st_ino] = found.st_size
-            self._put_over.pop(found.st_ino, None)
+            self._overwritten.pop(found.st_ino, None)
 
     def link(self, source: str, target: str) -> None:
         super().link(source, target)
@@ -117,14 +117,14 @@ class LosingOsCalls(OsCalls):
         self._unsynced_names.discard(source)
 
     def cut_power(self, folder: str) -> None:
-        """Bring everything below a folder to the state a power cut at this moment may leave at worst."""
+        """Bring everything below a folder to the worst state that a power cut may leave now."""
         for name in self._unsynced_names:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name)
         for root, _, names in os.walk(folder):
             for name in names:
                 path = os.path.join(root, name)
-                for offset, old in reversed(self._put_over.pop(os.stat(path).st_ino, [])):
+                for offset, old in reversed(self._overwritten.pop(os.stat(path).st_ino, [])):
                     with open(path, "r+b") as file:
                         file.seek(offset)
                         file.write(old)

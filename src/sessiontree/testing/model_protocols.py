@@ -1,7 +1,7 @@
-"""How providers say an answer, or that there is none: a script's turn in the words of four streaming protocols.
+"""Four streaming protocols of model providers: renders the turns of a script as responses and errors.
 
-Each protocol gives the events of a turn as the data of server-sent events, and the body of a refusal. Written from the
-providers' public references; only what a client needs to see is there. Nothing here opens a connection.
+Each protocol renders a turn as server-sent events, and an error as a status and a body. Written from the providers'
+public references, with only what a client needs. Opens no connection.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sessiontree.core.messages import Usage
 from sessiontree.models.script import ErrorKind, ScriptCall, ScriptTurn, pieces
 
 
-class Sent(NamedTuple):
+class ServerSentEvent(NamedTuple):
     """One server-sent event."""
 
     event: str | None
@@ -30,34 +30,31 @@ class Refusal(NamedTuple):
     body: JsonObject
 
 
-class Asked(Struct, frozen=True):
-    """A request, as far as the answer depends on it."""
+class ModelRequest(Struct, frozen=True):
+    """The parts of a request that the response depends on."""
 
     model: str
     body: JsonObject
     number: int
-    """Which request of this server it is; ids of the answer are made from it."""
+    """The number of the request; ids in the response are derived from it."""
 
 
-class Wire(Protocol):
-    """One way to talk.
-
-    Contract: `last_message` is the text of the newest message, results of tools included. `events` says the turn.
-    """
+class StreamProtocol(Protocol):
+    """One provider's protocol. `last_message` is the text of the newest message, tool results included."""
 
     def last_message(self, body: JsonObject) -> str: ...
 
-    def events(self, asked: Asked, turn: ScriptTurn, usage: Usage) -> Iterator[Sent]: ...
+    def events(self, request: ModelRequest, turn: ScriptTurn, usage: Usage) -> Iterator[ServerSentEvent]: ...
 
     def refusal(self, kind: ErrorKind) -> Refusal: ...
 
-    def failure(self, kind: ErrorKind) -> Sent:
-        """The same in the middle of an answer."""
+    def failure(self, kind: ErrorKind) -> ServerSentEvent:
+        """The error as an event in the middle of a response."""
         ...
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a value, however deep."""
+    """Every text in a value, at any depth."""
     match value:
         case str():
             yield value
@@ -69,8 +66,8 @@ def _texts(value: Any) -> Iterator[str]:
                 yield from _texts(inner)
 
 
-def _call_id(asked: Asked, place: int, call: ScriptCall, prefix: str) -> str:
-    return call.id or f"{prefix}_{asked.number}_{place + 1}"
+def _call_id(request: ModelRequest, place: int, call: ScriptCall, prefix: str) -> str:
+    return call.id or f"{prefix}_{request.number}_{place + 1}"
 
 
 def _whole(number: float) -> int:
@@ -97,24 +94,24 @@ class Anthropic:
         status, name, message = self._REFUSALS[kind]
         return Refusal(status, {"type": "error", "error": {"type": name, "message": message}})
 
-    def failure(self, kind: ErrorKind) -> Sent:
-        return Sent("error", self.refusal(kind).body)
+    def failure(self, kind: ErrorKind) -> ServerSentEvent:
+        return ServerSentEvent("error", self.refusal(kind).body)
 
-    def events(self, asked: Asked, turn: ScriptTurn, usage: Usage) -> Iterator[Sent]:
-        for data in self._data(asked, turn, usage):
-            yield Sent(data["type"], data)
+    def events(self, request: ModelRequest, turn: ScriptTurn, usage: Usage) -> Iterator[ServerSentEvent]:
+        for data in self._data(request, turn, usage):
+            yield ServerSentEvent(data["type"], data)
 
-    def _data(self, asked: Asked, turn: ScriptTurn, usage: Usage) -> Iterator[JsonObject]:
+    def _data(self, request: ModelRequest, turn: ScriptTurn, usage: Usage) -> Iterator[JsonObject]:
         used = {
             "input_tokens": _whole(usage.input),
             "cache_read_input_tokens": _whole(usage.cache_read),
             "cache_creation_input_tokens": _whole(usage.cache_write),
         }
         message: JsonObject = {
-            "id": f"msg_{asked.number}",
+            "id": f"msg_{request.number}",
             "type": "message",
             "role": "assistant",
-            "model": asked.model,
+            "model": request.model,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
@@ -133,7 +130,7 @@ class Anthropic:
             deltas = [{"type": "text_delta", "text": text} for text in pieces(turn.text, turn.piece)]
             yield from self._block(next(index), {"type": "text", "text": ""}, deltas)
         for place, call in enumerate(turn.tool_calls):
-            start = {"type": "tool_use", "id": _call_id(asked, place, call, "toolu"), "name": call.name, "input": {}}
+            start = {"type": "tool_use", "id": _call_id(request, place, call, "toolu"), "name": call.name, "input": {}}
             written = json.dumps(call.arguments)
             deltas = [{"type": "input_json_delta", "partial_json": text} for text in pieces(written, turn.piece)]
             yield from self._block(next(index), start, deltas)
@@ -151,7 +148,7 @@ class Anthropic:
 
 
 class _OpenAI:
-    """What both protocols of OpenAI share: how they refuse."""
+    """The errors of both OpenAI protocols."""
 
     _REFUSALS: ClassVar[dict[ErrorKind, tuple[int, str, str | None, str]]] = {
         "rate_limit": (429, "rate_limit_error", "rate_limit_exceeded", "too many requests, says the script"),
@@ -169,32 +166,32 @@ class _OpenAI:
 
 
 class OpenAIChat(_OpenAI):
-    """The Chat Completions API, which other servers speak, too."""
+    """The Chat Completions API, which other servers implement too."""
 
     def last_message(self, body: JsonObject) -> str:
         return "\n".join(_texts(body["messages"][-1].get("content")))
 
-    def failure(self, kind: ErrorKind) -> Sent:
-        return Sent(None, self.refusal(kind).body)
+    def failure(self, kind: ErrorKind) -> ServerSentEvent:
+        return ServerSentEvent(None, self.refusal(kind).body)
 
-    def events(self, asked: Asked, turn: ScriptTurn, usage: Usage) -> Iterator[Sent]:
-        yield self._chunk(asked, {"role": "assistant", "content": ""})
+    def events(self, request: ModelRequest, turn: ScriptTurn, usage: Usage) -> Iterator[ServerSentEvent]:
+        yield self._chunk(request, {"role": "assistant", "content": ""})
         for text in pieces(turn.thinking or "", turn.piece):
-            yield self._chunk(asked, {"reasoning_content": text})
+            yield self._chunk(request, {"reasoning_content": text})
         for text in pieces(turn.text or "", turn.piece):
-            yield self._chunk(asked, {"content": text})
+            yield self._chunk(request, {"content": text})
         for index, call in enumerate(turn.tool_calls):
             function = {"name": call.name, "arguments": ""}
-            start = {"index": index, "id": _call_id(asked, index, call, "call"), "type": "function"}
-            yield self._chunk(asked, {"tool_calls": [{**start, "function": function}]})
+            start = {"index": index, "id": _call_id(request, index, call, "call"), "type": "function"}
+            yield self._chunk(request, {"tool_calls": [{**start, "function": function}]})
         # Arguments of parallel calls come in turns, so that a client cannot take the order for granted.
         written = [pieces(json.dumps(call.arguments), turn.piece) for call in turn.tool_calls]
         for row in itertools.zip_longest(*written):
             for index, text in enumerate(row):
                 if text is not None:
-                    yield self._chunk(asked, {"tool_calls": [{"index": index, "function": {"arguments": text}}]})
+                    yield self._chunk(request, {"tool_calls": [{"index": index, "function": {"arguments": text}}]})
         reason = {"length": "length", "refusal": "content_filter", "stop": "stop"}.get(turn.stop or "")
-        yield self._chunk(asked, {}, reason or ("tool_calls" if turn.tool_calls else "stop"))
+        yield self._chunk(request, {}, reason or ("tool_calls" if turn.tool_calls else "stop"))
         prompt = _whole(usage.input + usage.cache_read + usage.cache_write)
         output = _whole(usage.output)
         counts = {
@@ -203,18 +200,20 @@ class OpenAIChat(_OpenAI):
             "total_tokens": prompt + output,
             "prompt_tokens_details": {"cached_tokens": _whole(usage.cache_read)},
         }
-        yield Sent(None, {**self._frame(asked), "choices": [], "usage": counts})
-        yield Sent(None, "[DONE]")
+        yield ServerSentEvent(None, {**self._frame(request), "choices": [], "usage": counts})
+        yield ServerSentEvent(None, "[DONE]")
 
-    def _chunk(self, asked: Asked, delta: JsonObject, reason: str | None = None) -> Sent:
-        return Sent(None, {**self._frame(asked), "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
+    def _chunk(self, request: ModelRequest, delta: JsonObject, reason: str | None = None) -> ServerSentEvent:
+        return ServerSentEvent(
+            None, {**self._frame(request), "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+        )
 
-    def _frame(self, asked: Asked) -> JsonObject:
+    def _frame(self, request: ModelRequest) -> JsonObject:
         return {
-            "id": f"chatcmpl-{asked.number}",
+            "id": f"chatcmpl-{request.number}",
             "object": "chat.completion.chunk",
             "created": 1_700_000_000,
-            "model": asked.model,
+            "model": request.model,
         }
 
 
@@ -232,20 +231,20 @@ class OpenAIResponses(_OpenAI):
         items = body["input"]
         return items if isinstance(items, str) else "\n".join(_texts(items[-1]))
 
-    def failure(self, kind: ErrorKind) -> Sent:
+    def failure(self, kind: ErrorKind) -> ServerSentEvent:
         error = self.refusal(kind).body["error"]
-        return Sent("error", {**error, "type": "error", "sequence_number": 9999})
+        return ServerSentEvent("error", {**error, "type": "error", "sequence_number": 9999})
 
-    def events(self, asked: Asked, turn: ScriptTurn, usage: Usage) -> Iterator[Sent]:
+    def events(self, request: ModelRequest, turn: ScriptTurn, usage: Usage) -> Iterator[ServerSentEvent]:
         numbers = itertools.count()
-        for data in self._data(asked, turn, usage):
-            yield Sent(data["type"], {**data, "sequence_number": next(numbers)})
+        for data in self._data(request, turn, usage):
+            yield ServerSentEvent(data["type"], {**data, "sequence_number": next(numbers)})
 
-    def _data(self, asked: Asked, turn: ScriptTurn, usage: Usage) -> Iterator[JsonObject]:
-        response = self._response(asked, "in_progress")
+    def _data(self, request: ModelRequest, turn: ScriptTurn, usage: Usage) -> Iterator[JsonObject]:
+        response = self._response(request, "in_progress")
         yield {"type": "response.created", "response": response}
         output: list[JsonObject] = []
-        for item, deltas in self._items(asked, turn):
+        for item, deltas in self._items(request, turn):
             place = {"output_index": len(output), "item_id": item["id"]}
             begun = {**item, **_EMPTY[item["type"]], "status": "in_progress"}
             begun.pop("encrypted_content", None)
@@ -264,12 +263,12 @@ class OpenAIResponses(_OpenAI):
         }
         reason = {"length": "max_output_tokens", "refusal": "content_filter"}.get(turn.stop or "")
         status = "incomplete" if reason else "completed"
-        ended = {**self._response(asked, status), "output": output, "usage": counts}
+        ended = {**self._response(request, status), "output": output, "usage": counts}
         if reason:
             ended["incomplete_details"] = {"reason": reason}
         yield {"type": f"response.{status}", "response": ended}
 
-    def _items(self, asked: Asked, turn: ScriptTurn) -> Iterator[tuple[JsonObject, list[JsonObject]]]:
+    def _items(self, request: ModelRequest, turn: ScriptTurn) -> Iterator[tuple[JsonObject, list[JsonObject]]]:
         if turn.thinking is not None:
             part = {"type": "summary_text", "text": turn.thinking}
             begun: JsonObject = {"type": "response.reasoning_summary_part.added", "summary_index": 0}
@@ -280,7 +279,7 @@ class OpenAIResponses(_OpenAI):
             ]
             deltas.append({"type": "response.reasoning_summary_text.done", "summary_index": 0, "text": turn.thinking})
             deltas.append({"type": "response.reasoning_summary_part.done", "summary_index": 0, "part": part})
-            item = {"type": "reasoning", "id": f"rs_{asked.number}", "summary": [part]}
+            item = {"type": "reasoning", "id": f"rs_{request.number}", "summary": [part]}
             yield {**item, "encrypted_content": turn.signature}, deltas
         if turn.text is not None:
             whole = {"type": "output_text", "text": turn.text, "annotations": []}
@@ -293,7 +292,7 @@ class OpenAIResponses(_OpenAI):
                 {"type": "response.output_text.done", "content_index": 0, "text": turn.text, "logprobs": []},
                 {"type": "response.content_part.done", "content_index": 0, "part": whole},
             ]
-            message = {"type": "message", "id": f"msg_{asked.number}", "role": "assistant", "status": "completed"}
+            message = {"type": "message", "id": f"msg_{request.number}", "role": "assistant", "status": "completed"}
             yield {**message, "content": [whole]}, deltas
         for index, call in enumerate(turn.tool_calls):
             written = json.dumps(call.arguments)
@@ -302,17 +301,17 @@ class OpenAIResponses(_OpenAI):
                 for text in pieces(written, turn.piece)
             ]
             deltas.append({"type": "response.function_call_arguments.done", "arguments": written, "name": call.name})
-            item = {"type": "function_call", "id": f"fc_{asked.number}_{index + 1}", "status": "completed"}
-            call_id = _call_id(asked, index, call, "call")
+            item = {"type": "function_call", "id": f"fc_{request.number}_{index + 1}", "status": "completed"}
+            call_id = _call_id(request, index, call, "call")
             yield {**item, "call_id": call_id, "name": call.name, "arguments": written}, deltas
 
-    def _response(self, asked: Asked, status: str) -> JsonObject:
+    def _response(self, request: ModelRequest, status: str) -> JsonObject:
         return {
-            "id": f"resp_{asked.number}",
+            "id": f"resp_{request.number}",
             "object": "response",
             "created_at": 1_700_000_000,
             "status": status,
-            "model": asked.model,
+            "model": request.model,
             "output": [],
             "parallel_tool_calls": True,
             "tool_choice": "auto",
@@ -340,17 +339,17 @@ class Gemini:
         status, name, message = self._REFUSALS[kind]
         return Refusal(status, {"error": {"code": status, "message": message, "status": name}})
 
-    def failure(self, kind: ErrorKind) -> Sent:
-        return Sent(None, self.refusal(kind).body)
+    def failure(self, kind: ErrorKind) -> ServerSentEvent:
+        return ServerSentEvent(None, self.refusal(kind).body)
 
-    def events(self, asked: Asked, turn: ScriptTurn, usage: Usage) -> Iterator[Sent]:
+    def events(self, request: ModelRequest, turn: ScriptTurn, usage: Usage) -> Iterator[ServerSentEvent]:
         for text in pieces(turn.thinking or "", turn.piece):
-            yield self._chunk(asked, {"text": text, "thought": True})
+            yield self._chunk(request, {"text": text, "thought": True})
         for text in pieces(turn.text or "", turn.piece):
-            yield self._chunk(asked, {"text": text})
+            yield self._chunk(request, {"text": text})
         for index, call in enumerate(turn.tool_calls):
-            function = {"name": call.name, "args": call.arguments, "id": _call_id(asked, index, call, "call")}
-            yield self._chunk(asked, {"functionCall": function, "thoughtSignature": turn.signature})
+            function = {"name": call.name, "args": call.arguments, "id": _call_id(request, index, call, "call")}
+            yield self._chunk(request, {"functionCall": function, "thoughtSignature": turn.signature})
         prompt = _whole(usage.input + usage.cache_read + usage.cache_write)
         counts = {
             "promptTokenCount": prompt,
@@ -359,13 +358,17 @@ class Gemini:
             "totalTokenCount": prompt + _whole(usage.output),
         }
         reason = {"length": "MAX_TOKENS", "refusal": "SAFETY"}.get(turn.stop or "", "STOP")
-        yield self._chunk(asked, {"text": ""}, {"finishReason": reason}, {"usageMetadata": counts})
+        yield self._chunk(request, {"text": ""}, {"finishReason": reason}, {"usageMetadata": counts})
 
     def _chunk(
-        self, asked: Asked, part: JsonObject, candidate: JsonObject | None = None, more: JsonObject | None = None
-    ) -> Sent:
+        self,
+        request: ModelRequest,
+        part: JsonObject,
+        candidate: JsonObject | None = None,
+        more: JsonObject | None = None,
+    ) -> ServerSentEvent:
         content = {"role": "model", "parts": [part]}
-        frame = {"modelVersion": asked.model, "responseId": f"resp_{asked.number}"}
-        return Sent(
+        frame = {"modelVersion": request.model, "responseId": f"resp_{request.number}"}
+        return ServerSentEvent(
             None, {"candidates": [{"content": content, "index": 0, **(candidate or {})}], **frame, **(more or {})}
         )

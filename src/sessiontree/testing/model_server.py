@@ -1,10 +1,10 @@
-"""A server on 127.0.0.1 that plays a script in the streaming protocols of Anthropic, OpenAI and Gemini.
+"""A server on 127.0.0.1 that replays a script in the streaming protocols of Anthropic, OpenAI and Gemini.
 
     python -m sessiontree.testing.model_server --script turns.json --port 0 --record asked.jsonl
 
 It prints its address, one line of JSON, as soon as it listens. Every request is recorded, in memory and as a line of
-the record. It is no model and does not look at keys: the way to try and to test everything that talks to one (see
-`sessiontree.models.script` for what a script says). In a test:
+the record file. API keys are not checked. For trying and testing everything that talks to a model (scripts are
+described in `sessiontree.models.script`). In a test:
 
     with ModelServer(script) as server:
         model = open_model("anthropic:any", environment=server.environment())
@@ -32,12 +32,12 @@ from sessiontree.errors import SessionTreeError
 from sessiontree.models.script import Script, ScriptPlayer, ScriptTurn, read_script, usage_of
 from sessiontree.testing.model_protocols import (
     Anthropic,
-    Asked,
     Gemini,
+    ModelRequest,
     OpenAIChat,
     OpenAIResponses,
-    Sent,
-    Wire,
+    ServerSentEvent,
+    StreamProtocol,
 )
 
 ADDRESS = "127.0.0.1"
@@ -45,14 +45,14 @@ _SECRET = frozenset({"authorization", "x-api-key", "x-goog-api-key"})
 
 
 class Recorded(Struct):
-    """A request, and what became of it."""
+    """A request and its outcome."""
 
     path: str
     headers: dict[str, str]
-    """In lower case; of keys only that they were there."""
+    """Names in lower case; API keys are masked."""
     body: JsonObject
     outcome: str = "running"
-    """`answered`, `refused`, `dropped` by the script, or `left` by whoever asked."""
+    """`answered`, `refused`, `dropped` by the script, or `left` by the client."""
 
 
 class ModelServer:
@@ -76,7 +76,7 @@ class ModelServer:
         return f"http://{ADDRESS}:{self.port}"
 
     def environment(self) -> dict[str, str]:
-        """The variables that lead every provider here."""
+        """The environment variables that direct every provider to this server."""
         keys = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
         return {
             **dict.fromkeys(keys, "a-key-for-nothing"),
@@ -106,7 +106,7 @@ class ModelServer:
         self.stop()
 
     def wait_for(self, outcome: str, seconds: float = 10.0) -> Recorded:
-        """The first request with this outcome, as soon as there is one."""
+        """Wait for the first request with this outcome."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             found = next((one for one in self.requests if one.outcome == outcome), None)
@@ -139,7 +139,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((ADDRESS, port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is part of what is tested; anything else is printed as usual."""
+        # Tests disconnect clients on purpose; any other error is printed as usual.
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -149,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing is logged: the record has it all."""
+        """Log nothing: every request is recorded."""
 
     def do_POST(self) -> None:
         path = self.path.partition("?")[0]
@@ -163,14 +163,14 @@ class _Handler(BaseHTTPRequestHandler):
             return
         owner = self.server.owner
         recorded, number = owner._begin(path, dict(self.headers), body)
-        asked = Asked(str(body.get("model") or _model_in(path)), body, number)
+        request = ModelRequest(str(body.get("model") or _model_in(path)), body, number)
         turn = owner._player.next_turn(protocol.last_message(body))
         outcome = "left"
         with contextlib.suppress(ConnectionError, TimeoutError):
-            outcome = self._play(protocol, asked, turn)
+            outcome = self._play(protocol, request, turn)
         owner._end(recorded, outcome)
 
-    def _play(self, protocol: Wire, asked: Asked, turn: ScriptTurn | None) -> str:
+    def _play(self, protocol: StreamProtocol, request: ModelRequest, turn: ScriptTurn | None) -> str:
         if turn is None:
             self._refuse(*protocol.refusal("refused"))
             return "refused"
@@ -182,8 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        usage = usage_of(turn, len(json.dumps(asked.body)))
-        events = protocol.events(asked, turn, usage)
+        usage = usage_of(turn, len(json.dumps(request.body)))
+        events = protocol.events(request, turn, usage)
         for sent, event in enumerate(events):
             if turn.drop_after is not None and sent >= turn.drop_after:
                 self._drop()
@@ -198,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
         return "answered"
 
     def _pause(self, seconds: float) -> None:
-        """Wait, unless whoever asked goes away meanwhile."""
+        """Wait, unless the client disconnects meanwhile."""
         if seconds <= 0:
             return
         self.connection.settimeout(seconds)
@@ -231,14 +231,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
-def _protocol(path: str) -> Wire | None:
+def _protocol(path: str) -> StreamProtocol | None:
     for ending, protocol in _PROTOCOLS.items():
         if path.endswith(ending):
             return protocol
     return None
 
 
-_PROTOCOLS: dict[str, Wire] = {
+_PROTOCOLS: dict[str, StreamProtocol] = {
     "/messages": Anthropic(),
     "/chat/completions": OpenAIChat(),
     "/responses": OpenAIResponses(),
@@ -250,14 +250,14 @@ def _model_in(path: str) -> str:
     return path.rpartition("/")[2].partition(":")[0]
 
 
-def _rendered(event: Sent) -> bytes:
+def _rendered(event: ServerSentEvent) -> bytes:
     data = event.data.encode() if isinstance(event.data, str) else render_json(event.data)
     name = f"event: {event.event}\n".encode() if event.event else b""
     return name + b"data: " + data + b"\n\n"
 
 
-def _is_last(event: Sent) -> bool:
-    """Whether an event would end the answer well, which one that fails must not do."""
+def _is_last(event: ServerSentEvent) -> bool:
+    """Whether an event completes the response, which a failing one must not do."""
     if isinstance(event.data, str):
         return True
     kind = event.data.get("type", "")

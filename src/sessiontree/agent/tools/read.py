@@ -32,7 +32,7 @@ class Read(StructTool[ReadArguments]):
     name = "read"
     description = (
         f"Read a text file (up to {LINES:,} lines or {CHARACTERS:,} characters at a time; `offset` and `limit` select "
-        "lines) or view an image (PNG, JPEG, GIF, WebP). A note at the end of the result tells which lines are missing."
+        "lines) or view an image (PNG, JPEG, GIF, WebP). A note at the end of the result lists missing lines."
     )
     Arguments = ReadArguments
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sessiontree import paths
 from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.app.models import find_lane_model, no_model_error
-from sessiontree.app.system_prompt import build_system_prompt
+from sessiontree.app.start import build_system_prompt
 from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.chat.lane_view import LaneChooser, is_undecided, show_results
 from sessiontree.chat.terminal import DIM, RED

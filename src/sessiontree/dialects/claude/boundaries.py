@@ -38,7 +38,7 @@ def find_preserved(chain: Chain, boundary: int) -> Preserved:
     uuids = by_list.get("uuids")
     if isinstance(uuids, list):
         nodes = _find_links(chain, uuids)
-        # `allUuids` also lists lines beside the path: results of parallel calls, and other shards.
+        # `allUuids` also lists lines off the path: results of parallel calls, and other shards.
         all_uuids = by_list.get("allUuids")
         others = _find_links(chain, all_uuids) if isinstance(all_uuids, list) and all_uuids != uuids else []
         return _splice(chain, boundary, by_list, nodes, frozenset({*nodes, *others}))

@@ -225,7 +225,7 @@ def _dropped_block(block: Any) -> LossNote:
     kind = block.get("type") if isinstance(block, dict) else None
     if kind in ("thinking", "redactedThinking"):
         return LossNote("dropped", "thinking blocks", _UNSIGNED)
-    return LossNote("dropped", f"{kind} blocks" if isinstance(kind, str) else "blocks of no kind", _NO_SUCH_BLOCK)
+    return LossNote("dropped", f"{kind} blocks" if isinstance(kind, str) else "blocks without a type", _NO_SUCH_BLOCK)
 
 
 def _encode_user_block(block: Any) -> Fields | None:

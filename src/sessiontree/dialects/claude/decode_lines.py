@@ -211,7 +211,7 @@ def decode_prompt(line: Fields, common: CommonFields) -> CanonicalEntry:
 
 
 def _decode_injected(line: Fields, common: CommonFields) -> CanonicalEntry:
-    """Decode what the client tells the model by itself, as an attachment or as a user line with `isMeta`."""
+    """Decode a message that the client itself sends to the model: an attachment, or a user line with `isMeta`."""
     fields = _client_fields(line, common)
     if line.get("type") == "attachment":
         custom_type, content = "attachment", _attachment_content(line)

@@ -50,7 +50,7 @@ class AssistantEncoder:
         is_failed = message.get("stopReason") in ("error", "aborted")
         if not content.blocks and content.omitted and not is_failed:
             # The client would send an assistant line without content as "(no content)".
-            encoded = self._transcript.encode_as_metadata(entry, parent, "answers of nothing but unsigned thinking")
+            encoded = self._transcript.encode_as_metadata(entry, parent, "messages with nothing but unsigned thinking")
             return Encoded(encoded.id, encoded.lines, [*content.notes, *encoded.notes])
         lines = self._build_shards(entry, parent, message, content, is_error=not content.blocks and is_failed)
         calls = find_calls(lines, message, content.positions) if _has_calls(content) else ()

@@ -112,7 +112,7 @@ class ClaudeEncoder:
             case "custom":
                 return encode_injected(self._transcript, entry, parent, message.get("content"))
             case role:
-                plural = f"{role} messages" if isinstance(role, str) else "messages of no role"
+                plural = f"{role} messages" if isinstance(role, str) else "messages without a role"
                 return self._transcript.encode_as_metadata(entry, parent, plural)
 
     def _encode_title(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
@@ -195,6 +195,7 @@ def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: st
 
 
 def _summary_text(summary: str) -> str:
+    # The same words as in `providers.templates`: the model receives them either way.
     return f"The earlier part of this conversation was compacted. This summary stands for it:\n\n{summary}"
 
 

@@ -31,7 +31,7 @@ _CANONICAL_TYPES = {
 class LineSummary(Struct, frozen=True, gc=False):
     """Per-line index summary: role, response id, ids of tool calls and results.
 
-    A summary made at open also tells how many messages a model receives from the line: one for each result, or else
+    A summary made at open also gives how many messages a model receives from the line: one for each result, or else
     one if it is a message, or none.
     """
 

@@ -233,7 +233,7 @@ def _message_value(message: Fields) -> Message:
 def context_messages(entry: Entry) -> Sequence[Message]:
     """Return the messages of an entry that are part of the context.
 
-    The client's own system text and reminders are made anew for each request, and its notes about failed requests are
+    The client builds its own system text and reminders for each request, and its notes about failed requests are
     never sent, so none of them are history.
     """
     match entry:

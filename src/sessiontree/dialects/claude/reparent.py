@@ -91,7 +91,7 @@ def _reparent_root(chain: Chain, node: int, links: Mapping[int, int | None]) -> 
     preceding = _find_preceding(chain, node, {node}, links)
     if preceding is None:
         return None
-    why = "a conversation does not begin anew in the middle of a file"
+    why = "a conversation does not start over in the middle of a file"
     return Reparenting(node, preceding, why, rule="false-root")
 
 

@@ -152,6 +152,7 @@ class Transcript:
     def build_separator_lines(self, entry: CanonicalEntry, parent: str) -> list[Fields]:
         """Build a separator, and a line after it: a boundary with nothing after it has no effect."""
         boundary = self.build_separator(entry, parent)
+        # The uuid derives from this name, so the name must not change.
         (end,) = self.builder.assign_uuids(CanonicalEntry("", {}, f"behind {boundary['uuid']}"), 1)
         return [boundary, self.build_hidden_line(end, boundary["uuid"], boundary["timestamp"])]
 

@@ -33,9 +33,9 @@ from sessiontree.settings import Retry as RetrySettings
 from sessiontree.testing.model_server import ModelServer
 from tests.agent.builders import Workplace
 from tests.agent.gates import Counting
-from tests.agent.runs import end_of, turn, went
+from tests.agent.runs import end_of, run_events, turn
 from tests.builders import examples
-from tests.explore.lanes import explored, new_session
+from tests.explore.lanes import AT_ONCE, explored, new_session
 
 BROKEN = ScriptTurn(text="half of an answ", error=ScriptError("rate_limit", in_stream=True, retry_after=0.01))
 REFUSED = ScriptTurn(error=ScriptError("rate_limit", retry_after=0.01))
@@ -52,7 +52,7 @@ def place(tmp_path: Path) -> Workplace:
 def test_an_attempt_that_is_made_again_enters_again_and_has_left_before(place: Workplace) -> None:
     gate = Counting()
     model = ScriptedModel([BROKEN, REFUSED, turn("Whole.", usage=Usage(10, 5))])
-    assert end_of(went(place, "words " * 1_000, model=model, limits=Limits(gate=gate))).reason == "done"
+    assert end_of(run_events(place, "words " * 1_000, model=model, limits=Limits(gate=gate))).reason == "done"
     assert len(gate.entered) == len(gate.left) == len(model.requests) == 3
     broke, refused, whole = (spent.tokens for spent in gate.left)
     assert 1_000 < broke == refused == whole - 15
@@ -61,8 +61,8 @@ def test_an_attempt_that_is_made_again_enters_again_and_has_left_before(place: W
 def test_no_other_attempt_is_made_when_the_gate_lets_none_through(place: Workplace) -> None:
     gate = Counting(1)
     model = ScriptedModel([BROKEN, turn("Never.")])
-    events = went(place, "Go.", model=model, limits=Limits(gate=gate))
-    assert (end_of(events).reason, end_of(events).why) == ("limit", "nothing more is let through")
+    events = run_events(place, "Go.", model=model, limits=Limits(gate=gate))
+    assert (end_of(events).reason, end_of(events).why) == ("limit", "no more requests are admitted")
     assert len(model.requests) == len(gate.left) == 1
     assert [event.attempt for event in events if isinstance(event, Retry)] == [1]
     assert [message.role for message in place.session.context().messages] == ["user"]  # type: ignore[union-attr]
@@ -71,7 +71,7 @@ def test_no_other_attempt_is_made_when_the_gate_lets_none_through(place: Workpla
 def test_limits_of_a_run_itself_count_attempts_that_broke_off(place: Workplace) -> None:
     model = ScriptedModel([BROKEN] * 4 + [turn("Never.")])
     limits = Limits(tokens=2_000)
-    end = end_of(went(place, "words " * 1_000, model=model, tools=(), limits=limits, settings=QUICK))
+    end = end_of(run_events(place, "words " * 1_000, model=model, tools=(), limits=limits, settings=QUICK))
     assert end.reason == "limit"
     assert len(model.requests) == 2
     assert 2_000 <= end.spent.tokens < 3_500
@@ -146,7 +146,7 @@ def test_a_summary_by_another_model_is_reserved_and_counted_at_its_price(place: 
     summarizer = OpenedModelSummarizer(lambda: writer, "dear", QUICK.retry)
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
     how = {"settings": room(), "summarizer": summarizer, "limits": Limits(gate=gate)}
-    events = went(place, "Go.", model=model, **how)
+    events = run_events(place, "Go.", model=model, **how)
     assert end_of(events).reason == "done"
     first, second, own = gate.entered
     assert first == second, "each attempt is reserved alike"
@@ -169,7 +169,7 @@ def test_a_summary_in_two_parts_is_two_requests(place: Workplace) -> None:
     writer = ScriptedModel([turn("In short.", usage=Usage(700, 7))] * 2, DEAR)
     summarizer = OpenedModelSummarizer(lambda: writer, "dear", QUICK.retry)
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
-    went(place, "Go.", model=model, settings=room(), summarizer=summarizer, limits=Limits(gate=gate))
+    run_events(place, "Go.", model=model, settings=room(), summarizer=summarizer, limits=Limits(gate=gate))
     assert len(writer.requests) == 2
     assert [spent.tokens for spent in gate.left] == [707, 1_414, 1_416]
 
@@ -200,7 +200,7 @@ def test_a_summarizer_of_which_nothing_is_known_goes_alone(place: Workplace) -> 
     long_talk(place)
     gate = Counting()
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
-    went(place, "Go.", model=model, settings=room(), summarizer=Own(), limits=Limits(gate=gate))
+    run_events(place, "Go.", model=model, settings=room(), summarizer=Own(), limits=Limits(gate=gate))
     assert [(asked.purpose, asked.is_exclusive) for asked in gate.asked] == [("summary", True), ("", False)]
     assert [spent.tokens for spent in gate.left] == [707, 709]
 
@@ -210,7 +210,7 @@ def test_a_summary_without_known_prices_is_not_asked_for_within_a_limit_of_cost(
     writer = ScriptedModel([turn("In short.")], Facts(200_000, 4_000, source="test"))
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
     summarizer = OpenedModelSummarizer(lambda: writer, "scripted:dear", QUICK.retry)
-    events = went(place, "Go.", model=model, settings=room(), summarizer=summarizer, limits=Limits(cost=1.0))
+    events = run_events(place, "Go.", model=model, settings=room(), summarizer=summarizer, limits=Limits(cost=1.0))
     assert end_of(events).reason == "done"
     assert not writer.requests
     failed = [event.error for event in events if isinstance(event, Compacting) and event.stage == "failed"]
@@ -234,7 +234,7 @@ def test_an_interrupt_ends_the_request_for_a_summary_which_counts_as_all_it_migh
         assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         return time.monotonic() - began
 
-    assert asyncio.run(main()) < 3
+    assert asyncio.run(main()) < AT_ONCE
     assert [spent.tokens for spent in gate.left] == [gate.entered[0].tokens]
 
 
@@ -300,7 +300,7 @@ def test_a_provider_writes_a_summary_in_the_loop_of_the_run(place: Workplace) ->
         )
         model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
         limits = Limits(gate=gate)
-        events = went(place, "Go.", model=model, settings=room(), summarizer=summarizer, limits=limits)
+        events = run_events(place, "Go.", model=model, settings=room(), summarizer=summarizer, limits=limits)
         assert len(server.requests) == 1
     assert end_of(events).reason == "done"
     state = [(event.stage, event.error) for event in events if isinstance(event, Compacting)]

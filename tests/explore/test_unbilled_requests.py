@@ -40,7 +40,7 @@ from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel
 from sessiontree.core.messages import ToolResult, Usage, message_text
 from tests.agent.runs import call, turn
-from tests.explore.test_died import PRICED, WORDS
+from tests.explore.test_unbilled_requests import PRICED, WORDS
 
 location, home, kind, limit = sys.argv[1:]
 slow = turn("Never.", first_delay=60)
@@ -166,7 +166,7 @@ from sessiontree.explore import Bounds, explore, resume
 from sessiontree.explore.state import find_exploration
 from sessiontree.core.messages import ToolResult, Usage, message_text
 from tests.explore.lanes import Note, Stepping
-from tests.explore.test_died import PRICED, WORDS
+from tests.explore.test_unbilled_requests import PRICED, WORDS
 
 location, bill, notes, limit = sys.argv[1:]
 

@@ -13,7 +13,7 @@ from sessiontree.explore.decisions import merge
 from sessiontree.explore.lane_table import cost, draw_files, draw_progress, draw_results, duration
 from sessiontree.git.trees import FileChange
 from sessiontree.views.text import columns
-from tests.explore.deciding import Explored
+from tests.explore.explored import Explored
 from tests.explore.repos import git
 
 WRITES = {"short": {"a.txt": "one\ntwo\n"}, "new": {"new/x.txt": "1\n2\n3\n"}, "nothing": {}}

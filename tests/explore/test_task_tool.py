@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ from sessiontree.core.messages import ToolResult, Usage, message_text
 from sessiontree.explore import Bounds, Exploration, explore
 from sessiontree.explore.subagent_sessions import parse_subagent
 from sessiontree.explore.task_tool import MAX_TEXT, TaskTool, Unfinished, find_sub_agent, find_unfinished
+from sessiontree.models import Event as ModelEvent
 from sessiontree.models import Facts, ScriptedModel, ScriptTurn
+from sessiontree.models import Request as ModelRequest
 from sessiontree.session.session import Session
 from tests.agent.builders import Workplace, is_alive, pid_in, wait_for
-from tests.agent.runs import call, check_is_sound, collected, end_of, said, turn
+from tests.agent.runs import call, check_is_sound, collect_events, end_of, transcript, turn
 from tests.explore.lanes import new_session
 
 LOOK = "look at the parts"
@@ -63,8 +66,23 @@ def _model(*turns: ScriptTurn) -> ScriptedModel:
     return ScriptedModel(turns)
 
 
+class CountedModel(ScriptedModel):
+    """A scripted model that counts how many requests are in flight at the same time."""
+
+    in_flight = most_in_flight = 0
+
+    async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelEvent, None]:
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            async for event in super().stream(request):
+                yield event
+        finally:
+            self.in_flight -= 1
+
+
 def went(place: Workplace, *turns: ScriptTurn, **more: Any) -> list[Any]:
-    return asyncio.run(collected(begun(place, *turns, **more)))
+    return asyncio.run(collect_events(begun(place, *turns, **more)))
 
 
 def outputs(events: list[Any]) -> list[ToolOutput]:
@@ -100,7 +118,7 @@ def test_a_sub_agent_has_a_context_of_its_own_and_its_caller_sees_its_last_words
     assert output.text == "There is 1."
     assert not output.is_error
     session = place.session
-    assert [role for role, _ in said(session)] == ["user", "assistant", "toolResult", "assistant"]
+    assert [role for role, _ in transcript(session)] == ["user", "assistant", "toolResult", "assistant"]
     sub = where(output)
     assert sub["session"] == session.id
     theirs = session.context(sub["leaf"])
@@ -164,19 +182,15 @@ def test_with_a_depth_of_two_a_sub_agent_has_one_more_level(place: Workplace) ->
     ]  # fmt: skip
     assert end_of(events).text == "done"
     assert end_of(events).spent.turns == 5
-    assert [role for role, _ in said(place.session)] == ["user", "assistant", "toolResult", "assistant"]
+    assert [role for role, _ in transcript(place.session)] == ["user", "assistant", "toolResult", "assistant"]
 
 
 def test_several_tasks_work_side_by_side_and_never_see_each_other(place: Workplace) -> None:
     names = ["alpha", "beta", "gamma"]
-    model = _model(
-        turn(None, *(task(name) for name in names), when=LOOK),
-        *(turn(f"found {name}", when=name, first_delay=0.3) for name in names),
-        turn("done"),
-    )
-    began = time.monotonic()
+    parts = [turn(f"found {name}", when=name, first_delay=0.5) for name in names]
+    model = CountedModel([turn(None, *(task(name) for name in names), when=LOOK), *parts, turn("done")])
     events = went(place, model=model)
-    assert time.monotonic() - began < 0.8
+    assert model.most_in_flight == 3
     found = outputs(events)
     assert sorted(output.text for output in found) == [f"found {name}" for name in names]
     for output in found:
@@ -520,7 +534,7 @@ def test_a_call_that_is_run_again_goes_on_where_its_sub_agent_stood(killed: Sess
     assert (end.reason, end.text) == ("done", "all done")
     assert len(entries_of(killed, "reset_boundary")) == 1
     assert [message_text(message) for message in model.requests[0].messages][:2] == ["wait long", "I wait."]
-    assert [role for role, _ in said(killed)] == ["user", "assistant", "toolResult", "assistant"]
+    assert [role for role, _ in transcript(killed)] == ["user", "assistant", "toolResult", "assistant"]
     check_is_sound(killed)
 
 
@@ -530,7 +544,7 @@ def test_the_chat_opens_a_session_that_was_killed_at_the_caller(killed: Session,
     script.write_text('{"turns": [{"text": "never asked"}]}')
     state = chatted(killed, script, tmp_path, "s", f"/switch {stood}", "n", "/session", "/quit")
     assert 'task {"description":"slow"' in state, "the open call is asked about"
-    assert f"the sub-agent for 'slow' worked; /switch {stood} goes to it" in state
+    assert f"sub-agent 'slow' did not finish; /switch {stood} shows its branch" in state
     session = sessiontree.open(killed.location)
     assert session.leaf == stood
     assert find_unfinished(session) == []
@@ -575,7 +589,7 @@ def test_a_sub_agent_whose_result_alone_was_lost_is_not_asked_again(place: Workp
     answer = session.entry(where(output)["start"]).parent_id
     session.move(answer)
     model = _model(turn("So it is one.", when="There is 1."))
-    events = asyncio.run(collected(run(session, None, model=model, tools=tools(), pending="run")))
+    events = asyncio.run(collect_events(run(session, None, model=model, tools=tools(), pending="run")))
     assert outputs(events)[0].text == "There is 1."
     assert len(model.requests) == 1
 

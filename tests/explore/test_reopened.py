@@ -123,7 +123,7 @@ def test_a_lane_that_was_stopped_before_it_said_anything_begins_when_that_is_wan
     ("more", "said"),
     [
         ({"again": [1]}, "lane 1 is done"),
-        ({"again": [7]}, "there is no lane"),
+        ({"again": [7]}, "no lane '7'"),
         ({"again": [2]}, "the limit of 30 tokens for all lanes is reached"),
         ({"bounds": Bounds(tokens=20)}, "the limit of 20 tokens for all lanes is reached"),
         ({"bounds": Bounds(cost=5)}, "prices"),

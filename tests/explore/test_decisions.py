@@ -14,7 +14,7 @@ from sessiontree.explore.decisions import drop, keep, leave, merge
 from sessiontree.explore.records import VerdictRecord, iter_records
 from sessiontree.explore.state import find_exploration
 from sessiontree.repair import examine
-from tests.explore.deciding import Explored
+from tests.explore.explored import Explored
 from tests.explore.lanes import explored as run_lanes
 from tests.explore.lanes import new_session
 from tests.explore.repos import git, seen_by_user

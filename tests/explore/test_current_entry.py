@@ -58,7 +58,7 @@ from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel
 from tests.agent.runs import call, turn
 from tests.explore.lanes import FACTS, Note, Stepping
-from tests.explore.test_standing import PROMPTS
+from tests.explore.test_current_entry import PROMPTS
 
 location, home, kind, at = sys.argv[1:]
 session = sessiontree.open(location)

@@ -33,8 +33,8 @@ from sessiontree.settings import Settings
 from tests.agent.builders import Workplace
 from tests.agent.gates import Counting
 from tests.agent.runs import call, turn
-from tests.explore.lanes import Note, Stepping, explored, new_session, own_messages
-from tests.explore.test_attempts import CHEAP, long_talk, room
+from tests.explore.lanes import AT_ONCE, Note, Stepping, explored, new_session, own_messages
+from tests.explore.test_retries import CHEAP, long_talk, room
 
 QUICK = Settings(retry=RetrySettings(attempts=5, first_delay=0.001, longest_delay=0.01))
 TWO_PRICES = Facts(200_000, 1_000, Prices(10_000, 10_000), source="test")
@@ -193,7 +193,7 @@ def test_a_model_that_takes_an_interrupt_for_a_failure_of_its_own_is_not_asked_a
         assert (await one.finish()).reason == "limit"
         return time.monotonic() - began
 
-    assert asyncio.run(main()) < 5
+    assert asyncio.run(main()) < AT_ONCE
     assert model.asked == 1
 
 
@@ -227,6 +227,7 @@ asyncio.run(main())
 
 def test_time_that_was_worked_before_a_kill_counts(session: Session) -> None:
     session.close()
+    began = time.monotonic()
     for _ in range(2):
         child = subprocess.Popen([sys.executable, "-c", TIMED, session.location], stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
@@ -234,11 +235,12 @@ def test_time_that_was_worked_before_a_kill_counts(session: Session) -> None:
         time.sleep(1.5)
         child.kill()
         child.communicate()
-    assert 2 < find_exploration(sessiontree.open(session.location)).seconds < 4.5
-    began = time.monotonic()
+    worked = find_exploration(sessiontree.open(session.location)).seconds
+    assert 2 < worked < time.monotonic() - began
     assert subprocess.run([sys.executable, "-c", TIMED, session.location], stdout=subprocess.DEVNULL).returncode == 0
-    assert time.monotonic() - began < 4
-    assert find_exploration(sessiontree.open(session.location)).lanes[0].state == "limit"
+    state = find_exploration(sessiontree.open(session.location))
+    assert state.lanes[0].state == "limit"
+    assert state.seconds < worked + 3.5, "the whole limit of 4 seconds was not granted again"
 
 
 def left_open(session: Session, *prompts: str, **more: object) -> None:
