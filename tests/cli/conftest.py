@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from sessiontree.session.open import create
+
 
 class Ran:
     """What a command did."""
@@ -48,13 +50,15 @@ def run(tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def session(run: Run) -> str:
+def session(tmp_path: Path) -> str:
     """The path of a session with two branches and a label."""
-    path = run("new", "--cwd", "/", "--name", "解析器").out.strip()
-    run("append", path, "user", "Add a --json flag.")
-    fork_point = run("append", path, "assistant", "Which library?").out.strip()
-    run("append", path, "user", "click")
-    run("label", path, fork_point, "which?")
-    run("branch", path, "which?")
-    run("append", path, "user", "保留 argparse")
-    return path
+    session = create("/", home=str(tmp_path / "home"), appear="now")
+    session.rename("解析器")
+    session.append({"role": "user", "content": "Add a --json flag."})
+    fork_point = session.append({"role": "assistant", "content": [{"type": "text", "text": "Which library?"}]}).id
+    session.append({"role": "user", "content": "click"})
+    session.label(fork_point, "which?")
+    session.move(fork_point)
+    session.append({"role": "user", "content": "保留 argparse"})
+    session.close()
+    return session.location

@@ -70,7 +70,7 @@ def test_the_first_word_is_a_command_with_its_summary(complete: Complete) -> Non
 
 
 def test_settings_are_completed_with_what_they_are(complete: Complete) -> None:
-    assert complete("config", "set", "retry.a") == ["nothing", "retry.attempts\thow often a request is made again"]
+    assert complete("config", "set", "retry.a") == ["nothing", "retry.attempts\thow often to retry a request"]
 
 
 def leaf_parsers(command: str) -> dict[tuple[str, ...], argparse.ArgumentParser]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+from sessiontree.cli import reference
 from sessiontree.cli.commands import COMMANDS
 from sessiontree.cli.parser import build_parsers, find_subcommands
-from sessiontree.cli.reference import GENERATED_BY, render_page
+from sessiontree.cli.reference import GENERATED_BY
 
+render_page = functools.cache(reference.render_page)
 PAGE = Path(__file__).parents[2] / "docs" / "cli-reference.md"
 
 

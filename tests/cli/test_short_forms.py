@@ -30,19 +30,21 @@ def run(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("short", "long"),
+    ("short", "long", "expected"),
     [
-        (["-c"], ["continue"]),
-        (["-c", "--print-path"], ["continue", "--print-path"]),
-        (["-c", "--json", "--cwd", "."], ["continue", "--json", "--cwd", "."]),
-        (["-r"], ["continue", "-r"]),
-        (["-r", "--all"], ["continue", "-r", "--all"]),
+        (["-c"], ["continue"], "mend the parser\nsession      " + IDS[0]),
+        (["-c", "--print-path"], ["continue", "--print-path"], f"/{IDS[0]}.jsonl\n"),
+        (["-c", "--json", "--cwd", "."], ["continue", "--json", "--cwd", "."], f'"id":"{IDS[0]}"'),
+        (["-r"], ["continue", "-r"], "  1   mend the parser "),
+        (["-r", "--all"], ["continue", "-r", "--all"], "  1   mend the parser "),
     ],
 )
-def test_a_short_form_does_what_the_command_does(short: list[str], long: list[str], world: World) -> None:
+def test_a_short_form_does_what_the_command_does(
+    short: list[str], long: list[str], expected: str, world: World
+) -> None:
     done = run(world, *short)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "mend the parser" in done.stdout or IDS[0] in done.stdout
+    assert expected in done.stdout
     assert done.stdout == run(world, *long).stdout
 
 

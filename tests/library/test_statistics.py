@@ -650,7 +650,7 @@ def test_control_characters_in_file_names_never_reach_a_terminal(world: World) -
     assert not set("\x1b\x07") & set(shown)
 
 
-def test_on_a_terminal_bars_have_a_colour_unless_none_is_wanted(world: World) -> None:
+def test_on_a_terminal_bars_have_a_color_unless_none_is_wanted(world: World) -> None:
     world.put(PLACES["pi"], story("pi"))
     shown = on_terminal(world, world.folder, "stats", "--all")
     assert "\x1b[36m█" in shown

@@ -176,7 +176,7 @@ def test_words_may_begin_with_a_hyphen_and_unknown_options_are_rejected(place: P
     assert place.search("--limit=1", "needleprompt").code == 0
 
 
-def test_neighbours_are_shown_around_a_hit(place: Place) -> None:
+def test_neighbors_are_shown_around_a_hit(place: Place) -> None:
     ran = place.search("needlebefore", "--agent", "pi", "--context", "1")
     assert ran.lines[2:] == [
         "     ┆ tool result (failed: read): a needleoutput b",
@@ -276,7 +276,7 @@ def test_a_snippet_fits_any_width_with_its_hit_in_it(text: str, width: int) -> N
     assert draw_snippet([Part("")], width, str) == ""
 
 
-def test_a_pager_is_given_the_whole_branch_without_our_colours_unless_it_is_less(place: Place, tmp_path: Path) -> None:
+def test_a_pager_is_given_the_whole_branch_without_our_colors_unless_it_is_less(place: Place, tmp_path: Path) -> None:
     pager = tmp_path / "pager"
     pager.write_text("#!/bin/sh\ncat > " + str(tmp_path / "paged") + "\necho PAGED\n")
     pager.chmod(0o755)

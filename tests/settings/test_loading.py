@@ -94,9 +94,9 @@ def test_an_unknown_key_warns_with_the_nearest_and_the_rest_counts(tmp_path: Pat
     loaded = load(tmp_path)
     assert loaded.settings.compaction.keep_recent_tokens == 7
     assert [str(notice) for notice in loaded.warnings] == [
-        f"{file}: compaction.reserveToken: is no setting; did you mean compaction.reserveTokens?",
-        f"{file}: zzz: is no setting",
-        f"{file}: reserveTokens: is no setting; did you mean compaction.reserveTokens?",
+        f"{file}: compaction.reserveToken: unknown setting; did you mean compaction.reserveTokens?",
+        f"{file}: zzz: unknown setting",
+        f"{file}: reserveTokens: unknown setting; did you mean compaction.reserveTokens?",
     ]
     assert not any(notice.is_error for notice in loaded.warnings)
 
@@ -112,7 +112,7 @@ def test_a_wrong_type_names_file_key_and_what_is_expected_and_the_rest_counts(tm
         f'{file}: compaction.enabled: expected true or false, got "yes"',
         f"{file}: compaction.reserveTokens: expected a whole number from 0 to 1,000,000,000, got -1",
         f'{file}: compaction.policy: expected one of reserve, table, share, ratio, manual, got "never"',
-        f"{file}: retry: expected an object with settings in it",
+        f"{file}: retry: expected an object",
     ]
     assert all(notice.is_error for notice in loaded.warnings)
 
@@ -127,14 +127,14 @@ def test_a_file_that_is_no_settings_is_an_error_and_the_others_count(
     assert loaded.settings.retry.attempts == 3
     (notice,) = loaded.warnings
     assert notice.is_error
-    assert "nothing of it counts" in notice.text
+    assert "the file is ignored" in notice.text
 
 
 def test_a_pipe_in_place_of_the_file_does_not_make_anyone_wait(tmp_path: Path, project: Path) -> None:
     (project / ".sessiontree").mkdir()
     os.mkfifo(project / ".sessiontree" / "settings.json")
     (notice,) = load(tmp_path, project).warnings
-    assert "no ordinary file" in notice.text
+    assert "not a regular file" in notice.text
 
 
 def test_the_environment_sets_values_of_every_kind_and_says_what_is_wrong(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.settings.text import changed, parse, parse_object, removed
+from sessiontree.settings.text import parse, parse_object, remove_value, set_value
 
 WITH_COMMENTS = """{
     // why we keep so much
@@ -53,10 +53,10 @@ def test_a_value_that_is_set_is_there_and_no_other_has_changed(
 ) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     if not can_hold(value, path):
-        with pytest.raises(ValueError, match="holds no object"):
-            changed(text, path, new)
+        with pytest.raises(ValueError, match="is not an object"):
+            set_value(text, path, new)
         return
-    assert parse(changed(text, path, new)).value == put(value, path, new)
+    assert parse(set_value(text, path, new)).value == put(value, path, new)
 
 
 @given(objects, layouts, paths)
@@ -65,7 +65,7 @@ def test_setting_and_removing_a_new_value_leaves_the_values_as_they_were(
 ) -> None:
     text = json.dumps(value, indent=indent)
     if len(path) == 1 and path[0] not in value:
-        left = removed(changed(text, path, 1), path)
+        left = remove_value(set_value(text, path, 1), path)
         assert left is not None
         assert parse(left).value == value
 
@@ -73,39 +73,39 @@ def test_setting_and_removing_a_new_value_leaves_the_values_as_they_were(
 @given(objects, layouts)
 def test_each_member_can_be_taken_out_of_any_layout(value: dict[str, Any], indent: Any) -> None:
     for key in value:
-        left = removed(json.dumps(value, indent=indent), [key])
+        left = remove_value(json.dumps(value, indent=indent), [key])
         assert left is not None
         assert parse(left).value == {name: one for name, one in value.items() if name != key}
 
 
 def test_comments_order_and_unknown_keys_stay_when_a_value_changes() -> None:
-    assert changed(WITH_COMMENTS, ["compaction", "reserveTokens"], 5) == WITH_COMMENTS.replace("16384", "5")
+    assert set_value(WITH_COMMENTS, ["compaction", "reserveTokens"], 5) == WITH_COMMENTS.replace("16384", "5")
 
 
 def test_a_new_value_goes_behind_the_last_with_its_comment_and_indentation() -> None:
-    after = changed(WITH_COMMENTS, ["compaction", "enabled"], False)
+    after = set_value(WITH_COMMENTS, ["compaction", "enabled"], False)
     assert '{"a": null}],   // ours\n        "enabled": false\n    },' in after
     assert parse(after).value["compaction"]["enabled"] is False
 
 
 def test_a_value_goes_in_behind_a_comma_that_was_the_last() -> None:
-    after = changed(WITH_COMMENTS, ["retry", "attempts"], 1)
+    after = set_value(WITH_COMMENTS, ["retry", "attempts"], 1)
     assert parse(after).value["retry"] == {"attempts": 1}
     assert after.count(",,") == 0
 
 
 def test_a_removed_line_takes_nothing_else_with_it() -> None:
-    after = removed(WITH_COMMENTS, ["model"])
+    after = remove_value(WITH_COMMENTS, ["model"])
     assert after is not None
     assert "model" not in after
     assert after.replace("\n", "") in WITH_COMMENTS.replace('\n    "model": "anthropic:x",', "").replace("\n", "")
-    assert removed(WITH_COMMENTS, ["compaction", "nothing"]) is None
+    assert remove_value(WITH_COMMENTS, ["compaction", "nothing"]) is None
 
 
 def test_of_a_key_that_stands_twice_the_last_counts_and_both_are_removed() -> None:
     text = '{"a": 1, "b": 2, "a": 3}'
-    assert parse(changed(text, ["a"], 9)).value == {"a": 9, "b": 2}
-    left = removed(text, ["a"])
+    assert parse(set_value(text, ["a"], 9)).value == {"a": 9, "b": 2}
+    left = remove_value(text, ["a"])
     assert left is not None
     assert parse(left).value == {"b": 2}
 
@@ -113,7 +113,7 @@ def test_of_a_key_that_stands_twice_the_last_counts_and_both_are_removed() -> No
 def test_a_text_with_nothing_in_it_becomes_an_object() -> None:
     for nothing in ("", "  \n", "// only words\n"):
         assert parse_object(nothing).value == {}
-        assert parse(changed(nothing, ["a", "b"], 1)).value == {"a": {"b": 1}}
+        assert parse(set_value(nothing, ["a", "b"], 1)).value == {"a": {"b": 1}}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_text_with_nothing_in_it_becomes_an_object() -> None:
         ('{"a": tru}', "line 1, column 7"),
         ("[1, 2]", "expected an object"),
         ('{"a": 1} x', "end of the file"),
-        ('{"a": "x}', "does not end"),
+        ('{"a": "x}', "unterminated"),
         ("[" * 2000, "nested too deeply"),
         ('{"a": ' + "9" * 5000 + "}", "too many digits"),
         ("{'a': 1}", "double quotes"),

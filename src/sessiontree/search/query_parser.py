@@ -300,11 +300,11 @@ class _Parser:
         group.last_filter = name
         return None
 
-    def _quoted(self, start: int, what: str) -> str:
+    def _quoted(self, start: int, kind: str) -> str:
         closing = QUOTES[self.text[self.at]]
         end = self.text.find(closing, self.at + 1)
         if end < 0:
-            self._note(start, f"unclosed quote of a {what}; closed at the end")
+            self._note(start, f"unclosed quote of a {kind}; closed at the end")
             end = len(self.text)
         inside = self.text[self.at + 1 : end]
         self.at = end + 1
@@ -416,8 +416,8 @@ class _Parser:
 
     # Notes
 
-    def _note(self, at: int, what: str) -> None:
-        self.notes.append(f"at character {at + 1}: {what}")
+    def _note(self, at: int, text: str) -> None:
+        self.notes.append(f"at character {at + 1}: {text}")
 
     def _note_misspelled(self, found: re.Match[str]) -> None:
         name = found[1].lower()

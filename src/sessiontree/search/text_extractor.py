@@ -36,7 +36,7 @@ _inserted = re.compile(
 )
 
 
-_shell = re.compile(rb"(?:\s|\\n)*<(?:bash-(?P<what>input|stdout|stderr)|local-command-(?P<out>stdout|stderr))>")
+_shell = re.compile(rb"(?:\s|\\n)*<(?:bash-(?P<stream>input|stdout|stderr)|local-command-(?P<out>stdout|stderr))>")
 
 
 _NEOVATE_SUMMARY = b'"Chat history compacted successfully."'
@@ -392,8 +392,8 @@ def _add_string(texts: list[Text], raw: bytes, kind: str, role: str, tool: str, 
     if kind == "prompt" and raw[1:2] in b"< \\":
         shell = _shell.match(raw, 1)
         if shell is not None:
-            tool = "bash" if shell["what"] else tool
-            kind, role = ("input", "user") if shell["what"] == "input" else ("output", "tool")
+            tool = "bash" if shell["stream"] else tool
+            kind, role = ("input", "user") if shell["stream"] == "input" else ("output", "tool")
         elif _inserted.match(raw, 1):
             kind = "context"
     _add(texts, kind, role, raw, tool=tool, call=call, is_error=is_error)

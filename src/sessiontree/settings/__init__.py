@@ -1,10 +1,10 @@
-"""Settings: one file of the user, one of a project, the environment, and what a caller says.
+"""Settings from the user's file, the project's file, the environment and the caller.
 
-    text (JSON with comments) -> values by key (layers) -> one `Settings`, and where each value comes from
+    text (JSON with comments) -> values by key (layers) -> one `Settings`, and the source of each value
 
-`load_settings` is the door. Reading never fails for what a file holds: a key that is not known, a value of the wrong
-type or a file that is no JSON becomes a `Notice`, and everything else still counts. What a project's file may say is
-marked at each setting (see `known`): it came with somebody's repository, so it never chooses who gets the conversation.
+`load_settings` is the entry point. The content of a file never makes it fail: an unknown key, a value of the wrong type
+or invalid JSON becomes a `Notice`, and everything else is used. A project's file may come with a repository, so it
+cannot set who receives the conversation (see `known`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A settings file on the disk: read with care, written beside and renamed, never overwritten when it cannot be read."""
+"""Read and write settings files. Writes are atomic; a file that cannot be parsed is never overwritten."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LARGEST = 1_000_000
 
 
 def read_text(path: str) -> str:
-    """What a settings file holds. FileNotFoundError when there is none, `DamagedError` when it cannot be one."""
+    """The text of a settings file. Raises FileNotFoundError, or `DamagedError` if it cannot be one."""
     try:
-        # A project may hold anything under this name: a pipe must not make us wait.
+        # A project may have anything under this name; opening a FIFO must not block.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(path) from None
@@ -26,10 +26,10 @@ def read_text(path: str) -> str:
         raise DamagedError(f"{path}: cannot be read: {error.strerror}") from None
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise DamagedError(f"{path}: is no ordinary file")
+            raise DamagedError(f"{path}: not a regular file")
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
-        raise DamagedError(f"{path}: is larger than {LARGEST:,} bytes, so these are no settings")
+        raise DamagedError(f"{path}: larger than {LARGEST:,} bytes")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -37,7 +37,6 @@ def read_text(path: str) -> str:
 
 
 def read_values(path: str) -> dict[str, Any]:
-    """The values of a settings file."""
     try:
         found: dict[str, Any] = json_text.parse_object(read_text(path)).value
     except ValueError as error:
@@ -46,23 +45,23 @@ def read_values(path: str) -> dict[str, Any]:
 
 
 def set_value(path: str, key: Sequence[str], value: Any, *, through_links: bool) -> None:
-    """Write one value; the rest of the file keeps its characters."""
+    """Write one value and keep the rest of the text."""
     text = _text_for_writing(path, through_links)
     try:
-        _write(path, text, json_text.changed(text or "", key, value))
+        _write(path, text, json_text.set_value(text or "", key, value))
     except ValueError as error:
-        raise DamagedError(f"{path}: {error}; it was not touched, mend it first") from None
+        raise DamagedError(f"{path}: {error}; fix it first") from None
 
 
 def unset_value(path: str, key: Sequence[str], *, through_links: bool) -> bool:
-    """Take one value out; whether it was there."""
+    """Remove one value; returns whether it was set."""
     text = _text_for_writing(path, through_links)
     if text is None:
         return False
     try:
-        left = json_text.removed(text, key)
+        left = json_text.remove_value(text, key)
     except ValueError as error:
-        raise DamagedError(f"{path}: {error}; it was not touched, mend it first") from None
+        raise DamagedError(f"{path}: {error}; fix it first") from None
     if left is None:
         return False
     _write(path, text, left)
@@ -71,9 +70,7 @@ def unset_value(path: str, key: Sequence[str], *, through_links: bool) -> bool:
 
 def _text_for_writing(path: str, through_links: bool) -> str | None:
     if not through_links and (os.path.islink(path) or os.path.islink(os.path.dirname(path))):
-        raise UsageError(
-            f"{path}: is a symbolic link, which may lead anywhere; a project's settings are not written so"
-        )
+        raise UsageError(f"{path}: is a symbolic link; a project's settings are not written through links")
     try:
         return read_text(path)
     except FileNotFoundError:
@@ -81,9 +78,9 @@ def _text_for_writing(path: str, through_links: bool) -> str | None:
 
 
 def _write(path: str, before: str | None, after: str) -> None:
-    # A user may keep the file elsewhere and link to it: the link stays, the file it leads to is replaced.
+    # The user may link to a file elsewhere: keep the link and replace its target.
     path = os.path.realpath(path)
-    json_text.parse_object(after)  # nothing is written that could not be read again
+    json_text.parse_object(after)  # never write what could not be read again
     try:
         make_folder(os.path.dirname(path))
         temporary = write_temporary(path, [after.encode("utf-8")])

@@ -1,4 +1,4 @@
-"""Keys as people write them, and the values they give: from text to a path, from text to a typed value."""
+"""Parse setting keys and values given as text."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ _TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", 
 
 
 def find_setting(path: Sequence[str]) -> Setting | None:
-    """The setting that a path in a file names."""
     return next((setting for setting in iter_settings() if _fits(setting.path, path)), None)
 
 
 def is_section(path: Sequence[str]) -> bool:
-    """Whether settings lie below a path."""
+    """Whether a path is a group of settings."""
     return any(len(setting.path) > len(path) and _fits(setting.path[: len(path)], path) for setting in iter_settings())
 
 
@@ -30,14 +29,14 @@ def _fits(known: Sequence[str], path: Sequence[str]) -> bool:
 
 
 def parse_key(key: str) -> tuple[str, ...]:
-    """The path that a dotted key means. The name of a model may hold dots itself, in quotes or without."""
+    """Split a dotted key. A model name may contain dots itself, with or without quotes."""
     for setting in iter_settings():
         if ANY_MODEL not in setting.path:
             continue
         at = setting.path.index(ANY_MODEL)
-        before, behind = ".".join(setting.path[:at]) + ".", "." + ".".join(setting.path[at + 1 :])
-        if key.startswith(before) and key.endswith(behind) and len(key) > len(before) + len(behind):
-            model = key[len(before) : len(key) - len(behind)].strip('"')
+        prefix, suffix = ".".join(setting.path[:at]) + ".", "." + ".".join(setting.path[at + 1 :])
+        if key.startswith(prefix) and key.endswith(suffix) and len(key) > len(prefix) + len(suffix):
+            model = key[len(prefix) : len(key) - len(suffix)].strip('"')
             return (*setting.path[:at], model, *setting.path[at + 1 :])
     return tuple(key.split("."))
 
@@ -47,20 +46,20 @@ def render_key(path: Sequence[str]) -> str:
 
 
 def nearest(key: str, among: Iterable[str] | None = None) -> str | None:
-    """The known key that a wrong one most likely means."""
+    """The known key that is closest to an unknown one."""
     known = list(among) if among is not None else [setting.key for setting in iter_settings()]
     folded = {name.lower(): name for name in known}
     found = difflib.get_close_matches(key.lower(), folded, n=1, cutoff=0.6)
     if found:
         return folded[found[0]]
-    # A word that stands in the wrong section is still that word.
+    # The right name in the wrong section.
     last = key.rpartition(".")[2].lower()
     by_word = [name for name in known if name.rpartition(".")[2].lower() == last]
     return by_word[0] if by_word else None
 
 
 def check_value(setting: Setting, value: Any) -> Any:
-    """A decoded value as the setting's type. ValueError says what was expected."""
+    """Convert a decoded value to the setting's type. Raises ValueError with what was expected."""
     try:
         return msgspec.convert(value, setting.type)
     except (msgspec.ValidationError, UnicodeEncodeError):
@@ -68,7 +67,7 @@ def check_value(setting: Setting, value: Any) -> Any:
 
 
 def parse_value(setting: Setting, text: str) -> Any:
-    """A value that was given as text: in the environment, or as an argument."""
+    """Parse a value from the environment or the command line."""
     options = _options(setting.type)
     if str in options or any(get_origin(option) is Literal for option in options):
         return check_value(setting, text)
@@ -82,13 +81,13 @@ def parse_value(setting: Setting, text: str) -> Any:
 
 
 def expectation(declared: Any) -> str:
-    """A type in words."""
+    """Describe a type for an error message."""
     words = []
     for option in _options(declared):
         if get_origin(option) is Literal:
             words.append("one of " + ", ".join(get_args(option)))
         elif option is not NoneType:
-            words.append({bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[option])
+            words.append({bool: "true or false", int: "a whole number", float: "a number", str: "text"}[option])
     return " or ".join(words) + "".join(_limits(meta) for meta in _metas(declared))
 
 
@@ -101,14 +100,14 @@ def _limits(meta: msgspec.Meta) -> str:
 
 
 def _metas(declared: Any) -> list[msgspec.Meta]:
-    """What is said about a declared type, at itself and at the types in it."""
+    """The constraints of a declared type and of the types in it."""
     own = [one for one in getattr(declared, "__metadata__", ()) if isinstance(one, msgspec.Meta)]
     inner = [declared.__origin__] if own else list(get_args(declared))
     return own + [meta for part in inner if not isinstance(part, str) for meta in _metas(part)]
 
 
 def _options(declared: Any) -> list[Any]:
-    """The plain types that a declared type allows."""
+    """The plain types of a declared type."""
     if get_origin(declared) is Literal or isinstance(declared, type):
         return [declared]
     if hasattr(declared, "__metadata__"):

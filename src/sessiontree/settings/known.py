@@ -1,7 +1,6 @@
-"""Every setting there is: its name, type, default, meaning, and whether a project's file may say it.
+"""All settings: name, type, default, description, and whether a project's file may set them.
 
-A new setting is one more field here. Files, environment, `config` and the schema follow from the fields; nothing else
-lists them.
+To add a setting, add a field. Files, environment variables, `config` and the schema are derived from the fields.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from msgspec import Meta
 from sessiontree.core.jsonio import Value
 
 ANY_MODEL = "MODEL"
-"""Stands in a key's name for the name of a model, as "provider/model"."""
+"""Placeholder in a key for a model's name, "provider/model"."""
 
-# A project's file comes with a repository that anyone may have written. What it may not say is marked with this.
+# A project's file comes with a repository that anyone may have written. This marks settings it cannot set.
 USER_ONLY: dict[str, Any] = {"user_only": True}
 
 PolicyName: TypeAlias = Literal["reserve", "table", "share", "ratio", "manual"]
@@ -29,86 +28,88 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=3600)]
 
 
 class Prune(Value, frozen=True, omit_defaults=False):
-    """Leaving out old tool outputs before anything is summarised."""
+    """Removal of old tool outputs before anything is summarized."""
 
-    enabled: Annotated[bool, Meta(description="leave out old tool outputs first, if that is enough")] = True
-    protect_turns: Annotated[int, Meta(ge=0, le=1000, description="turns at the end that are never touched")] = 2
-    protect_tokens: Annotated[Tokens, Meta(description="tokens of the newest tool outputs that are kept")] = 40_000
+    enabled: Annotated[bool, Meta(description="first try to free space by leaving out old tool outputs")] = True
+    protect_turns: Annotated[int, Meta(ge=0, le=1000, description="recent turns whose outputs are always kept")] = 2
+    protect_tokens: Annotated[Tokens, Meta(description="tokens of recent tool outputs to keep")] = 40_000
 
 
 class CompactionOverride(Value, frozen=True):
-    """What is different for one model. What is not said is as for all models."""
+    """Overrides for one model. None means the same as for all models."""
 
-    enabled: Annotated[bool | None, Meta(description="compact by itself with this model")] = None
+    enabled: Annotated[bool | None, Meta(description="compact automatically with this model")] = None
     policy: Annotated[PolicyName | None, Meta(description="when to compact with this model")] = None
-    reserve_tokens: Annotated[Tokens | None, Meta(description="tokens left free in this model's window")] = None
-    keep_recent_tokens: Annotated[Tokens | None, Meta(description="tokens kept as they are with this model")] = None
-    ratio: Annotated[Share | None, Meta(description="share of this model's window, for `ratio`")] = None
+    reserve_tokens: Annotated[Tokens | None, Meta(description="tokens to keep free in this model's window")] = None
+    keep_recent_tokens: Annotated[Tokens | None, Meta(description="recent tokens to keep with this model")] = None
+    ratio: Annotated[Share | None, Meta(description="fraction of this model's window, for `ratio`")] = None
 
 
 class Compaction(Value, frozen=True, omit_defaults=False):
-    """When a session is compacted, how much is kept, and who writes the summary."""
+    """When to compact a session, how much to keep, and the summarizer."""
 
-    enabled: Annotated[bool, Meta(description="compact by itself when a context grows too large")] = True
-    policy: Annotated[PolicyName, Meta(description="when: reserve, table, share, ratio, or manual for never")] = (
+    enabled: Annotated[bool, Meta(description="compact automatically when the context grows too large")] = True
+    policy: Annotated[PolicyName, Meta(description="policy: reserve, table, share, ratio, or manual for never")] = (
         "reserve"
     )
-    reserve_tokens: Annotated[Tokens, Meta(description="tokens left free for the next answer, for `reserve`")] = 16_384
-    keep_recent_tokens: Annotated[Tokens, Meta(description="tokens at the end that are kept as they are")] = 20_000
-    ratio: Annotated[Share, Meta(description="share of the window that may be used, for `ratio`")] = 0.8
-    summarizer: Annotated[Word, Meta(description="who summarises: extractive, or a model", extra=USER_ONLY)] = (
+    reserve_tokens: Annotated[Tokens, Meta(description="tokens to keep free for the answer, for `reserve`")] = 16_384
+    keep_recent_tokens: Annotated[Tokens, Meta(description="recent tokens to keep")] = 20_000
+    ratio: Annotated[Share, Meta(description="fraction of the window to use, for `ratio`")] = 0.8
+    summarizer: Annotated[Word, Meta(description="the summarizer: extractive, or a model", extra=USER_ONLY)] = (
         "extractive"
     )
-    instructions: Annotated[str | None, Meta(description="what summaries should keep above all")] = None
+    instructions: Annotated[str | None, Meta(description="what summaries should focus on")] = None
     prune: Prune = Prune()
     model_overrides: dict[str, CompactionOverride] = msgspec.field(default_factory=dict)
 
     def for_model(self, model: str | None) -> Compaction:
-        """What holds for one model, named "provider/model" or "provider:model"."""
+        """The settings for one model, "provider/model" or "provider:model"."""
         names = ((model or "").replace(":", "/", 1), model or "")
         override = next((self.model_overrides[name] for name in names if name in self.model_overrides), None)
         if override is None:
             return self
-        said = {name: value for name in override.__struct_fields__ if (value := getattr(override, name)) is not None}
-        return msgspec.structs.replace(self, **said)
+        overrides = {
+            name: value for name in override.__struct_fields__ if (value := getattr(override, name)) is not None
+        }
+        return msgspec.structs.replace(self, **overrides)
 
 
 class BranchSummaries(Value, frozen=True, omit_defaults=False):
-    """What is kept of a branch that is left."""
+    """Summaries of branches that the user leaves."""
 
-    reserve_tokens: Annotated[Tokens, Meta(description="tokens left free when a branch is summarised")] = 16_384
-    skip_prompt: Annotated[bool, Meta(description="leave a branch without asking whether to summarise it")] = False
-    instructions: Annotated[str | None, Meta(description="what branch summaries should keep above all")] = None
+    reserve_tokens: Annotated[Tokens, Meta(description="tokens to keep free when a branch is summarized")] = 16_384
+    skip_prompt: Annotated[bool, Meta(description="do not ask whether to summarize a branch")] = False
+    instructions: Annotated[str | None, Meta(description="what branch summaries should focus on")] = None
 
 
 class Retry(Value, frozen=True, omit_defaults=False):
-    """What happens when a model is busy or out of reach."""
+    """Retries when a model is busy or unreachable."""
 
-    attempts: Annotated[int, Meta(ge=0, le=100, description="how often a request is made again")] = 4
-    first_delay: Annotated[Seconds, Meta(description="seconds before the first new attempt; then doubled")] = 2.0
-    longest_delay: Annotated[Seconds, Meta(description="the most seconds one wait may take")] = 60.0
+    attempts: Annotated[int, Meta(ge=0, le=100, description="how often to retry a request")] = 4
+    first_delay: Annotated[Seconds, Meta(description="seconds before the first retry; then doubled")] = 2.0
+    longest_delay: Annotated[Seconds, Meta(description="maximum seconds between retries")] = 60.0
 
 
 class Settings(Value, frozen=True, omit_defaults=False):
-    """Everything that can be set, with what holds when nobody set it."""
+    """All settings with their defaults."""
 
     model: Annotated[Word | None, Meta(description="the model to use, as provider:name", extra=USER_ONLY)] = None
-    models: Annotated[Word | None, Meta(description="a file with facts about more models", extra=USER_ONLY)] = None
+    models: Annotated[Word | None, Meta(description="a file that describes more models", extra=USER_ONLY)] = None
     compaction: Compaction = Compaction()
     branch_summary: BranchSummaries = BranchSummaries()
     retry: Retry = Retry()
 
 
 class Setting(Value, frozen=True):
-    """One thing that can be set."""
+    """One setting."""
 
     path: tuple[str, ...]
-    """Its name in pieces; `ANY_MODEL` stands for the name of a model."""
+    """The parts of its key; `ANY_MODEL` is a placeholder for a model's name."""
     type: Any
     default: Any
     description: str
     from_project: bool
-    """Whether a project's file may say it."""
+    """Whether a project's file may set it."""
 
     @property
     def key(self) -> str:
@@ -116,14 +117,14 @@ class Setting(Value, frozen=True):
 
     @property
     def variable(self) -> str | None:
-        """The environment variable that sets it; a model's name has no place in one."""
+        """The environment variable that sets it; None for per-model settings."""
         if ANY_MODEL in self.path:
             return None
         return "SESSIONTREE_" + "_".join(_upper(word) for word in self.path)
 
 
 def iter_settings() -> Iterator[Setting]:
-    """All settings in the order they are written down."""
+    """All settings in the order of their definition."""
     yield from _settings()
 
 
@@ -147,7 +148,7 @@ def _walk(cls: type[Value], above: tuple[str, ...]) -> Iterator[Setting]:
 
 
 def mapped_value(declared: Any) -> type[Value] | None:
-    """What a mapping from models' names holds."""
+    """The value type of a mapping from model names."""
     if get_origin(declared) is not dict:
         return None
     value: type[Value] = get_args(declared)[1]

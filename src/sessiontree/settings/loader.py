@@ -1,4 +1,4 @@
-"""Layers of values -> one `Settings`: defaults, the user's file, the project's file, the environment, the caller."""
+"""Merge layers into one `Settings`: defaults, the user's file, the project's file, the environment, the caller."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from sessiontree.settings.paths import find_project_file, user_file
 
 Layer: TypeAlias = Literal["default", "user", "project", "environment", "override"]
 
-# In a file `$schema` tells an editor what may stand there; it sets nothing.
+# `$schema` is for editors.
 _NOT_A_SETTING = frozenset({"$schema"})
 _PREFIX = "SESSIONTREE_"
 
 
 class Source(Struct, frozen=True):
-    """Where a value comes from."""
+    """The origin of a value."""
 
     layer: Layer
     where: str = ""
@@ -39,24 +39,24 @@ class Source(Struct, frozen=True):
 
 
 class Notice(Struct, frozen=True):
-    """Something in the settings that does not count, and why. Everything else does."""
+    """Something in the settings that is ignored, and why."""
 
     where: str
     key: str
     text: str
     is_error: bool = False
-    """A value or a whole file that could not be taken; else it is only a warning."""
+    """Whether a value or file could not be used; else it is only a warning."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.key}: {self.text}" if self.key else f"{self.where}: {self.text}"
 
 
 class Loaded(Struct, frozen=True):
-    """The settings that hold, where each came from, and what had to be left out."""
+    """The settings, their sources, and what was ignored."""
 
     settings: Settings
     sources: dict[str, Source]
-    """By key; what is not named has its default."""
+    """By key; a missing key has its default value."""
     warnings: tuple[Notice, ...] = ()
 
     def source(self, key: str) -> Source:
@@ -64,7 +64,7 @@ class Loaded(Struct, frozen=True):
 
 
 class _Layers:
-    """Values by path, a later one over an earlier one, and what was noticed on the way."""
+    """Values by path, where later layers override earlier ones, and notices."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, ...], Any] = {}
@@ -85,10 +85,10 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """The settings for work in a folder.
+    """Load the settings for a folder.
 
-    `overrides` are what a caller or a flag says, by key ("compaction.reserveTokens"); they win over everything and are
-    checked strictly: `UsageError` for one that is wrong.
+    `overrides` are values by key ("compaction.reserveTokens") from the caller or a command-line option. They override
+    everything else; an invalid one raises `UsageError`.
     """
     layers = _Layers()
     _add_file(layers, user_file(home), "user")
@@ -100,7 +100,7 @@ def load_settings(
         path = parse_key(key)
         setting = find_setting(path)
         if setting is None:
-            raise UsageError(f"{key}: is no setting{_meant(key)}")
+            raise UsageError(f"unknown setting {key!r}{_suggestion(key)}")
         try:
             layers.put(path, check_value(setting, value), Source("override"))
         except ValueError as error:
@@ -112,7 +112,7 @@ def load_settings(
 def _working_folder() -> str | None:
     try:
         return os.getcwd()
-    except OSError:  # it was deleted while we stand in it
+    except OSError:  # it was deleted
         return None
 
 
@@ -123,7 +123,7 @@ def _add_file(layers: _Layers, path: str, layer: Layer) -> None:
         return
     except DamagedError as error:
         text = str(error).removeprefix(f"{path}: ")
-        layers.notices.append(Notice(path, "", f"{text}; nothing of it counts", is_error=True))
+        layers.notices.append(Notice(path, "", f"{text}; the file is ignored", is_error=True))
         return
     source = Source(layer, path)
     for key, value in _leaves(layers, path, values, ()):
@@ -132,7 +132,9 @@ def _add_file(layers: _Layers, path: str, layer: Layer) -> None:
             continue
         if layer == "project" and not setting.from_project:
             layers.notice(
-                path, key, "a project's file may not say who gets the conversation; it belongs into the user's file"
+                path,
+                key,
+                "ignored: a project cannot set who receives the conversation; use the user's file",
             )
             continue
         try:
@@ -144,7 +146,7 @@ def _add_file(layers: _Layers, path: str, layer: Layer) -> None:
 def _leaves(
     layers: _Layers, where: str, values: Mapping[str, Any], above: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every known setting in the values of a file; what is not known is noticed."""
+    """The known settings in the values of a file; unknown keys become notices."""
     for name, value in values.items():
         path = (*above, name)
         if find_setting(path) is not None:
@@ -153,9 +155,9 @@ def _leaves(
             if isinstance(value, dict):
                 yield from _leaves(layers, where, value, path)
             else:
-                layers.notice(where, path, "expected an object with settings in it", is_error=True)
+                layers.notice(where, path, "expected an object", is_error=True)
         elif above or name not in _NOT_A_SETTING:
-            layers.notice(where, path, f"is no setting{_meant(render_key(path))}")
+            layers.notice(where, path, f"unknown setting{_suggestion(render_key(path))}")
 
 
 def _add_environment(layers: _Layers, environment: Mapping[str, str]) -> None:
@@ -170,10 +172,10 @@ def _add_environment(layers: _Layers, environment: Mapping[str, str]) -> None:
                 layers.notice(f"${name}", setting.path, str(error), is_error=True)
         elif setting is None and name.startswith(sections):
             meant = nearest(name, variables)
-            layers.notice(f"${name}", (), "is no setting" + (f"; {meant} is" if meant else ""))
+            layers.notice(f"${name}", (), "unknown setting" + (f"; did you mean ${meant}?" if meant else ""))
 
 
-def _meant(key: str) -> str:
+def _suggestion(key: str) -> str:
     found = nearest(key)
     return f"; did you mean {found.replace(ANY_MODEL, 'PROVIDER/MODEL')}?" if found else ""
 

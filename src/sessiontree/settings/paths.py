@@ -1,4 +1,4 @@
-"""Where settings lie: `settings.json` in the home folder, `.sessiontree/settings.json` in a project."""
+"""Paths of settings files: `settings.json` in the home folder, `.sessiontree/settings.json` in a project."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ def user_file(home: str | None = None) -> str:
 
 
 def find_project_file(cwd: str, home: str | None = None) -> str | None:
-    """The nearest settings file from a folder upwards, not above its repository.
+    """The nearest settings file from a folder upwards, but not above its repository.
 
-    Outside of a repository only the folder itself is looked at: what lies further up belongs to no project. The file of
-    the user is never taken for a project's.
+    Outside a repository only the folder itself is checked. The user's file is never used as a project's.
     """
     own = os.path.realpath(user_file(home))
     for folder in _folders(cwd):
@@ -29,12 +28,12 @@ def find_project_file(cwd: str, home: str | None = None) -> str | None:
 
 
 def project_file_for_writing(cwd: str, home: str | None = None) -> str:
-    """Where a project's settings are written: the file that is read, else one at the top of the repository."""
+    """The file to write a project's settings to: the one that is read, else one at the repository's root."""
     return find_project_file(cwd, home) or os.path.join(_folders(cwd)[-1], FOLDER, NAME)
 
 
 def _folders(cwd: str) -> list[str]:
-    """A folder and those above it, up to the top of its repository."""
+    """A folder and its parents up to the repository's root."""
     start = os.path.realpath(cwd)
     folders = [start]
     while not os.path.lexists(os.path.join(folders[-1], ".git")):

@@ -1,4 +1,4 @@
-"""The JSON Schema of a settings file, for editors: made from the settings themselves."""
+"""Generate the JSON Schema of a settings file, for editors."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from sessiontree.settings.known import Settings, iter_settings
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema as a value that can be written as JSON."""
     (reference,), parts = msgspec.json.schema_components([Settings], ref_template="#/$defs/{name}")
     for setting in iter_settings():
         if not setting.from_project:
-            _say_user_only(parts, setting.path)
+            _mark_user_only(parts, setting.path)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **parts.pop(reference["$ref"].rpartition("/")[2]),
-        "title": "Settings of sessiontree",
+        "title": "sessiontree settings",
         "$defs": parts,
     }
 
 
-def _say_user_only(parts: dict[str, Any], path: tuple[str, ...]) -> None:
+def _mark_user_only(parts: dict[str, Any], path: tuple[str, ...]) -> None:
     node = parts[Settings.__name__]
     for name in path[:-1]:
         inner = node["properties"][name]

@@ -1,8 +1,7 @@
-"""JSON with comments as text: what it says, and the same text with one value changed.
+"""Parse JSON with comments, and change one value in its text.
 
-Settings are written by people and by `config set`. A change touches only the characters of its value, so comments,
-order, indentation and keys that are not known stay as they were. Comments and a comma behind the last member are
-accepted; everything else is JSON. Nothing here knows a setting or a file.
+Settings are edited by hand and by `config set`. A change replaces only the characters of the value, so comments, order,
+indentation and unknown keys are preserved. Comments and trailing commas are accepted; everything else is JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _plain_value = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[
 
 
 class Member(Struct):
-    """A key of an object, and where it stands."""
+    """A key of an object, with its position."""
 
     key: str
     start: int
@@ -30,31 +29,31 @@ class Member(Struct):
 
 
 class Node(Struct):
-    """A value, and where it stands."""
+    """A value, with its position."""
 
     start: int
     end: int
     value: Any
     members: list[Member] | None = None
-    """For an object: its keys in order, doubles too."""
+    """For an object: its keys in order, including duplicates."""
 
     def find(self, key: str) -> Member | None:
-        """The last one of that name, which is the one that counts."""
+        """The last member with a key, which is the one in effect."""
         return next((member for member in reversed(self.members or ()) if member.key == key), None)
 
 
 def parse(text: str) -> Node:
-    """The value of a text. ValueError says where it is no JSON."""
+    """Parse a text. Raises ValueError with the position of an error."""
     start = _skip(text, 0)
     node = _value(text, start, 0)
     rest = _skip(text, node.end)
     if rest != len(text):
-        raise _wrong(text, rest, "expected the end of the file")
+        raise _error(text, rest, "expected the end of the file")
     return node
 
 
 def parse_object(text: str) -> Node:
-    """The object a text holds; a text with nothing in it holds an empty one."""
+    """Parse an object; an empty text is an empty object."""
     if _skip(text, 0) == len(text):
         return Node(len(text), len(text), {}, [])
     node = parse(text)
@@ -63,86 +62,85 @@ def parse_object(text: str) -> Node:
     return node
 
 
-def changed(text: str, path: Sequence[str], value: Any) -> str:
-    """The text with one value set, whatever objects have to be made for it."""
+def set_value(text: str, path: Sequence[str], value: Any) -> str:
+    """The text with one value set; missing objects are created."""
     if _skip(text, 0) == len(text):
         text = "{}\n"
     node = parse_object(text)
     indent = ""
-    for place, key in enumerate(path):
+    for depth, key in enumerate(path):
         member = node.find(key)
         if member is None:
-            return _inserted(text, node, indent, key, _nested(path[place + 1 :], value))
-        if place == len(path) - 1:
-            rendered = _rendered(value, _indent_of(text, member.start) or "")
+            return _insert(text, node, indent, key, _nested(path[depth + 1 :], value))
+        if depth == len(path) - 1:
+            rendered = _render(value, _indent_of(text, member.start) or "")
             return text[: member.value.start] + rendered + text[member.value.end :]
         if member.value.members is None:
-            raise ValueError(f'{_at(text, member.start)}: "{key}" holds no object, so nothing can be set in it')
+            raise ValueError(f'{_at(text, member.start)}: "{key}" is not an object')
         indent = _indent_of(text, member.start) or indent
         node = member.value
     raise ValueError("no key was given")
 
 
-def removed(text: str, path: Sequence[str]) -> str | None:
-    """The text without a value, or None when it is not there."""
+def remove_value(text: str, path: Sequence[str]) -> str | None:
+    """The text without a value; None if it is not set."""
     node = parse_object(text)
     member: Member | None = None
-    for place, key in enumerate(path):
+    for depth, key in enumerate(path):
         member = node.find(key)
         if member is None:
             return None
-        if place < len(path) - 1:
+        if depth < len(path) - 1:
             node = member.value
     if member is None:
         return None
-    text = _without(text, node, member)
-    # Where a key stood twice, the one before would count now.
-    return removed(text, path) or text
+    text = _remove(text, node, member)
+    # With a duplicate key, the earlier one would now be in effect.
+    return remove_value(text, path) or text
 
 
-def _without(text: str, node: Node, member: Member) -> str:
+def _remove(text: str, node: Node, member: Member) -> str:
     members = node.members or []
-    at = next(place for place, one in enumerate(members) if one is member)
-    behind = _skip(text, member.value.end)
-    if text[behind] == ",":
-        return text[: _line_start(text, member.start)] + text[behind + 1 :]
+    at = next(index for index, other in enumerate(members) if other is member)
+    after = _skip(text, member.value.end)
+    if text[after] == ",":
+        return text[: _line_start(text, member.start)] + text[after + 1 :]
     start = _line_start(text, member.start)
     if at:
-        # The last one has no comma behind it, so the comma of the one before it is too many now.
+        # The last member has no comma after it, so the previous member's comma must go.
         comma = _skip(text, members[at - 1].value.end)
         return text[:comma] + text[comma + 1 : start] + text[member.value.end :]
     return text[:start] + text[member.value.end :]
 
 
 def _line_start(text: str, at: int) -> int:
-    """Where the line of a member begins, with the line break before it, if nothing else stands before it there."""
+    """The start of a member's line, including the line break before it, if the member is first on it."""
     before = text[:at].rstrip(" \t")
     return len(before) - 1 if before.endswith("\n") else at
 
 
-def _inserted(text: str, node: Node, indent: str, key: str, value: Any) -> str:
-    """A new last member of an object."""
+def _insert(text: str, node: Node, indent: str, key: str, value: Any) -> str:
     members = node.members or []
     close = node.end - 1
     if not members:
         inner = text[node.start + 1 : close].rstrip()
         own = indent + "  "
-        body = f"{own}{json.dumps(key, ensure_ascii=False)}: {_rendered(value, own)}"
+        body = f"{own}{json.dumps(key, ensure_ascii=False)}: {_render(value, own)}"
         return f"{text[: node.start + 1]}{inner}\n{body}\n{indent}{text[close:]}"
     last = members[-1].value.end
     between = text[last:close]
     comma = "" if text[_skip(text, last)] == "," else ","
-    own_or_none = _indent_of(text, members[0].start)
-    if own_or_none is None and not between.strip(" \t,"):  # an object on one line stays one
+    own_indent = _indent_of(text, members[0].start)
+    if own_indent is None and not between.strip(" \t,"):  # keep an object on one line
         body = f" {json.dumps(key, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False)}"
         return f"{text[:last]}{comma}{between.rstrip()}{body}{text[close:]}"
-    own = indent + "  " if own_or_none is None else own_or_none
-    body = f"{own}{json.dumps(key, ensure_ascii=False)}: {_rendered(value, own)}"
+    own = indent + "  " if own_indent is None else own_indent
+    body = f"{own}{json.dumps(key, ensure_ascii=False)}: {_render(value, own)}"
     return f"{text[:last]}{comma}{between.rstrip()}\n{body}\n{indent}{text[close:]}"
 
 
 def _indent_of(text: str, at: int) -> str | None:
-    """The white space before a member that begins its line; None when something else stands before it."""
+    """The indentation of a member; None if it is not first on its line."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line if not line.strip() and "\n" in text[:at] else None
 
@@ -153,13 +151,13 @@ def _nested(path: Sequence[str], value: Any) -> Any:
     return value
 
 
-def _rendered(value: Any, indent: str) -> str:
+def _render(value: Any, indent: str) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2).replace("\n", "\n" + indent)
 
 
 def _value(text: str, at: int, depth: int) -> Node:
     if depth > DEEPEST:
-        raise _wrong(text, at, "nested too deeply")
+        raise _error(text, at, "nested too deeply")
     opening = text[at : at + 1]
     if opening == "{":
         return _object(text, at, depth)
@@ -170,11 +168,11 @@ def _value(text: str, at: int, depth: int) -> Node:
         return Node(at, end, found)
     plain = _plain_value.match(text, at)
     if plain is None:
-        raise _wrong(text, at, "expected a value")
+        raise _error(text, at, "expected a value")
     try:
         return Node(at, plain.end(), json.loads(plain[0]))
-    except ValueError:  # more digits than Python converts
-        raise _wrong(text, at, "a number with too many digits") from None
+    except ValueError:  # more digits than Python accepts
+        raise _error(text, at, "number with too many digits") from None
 
 
 def _object(text: str, start: int, depth: int) -> Node:
@@ -182,11 +180,11 @@ def _object(text: str, start: int, depth: int) -> Node:
     at = _skip(text, start + 1)
     while text[at : at + 1] != "}":
         if text[at : at + 1] != '"':
-            raise _wrong(text, at, 'expected a key in double quotes or "}"')
+            raise _error(text, at, 'expected a key in double quotes or "}"')
         key, end = _string(text, at)
         colon = _skip(text, end)
         if text[colon : colon + 1] != ":":
-            raise _wrong(text, colon, 'expected ":" behind the key')
+            raise _error(text, colon, 'expected ":" after the key')
         value = _value(text, _skip(text, colon + 1), depth + 1)
         members.append(Member(key, at, value))
         at = _next_item(text, value.end, "}")
@@ -208,7 +206,7 @@ def _next_item(text: str, end: int, close: str) -> int:
     if text[at : at + 1] == ",":
         return _skip(text, at + 1)
     if text[at : at + 1] != close:
-        raise _wrong(text, at, f'expected "," or "{close}"')
+        raise _error(text, at, f'expected "," or "{close}"')
     return at
 
 
@@ -217,7 +215,7 @@ def _string(text: str, at: int) -> tuple[str, int]:
     try:
         return str(json.loads(found[0] if found else "")), found.end() if found else at
     except ValueError:
-        raise _wrong(text, at, "a text in quotes that does not end, or holds what a text may not") from None
+        raise _error(text, at, "unterminated or invalid string") from None
 
 
 def _skip(text: str, at: int) -> int:
@@ -229,6 +227,6 @@ def _at(text: str, at: int) -> str:
     return f"line {text.count(chr(10), 0, at) + 1}"
 
 
-def _wrong(text: str, at: int, expected: str) -> ValueError:
+def _error(text: str, at: int, expected: str) -> ValueError:
     column = at - text.rfind("\n", 0, at)
     return ValueError(f"{_at(text, at)}, column {column}: {expected}")

@@ -50,9 +50,9 @@ def draw_place(hit: Hit, now: float, width: int = 100) -> tuple[str, str]:
 
     Together, with a separator, they fit on one line.
     """
-    what = _KINDS.get(hit.kind, hit.kind)
+    kind = _KINDS.get(hit.kind, hit.kind)
     tool = f" of {one_line(hit.tool)}" if hit.tool and hit.kind in _KINDS else ""
-    facts = [what + tool, short_id(one_line(hit.entry)), position(hit), age(hit.time, now)]
+    facts = [kind + tool, short_id(one_line(hit.entry)), position(hit), age(hit.time, now)]
     partial = "only some of the words" if hit.is_partial else ""
     remarks = [BRANCHES[hit.branch], "failed" if hit.is_error else "", partial]
     notes = cut(_joined(remarks), max(width - _NARROWEST_PLACE, 8))

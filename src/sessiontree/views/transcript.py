@@ -75,8 +75,8 @@ def full_transcript(session: Session) -> Iterator[str]:
 
 def show_entry(entry: Entry, *, label: str | None = None, mark: str = "") -> Iterator[str]:
     """One entry: headline, body, blank line."""
-    what = show_role(entry.message) if isinstance(entry, MessageEntry) else one_line(type_of(entry))
-    facts = [what, one_line(entry.id), one_line(entry.timestamp), f"[{one_line(label)}]" if label else "", mark]
+    role = show_role(entry.message) if isinstance(entry, MessageEntry) else one_line(type_of(entry))
+    facts = [role, one_line(entry.id), one_line(entry.timestamp), f"[{one_line(label)}]" if label else "", mark]
     yield _RULE + " · ".join(filter(None, facts))
     yield from _body(entry)
     yield ""
