@@ -12,7 +12,7 @@ from hypothesis import settings
 from tests.builders import examples
 from tests.cli.shells import MISSING
 
-# Nothing that a test makes without saying where gets among the sessions of whoever runs the tests.
+# Sessions that a test creates without a path must not end up in the user's own home folder.
 _home = tempfile.TemporaryDirectory(prefix="sessiontree-tests-")
 os.environ["SESSIONTREE_HOME"] = _home.name
 

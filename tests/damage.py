@@ -14,11 +14,11 @@ from msgspec import Struct
 
 MARKS = [f"MARK-{number:02d}" for number in range(20)]
 LEFT = (8, 9)
-"""The items of the branch that was left: it hangs on item 7, as item 10 does."""
+"""Items of the other branch: its parent is item 7, like that of item 10."""
 
 MAIN = [number for number in range(20) if number not in LEFT]
 CALLS = {3: "call_03", 13: "call_13"}
-"""Items that call a tool; the item behind each is its result."""
+"""Items that call a tool; the item after each is its result."""
 
 
 class Line(Struct):
@@ -204,7 +204,7 @@ def orphan_result(lines: list[Line]) -> bytes:
 
 
 def missing_result(lines: list[Line]) -> bytes:
-    """The result is gone, and what followed it hangs on the call."""
+    """The result is missing, and its child is a child of the call."""
     five = of_item(lines, 5)
     five.raw = five.raw.replace(id_of(4).encode(), id_of(3).encode())
     return joined([line for line in lines if line.item != 4])

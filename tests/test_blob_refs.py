@@ -131,7 +131,7 @@ def test_keys_of_any_kind_are_found_again(key: str) -> None:
     assert there_and_back(fields)[1] == fields
 
 
-def test_keys_that_look_alike_when_escaped_are_told_apart() -> None:
+def test_keys_that_look_alike_when_escaped_stay_different() -> None:
     fields = {"a/b": LONG, "a~1b": "blob:sha256:" + NAME, "a": {"b": "text"}}
     stored, restored = there_and_back(fields)
     assert stored[BLOB_POINTERS] == ["/a~1b"]
@@ -335,7 +335,7 @@ def test_a_session_that_keeps_everything_inline_writes_no_blobs(tmp_path: Path) 
     assert not (tmp_path / "blobs").exists()
 
 
-def test_what_a_session_asks_for_holds_for_whoever_appends_to_it_and_for_its_forks(tmp_path: Path) -> None:
+def test_what_a_header_asks_for_holds_for_every_writer_and_for_forks(tmp_path: Path) -> None:
     with sessiontree.create(home=tmp_path, cwd=tmp_path, large_content="inline") as session:
         session.append("user", [image(IMAGE)])
     with sessiontree.open(session.location) as later:
@@ -388,7 +388,7 @@ SHORT_FOR = {
     "MARKS": "!" * 500_001,
     "REFERENCE": PREFIX + NAME,
 }
-"""Words that stand for large strings while examples are drawn."""
+"""Placeholders for large strings while examples are drawn."""
 
 keys = st.sampled_from(["a", "b", "data", "type", "content", "text", "~", "/", "0", "~1", ""])
 leaves = st.none() | st.integers() | st.text(max_size=3) | st.sampled_from([*SHORT_FOR, "image"])
@@ -424,5 +424,5 @@ def test_any_entry_comes_back_as_it_was_and_is_small_in_between(short: dict[str,
     fields = spelled_out(short)
     stored, restored = there_and_back(fields)
     assert len(json.dumps(stored)) < 20_000
-    same = restored == fields  # not in the assertion: nobody wants to read a megabyte of difference
+    same = restored == fields  # not in the assertion: its message would be a megabyte long
     assert same

@@ -116,7 +116,7 @@ def test_the_latest_of_several_compactions_counts() -> None:
 
 @pytest.mark.parametrize("bound", ["nowhere", "c", "sibling", "4", None, ""])
 def test_a_bound_that_is_not_before_the_compaction_keeps_nothing(bound: str | None) -> None:
-    """Not on the path, the compaction itself, on another branch, behind the compaction, absent."""
+    """Not on the path, the compaction itself, on another branch, after the compaction, absent."""
     assert spoken(user("1"), user("2"), compaction("c", bound), user("4")) == ["summary c", "4"]
 
 
@@ -159,7 +159,7 @@ def test_the_checkpoint_stays_although_kept_system_messages_go() -> None:
     assert spoken(*path) == ["prompt", "summary c", "1"]
 
 
-def test_a_reset_starts_the_context_anew() -> None:
+def test_a_reset_starts_an_empty_context() -> None:
     assert spoken(user("1"), ResetBoundary("r"), user("2")) == ["2"]
 
 
@@ -171,7 +171,7 @@ def test_a_reset_at_the_end_leaves_no_messages() -> None:
     assert spoken(user("1"), ResetBoundary("r")) == []
 
 
-def test_a_reset_behind_a_compaction_leaves_out_its_summary_too() -> None:
+def test_a_reset_after_a_compaction_leaves_out_its_summary_too() -> None:
     assert spoken(user("1"), compaction("c", "1"), user("2"), ResetBoundary("r"), user("3")) == ["3"]
 
 

@@ -151,7 +151,7 @@ def test_fields_are_spelled_in_camel_case_in_the_file() -> None:
     assert {"parentId", "firstKeptEntryId", "tokensBefore", "fromHook", "systemMessage"} <= set(line)
 
 
-def test_fields_nobody_knows_are_no_obstacle() -> None:
+def test_unknown_fields_are_ignored() -> None:
     assert parsed(type="label", id="1", targetId="0", label="x", shiny={"new": [1]}) == Label("1", None, "", "0", "x")
 
 
@@ -255,7 +255,7 @@ def test_a_wrong_field_of_the_usage_spares_the_other_counts() -> None:
     assert message.usage == Usage(10, 2)
 
 
-def test_a_setting_nobody_knows_spares_the_others() -> None:
+def test_an_unknown_setting_does_not_affect_the_others() -> None:
     entry = parsed(type="config", id="1", config={"approvalMode": "telepathic", "approvalTools": ["bash"]})
     assert entry == ConfigChange("1", config=Config(approval_tools=("bash",)))
 

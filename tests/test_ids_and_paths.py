@@ -182,7 +182,7 @@ def test_a_cwd_cannot_lead_out_of_the_folder(cwd: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cwd", ["/tmp/a\x00b", "/tmp/\ud800"])
 def test_a_cwd_that_no_system_could_have_is_named_or_refused(cwd: str, tmp_path: Path) -> None:
-    """It can stand in the header of a session that is forked. Errors are ours, not the operating system's."""
+    """It can be in the header of a forked session. Errors are ours, not the operating system's."""
     path: str | None = None
     with contextlib.suppress(UsageError):
         path = session_path(str(tmp_path), Header(id=ONE, timestamp="2026", cwd=cwd))

@@ -88,7 +88,7 @@ def test_a_line_of_nul_bytes_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize(("before", "behind"), [(7, 0), (0, 7), (3, 4)])
-def test_nul_bytes_around_an_entry_are_said_and_the_entry_is_read(before: int, behind: int) -> None:
+def test_nul_bytes_around_an_entry_are_reported_and_the_entry_is_read(before: int, behind: int) -> None:
     body = SECOND[:-1]
     session, start, end = damaged(
         header(), FIRST, line=b"\x00" * before + body + b"\x00" * behind + b"\n", behind=THIRD
@@ -129,7 +129,7 @@ def test_a_stub_glued_to_a_record_is_kept_and_the_record_is_read() -> None:
     assert end == start + 40 + len(SECOND) - 1
 
 
-def test_garbage_behind_a_record_is_kept_and_the_record_is_read() -> None:
+def test_garbage_after_a_record_is_kept_and_the_record_is_read() -> None:
     session, _, end = damaged(header(), FIRST, line=SECOND[:-1] + b"garbage\n", behind=THIRD)
     assert session.ids == ["m0", "m1", "m2"]
     assert places(session.problems) == [(3, end - 7, end, "undecodable")]
@@ -302,7 +302,7 @@ def test_a_newer_version_is_read_but_not_written() -> None:
         session.append("user", "more")
 
 
-def test_fields_of_a_header_that_nobody_knows_are_kept() -> None:
+def test_unknown_fields_of_a_header_are_kept() -> None:
     session = opened(header(shiny={"new": 1}, parentSession="/old.jsonl") + FIRST)
     assert session.problems == []
     assert session.header.parent_session == "/old.jsonl"
@@ -520,7 +520,7 @@ FUSED = said("p", "m149")[:-1] + said("q", "p")
         (said("p").replace(b"\n", b"\r\n"), "crlf", ["p"]),
     ],
 )
-def test_damage_far_behind_the_first_block_is_said_with_its_place(line: bytes, kind: str, ids: list[str]) -> None:
+def test_damage_far_after_the_first_block_is_reported_with_its_place(line: bytes, kind: str, ids: list[str]) -> None:
     assert len(BEFORE) > 2 * BLOCK_SIZE
     session = opened(BEFORE + line + BEHIND)
     assert places(session.problems) == [(AT + 2, len(BEFORE), len(BEFORE) + len(line) - 1, kind)]
@@ -576,7 +576,7 @@ ODD_LINES = [
 @examples(150)
 @given(st.lists(st.sampled_from(ODD_LINES), max_size=8), st.integers(1, 700), st.integers(0, 3))
 def test_what_is_read_does_not_depend_on_where_the_blocks_end(lines: list[bytes], padding: int, torn: int) -> None:
-    """The same lines at the start of a file and behind the first block give the same entries and problems."""
+    """The same lines at the start of a file and after the first block give the same entries and problems."""
     data = b"".join(lines)
     data = data[: len(data) - torn]
     near = opened(header() + FIRST + SECOND + data)
@@ -650,7 +650,7 @@ def test_refresh_gives_what_another_writer_appended() -> None:
     assert session.raw("m2") == THIRD[:-1]
 
 
-def test_refresh_does_not_move_where_we_stand() -> None:
+def test_refresh_does_not_move_our_current_entry() -> None:
     store = MemoryStore(header() + FIRST)
     session = opened(store)
     grow(store, SECOND)
@@ -679,7 +679,7 @@ def test_a_torn_tail_that_is_completed_later_is_read_whole() -> None:
     assert session.raw("m1") == SECOND[:-1]
 
 
-def test_of_a_completed_tail_only_the_new_entries_are_told() -> None:
+def test_of_a_completed_tail_only_the_new_entries_are_reported() -> None:
     store = MemoryStore(header() + FIRST + SECOND[:50])
     session = opened(store)
     entries = heard(session)
@@ -708,7 +708,7 @@ def test_a_torn_tail_that_someone_closes_stays_a_fragment() -> None:
     assert places(session.problems) == [(3, at, at + 50, "undecodable")]
 
 
-def test_what_we_write_behind_a_torn_tail_is_not_told_as_written_by_others() -> None:
+def test_what_we_write_after_a_torn_tail_is_not_reported_as_written_by_others() -> None:
     store = MemoryStore(header() + FIRST + SECOND[:50])
     session = opened(store)
     entries = heard(session)
@@ -718,7 +718,7 @@ def test_what_we_write_behind_a_torn_tail_is_not_told_as_written_by_others() -> 
     assert opened(store).ids == ["m0", mine.id]
 
 
-def test_what_others_wrote_before_our_own_write_is_told_by_the_next_refresh() -> None:
+def test_what_others_wrote_before_our_own_write_is_reported_by_the_next_refresh() -> None:
     store = MemoryStore(header() + FIRST)
     session = opened(store)
     grow(store, SECOND)

@@ -41,7 +41,7 @@ def test_lines_that_fit_come_in_one_block_with_their_offset() -> None:
     assert blocks(b"ab\ncd\n", 16) == [(0, b"ab\ncd\n", True)]
 
 
-def test_reading_starts_where_it_is_told_to() -> None:
+def test_reading_starts_at_the_given_offset() -> None:
     assert blocks(b"ab\ncd\nef\n", 16, start=3) == [(3, b"cd\nef\n", True)]
 
 
@@ -111,7 +111,7 @@ def test_a_rest_without_newline_is_the_last_line() -> None:
     assert line_ends(b"a\nbc", 4) == [2, 4]
 
 
-def test_line_ends_look_no_further_than_they_are_told() -> None:
+def test_line_ends_stop_at_the_given_size() -> None:
     assert line_ends(b"a\nb\nc\n", 3) == [2, 3]
 
 

@@ -1,4 +1,4 @@
-"""Valid JSON with values nobody expects: whatever is done with such a session ends well, or with an error of ours.
+"""Valid JSON with unexpected values: every operation succeeds or raises one of our errors.
 
 A line may be sound and still hold a list where a text belongs. Each round puts a few such values into a file of the
 corpus and then does with it what users do: read, draw, examine, mend, convert, compact, export, write on.

@@ -1,4 +1,4 @@
-"""Doctor names what is wrong; repair mends it so that the owner's own rule finds everything; nothing is lost."""
+"""Doctor finds problems; repair fixes them so that the client finds everything, and no byte is lost."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def test_a_lost_line_is_found_counted_and_the_history_before_it_comes_back(tmp_p
     finding = found(path)["missing-parent"]
     assert (finding.count, finding.severity) == (1, "loss")
     assert finding.cost == (
-        "2 entries of the active path unreachable; best parent for 4 is 2: it stands where the lost parent stood"
+        "2 entries of the active path unreachable; best parent for 4 is 2: "
+        "it comes before the first child of the lost parent"
     )
     assert texts(repaired(path)) == ["one", "two", "four", "five"]
     assert found(path) == {}
@@ -102,7 +103,7 @@ def test_recovered_reading_shows_the_same_without_touching_the_file(tmp_path: Pa
         (lambda lines: [message("1", "1", "one"), *lines[1:]], "self-parent", ["one", "two", "three"]),
     ],
 )
-def test_each_kind_of_damage_is_found_and_mended(tmp_path: Path, damage: Any, rule: str, kept: list[str]) -> None:
+def test_each_kind_of_damage_is_found_and_repaired(tmp_path: Path, damage: Any, rule: str, kept: list[str]) -> None:
     path = written(tmp_path, *damage(list(CHAIN)))
     assert rule in found(path)
     original = path.read_bytes()
@@ -141,7 +142,7 @@ def test_an_id_used_twice_gets_both_entries_back(tmp_path: Path) -> None:
     assert found(path) == {}
 
 
-def test_a_session_that_lost_its_header_gets_one_its_owner_accepts(tmp_path: Path) -> None:
+def test_a_session_without_a_header_gets_one_that_its_client_accepts(tmp_path: Path) -> None:
     path = tmp_path / "2026-01-01T00-00-00-000Z_my-session.jsonl"
     path.write_text("\n".join(CHAIN) + "\n")
     assert "no-header" in found(path)
@@ -277,7 +278,7 @@ def test_lines_of_several_sessions_in_one_file_are_named(tmp_path: Path) -> None
     assert found(path)["several-sessions"].cost == "lines of 2 sessions"
 
 
-def test_a_title_where_the_owner_does_not_look_is_named(tmp_path: Path) -> None:
+def test_a_title_where_the_client_does_not_look_is_found(tmp_path: Path) -> None:
     filler = [claude_line(f"f{number}", None, "x" * 1000) for number in range(80)]
     title = json.dumps({"type": "custom-title", "customTitle": "T", "sessionId": "s"})
     path = claude_file(tmp_path, *filler, title, *[line.replace('"f', '"g') for line in filler])
@@ -285,7 +286,7 @@ def test_a_title_where_the_owner_does_not_look_is_named(tmp_path: Path) -> None:
     assert sessiontree.open(path).name == "T"
 
 
-def test_content_that_its_owner_cut_is_named(tmp_path: Path) -> None:
+def test_content_that_its_client_truncated_is_found(tmp_path: Path) -> None:
     from sessiontree.dialects.omp import OMP
 
     notice = "\n\n[Session persistence truncated large content]"

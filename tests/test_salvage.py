@@ -84,7 +84,7 @@ def test_a_stub_between_records_hides_neither() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"garbage", b"}", b'"', b"\xff\xfe", b'{"type":"mess'])
-def test_garbage_behind_a_record_is_damage(garbage: bytes) -> None:
+def test_garbage_after_a_record_is_damage(garbage: bytes) -> None:
     assert shape(ONE + garbage) == [("record", ONE), ("damage", garbage)]
 
 
@@ -115,7 +115,7 @@ def test_nul_bytes_before_a_record_are_a_run() -> None:
     assert shape(b"\x00\x00" + ONE) == [("nul-run", b"\x00\x00"), ("record", ONE)]
 
 
-def test_nul_bytes_behind_a_record_are_a_run() -> None:
+def test_nul_bytes_after_a_record_are_a_run() -> None:
     assert shape(ONE + b"\x00\x00") == [("record", ONE), ("nul-run", b"\x00\x00")]
 
 
@@ -123,7 +123,7 @@ def test_nul_bytes_between_records_are_a_run() -> None:
     assert shape(ONE + b"\x00\x00\x00" + TWO) == [("record", ONE), ("nul-run", b"\x00\x00\x00"), ("record", TWO)]
 
 
-def test_nul_bytes_behind_a_stub_are_told_apart_from_it() -> None:
+def test_nul_bytes_after_a_stub_are_a_piece_of_their_own() -> None:
     stub = b'{"type":"message","text":"cut'
     assert shape(stub + b"\x00\x00" + ONE) == [("damage", stub), ("nul-run", b"\x00\x00"), ("record", ONE)]
 
@@ -133,7 +133,7 @@ def test_nul_bytes_inside_a_torn_record_stay_inside_the_damage() -> None:
     assert shape(torn) == [("damage", torn)]
 
 
-def test_a_byte_order_mark_is_told_apart() -> None:
+def test_a_byte_order_mark_is_a_piece_of_its_own() -> None:
     assert shape(b"\xef\xbb\xbf" + ONE) == [("bom", b"\xef\xbb\xbf"), ("record", ONE)]
 
 
@@ -146,7 +146,7 @@ def test_a_lone_value_is_neither_record_nor_damage(value: bytes) -> None:
     assert salvage(b" " + value + b" ", is_record) == [Piece(1, 1 + len(value), "value", json.loads(value))]
 
 
-def test_a_value_with_a_record_behind_it_is_damage() -> None:
+def test_a_value_with_a_record_after_it_is_damage() -> None:
     assert shape(b"123" + ONE) == [("damage", b"123"), ("record", ONE)]
 
 
@@ -183,7 +183,7 @@ def test_deep_nesting_neither_hangs_nor_raises(raw: bytes) -> None:
     assert time.process_time() - began < 5
 
 
-def test_a_record_behind_deep_nesting_is_found() -> None:
+def test_a_record_after_deep_nesting_is_found() -> None:
     assert records(b"[" * 100_000 + ONE) == [json.loads(ONE)]
 
 

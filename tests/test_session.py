@@ -54,7 +54,7 @@ def test_until_assistant_keeps_a_session_in_memory_until_it_is_answered(tmp_path
     assert len(sessiontree.open(session.location)) == 2
 
 
-def test_a_session_in_memory_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_in_memory_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SESSIONTREE_HOME", str(tmp_path / "home"))
     session = sessiontree.create(cwd="/", in_memory=True)
     session.append("user", "x" * 600_000)
@@ -139,7 +139,7 @@ def test_a_branch_that_has_written_nothing_writes_nothing(session: sessiontree.S
         session.branch(at="nowhere0")
 
 
-def test_where_the_session_stands_is_in_the_file(session: sessiontree.Session) -> None:
+def test_the_current_entry_is_in_the_file(session: sessiontree.Session) -> None:
     first = session.append("user", "first")
     session.append("user", "second")
     session.move(first.id)
@@ -426,8 +426,8 @@ def test_context_and_writing_work_together_from_many_threads(session: sessiontre
     assert len(session.context().messages) == 201
 
 
-def test_a_session_that_nobody_uses_any_more_is_gone_at_once(tmp_path: Path) -> None:
-    """Whoever looks through ten thousand files must not have those in memory that wait for Python to find rings."""
+def test_an_unused_session_is_freed_at_once(tmp_path: Path) -> None:
+    """A reference cycle would keep sessions in memory until the garbage collector runs, and a scan opens thousands."""
     with sessiontree.create(tmp_path, path=tmp_path / "s.jsonl") as session:
         session.append("user", "hello")
     gc.disable()

@@ -1,4 +1,4 @@
-"""Entries to a tree: it answers for whatever it is fed, and never hangs."""
+"""The tree: it accepts any input and never loops."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_forward_reference_is_followed_and_said() -> None:
     assert odd(tree) == [(1, "forward-reference", "b")]
 
 
-def test_the_later_of_two_entries_with_one_id_stands_for_it() -> None:
+def test_the_later_of_two_entries_with_one_id_has_it() -> None:
     tree = grown(("a", None), ("a", None), ("b", "a"))
     assert tree.node_of["a"] == 1
     assert tree.path(2) == [1, 2]
@@ -156,7 +156,7 @@ def test_the_earlier_of_two_entries_with_one_id_is_kept_without_children() -> No
     assert odd(tree) == [(1, "duplicate-id", "a"), (2, "forward-reference", "a")]
 
 
-def test_of_many_entries_with_one_id_the_last_stands_for_it() -> None:
+def test_of_many_entries_with_one_id_the_last_has_it() -> None:
     tree = grown(("a", None), ("a", None), ("a", None), ("b", "a"))
     assert tree.parent(3) == 2
     assert odd(tree) == [(0, "duplicate-id", "a"), (1, "duplicate-id", "a")]
@@ -207,7 +207,7 @@ def test_a_ring_that_closes_later_is_cut_when_it_closes() -> None:
 
 
 def test_a_ring_that_a_later_entry_opens_again_is_a_ring_no_more() -> None:
-    """The later entry with an id stands for it, so what was a ring with the earlier one may be a plain path."""
+    """The later entry with an id has it, so a cycle with the earlier one may become a plain path."""
     tree = grown(("a", "b"), ("b", "a"))
     assert tree.path(1) == [0, 1]
     tree.extend(["b"], [None])

@@ -44,7 +44,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return World(request.param, tmp_path / "w")
 
 
-def test_a_summary_tells_what_the_other_branch_learned(world: World) -> None:
+def test_a_summary_contains_what_the_other_branch_learned(world: World) -> None:
     done = merge(world.opened(), world.one, into=world.other)
     found = world.opened()
     assert found.leaf == done.entry
@@ -192,7 +192,7 @@ def test_a_place_where_calls_wait_for_results_is_refused(world: World) -> None:
     assert world.path.read_bytes() == before
 
 
-def test_calls_that_were_never_answered_stay_behind(world: World) -> None:
+def test_calls_without_results_are_not_copied(world: World) -> None:
     session = world.opened()
     branch = session.branch(world.one)
     branch.append("user", "one more")

@@ -117,7 +117,7 @@ def test_what_says_nothing_cannot_be_picked(tmp_path: Path) -> None:
 # Leaving a branch
 
 
-def test_the_summary_of_a_branch_stands_where_the_new_one_begins(world: World) -> None:
+def test_the_summary_of_a_branch_is_the_first_entry_of_the_new_one(world: World) -> None:
     stood = world.opened().leaf
     left = leave(world.opened(), world.fork)
     found = world.opened()
@@ -174,7 +174,7 @@ def test_the_newest_messages_come_first_and_results_are_shortened(tmp_path: Path
     session.close()
 
 
-def test_a_summary_on_the_branch_is_told_even_if_it_hardly_fits(tmp_path: Path) -> None:
+def test_a_summary_on_the_branch_is_included_even_if_it_hardly_fits(tmp_path: Path) -> None:
     world = World("native", tmp_path)
     session = world.opened()
     branch = session.branch(world.fork)
@@ -210,7 +210,7 @@ def test_whatever_goes_wrong_leaves_the_session_as_it_was(tmp_path: Path) -> Non
     assert world.path.read_bytes() == world.before
 
 
-def test_own_instructions_reach_whoever_writes_the_summary(tmp_path: Path) -> None:
+def test_instructions_reach_the_summarizer(tmp_path: Path) -> None:
     world = World("native", tmp_path)
     asked: list[Request] = []
 
@@ -255,7 +255,7 @@ def test_a_branch_that_was_merged_says_where(world: World) -> None:
     assert merged[world.one] == (done.entry,)
 
 
-def test_a_diff_tells_both_sides_apart(world: World) -> None:
+def test_a_diff_lists_both_branches_separately(world: World) -> None:
     found = diff(world.opened(), world.one, world.other)
     assert found.ancestor == world.fork
     assert found.one.asked == ("Write it by hand.",)
@@ -276,7 +276,7 @@ def test_two_sessions_can_be_compared(tmp_path: Path) -> None:
     assert found.other.final == "The generated one works."
 
 
-def test_whoever_holds_the_file_open_for_writing_is_named(tmp_path: Path) -> None:
+def test_processes_that_have_the_file_open_for_writing_are_listed(tmp_path: Path) -> None:
     world = World("native", tmp_path)
     assert find_writers(str(world.path)) == []
     script = (

@@ -55,7 +55,7 @@ def new_file(dialect: str, folder: Path, *, cwd: str | None = None) -> Path:
 
 
 class World:
-    """Two branches of one session, by their ends; they part behind `fork`."""
+    """Two branches of one session, by their tips; they diverge after `fork`."""
 
     def __init__(self, dialect: str, folder: Path) -> None:
         self.dialect = dialect
@@ -81,7 +81,7 @@ class World:
         self.before = self.path.read_bytes()
 
     def say(self, at: str, prompt: str, answer: str, written: tuple[str, str, str], output: str, last: str) -> str:
-        """A turn with two parallel calls behind an entry; the end of it."""
+        """Append a turn with two parallel calls to an entry; returns its last entry."""
         session = sessiontree.open(self.path)
         branch = session.branch(at)
         branch.append("user", prompt)

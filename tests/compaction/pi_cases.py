@@ -21,7 +21,7 @@ _COST = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
 
 
 class Case:
-    """One path, and how many tokens shall be kept of it."""
+    """A path, and how many of its tokens to keep."""
 
     def __init__(self, number: int) -> None:
         self._random = Random(number)
@@ -109,7 +109,7 @@ class Case:
             content: list[Any] = [{"type": "text", "text": self._text() * random.choice([1, 1, 5])}]
             if random.random() < 0.1:
                 content.append(_IMAGE)
-            if random.random() < 0.1:  # something stands between a call and its result
+            if random.random() < 0.1:  # another message between a call and its result
                 self._add("label", targetId=self._spoken[-1], label="between")
             self._say("toolResult", toolCallId=id, toolName=name, content=content, isError=random.random() < 0.2)
 

@@ -1,4 +1,4 @@
-"""Compacting and taking it back, in every dialect that can be written, read again as its owner reads it."""
+"""Compact and undo in every writable dialect, read back as its client reads it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_its_owner_reads_the_summary_and_what_was_kept(path: Path, strategy: str) -> None:
+def test_the_client_reads_the_summary_and_the_kept_messages(path: Path, strategy: str) -> None:
     before = path.read_bytes()
     texts = said(sessiontree.open(path))
     done = compact(sessiontree.open(path), keep=900, strategy=strategy)
@@ -79,7 +79,7 @@ def test_it_goes_on_from_there_and_a_second_one_builds_on_the_first(path: Path) 
     assert (earlier.files.read, earlier.files.modified) == (("src/lines.py",), ("src/parser.py",))
 
 
-def test_undo_gives_back_the_context_exactly_and_says_what_is_left_behind(path: Path) -> None:
+def test_undo_restores_the_context_exactly_and_counts_what_is_left(path: Path) -> None:
     before = sent(sessiontree.open(path))
     session = sessiontree.open(path)
     stood = session.leaf

@@ -130,7 +130,7 @@ def test_it_is_the_same_every_time() -> None:
     assert compact(one, strategy="replace").summary == compact(other, strategy="replace").summary
 
 
-def test_a_failure_that_was_mended_is_no_longer_in_the_way() -> None:
+def test_a_failure_that_was_fixed_is_not_blocked_any_more() -> None:
     def ran(id: str, is_error: bool, output: str) -> list[Assistant | ToolResult]:
         asked = Assistant(content=(ToolCall(id, "bash", {"command": "make"}),))
         return [asked, ToolResult(tool_call_id=id, tool_name="bash", content=(Text(output),), is_error=is_error)]

@@ -1,4 +1,4 @@
-"""Hooks: see, cancel, supply, be told; and fail without harm."""
+"""Hooks: see, cancel and supply summaries, and fail without harm."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
     return file_of(worked_session(), "native", tmp_path)
 
 
-def test_a_hook_sees_what_would_be_summarised_and_is_told_what_was_written(path: Path) -> None:
+def test_a_hook_sees_the_messages_before_and_the_entry_after(path: Path) -> None:
     hook = Recording()
     done = compact(sessiontree.open(path), keep=600, hooks=[hook], instructions="focus")
     (occasion,) = hook.seen
@@ -57,7 +57,7 @@ def test_a_hook_sees_what_would_be_summarised_and_is_told_what_was_written(path:
     assert told.entry == done.entry
 
 
-def test_a_hook_may_cancel_and_then_nothing_is_written_and_nobody_else_is_asked(path: Path) -> None:
+def test_a_hook_may_cancel_and_then_nothing_is_written_and_no_other_hook_is_called(path: Path) -> None:
     before = path.read_bytes()
     later = Recording()
     with pytest.raises(CompactionError, match="not now"):
@@ -78,7 +78,7 @@ def test_what_a_hook_supplies_is_stored_as_such_and_its_files_are_not_carried_on
     assert earlier.files.read == ()
 
 
-def test_a_hook_may_let_its_summary_stand_for_everything(path: Path) -> None:
+def test_a_hook_may_replace_everything_with_its_summary(path: Path) -> None:
     compact(sessiontree.open(path), keep=600, hooks=[Recording(SuppliedSummary("all of it", keep_nothing=True))])
     assert said(sessiontree.open(path)) == ["all of it"]
 

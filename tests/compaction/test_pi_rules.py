@@ -110,7 +110,7 @@ def test_nothing_has_no_cut() -> None:
     assert find_cut([], 10) is None
 
 
-def test_a_call_is_not_parted_from_its_result_by_what_stands_between_them() -> None:
+def test_a_cut_never_separates_a_call_from_its_result() -> None:
     made = units(user(), answer(8, "a"), CustomText(content="x" * 400), result("a"), user(8))
     cut = find_cut(made, 50)
     assert cut is not None

@@ -37,7 +37,7 @@ steps = st.one_of(
 
 
 class Work:
-    """A person at work on one file, who looks at it anew after each step."""
+    """A user who works on one file and reads it again after each step."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -121,7 +121,7 @@ class Work:
             undo(session)
 
     def _resting_place(self, session: Session, at: int) -> str | None:
-        """An entry of the context behind which no call waits for its result."""
+        """An entry of the context after which no call lacks its result."""
         context = session.context()
         waiting: set[str] = set()
         places: list[str] = []

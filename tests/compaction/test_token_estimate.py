@@ -86,7 +86,7 @@ def test_of_very_many_messages_a_sample_is_estimated_and_comes_close(largest: in
     assert estimated_size(messages[:4_000], MEASURED) == sum(map(MEASURED, messages[:4_000]))
 
 
-def test_whether_a_context_is_larger_is_told_as_its_size_tells_it() -> None:
+def test_is_larger_agrees_with_the_estimated_size() -> None:
     messages = [System(content="abcd" * 5), User(content="abcd" * 7), System(content="abcd"), User(content="abcd" * 3)]
     size = estimated_size(messages)
     assert [is_larger(messages, limit) for limit in (0, size - 1, size, size + 1)] == [True, True, False, False]

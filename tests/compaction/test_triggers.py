@@ -81,7 +81,7 @@ def test_old_outputs_make_room_and_can_be_put_back(tmp_path: Path) -> None:
     lines = Path(session.location).read_bytes()
     tokens = measure(session).tokens
     done = prune(session)
-    assert len(done.entries) == 4  # two turns and the newest 40,000 tokens behind them are left alone
+    assert len(done.entries) == 4  # two turns and the newest 40,000 tokens before them are protected
     texts = said(sessiontree.open(session.location))
     assert [entry for entry in texts if "removed to save context" in entry] == texts[2:15:4]
     assert measure(session).tokens == pytest.approx(tokens - done.freed, rel=0.01)
@@ -101,7 +101,7 @@ def test_pruning_that_frees_too_little_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["omp", "claude", "neovate"])
-def test_where_the_owner_does_not_know_edits_nothing_is_pruned(dialect: str, tmp_path: Path) -> None:
+def test_sessions_of_clients_without_context_edits_are_not_pruned(dialect: str, tmp_path: Path) -> None:
     session = sessiontree.open(file_of(worked_session(), dialect, tmp_path))
     with pytest.raises(CompactionError, match="cannot prune sessions"):
         prune(session)
@@ -136,7 +136,7 @@ def test_after_an_overflow_the_attempt_is_left_out_and_a_second_one_gives_up(dia
     assert after_overflow(sessiontree.open(session.location), keep=10, strategy="segment").entry is not None
 
 
-def test_an_overflow_with_nothing_to_compact_leaves_the_session_standing_where_it_stood(tmp_path: Path) -> None:
+def test_an_overflow_with_nothing_to_compact_does_not_move_the_current_entry(tmp_path: Path) -> None:
     session = sessiontree.create(cwd=str(tmp_path), path=tmp_path / "s.jsonl", appear="now")
     session.append("user", "one")
     session.append({**assistant(text("")), "stopReason": "error"})

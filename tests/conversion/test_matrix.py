@@ -25,7 +25,7 @@ def converted(session: Session, to: str) -> Session:
 
 
 def told(session: Session) -> list[object]:
-    """A session in shared words, without what is made anew for each file, whatever the order of its branches."""
+    """The canonical entries of a session without what is new in each file, in any order of branches."""
     items = [
         (item.kind, item.id, parent, {name: value for name, value in item.fields.items() if name != "sessiontree"})
         for item, parent in iter_entries(session, session.leaf, all_branches=True)

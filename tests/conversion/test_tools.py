@@ -1,4 +1,4 @@
-"""Tool calls in another agent's words: what is mapped, what is kept, and that no meaning changes on the way."""
+"""Mapping of tool calls: what is mapped, what is kept, and that the intent never changes."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_a_mapping_that_loses_nothing_has_nothing_to_say() -> None:
     assert changed("Bash", {"command": "ls", "description": "List"}, "claude", "neovate") == ()
 
 
-def test_what_is_left_out_or_changed_is_said() -> None:
+def test_what_is_left_out_or_changed_is_noted() -> None:
     assert changed("Bash", {"command": "ls", "description": "List", "timeout": 1500}, "claude", "pi") == (
         "timeout in milliseconds became seconds",
         "the description of the command was left out",
@@ -417,7 +417,7 @@ agents = st.sampled_from(AGENTS)
 
 
 def essence(meaning: Intent | None) -> Intent | None:
-    """A meaning without what only describes it."""
+    """An intent without its descriptive fields."""
     return msgspec.structs.replace(meaning, description=None) if isinstance(meaning, Bash) else meaning
 
 

@@ -1,4 +1,4 @@
-"""Builders for the tests of scribes: items in shared words, written by a dialect and read back."""
+"""Builders for encoder tests: canonical entries, encoded by a dialect and decoded again."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from sessiontree.stores.memory import MemoryStore
 from tests.builders import NOWHERE, TIME
 
 DIALECTS: dict[str, Dialect] = {"pi": PI, "native": NATIVE, "omp": OMP}
-START = SessionMeta(id="019c0000-0000-7000-8000-00000000000b", timestamp="2026-02-16T10:00:00.000Z", cwd="/tmp")
+META = SessionMeta(id="019c0000-0000-7000-8000-00000000000b", timestamp="2026-02-16T10:00:00.000Z", cwd="/tmp")
 
-Told = tuple[CanonicalEntry, str | None]
-"""An item and the id of its parent."""
+EntryWithParent = tuple[CanonicalEntry, str | None]
+"""An entry and the id of its parent."""
 
 
-def item(kind: str, id: str, /, aliases: tuple[str, ...] = (), **fields: Any) -> CanonicalEntry:
+def new_entry(kind: str, id: str, /, aliases: tuple[str, ...] = (), **fields: Any) -> CanonicalEntry:
     return CanonicalEntry(kind, fields, id, TIME, aliases)
 
 
 def message(id: str, role: str = "user", content: Any = "hello", **fields: Any) -> CanonicalEntry:
-    return item("message", id, message={"role": role, "content": content, **fields})
+    return new_entry("message", id, message={"role": role, "content": content, **fields})
 
 
-def chained(*items: CanonicalEntry) -> list[Told]:
-    """Items of which each follows the one before it."""
-    return [(each, items[at - 1].id if at else None) for at, each in enumerate(items)]
+def chained(*entries: CanonicalEntry) -> list[EntryWithParent]:
+    """Entries that follow each other."""
+    return [(each, entries[at - 1].id if at else None) for at, each in enumerate(entries)]
 
 
-class Writing:
-    """What a encoder made of some items."""
+class EncodedSession:
+    """A session that a dialect encoded."""
 
     def __init__(
         self,
         dialect: str,
-        told: Sequence[Told],
+        decoded: Sequence[EntryWithParent],
         leaf: str | None = None,
-        start: SessionMeta = START,
+        start: SessionMeta = META,
         *,
-        stands: bool = True,
+        is_current: bool = True,
     ) -> None:
         self.name, self.dialect = dialect, DIALECTS[dialect]
         encoder = self.dialect.encoder(start)
@@ -58,19 +58,19 @@ class Writing:
         self.notes: list[LossNote] = []
         self.ids: dict[str | None, str | None] = {None: None}
         last: str | None = None
-        for each, parent in told:
+        for each, parent in decoded:
             written = encoder.encode(each, self.ids.get(parent, parent))
             self.lines += written.lines
             self.notes += written.notes
             last = self.ids[each.id] = written.id
         self.body = len(self.lines)
-        self.leaf = self.ids[leaf] if leaf is not None or not stands else last
+        self.leaf = self.ids[leaf] if leaf is not None or not is_current else last
         self.lines += encoder.epilogue(self.leaf)
         self.data = b"".join(line + b"\n" for line in self.lines)
 
     @property
     def closing(self) -> list[bytes]:
-        """The lines behind the last item."""
+        """The lines after the last entry."""
         return self.lines[self.body :]
 
     def journal(self) -> Journal:
@@ -81,16 +81,16 @@ class Writing:
     def session(self) -> Session:
         return open_store(MemoryStore(self.data), root=NOWHERE, dialect=self.name)
 
-    def told(self) -> list[Told]:
+    def decoded(self) -> list[EntryWithParent]:
         """Every entry that was read back, with its parent."""
-        return told(self.journal())
+        return decoded(self.journal())
 
     def findings(self) -> set[str]:
         """What doctor finds. Half a character is what was written, and no fault of the encoder."""
         return {finding.rule.id for finding in examine(self.session())} - {"lone-surrogate"}
 
 
-def told(journal: Journal) -> list[Told]:
+def decoded(journal: Journal) -> list[EntryWithParent]:
     tree, dialect = journal.tree, journal.dialect
     nodes = [node for node, id in enumerate(tree.ids) if not is_metadata_id(id)]
     found = []
@@ -108,7 +108,7 @@ def context_at(journal: Journal, leaf: str | None) -> tuple[Any, Any]:
 
 
 def context_of(journal: Journal) -> tuple[Any, Any]:
-    """Messages and state where the owner finds the session."""
+    """Messages and state at the leaf that the client finds."""
     node = journal.dialect.find_leaf(journal, AS_CLIENT)
     context = journal.dialect.build_context(journal, node, AS_CLIENT)
     return context.messages, context.state
@@ -118,7 +118,7 @@ def context_of(journal: Journal) -> tuple[Any, Any]:
 
 
 def _paired(text: str) -> str:
-    """A text as JSON gives it back: halves of one character that stand together are that character."""
+    """A text as JSON decodes it: two adjacent surrogates become one character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
@@ -140,9 +140,9 @@ _user = st.one_of(texts, st.lists(st.one_of(_image, _texts_only.map(lambda two: 
 
 
 @st.composite
-def conversations(draw: st.DrawFn) -> tuple[list[Told], str | None]:
-    """Items with their parents, and where the session stands: branches, calls in parallel, compactions, labels."""
-    made: list[Told] = []
+def conversations(draw: st.DrawFn) -> tuple[list[EntryWithParent], str | None]:
+    """Entries with their parents, and the current entry: branches, parallel calls, compactions, labels."""
+    made: list[EntryWithParent] = []
     ends: list[str | None] = [None]
     parents: dict[str | None, str | None] = {}
     count = draw(st.integers(1, 12))

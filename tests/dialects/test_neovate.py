@@ -134,7 +134,7 @@ def test_assistants_with_unanswered_calls_that_0_28_drops_are_kept(name: str) ->
     assert all(tool_calls(found) for found in [session.context().messages[1]])
 
 
-def test_a_ring_that_hangs_neovate_is_opened_where_it_begins() -> None:
+def test_a_cycle_that_hangs_neovate_is_cut_where_it_starts() -> None:
     session = opened(read("cycle"))
     assert session.path_ids() == ["a", "b"]
     assert texts(session) == ["msg a", "msg b"]
@@ -188,7 +188,7 @@ def test_a_first_line_longer_than_the_head_is_recognised_by_its_beginning(line: 
     assert NEOVATE.recognize(line[:200]) == 60
 
 
-def test_what_is_no_session_is_refused() -> None:
+def test_what_is_not_a_session_is_refused() -> None:
     with pytest.raises(NotASessionError):
         opened(b"just some words\n")
 
@@ -203,15 +203,15 @@ def test_a_session_can_be_gone_on_with() -> None:
 # Leaf and path
 
 
-@pytest.mark.parametrize("behind", [SNAPSHOT, title("T"), config(), json_line({"type": "new-kind", "uuid": "x"})])
-def test_a_line_that_is_no_message_never_moves_the_leaf(behind: bytes) -> None:
-    session = opened(message("a", None), message("b", "a"), behind)
+@pytest.mark.parametrize("after", [SNAPSHOT, title("T"), config(), json_line({"type": "new-kind", "uuid": "x"})])
+def test_a_line_that_is_not_a_message_never_moves_the_leaf(after: bytes) -> None:
+    session = opened(message("a", None), message("b", "a"), after)
     assert session.leaf == "b"
     assert session.path_ids() == ["a", "b"]
     assert len(session) == 3
 
 
-def test_both_lines_of_a_uuid_that_stands_twice_are_loaded() -> None:
+def test_both_lines_of_a_uuid_that_occurs_twice_are_loaded() -> None:
     session = opened(message("a", None, "one"), message("a", None, "two"), message("b", "a"))
     assert texts(session) == ["one", "two", "b"]
 
@@ -225,7 +225,7 @@ def test_a_missing_parent_field_makes_a_root() -> None:
     assert opened(*lines).path_ids() == ["b"]
 
 
-def test_a_file_without_messages_stands_before_its_first_one() -> None:
+def test_a_file_without_messages_is_before_its_first_one() -> None:
     session = opened(config(summary="T"))
     assert session.leaf is None
     assert session.context().messages == ()
@@ -305,7 +305,7 @@ def test_a_result_may_hold_text_and_images() -> None:
     assert given.content == (Text("x"), Image("BBBB", "image/png"))
 
 
-def test_text_beside_an_old_result_follows_it_as_a_message_of_its_own() -> None:
+def test_text_next_to_an_old_result_follows_it_as_a_message_of_its_own() -> None:
     old = {"type": "tool_result", "id": "1", "name": "read", "input": {}, "result": "plain"}
     found = opened(message("a", None, [{"type": "text", "text": "and"}, old])).context().messages
     assert [each.role for each in found] == ["toolResult", "user"]
@@ -327,7 +327,7 @@ def test_content_of_an_unknown_shape_is_kept(content: Any) -> None:
     assert len(found.content) == (0 if content is None else len(content) if isinstance(content, list) else 1)
 
 
-def test_arguments_that_are_no_object_are_kept_under_a_name() -> None:
+def test_arguments_that_are_not_objects_are_kept_under_a_name() -> None:
     asked = only(answer("a", None, [{**call("1"), "input": "ls"}]))
     assert tool_calls(asked)[0].arguments == {"input": "ls"}
 
@@ -366,7 +366,7 @@ def test_echoes_interruptions_and_hidden_parts_make_no_title() -> None:
     assert opened(echo, message("b", "a", INTERRUPTION), message("c", "b", hidden)).name == "real"
 
 
-def test_the_header_is_told_by_the_messages() -> None:
+def test_the_header_comes_from_the_messages() -> None:
     session = opened(config(), message("a", None), answer("b", "a"))
     assert (session.id, session.cwd, session.header.timestamp) == ("abcd1234", "", TIME)
     assert session.problems == []
@@ -377,7 +377,7 @@ def test_without_a_session_id_the_file_gives_its_name() -> None:
     assert opened(line, location="/p/agent-12345678.jsonl").id == "agent-12345678"
 
 
-def test_a_branched_session_tells_where_it_was_forked() -> None:
+def test_a_branched_session_records_where_it_was_forked() -> None:
     marks = [{"forkedFrom": {"sessionId": "deadbeef", "messageUuid": id}} for id in "ab"]
     lines = [message("a", None, **marks[0]), message("b", "a", **marks[1]), title("T (branch)"), message("c", "b")]
     assert opened(*lines).header.forked_from == ForkOrigin("deadbeef", "b")
@@ -385,7 +385,7 @@ def test_a_branched_session_tells_where_it_was_forked() -> None:
     assert opened(message("a", None)).header.forked_from is None
 
 
-def test_asides_can_be_read() -> None:
+def test_metadata_lines_can_be_read() -> None:
     backup = {"a.txt": {"backupFileName": None, "version": 1, "backupTime": TIME}}
     snapshot = json_line({"type": "snapshot", "messageId": "a", "timestamp": TIME, "trackedFileBackups": backup})
     session = opened(message("a", None), snapshot, title("T"), json_line({"type": "new-kind", "n": 1}))
@@ -440,9 +440,9 @@ def test_recovered_puts_a_summary_back_that_old_automatic_compaction_orphaned() 
     assert texts(session) == ["summary", "d", "e"]
 
 
-@pytest.mark.parametrize("aside", [SNAPSHOT, title("T"), config()])
-def test_recovered_links_a_false_root_behind_a_line_that_is_no_message(aside: bytes) -> None:
-    lines = [message("a", None), answer("b", "a"), aside, message("c", None), answer("d", "c")]
+@pytest.mark.parametrize("metadata_line", [SNAPSHOT, title("T"), config()])
+def test_recovered_links_a_false_root_after_a_line_that_is_not_a_message(metadata_line: bytes) -> None:
+    lines = [message("a", None), answer("b", "a"), metadata_line, message("c", None), answer("d", "c")]
     assert opened(*lines).path_ids() == ["c", "d"]
     session = opened(*lines, read_options=RECOVERED)
     assert session.path_ids() == list("abcd")
@@ -481,10 +481,10 @@ def test_children_of_a_lost_message_stay_branches_once_recovered() -> None:
     assert opened(*lines, read_options=RECOVERED).path_ids() == ["a", "e"]
 
 
-def test_each_better_link_says_what_was_wrong() -> None:
+def test_each_better_link_has_a_reason() -> None:
     lines = [message("a", None), compaction("b"), answer("c", None), SNAPSHOT, message("d", None), message("e", "gone")]
-    relinks = NEOVATE.find_reparentings(opened(*lines)._journal)
-    assert [(relink.node, relink.parent, relink.rule) for relink in relinks] == [
+    reparentings = NEOVATE.find_reparentings(opened(*lines)._journal)
+    assert [(reparenting.node, reparenting.parent, reparenting.rule) for reparenting in reparentings] == [
         (2, 1, "summary-off-path"),
         (4, 2, "false-root"),
         (5, 4, "missing-parent"),

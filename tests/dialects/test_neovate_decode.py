@@ -33,19 +33,19 @@ def journal(*lines: bytes) -> Journal:
     return found
 
 
-def tell(*lines: bytes, read_options: ReadOptions = AS_CLIENT) -> list[CanonicalEntry]:
+def decode(*lines: bytes, read_options: ReadOptions = AS_CLIENT) -> list[CanonicalEntry]:
     found = journal(*lines)
     return list(
         NEOVATE.decode(found, NEOVATE.find_history(found, NEOVATE.find_leaf(found, read_options), read_options))
     )
 
 
-def rewritten(items: list[CanonicalEntry]) -> bytes:
+def rewritten(entries: list[CanonicalEntry]) -> bytes:
     encoder = NEOVATE.encoder(SessionMeta("abcd1234", TIME))
     lines = list(encoder.prologue())
     parent = None
-    for item in items:
-        written = encoder.encode(item, parent)
+    for entry in entries:
+        written = encoder.encode(entry, parent)
         lines += written.lines
         parent = written.id
     return b"".join(line + b"\n" for line in (*lines, *encoder.epilogue(parent)))
@@ -61,14 +61,14 @@ def bodies(data: bytes) -> list[dict[str, Any]]:
     ]
 
 
-def messages(items: list[CanonicalEntry]) -> list[dict[str, Any]]:
-    return [item.fields["message"] for item in items]
+def messages(entries: list[CanonicalEntry]) -> list[dict[str, Any]]:
+    return [entry.fields["message"] for entry in entries]
 
 
-def test_a_prompt_and_an_answer_in_shared_words() -> None:
+def test_a_prompt_and_an_answer_in_canonical_form() -> None:
     parts = [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "ok"}, call("1")]
     usage = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 3}
-    asked, answered = tell(message("a", None, "hi"), answer("b", "a", parts, usage=usage))
+    asked, answered = decode(message("a", None, "hi"), answer("b", "a", parts, usage=usage))
     assert asked == CanonicalEntry(
         "message", {"message": {"role": "user", "content": "hi", "timestamp": MS}}, "a", TIME
     )
@@ -87,9 +87,9 @@ def test_a_prompt_and_an_answer_in_shared_words() -> None:
     }
 
 
-def test_each_result_of_a_line_is_an_item_and_what_follows_the_line_follows_the_last() -> None:
+def test_each_result_of_a_line_is_an_entry_and_what_follows_the_line_follows_the_last() -> None:
     lines = [answer("a", None, [call("1"), call("2")]), message("b", "a", [outcome("1"), outcome("2", "no")], "tool")]
-    _, first, second = tell(*lines)
+    _, first, second = decode(*lines)
     assert (first.id, second.id, second.aliases) == ("b", "b.2", ("b",))
     assert first.fields["message"] == {
         "role": "toolResult",
@@ -101,34 +101,34 @@ def test_each_result_of_a_line_is_an_item_and_what_follows_the_line_follows_the_
     }
 
 
-def test_results_of_the_old_form_are_the_same_and_text_beside_them_follows() -> None:
+def test_results_of_the_old_form_are_the_same_and_text_next_to_them_follows() -> None:
     old = {"type": "tool_result", "id": "1", "name": "read", "input": {"file_path": "a"}, "result": "plain"}
     lines = [answer("a", None, [call("1")]), message("b", "a", [{"type": "text", "text": "and"}, old])]
-    _, given, said = tell(*lines)
+    _, given, said = decode(*lines)
     assert given.fields["message"]["content"] == [{"type": "text", "text": "plain"}]
     assert (said.id, said.aliases, said.fields["message"]["role"]) == ("b.2", ("b",), "user")
 
 
 def test_a_compaction_follows_what_it_summarises() -> None:
-    items = tell(
+    entries = decode(
         message("a", None), answer("b", "a", "ok"), SNAPSHOT, compaction("c"), title("T"), answer("d", "c", "on")
     )
-    assert [(item.kind, item.id) for item in items] == [
+    assert [(entry.kind, entry.id) for entry in entries] == [
         ("message", "a"),
         ("message", "b"),
         ("compaction", "c"),
         ("message", "d"),
     ]
-    assert items[2].fields == {"summary": "summary", "tokensBefore": 0}
+    assert entries[2].fields == {"summary": "summary", "tokensBefore": 0}
 
 
-def test_a_message_with_the_mark_of_a_compaction_that_is_no_root_is_a_message() -> None:
-    items = tell(message("a", None), message("b", "a", "text", uiContent=COMPACTION_MARK))
-    assert items[1].kind == "message"
-    assert [line.get("uiContent") for line in bodies(rewritten(items))] == [None, COMPACTION_MARK]
+def test_a_message_with_the_mark_of_a_compaction_that_is_not_a_root_is_a_message() -> None:
+    entries = decode(message("a", None), message("b", "a", "text", uiContent=COMPACTION_MARK))
+    assert entries[1].kind == "message"
+    assert [line.get("uiContent") for line in bodies(rewritten(entries))] == [None, COMPACTION_MARK]
 
 
-def test_a_command_and_what_it_printed_are_one_item() -> None:
+def test_a_command_and_what_it_printed_are_one_entry() -> None:
     lines = [
         message("a", None, "<bash-input>ls</bash-input>"),
         message("b", "a", "<bash-stdout>one</bash-stdout>"),
@@ -137,7 +137,7 @@ def test_a_command_and_what_it_printed_are_one_item() -> None:
         message("e", "d", "<bash-stdout>x</bash-stdout><bash-stderr>y</bash-stderr>"),
         message("f", "e", "thanks"),
     ]
-    first, second, third = tell(*lines)
+    first, second, third = decode(*lines)
     assert (first.id, first.aliases) == ("a", ("b", "c"))
     assert {**first.fields["message"], "timestamp": None} == {
         "role": "bashExecution",
@@ -152,26 +152,26 @@ def test_a_command_and_what_it_printed_are_one_item() -> None:
 
 
 def test_output_without_its_command_is_a_message() -> None:
-    (item,) = tell(message("a", None, "<bash-stdout>x</bash-stdout>"))
-    assert item.fields["message"]["role"] == "user"
+    (entry,) = decode(message("a", None, "<bash-stdout>x</bash-stdout>"))
+    assert entry.fields["message"]["role"] == "user"
 
 
-def test_asides_are_no_part_of_a_history() -> None:
+def test_metadata_lines_are_not_part_of_a_history() -> None:
     lines = [config(), message("a", None), SNAPSHOT, title("T"), json_line({"type": "new-kind"}), message("b", "a")]
-    assert [item.id for item in tell(*lines)] == ["a", "b"]
+    assert [entry.id for entry in decode(*lines)] == ["a", "b"]
     found = journal(*lines)
     assert [NEOVATE.find_history(found, node, AS_CLIENT) for node in (0, 2, 3, 4)] == [[], [], [], []]
 
 
-def test_a_recovered_history_has_what_the_owner_loses() -> None:
+def test_a_recovered_history_has_what_the_client_loses() -> None:
     lines = [message("a", None), answer("b", "a"), SNAPSHOT, message("c", None)]
-    assert [item.id for item in tell(*lines)] == ["c"]
-    assert [item.id for item in tell(*lines, read_options=ReadOptions(recovered=True))] == ["a", "b", "c"]
+    assert [entry.id for entry in decode(*lines)] == ["c"]
+    assert [entry.id for entry in decode(*lines, read_options=ReadOptions(recovered=True))] == ["a", "b", "c"]
 
 
-def test_of_a_uuid_that_stands_twice_both_lines_are_told() -> None:
-    items = tell(message("a", None, "one"), message("a", None, "two"), message("b", "a"))
-    assert [found["content"] for found in messages(items)] == ["one", "two", "b"]
+def test_of_a_uuid_that_occurs_twice_both_lines_are_decoded() -> None:
+    entries = decode(message("a", None, "one"), message("a", None, "two"), message("b", "a"))
+    assert [found["content"] for found in messages(entries)] == ["one", "two", "b"]
 
 
 RICH = [
@@ -219,25 +219,25 @@ RICH = [
 ]
 
 
-def test_what_shared_words_have_no_place_for_rides_along_and_comes_back_whole() -> None:
-    items = tell(*RICH)
-    assert bodies(rewritten(items)) == bodies(b"".join(RICH))
-    shown = items[0].fields["sessiontree"]["neovate"]
+def test_what_canonical_form_has_no_place_for_is_passthrough_data_and_comes_back_complete() -> None:
+    entries = decode(*RICH)
+    assert bodies(rewritten(entries)) == bodies(b"".join(RICH))
+    shown = entries[0].fields["sessiontree"]["neovate"]
     assert shown == {"lines": [{"set": {"hidden": True, "uiContent": "shown"}, "in": shown["lines"][0]["in"]}]}
 
 
-def test_the_way_there_and_back_gives_the_same_items() -> None:
-    items = tell(*RICH)
-    again = tell(rewritten(items))
-    assert [(item.kind, item.fields, item.id, item.timestamp) for item in again] == [
-        (item.kind, item.fields, item.id, item.timestamp) for item in items
+def test_the_way_there_and_back_gives_the_same_entries() -> None:
+    entries = decode(*RICH)
+    again = decode(rewritten(entries))
+    assert [(entry.kind, entry.fields, entry.id, entry.timestamp) for entry in again] == [
+        (entry.kind, entry.fields, entry.id, entry.timestamp) for entry in entries
     ]
 
 
 @pytest.mark.parametrize("path", HEALTHY, ids=lambda path: path.stem)
 def test_every_healthy_file_of_the_corpus_is_written_with_the_same_context(path: Path) -> None:
-    items = tell(path.read_bytes())
-    again = rewritten(items)
+    entries = decode(path.read_bytes())
+    again = rewritten(entries)
     stores = [MemoryStore(data, location="/p/abcd1234.jsonl") for data in (path.read_bytes(), again)]
     one, other = (open_store(store, root=NOWHERE, dialect="neovate").context() for store in stores)
     assert [_as_blocks(found) for found in other.messages] == [_as_blocks(found) for found in one.messages]
@@ -245,10 +245,10 @@ def test_every_healthy_file_of_the_corpus_is_written_with_the_same_context(path:
 
 
 @pytest.mark.parametrize("name", DROPPING)
-def test_answers_that_0_28_drops_are_completed_and_told_as_they_were(name: str) -> None:
-    items = tell((FOLDER / f"{name}.jsonl").read_bytes())
-    again = rewritten(items)
-    assert [item.fields for item in tell(again)] == [item.fields for item in items]
+def test_answers_that_0_28_drops_are_completed_and_decoded_as_they_were(name: str) -> None:
+    entries = decode((FOLDER / f"{name}.jsonl").read_bytes())
+    again = rewritten(entries)
+    assert [entry.fields for entry in decode(again)] == [entry.fields for entry in entries]
     answered = {part["toolCallId"] for line in bodies(again) if line["role"] == "tool" for part in line["content"]}
     asked = {part["id"] for line in bodies(again) for part in line["content"] if part in calls_in(line)}
     assert asked == answered
@@ -263,7 +263,7 @@ def _as_blocks(found: Message) -> Any:
     return found.role, message_blocks(found)
 
 
-def test_lines_told_in_pieces_give_the_same_items() -> None:
+def test_lines_decoded_in_pieces_give_the_same_entries() -> None:
     found = journal(*RICH)
     nodes = NEOVATE.find_history(found, NEOVATE.find_leaf(found, AS_CLIENT), AS_CLIENT)
     whole = list(NEOVATE.decode(found, nodes))
@@ -276,7 +276,7 @@ def test_lines_told_in_pieces_give_the_same_items() -> None:
     assert pieces == whole
 
 
-def test_a_fork_copies_lines_as_they_stand_but_for_the_session() -> None:
+def test_a_fork_copies_lines_byte_for_byte_but_for_the_session() -> None:
     lines = [config(summary="S"), message("a", None), SNAPSHOT, answer("b", "a"), message("c", "b"), message("x", "a")]
     found = journal(*lines)
     start = SessionMeta("deadbeef", TIME, title="S", forked_from=None)

@@ -1,4 +1,4 @@
-"""Writing sessions of Neovate: each rule by itself, and that its owner loads everything that was written."""
+"""Encoding for Neovate: each rule by itself, and that Neovate loads everything that was written."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from sessiontree.stores.memory import MemoryStore
 from tests.builders import NOWHERE, examples
 
 TIME = "2026-02-16T10:00:01.000Z"
-START = SessionMeta(id="019c0000-0000-7000-8000-00000000000a", timestamp=TIME, cwd="/src/project")
-SESSION = session_id(START.id)
+META = SessionMeta(id="019c0000-0000-7000-8000-00000000000a", timestamp=TIME, cwd="/src/project")
+SESSION = session_id(META.id)
 PIXEL = "iVBORw0KGgo="
 
 
@@ -84,10 +84,10 @@ def sent(line: dict[str, Any]) -> None:
 
 
 def user(id: str, content: Any = "hello", **fields: Any) -> CanonicalEntry:
-    return said(id, {"role": "user", "content": content, **fields})
+    return message_entry(id, {"role": "user", "content": content, **fields})
 
 
-def said(id: str, message: dict[str, Any]) -> CanonicalEntry:
+def message_entry(id: str, message: dict[str, Any]) -> CanonicalEntry:
     return CanonicalEntry("message", {"message": {"timestamp": 1771236001000, **message}}, id, TIME)
 
 
@@ -103,23 +103,23 @@ def answer(id: str, *blocks: Any, **fields: Any) -> CanonicalEntry:
     has_calls = any(isinstance(block, dict) and block.get("type") == "toolCall" for block in blocks)
     usage = {"input": 10, "output": 5, "cacheRead": 3, "cacheWrite": 0, "totalTokens": 18}
     about = {"provider": "anthropic", "model": "opus", "usage": usage, "stopReason": "toolUse" if has_calls else "stop"}
-    return said(id, {"role": "assistant", "content": list(blocks), **about, **fields})
+    return message_entry(id, {"role": "assistant", "content": list(blocks), **about, **fields})
 
 
 def result(id: str, call: str, content: Any = None, **fields: Any) -> CanonicalEntry:
     given = [text("done")] if content is None else content
     about = {"toolCallId": call, "toolName": "read", "content": given, "isError": False}
-    return said(id, {"role": "toolResult", **about, **fields})
+    return message_entry(id, {"role": "toolResult", **about, **fields})
 
 
 def entry(kind: str, id: str, /, **fields: Any) -> CanonicalEntry:
     return CanonicalEntry(kind, fields, id, TIME)
 
 
-class Pen:
-    """A encoder at work, driven as a conversion drives it: parents by the ids items come with."""
+class Writer:
+    """Drives an encoder as a conversion does: parents by the ids of the canonical entries."""
 
-    def __init__(self, start: SessionMeta = START, existing: bytes | None = None) -> None:
+    def __init__(self, start: SessionMeta = META, existing: bytes | None = None) -> None:
         self.data = b"" if existing is None else existing
         self.start = start
         self.is_new = existing is None
@@ -145,13 +145,13 @@ class Pen:
         self.notes += written.notes
         return written
 
-    def chain(self, *items: CanonicalEntry, parent: str | None = None) -> Pen:
+    def chain(self, *items: CanonicalEntry, parent: str | None = None) -> Writer:
         for item in items:
             self.add(item, parent)
             parent = item.id
         return self
 
-    def end(self, leaf: str | None) -> Pen:
+    def end(self, leaf: str | None) -> Writer:
         self._put(self.encoder.epilogue(self.ids.get(leaf) if leaf is not None else None))
         return self
 
@@ -167,8 +167,8 @@ class Pen:
     def messages(self) -> list[dict[str, Any]]:
         return [line for line in self.lines if line["type"] == "message"]
 
-    def told(self, id: str | None = None) -> list[CanonicalEntry]:
-        """The history of where the session stands, or of an entry, in shared words."""
+    def decoded(self, id: str | None = None) -> list[CanonicalEntry]:
+        """The decoded history of the current entry or another one."""
         found = journal(self.data)
         leaf = NEOVATE.find_leaf(found, AS_CLIENT)
         if id is not None:
@@ -183,9 +183,9 @@ def journal(data: bytes) -> Journal:
     return found
 
 
-def written(*items: CanonicalEntry) -> Pen:
-    pen = Pen().chain(*items)
-    return pen.end(items[-1].id)
+def written(*items: CanonicalEntry) -> Writer:
+    writer = Writer().chain(*items)
+    return writer.end(items[-1].id)
 
 
 def plain(items: Sequence[CanonicalEntry]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -195,7 +195,7 @@ def plain(items: Sequence[CanonicalEntry]) -> list[tuple[str, str, dict[str, Any
 # Lines
 
 
-def test_a_line_has_the_keys_of_the_owner_in_the_owners_order() -> None:
+def test_a_line_has_the_keys_of_neovate_in_its_order() -> None:
     (line,) = written(user("a")).messages
     assert list(line) == ["parentUuid", "uuid", "role", "content", "type", "timestamp", "sessionId", "sessiontree"]
     assert (line["parentUuid"], line["content"], line["timestamp"], line["sessionId"]) == (None, "hello", TIME, SESSION)
@@ -204,23 +204,23 @@ def test_a_line_has_the_keys_of_the_owner_in_the_owners_order() -> None:
 
 def test_an_id_that_is_a_uuid_is_kept_and_any_other_follows_from_it() -> None:
     own = "11111111-2222-4333-8444-555555555555"
-    pen = written(user("a"), user(own))
-    first, second = pen.messages
+    writer = written(user("a"), user(own))
+    first, second = writer.messages
     assert str(uuid.UUID(first["uuid"])) == first["uuid"]
     assert (second["uuid"], second["parentUuid"]) == (own, first["uuid"])
     assert "sessiontree" not in second
-    assert written(user("a"), user(own)).data == pen.data
+    assert written(user("a"), user(own)).data == writer.data
 
 
 def test_two_entries_with_one_id_get_lines_of_their_own() -> None:
-    pen = written(user("a", "one"), user("a", "two"))
-    assert len({line["uuid"] for line in pen.messages}) == 2
-    assert [item.id for item in pen.told()] == ["a", "a"]
+    writer = written(user("a", "one"), user("a", "two"))
+    assert len({line["uuid"] for line in writer.messages}) == 2
+    assert [item.id for item in writer.decoded()] == ["a", "a"]
 
 
 def test_the_first_line_has_the_settings_and_the_title() -> None:
-    pen = Pen(SessionMeta(START.id, TIME, title="T", config=Config("yolo", ("bash",))))
-    (line,) = pen.lines
+    writer = Writer(SessionMeta(META.id, TIME, title="T", config=Config("yolo", ("bash",))))
+    (line,) = writer.lines
     assert line["type"] == "config"
     assert line["config"] == {
         "approvalMode": "yolo",
@@ -232,16 +232,16 @@ def test_the_first_line_has_the_settings_and_the_title() -> None:
     }
 
 
-def test_a_title_that_differs_from_the_summary_is_said_too() -> None:
-    pen = Pen(SessionMeta(START.id, TIME, title="T", config=Config(summary="S"))).chain(user("a"))
-    assert pen.session.name == "T"
-    assert pen.session.config.summary == "S"
+def test_a_title_that_differs_from_the_summary_is_written_too() -> None:
+    writer = Writer(SessionMeta(META.id, TIME, title="T", config=Config(summary="S"))).chain(user("a"))
+    assert writer.session.name == "T"
+    assert writer.session.config.summary == "S"
 
 
 def test_an_answer_has_its_parts_text_model_and_usage() -> None:
     thinking = {"type": "thinking", "thinking": "hm", "thinkingSignature": "sig"}
-    pen = written(answer("a", thinking, text("one"), text("two"), call("1", path="x")), result("r", "1"))
-    line = pen.messages[0]
+    writer = written(answer("a", thinking, text("one"), text("two"), call("1", path="x")), result("r", "1"))
+    line = writer.messages[0]
     assert line["content"] == [
         {"type": "reasoning", "text": "hm"},
         {"type": "text", "text": "one"},
@@ -250,24 +250,24 @@ def test_an_answer_has_its_parts_text_model_and_usage() -> None:
     ]
     assert (line["text"], line["model"]) == ("onetwo", "anthropic/opus")
     assert line["usage"] == {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 3}
-    assert LossNote("aside", "signatures of thinking", "Neovate has no place for them") in pen.notes
+    assert LossNote("aside", "signatures of thinking", "Neovate has no place for them") in writer.notes
 
 
-def test_blocks_are_put_in_the_owners_order_and_told_in_their_own() -> None:
+def test_blocks_are_put_in_the_clients_order_and_decoded_in_their_own() -> None:
     item = answer("a", call("1"), text("late"), {"type": "thinking", "thinking": "hm"})
-    pen = written(item, result("r", "1"))
-    assert [part["type"] for part in pen.messages[0]["content"]] == ["reasoning", "text", "tool_use"]
-    assert pen.told()[0].fields == item.fields
-    assert "orders of blocks" in {note.what for note in pen.notes}
+    writer = written(item, result("r", "1"))
+    assert [part["type"] for part in writer.messages[0]["content"]] == ["reasoning", "text", "tool_use"]
+    assert writer.decoded()[0].fields == item.fields
+    assert "orders of blocks" in {note.what for note in writer.notes}
 
 
-def test_blocks_the_owner_would_throw_on_ride_along() -> None:
+def test_blocks_the_client_would_throw_on_are_passthrough_data() -> None:
     odd = [{"type": "redactedThinking", "data": "x"}, {"type": "image", "data": PIXEL}, 5, {"type": "new"}]
     item = answer("a", odd[0], text("said"), *odd[1:])
-    pen = written(item, user("b", [text("see"), {"type": "new"}, {"type": "text"}]))
-    assert [part["type"] for part in pen.messages[0]["content"]] == ["text"]
-    assert [found.fields for found in pen.told()] == [item.fields, pen.told()[1].fields]
-    assert {note.kind for note in pen.notes} == {"aside"}
+    writer = written(item, user("b", [text("see"), {"type": "new"}, {"type": "text"}]))
+    assert [part["type"] for part in writer.messages[0]["content"]] == ["text"]
+    assert [found.fields for found in writer.decoded()] == [item.fields, writer.decoded()[1].fields]
+    assert {note.kind for note in writer.notes} == {"aside"}
 
 
 def test_an_image_is_a_data_url_with_its_type() -> None:
@@ -280,15 +280,15 @@ def test_an_image_is_a_data_url_with_its_type() -> None:
 # Results
 
 
-def test_results_of_parallel_calls_stand_in_one_line_with_name_and_input_of_their_calls() -> None:
-    pen = Pen()
-    pen.add(answer("a", call("1", path="x"), call("2", path="y")), None)
-    first = pen.add(result("r1", "1", toolName=""), "a")
-    second = pen.add(result("r2", "2", [text("no")], isError=True), "r1")
+def test_results_of_parallel_calls_are_in_one_line_with_name_and_input_of_their_calls() -> None:
+    writer = Writer()
+    writer.add(answer("a", call("1", path="x"), call("2", path="y")), None)
+    first = writer.add(result("r1", "1", toolName=""), "a")
+    second = writer.add(result("r2", "2", [text("no")], isError=True), "r1")
     assert list(first.lines) == []
     assert len(second.lines) == 1
     assert first.id == second.id
-    _, line = pen.messages
+    _, line = writer.messages
     assert line["role"] == "tool"
     assert [part["toolName"] for part in line["content"]] == ["read", "read"]
     assert [part["input"] for part in line["content"]] == [{"path": "x"}, {"path": "y"}]
@@ -298,7 +298,7 @@ def test_results_of_parallel_calls_stand_in_one_line_with_name_and_input_of_thei
     ]
 
 
-def test_an_answer_whose_calls_are_not_all_answered_is_kept_by_the_owner_and_told_as_it_was() -> None:
+def test_an_answer_whose_calls_are_not_all_answered_is_kept_by_the_client_and_decoded_as_it_was() -> None:
     items = [
         user("u"),
         answer("a", call("1"), call("2")),
@@ -306,23 +306,23 @@ def test_an_answer_whose_calls_are_not_all_answered_is_kept_by_the_owner_and_tol
         user("b", "go on"),
         answer("c", text("ok")),
     ]
-    pen = written(*items)
-    assert [line["role"] for line in loaded(pen.data)] == ["user", "assistant", "tool", "user", "assistant"]
-    made_up = pen.messages[2]["content"][1]
+    writer = written(*items)
+    assert [line["role"] for line in loaded(writer.data)] == ["user", "assistant", "tool", "user", "assistant"]
+    made_up = writer.messages[2]["content"][1]
     assert (made_up["toolCallId"], made_up["result"]["llmContent"]) == ("1", INTERRUPTION)
-    assert plain(pen.told()) == plain(items)
-    assert "calls without a result" in {note.what for note in pen.notes}
+    assert plain(writer.decoded()) == plain(items)
+    assert "calls without a result" in {note.what for note in writer.notes}
 
 
 def test_calls_that_are_open_at_the_end_are_answered_too() -> None:
     items = [user("u"), answer("a", call("1"))]
-    pen = written(*items)
-    assert len(loaded(pen.data)) == 3
-    assert plain(pen.told()) == plain(items)
-    assert pen.told()[-1].aliases[-1] == pen.messages[-1]["uuid"]
+    writer = written(*items)
+    assert len(loaded(writer.data)) == 3
+    assert plain(writer.decoded()) == plain(items)
+    assert writer.decoded()[-1].aliases[-1] == writer.messages[-1]["uuid"]
 
 
-def test_what_comes_between_results_waits_behind_them_and_is_told_in_its_place() -> None:
+def test_what_comes_between_results_waits_for_them_and_is_decoded_in_its_place() -> None:
     items = [
         answer("a", call("1"), call("2")),
         entry("custom", "s0", customType="x"),
@@ -332,48 +332,52 @@ def test_what_comes_between_results_waits_behind_them_and_is_told_in_its_place()
         result("r2", "2"),
         answer("z", text("ok")),
     ]
-    pen = written(*items)
-    assert [line["role"] for line in pen.messages] == ["assistant", "tool", "user", "assistant"]
-    assert plain(pen.told()) == plain(items)
+    writer = written(*items)
+    assert [line["role"] for line in writer.messages] == ["assistant", "tool", "user", "assistant"]
+    assert plain(writer.decoded()) == plain(items)
 
 
-def test_a_second_branch_behind_the_same_answer_has_results_of_its_own() -> None:
-    pen = Pen().chain(user("u"), answer("a", call("1"), call("2")), result("r1", "1"), result("r2", "2"), user("b"))
-    pen.chain(result("s1", "2"), user("c"), parent="a").end("c")
-    assert [line["role"] for line in loaded(pen.data)] == ["user", "assistant", "tool", "user"]
-    assert [item.id for item in pen.told()] == ["u", "a", "s1", "c"]
-    assert [item.id for item in pen.told("b")] == ["u", "a", "r1", "r2", "b"]
+def test_a_second_branch_after_the_same_response_has_results_of_its_own() -> None:
+    writer = Writer().chain(
+        user("u"), answer("a", call("1"), call("2")), result("r1", "1"), result("r2", "2"), user("b")
+    )
+    writer.chain(result("s1", "2"), user("c"), parent="a").end("c")
+    assert [line["role"] for line in loaded(writer.data)] == ["user", "assistant", "tool", "user"]
+    assert [item.id for item in writer.decoded()] == ["u", "a", "s1", "c"]
+    assert [item.id for item in writer.decoded("b")] == ["u", "a", "r1", "r2", "b"]
 
 
 @pytest.mark.parametrize("between", ["branch_summary", "custom_message"])
-def test_what_stands_between_a_call_and_its_result_is_told_there(between: str) -> None:
+def test_what_is_between_a_call_and_its_result_is_decoded_there(between: str) -> None:
     spoken = entry(between, "b", summary="went astray", fromId="u", customType="x", content="said")
     items = [user("u"), answer("a", call("1")), spoken, result("r", "1"), answer("z", text("ok"))]
-    pen = written(*items)
-    assert [line["role"] for line in loaded(pen.data)] == ["user", "assistant", "tool", "user", "assistant"]
-    assert plain(pen.told()) == plain(items)
+    writer = written(*items)
+    assert [line["role"] for line in loaded(writer.data)] == ["user", "assistant", "tool", "user", "assistant"]
+    assert plain(writer.decoded()) == plain(items)
 
 
 def test_a_branch_may_begin_among_the_results_of_an_answer() -> None:
-    pen = Pen().chain(user("u"), answer("a", call("1"), call("2")), result("r1", "1"), user("s", "steering"))
-    pen.chain(result("r2", "2"), user("b"), parent="s").chain(result("q2", "2", [text("other")]), user("c"), parent="s")
-    pen.chain(user("d"), parent="r1").end("d")
-    assert [item.id for item in pen.told("b")] == ["u", "a", "r1", "s", "r2", "b"]
-    assert [item.id for item in pen.told("c")] == ["u", "a", "r1", "s", "q2", "c"]
-    assert [item.id for item in pen.told()] == ["u", "a", "r1", "d"]
-    shown = [line["content"] for line in loaded(pen.data)]
+    writer = Writer().chain(user("u"), answer("a", call("1"), call("2")), result("r1", "1"), user("s", "steering"))
+    writer.chain(result("r2", "2"), user("b"), parent="s").chain(
+        result("q2", "2", [text("other")]), user("c"), parent="s"
+    )
+    writer.chain(user("d"), parent="r1").end("d")
+    assert [item.id for item in writer.decoded("b")] == ["u", "a", "r1", "s", "r2", "b"]
+    assert [item.id for item in writer.decoded("c")] == ["u", "a", "r1", "s", "q2", "c"]
+    assert [item.id for item in writer.decoded()] == ["u", "a", "r1", "d"]
+    shown = [line["content"] for line in loaded(writer.data)]
     assert [part["result"]["llmContent"] for part in shown[2]] == ["done", INTERRUPTION]
-    told = {item.id: parent for item, parent in iter_entries(pen.session, pen.session.leaf, all_branches=True)}
-    assert (told["r2"], told["q2"], told["d"]) == ("s", "s", "r1")
-    assert examine(pen.session) == []
+    decoded = {item.id: parent for item, parent in iter_entries(writer.session, writer.session.leaf, all_branches=True)}
+    assert (decoded["r2"], decoded["q2"], decoded["d"]) == ("s", "s", "r1")
+    assert examine(writer.session) == []
 
 
-def test_a_result_that_answers_nothing_is_told_by_the_user_and_read_back_as_it_was() -> None:
+def test_a_result_that_answers_nothing_becomes_a_user_message_and_is_read_back_as_it_was() -> None:
     items = [user("u"), result("r", "nowhere"), answer("a", text("ok"))]
-    pen = written(*items)
-    assert [line["role"] for line in pen.messages] == ["user", "user", "assistant"]
-    assert plain(pen.told()) == plain(items)
-    assert examine(pen.session) == []
+    writer = written(*items)
+    assert [line["role"] for line in writer.messages] == ["user", "user", "assistant"]
+    assert plain(writer.decoded()) == plain(items)
+    assert examine(writer.session) == []
 
 
 # Commands, messages of others
@@ -381,50 +385,57 @@ def test_a_result_that_answers_nothing_is_told_by_the_user_and_read_back_as_it_w
 
 def test_a_command_and_its_output_are_lines_of_the_user_and_one_entry() -> None:
     fields = {"role": "bashExecution", "command": "ls", "output": "a\n", "exitCode": 0, "cancelled": False}
-    items = [said("c", {**fields, "truncated": False}), user("u")]
-    pen = written(*items)
-    assert [line["content"] for line in pen.messages] == [
+    items = [message_entry("c", {**fields, "truncated": False}), user("u")]
+    writer = written(*items)
+    assert [line["content"] for line in writer.messages] == [
         "<bash-input>ls</bash-input>",
         "<bash-stdout>a\n</bash-stdout>",
         "hello",
     ]
-    assert plain(pen.told()) == plain(items)
+    assert plain(writer.decoded()) == plain(items)
 
 
 def test_a_command_that_failed_or_printed_nothing() -> None:
-    failed = said("c", {"role": "bashExecution", "command": "x", "output": "no", "exitCode": 1})
-    silent = said("d", {"role": "bashExecution", "command": "y", "output": ""})
-    pen = written(
+    failed = message_entry("c", {"role": "bashExecution", "command": "x", "output": "no", "exitCode": 1})
+    silent = message_entry("d", {"role": "bashExecution", "command": "y", "output": ""})
+    writer = written(
         failed, silent, user("e", "<bash-stdout>mine</bash-stdout>"), user("f", "<bash-input>mine</bash-input>")
     )
-    assert [line["content"] for line in pen.messages][1:3] == [
+    assert [line["content"] for line in writer.messages][1:3] == [
         "<bash-stderr>no</bash-stderr>",
         "<bash-input>y</bash-input>",
     ]
-    assert [item.id for item in pen.told()] == ["c", "d", "e", "f"]
-    assert [item.fields["message"]["role"] for item in pen.told()] == ["bashExecution", "bashExecution", "user", "user"]
+    assert [item.id for item in writer.decoded()] == ["c", "d", "e", "f"]
+    assert [item.fields["message"]["role"] for item in writer.decoded()] == [
+        "bashExecution",
+        "bashExecution",
+        "user",
+        "user",
+    ]
 
 
-def test_a_command_that_the_model_must_not_see_stands_beside_the_tree() -> None:
-    hidden = said("c", {"role": "bashExecution", "command": "secret", "output": "", "excludeFromContext": True})
-    pen = written(user("a"), hidden, user("b"))
-    assert "secret" not in "".join(message_text(message) for message in pen.session.context().messages)
-    assert plain(pen.told()) == plain([user("a"), hidden, user("b")])
+def test_a_command_that_the_model_must_not_see_is_a_metadata_line() -> None:
+    hidden = message_entry(
+        "c", {"role": "bashExecution", "command": "secret", "output": "", "excludeFromContext": True}
+    )
+    writer = written(user("a"), hidden, user("b"))
+    assert "secret" not in "".join(message_text(message) for message in writer.session.context().messages)
+    assert plain(writer.decoded()) == plain([user("a"), hidden, user("b")])
 
 
-def test_messages_of_extensions_and_branch_summaries_are_words_of_the_user() -> None:
+def test_messages_of_extensions_and_branch_summaries_are_user_messages() -> None:
     items = [
         entry("custom_message", "a", customType="x", content="shown", display=True),
         entry("custom_message", "b", customType="x", content="unseen", display=False),
         entry("branch_summary", "c", summary="went astray", fromId="a"),
-        said("d", {"role": "custom", "customType": "x", "content": [text("t")], "display": True}),
+        message_entry("d", {"role": "custom", "customType": "x", "content": [text("t")], "display": True}),
     ]
-    pen = written(*items)
-    shown, unseen, branch, _ = pen.messages
+    writer = written(*items)
+    shown, unseen, branch, _ = writer.messages
     assert shown["content"] == "shown"
     assert unseen["content"] == [{"type": "text", "text": "unseen", "hidden": True}]
     assert "went astray" in branch["content"][0]["text"]
-    assert plain(pen.told()) == plain(items)
+    assert plain(writer.decoded()) == plain(items)
 
 
 # Beside the tree
@@ -438,64 +449,64 @@ ASIDES = [
     entry("custom", "x", customType="c", data={"n": 1}),
     entry("unheard_of", "y", some="thing"),
     entry("file_snapshot", "f", files={}),
-    said("s", {"role": "system", "content": "be brief", "sections": {"a": "b"}}),
-    said("q", {"role": "narrator", "content": "so it began"}),
+    message_entry("s", {"role": "system", "content": "be brief", "sections": {"a": "b"}}),
+    message_entry("q", {"role": "narrator", "content": "so it began"}),
 ]
 
 
 @pytest.mark.parametrize("item", ASIDES, ids=lambda item: item.id)
-def test_what_the_owner_has_no_place_for_is_never_a_parent_and_comes_back(item: CanonicalEntry) -> None:
+def test_what_the_client_has_no_place_for_is_never_a_parent_and_comes_back(item: CanonicalEntry) -> None:
     items = [user("a"), item, answer("b", text("ok"))]
-    pen = written(*items)
-    first, last = pen.messages
+    writer = written(*items)
+    first, last = writer.messages
     assert last["parentUuid"] == first["uuid"]
-    (aside,) = [line for line in pen.lines if line["type"] == "sessiontree"]
+    (aside,) = [line for line in writer.lines if line["type"] == "sessiontree"]
     assert (aside["id"], aside["parent"], aside["uuid"]) == (item.id, first["uuid"], first["uuid"])
-    assert plain(pen.told()) == plain(items)
-    assert [note.kind for note in pen.notes] == ["aside"]
-    assert examine(pen.session) == []
+    assert plain(writer.decoded()) == plain(items)
+    assert [note.kind for note in writer.notes] == ["aside"]
+    assert examine(writer.session) == []
 
 
-def test_an_aside_on_one_branch_is_no_part_of_another() -> None:
-    pen = Pen().chain(user("a"), entry("model_change", "m", model="p/x"), user("b"))
-    pen.chain(user("c"), parent="a").chain(user("d"), parent="m").end("d")
-    assert [item.id for item in pen.told("b")] == ["a", "m", "b"]
-    assert [item.id for item in pen.told("c")] == ["a", "c"]
-    assert [item.id for item in pen.told()] == ["a", "m", "d"]
+def test_a_metadata_line_on_one_branch_is_not_part_of_another() -> None:
+    writer = Writer().chain(user("a"), entry("model_change", "m", model="p/x"), user("b"))
+    writer.chain(user("c"), parent="a").chain(user("d"), parent="m").end("d")
+    assert [item.id for item in writer.decoded("b")] == ["a", "m", "b"]
+    assert [item.id for item in writer.decoded("c")] == ["a", "c"]
+    assert [item.id for item in writer.decoded()] == ["a", "m", "d"]
 
 
-def test_asides_before_the_first_message_and_behind_the_last_belong_to_the_history() -> None:
+def test_metadata_lines_before_the_first_message_and_after_the_last_belong_to_the_history() -> None:
     items = [entry("model_change", "m", model="p/x"), user("a"), entry("mode_change", "n", mode="plan")]
-    assert plain(written(*items).told()) == plain(items)
+    assert plain(written(*items).decoded()) == plain(items)
 
 
-def test_a_label_names_the_line_and_is_told_with_the_id_it_had() -> None:
+def test_a_label_names_the_line_and_is_decoded_with_the_id_it_had() -> None:
     label = entry("label", "l", targetId="a", label="start")
-    pen = written(user("a"), label, user("b"))
-    assert pen.session.labels == {pen.messages[0]["uuid"]: "start"}
-    assert plain(pen.told())[1] == ("label", "l", label.fields)
+    writer = written(user("a"), label, user("b"))
+    assert writer.session.labels == {writer.messages[0]["uuid"]: "start"}
+    assert plain(writer.decoded())[1] == ("label", "l", label.fields)
 
 
-def test_a_name_is_also_a_title_of_the_owner() -> None:
-    pen = written(user("a"), entry("session_info", "n", name="Named"))
-    assert pen.lines[-1] == {
+def test_a_name_is_also_a_title_of_the_client() -> None:
+    writer = written(user("a"), entry("session_info", "n", name="Named"))
+    assert writer.lines[-1] == {
         "type": "custom-title",
         "customTitle": "Named",
         "sessionId": SESSION,
-        "uuid": pen.messages[-1]["uuid"],
+        "uuid": writer.messages[-1]["uuid"],
     }
-    assert pen.session.name == "Named"
+    assert writer.session.name == "Named"
 
 
-def test_the_owners_next_line_finds_a_parent_whatever_stands_last() -> None:
-    """The owner takes the uuid of the last line for the parent of what `!cmd`, /compact and cancelling write."""
+def test_the_clients_next_line_finds_a_parent_whatever_the_last_line_is() -> None:
+    """Neovate takes the uuid of the last line for the parent of what `!cmd`, /compact and cancelling write."""
     for item in (*ASIDES, entry("session_info", "n", name="N"), entry("label", "l", targetId="a", label="x")):
-        pen = written(user("a"), answer("b", text("ok")), item)
-        assert pen.lines[-1]["uuid"] == pen.messages[-1]["uuid"]
+        writer = written(user("a"), answer("b", text("ok")), item)
+        assert writer.lines[-1]["uuid"] == writer.messages[-1]["uuid"]
 
 
 @pytest.mark.parametrize("entry", [None, 5, {}, {"type": 5}, {"type": ""}])
-def test_a_line_of_ours_that_says_nothing_is_kept_as_it_is(entry: Any) -> None:
+def test_a_line_of_ours_without_content_is_kept_as_it_is(entry: Any) -> None:
     line = json.dumps({"type": "sessiontree", "entry": entry}).encode() + b"\n"
     found = journal(written(user("a")).data + line)
     assert found.types[-1] == "sessiontree"
@@ -505,7 +516,7 @@ def test_a_line_of_ours_that_says_nothing_is_kept_as_it_is(entry: Any) -> None:
 # Compactions
 
 
-def test_a_compaction_is_a_new_root_and_what_it_keeps_is_repeated_behind_it() -> None:
+def test_a_compaction_is_a_new_root_and_what_it_keeps_is_repeated_after_it() -> None:
     items = [
         user("a", "old"),
         answer("b", text("older")),
@@ -515,24 +526,24 @@ def test_a_compaction_is_a_new_root_and_what_it_keeps_is_repeated_behind_it() ->
         entry("compaction", "k", summary="so far", tokensBefore=9, firstKeptEntryId="c", details={"x": 1}),
         user("e", "next"),
     ]
-    pen = written(*items)
-    assert pen.messages[5]["uiContent"] == COMPACTION_MARK
-    assert pen.messages[5]["content"] == [text("so far")]
-    shown = [message_text(message) for message in pen.session.context().messages]
+    writer = written(*items)
+    assert writer.messages[5]["uiContent"] == COMPACTION_MARK
+    assert writer.messages[5]["content"] == [text("so far")]
+    shown = [message_text(message) for message in writer.session.context().messages]
     assert shown == ["so far", "kept", "looking", "done", "next"]
-    assert len(loaded(pen.data)) == 5
-    assert plain(pen.told()) == plain(items)
-    assert "compactions that keep messages" in {note.what for note in pen.notes}
-    assert examine(pen.session) == []
+    assert len(loaded(writer.data)) == 5
+    assert plain(writer.decoded()) == plain(items)
+    assert "compactions that keep messages" in {note.what for note in writer.notes}
+    assert examine(writer.session) == []
 
 
 @pytest.mark.parametrize("bound", [None, "k", "nowhere", "other"])
 def test_a_compaction_that_keeps_nothing_repeats_nothing(bound: str | None) -> None:
-    pen = Pen().chain(user("a"), user("b")).chain(user("other"), parent="a")
+    writer = Writer().chain(user("a"), user("b")).chain(user("other"), parent="a")
     kept = {} if bound is None else {"firstKeptEntryId": bound}
-    pen.chain(entry("compaction", "k", summary="s", **kept), user("c"), parent="b").end("c")
-    assert [line["content"] for line in loaded(pen.data)] == [[text("s")], "hello"]
-    assert [item.id for item in pen.told()] == ["a", "b", "k", "c"]
+    writer.chain(entry("compaction", "k", summary="s", **kept), user("c"), parent="b").end("c")
+    assert [line["content"] for line in loaded(writer.data)] == [[text("s")], "hello"]
+    assert [item.id for item in writer.decoded()] == ["a", "b", "k", "c"]
 
 
 def test_a_compaction_keeps_across_an_older_one_and_never_results_without_their_call() -> None:
@@ -545,56 +556,56 @@ def test_a_compaction_keeps_across_an_older_one_and_never_results_without_their_
         entry("compaction", "l", summary="two", firstKeptEntryId="r"),
         user("d", "last"),
     ]
-    pen = written(*items)
-    assert [message_text(message) for message in pen.session.context().messages] == ["two", "kept", "later", "last"]
-    assert plain(pen.told()) == plain(items)
+    writer = written(*items)
+    assert [message_text(message) for message in writer.session.context().messages] == ["two", "kept", "later", "last"]
+    assert plain(writer.decoded()) == plain(items)
 
 
-def test_a_compaction_may_keep_from_an_aside_on() -> None:
+def test_a_compaction_may_keep_from_a_metadata_line_on() -> None:
     items = [user("a"), entry("mode_change", "m", mode="plan"), user("b", "kept")]
-    pen = written(*items, entry("compaction", "k", summary="s", firstKeptEntryId="m"), user("c", "last"))
-    assert [message_text(message) for message in pen.session.context().messages] == ["s", "kept", "last"]
+    writer = written(*items, entry("compaction", "k", summary="s", firstKeptEntryId="m"), user("c", "last"))
+    assert [message_text(message) for message in writer.session.context().messages] == ["s", "kept", "last"]
 
 
 # Where it stands, where it comes from
 
 
-def test_the_last_line_written_is_where_the_owner_stands_and_another_leaf_is_noted_beside() -> None:
-    pen = Pen().chain(user("a"), user("b")).chain(user("c"), parent="a")
-    assert list(pen.encoder.epilogue(pen.ids["c"])) == []
-    pen.end("b")
-    assert pen.session.leaf == pen.ids["c"]
-    assert pen.lines[-1]["entry"] == {"targetId": pen.ids["b"], "type": "leaf"}
-    assert examine(pen.session) == []
+def test_the_last_line_written_is_the_clients_leaf_and_another_leaf_is_a_metadata_line() -> None:
+    writer = Writer().chain(user("a"), user("b")).chain(user("c"), parent="a")
+    assert list(writer.encoder.epilogue(writer.ids["c"])) == []
+    writer.end("b")
+    assert writer.session.leaf == writer.ids["c"]
+    assert writer.lines[-1]["entry"] == {"targetId": writer.ids["b"], "type": "leaf"}
+    assert examine(writer.session) == []
 
 
-def test_a_second_root_behind_an_aside_is_no_false_root() -> None:
-    pen = Pen().chain(user("a"), entry("label", "l", targetId="a", label="x")).chain(user("b")).end("b")
-    assert [line["parentUuid"] for line in pen.messages] == [None, None]
-    assert examine(pen.session) == []
+def test_a_second_root_after_a_metadata_line_is_not_a_false_root() -> None:
+    writer = Writer().chain(user("a"), entry("label", "l", targetId="a", label="x")).chain(user("b")).end("b")
+    assert [line["parentUuid"] for line in writer.messages] == [None, None]
+    assert examine(writer.session) == []
 
 
 def test_messages_from_the_origin_of_a_fork_carry_its_mark() -> None:
-    pen = Pen(SessionMeta(START.id, TIME, forked_from=ForkOrigin("deadbeef", "b")))
-    pen.chain(user("a"), answer("b", text("ok")), user("c")).end("c")
-    marks = [line.get("forkedFrom") for line in pen.messages]
+    writer = Writer(SessionMeta(META.id, TIME, forked_from=ForkOrigin("deadbeef", "b")))
+    writer.chain(user("a"), answer("b", text("ok")), user("c")).end("c")
+    marks = [line.get("forkedFrom") for line in writer.messages]
     assert marks == [
         {"sessionId": "deadbeef", "messageUuid": "a"},
         {"sessionId": "deadbeef", "messageUuid": "b"},
         None,
     ]
-    assert pen.session.header.forked_from == ForkOrigin("deadbeef", "b")
-    assert plain(pen.told()) == plain([user("a"), answer("b", text("ok")), user("c")])
+    assert writer.session.header.forked_from == ForkOrigin("deadbeef", "b")
+    assert plain(writer.decoded()) == plain([user("a"), answer("b", text("ok")), user("c")])
 
 
 @pytest.mark.parametrize(
     ("id", "cwd", "path"),
     [
         ("abcd1234", "/work/My.App", "/home/me/.neovate/projects/work-my-app/abcd1234.jsonl"),
-        (START.id, "/", f"/home/me/.neovate/projects/{SESSION}.jsonl"),
+        (META.id, "/", f"/home/me/.neovate/projects/{SESSION}.jsonl"),
     ],
 )
-def test_a_session_goes_where_the_owner_looks_for_it(id: str, cwd: str, path: str) -> None:
+def test_a_session_goes_where_the_client_looks_for_it(id: str, cwd: str, path: str) -> None:
     found = NEOVATE.destination(SessionMeta(id, TIME, cwd), {"HOME": "/home/me"})
     assert found.path == path
     assert found.resume == ("neovate", "--resume", path[-14:-6])
@@ -606,115 +617,117 @@ def test_a_session_goes_where_the_owner_looks_for_it(id: str, cwd: str, path: st
 EXISTING = written(user("a"), answer("b", text("ok"), call("1"), call("2")), result("r1", "1"), result("r2", "2"))
 
 
-def continued(pen: Pen) -> Pen:
-    return Pen(START, pen.data)
+def continued(writer: Writer) -> Writer:
+    return Writer(META, writer.data)
 
 
-def test_results_that_are_appended_are_lines_of_their_own_behind_each_other() -> None:
-    pen = continued(written(user("a")))
-    pen.chain(
-        answer("b", call("1", n=1), call("2")), result("r1", "1"), result("r2", "2"), parent=pen.messages[-1]["uuid"]
+def test_results_that_are_appended_are_lines_of_their_own_in_a_row() -> None:
+    writer = continued(written(user("a")))
+    writer.chain(
+        answer("b", call("1", n=1), call("2")), result("r1", "1"), result("r2", "2"), parent=writer.messages[-1]["uuid"]
     )
-    assert [line["role"] for line in loaded(pen.data)] == ["user", "assistant", "tool", "tool"]
-    assert pen.messages[2]["content"][0]["input"] == {"n": 1}
-    assert [item.id for item in pen.told()] == ["a", "b", "r1", "r2"]
+    assert [line["role"] for line in loaded(writer.data)] == ["user", "assistant", "tool", "tool"]
+    assert writer.messages[2]["content"][0]["input"] == {"n": 1}
+    assert [item.id for item in writer.decoded()] == ["a", "b", "r1", "r2"]
 
 
 def test_open_calls_are_answered_before_the_conversation_goes_on() -> None:
-    pen = continued(written(user("a")))
-    pen.chain(answer("b", call("1"), call("2")), result("r", "2"), user("c"), parent=pen.messages[-1]["uuid"])
-    assert [line["role"] for line in loaded(pen.data)] == ["user", "assistant", "tool", "tool", "user"]
-    assert [item.id for item in pen.told()] == ["a", "b", "r", "c"]
+    writer = continued(written(user("a")))
+    writer.chain(answer("b", call("1"), call("2")), result("r", "2"), user("c"), parent=writer.messages[-1]["uuid"])
+    assert [line["role"] for line in loaded(writer.data)] == ["user", "assistant", "tool", "tool", "user"]
+    assert [item.id for item in writer.decoded()] == ["a", "b", "r", "c"]
 
 
 def test_the_session_id_of_the_file_is_kept() -> None:
-    pen = Pen(SessionMeta("whatever", TIME), EXISTING.data)
-    pen.add(user("x"), EXISTING.messages[-1]["uuid"])
-    assert {line["sessionId"] for line in pen.messages} == {SESSION}
+    writer = Writer(SessionMeta("whatever", TIME), EXISTING.data)
+    writer.add(user("x"), EXISTING.messages[-1]["uuid"])
+    assert {line["sessionId"] for line in writer.messages} == {SESSION}
 
 
 def test_new_entries_without_an_id_get_different_ones() -> None:
-    pen = continued(EXISTING)
+    writer = continued(EXISTING)
     last = EXISTING.messages[-1]["uuid"]
-    first = pen.add(user("", "same"), last)
-    second = pen.add(user("", "same"), last)
+    first = writer.add(user("", "same"), last)
+    second = writer.add(user("", "same"), last)
     assert first.id != second.id
-    assert examine(pen.session) == []
+    assert examine(writer.session) == []
 
 
 def test_moving_puts_the_line_last_and_leaves_every_other_byte() -> None:
-    pen = continued(Pen().chain(user("a"), user("b", "中文"), user("c")).end("c"))
-    before = pen.data.split(b"\n")
-    target = pen.messages[1]["uuid"]
-    pen.add(entry("leaf", "", targetId=target), pen.messages[-1]["uuid"])
-    assert sorted(pen.data.split(b"\n")) == sorted(before)
-    assert pen.data.split(b"\n")[-2] == before[2]
-    assert pen.session.leaf == target
-    assert len(loaded(pen.data)) == 2
-    written_ = pen.add(entry("leaf", "", targetId=target), target)
+    writer = continued(Writer().chain(user("a"), user("b", "中文"), user("c")).end("c"))
+    before = writer.data.split(b"\n")
+    target = writer.messages[1]["uuid"]
+    writer.add(entry("leaf", "", targetId=target), writer.messages[-1]["uuid"])
+    assert sorted(writer.data.split(b"\n")) == sorted(before)
+    assert writer.data.split(b"\n")[-2] == before[2]
+    assert writer.session.leaf == target
+    assert len(loaded(writer.data)) == 2
+    written_ = writer.add(entry("leaf", "", targetId=target), target)
     assert (written_.rewrite, list(written_.lines)) == (None, [])
 
 
 def test_moving_there_and_back_keeps_the_conversation_in_order() -> None:
-    pen = continued(Pen().chain(*(user(id, id) for id in "abcd")).end("d"))
-    a, b, c, d = (line["uuid"] for line in pen.messages)
+    writer = continued(Writer().chain(*(user(id, id) for id in "abcd")).end("d"))
+    a, b, c, d = (line["uuid"] for line in writer.messages)
     for target in (b, d):
-        pen.add(entry("leaf", "", targetId=target), d)
-    assert [line["content"] for line in loaded(pen.data)] == ["a", "b", "c", "d"]
-    pen.add(entry("leaf", "", targetId=b), d)
-    pen.add(user("e", "e"), c)
-    assert [line["content"] for line in loaded(pen.data)] == ["a", "b", "c", "e"]
+        writer.add(entry("leaf", "", targetId=target), d)
+    assert [line["content"] for line in loaded(writer.data)] == ["a", "b", "c", "d"]
+    writer.add(entry("leaf", "", targetId=b), d)
+    writer.add(user("e", "e"), c)
+    assert [line["content"] for line in loaded(writer.data)] == ["a", "b", "c", "e"]
     assert a
 
 
-def test_a_root_that_was_moved_behind_its_children_is_no_false_root() -> None:
-    pen = continued(Pen().chain(user("a"), user("b"), entry("session_info", "n", name="N")).end("b"))
-    pen.add(entry("leaf", "", targetId=pen.messages[0]["uuid"]), pen.messages[1]["uuid"])
-    assert {finding.rule.id for finding in examine(pen.session)} == {"forward-reference"}
+def test_a_root_that_was_moved_after_its_children_is_not_a_false_root() -> None:
+    writer = continued(Writer().chain(user("a"), user("b"), entry("session_info", "n", name="N")).end("b"))
+    writer.add(entry("leaf", "", targetId=writer.messages[0]["uuid"]), writer.messages[1]["uuid"])
+    assert {finding.rule.id for finding in examine(writer.session)} == {"forward-reference"}
 
 
 def test_of_two_lines_with_one_uuid_only_the_last_moves() -> None:
     line = json.loads(written(user("a", "one")).data.split(b"\n")[1])
     lines = [line, {**line, "content": "two"}, {**line, "uuid": "z", "parentUuid": line["uuid"]}]
-    pen = Pen(START, b"".join(json.dumps(each).encode() + b"\n" for each in lines))
-    pen.add(entry("leaf", "", targetId=line["uuid"]), "z")
-    assert [each["content"] for each in pen.messages] == ["one", "one", "two"]
-    assert pen.session.leaf == line["uuid"]
+    writer = Writer(META, b"".join(json.dumps(each).encode() + b"\n" for each in lines))
+    writer.add(entry("leaf", "", targetId=line["uuid"]), "z")
+    assert [each["content"] for each in writer.messages] == ["one", "one", "two"]
+    assert writer.session.leaf == line["uuid"]
 
 
-def test_before_the_first_message_cannot_be_said() -> None:
-    pen = continued(EXISTING)
-    found = pen.add(entry("leaf", "", targetId=None), EXISTING.messages[-1]["uuid"])
+def test_before_the_first_message_cannot_be_expressed() -> None:
+    writer = continued(EXISTING)
+    found = writer.add(entry("leaf", "", targetId=None), EXISTING.messages[-1]["uuid"])
     assert "dropped" in {note.kind for note in found.notes}
     assert found.rewrite is None
-    assert pen.lines[-1]["entry"] == {"targetId": None, "type": "leaf"}
+    assert writer.lines[-1]["entry"] == {"targetId": None, "type": "leaf"}
 
 
 def test_settings_are_changed_on_the_first_line_and_keep_what_we_do_not_know() -> None:
     first, *rest = EXISTING.data.split(b"\n")
     config = json.loads(first)
     config["config"]["planSlug"] = "x"
-    pen = Pen(START, b"\n".join([rest[0], b"{torn", json.dumps(config).encode(), *rest[1:]]))
-    pen.add(entry("config", "", config={"approvalMode": "yolo"}), None)
-    changed, *others = pen.data.split(b"\n")
+    writer = Writer(META, b"\n".join([rest[0], b"{torn", json.dumps(config).encode(), *rest[1:]]))
+    writer.add(entry("config", "", config={"approvalMode": "yolo"}), None)
+    changed, *others = writer.data.split(b"\n")
     assert json.loads(changed)["config"] | {"approvalMode": "yolo", "planSlug": "x"} == json.loads(changed)["config"]
     assert others == [rest[0], b"{torn", *rest[1:]]
 
 
-def test_a_compaction_of_a_file_that_is_there_repeats_its_lines() -> None:
-    pen = continued(EXISTING)
-    first = pen.messages[1]["uuid"]
-    pen.chain(entry("compaction", "k", summary="s", firstKeptEntryId=first), user("z"), parent=pen.messages[-1]["uuid"])
-    assert [line["role"] for line in loaded(pen.data)] == ["user", "assistant", "tool", "user"]
-    assert [item.id for item in pen.told()] == ["a", "b", "r1", "r2", "k", "z"]
+def test_a_compaction_of_an_existing_file_repeats_its_lines() -> None:
+    writer = continued(EXISTING)
+    first = writer.messages[1]["uuid"]
+    writer.chain(
+        entry("compaction", "k", summary="s", firstKeptEntryId=first), user("z"), parent=writer.messages[-1]["uuid"]
+    )
+    assert [line["role"] for line in loaded(writer.data)] == ["user", "assistant", "tool", "user"]
+    assert [item.id for item in writer.decoded()] == ["a", "b", "r1", "r2", "k", "z"]
 
 
-def test_a_message_behind_a_change_of_model_stands_behind_it_in_the_history() -> None:
-    pen = continued(EXISTING)
-    last = pen.messages[-1]["uuid"]
-    pen.add(entry("model_change", "m", model="p/x"), last)
-    pen.add(user("z"), last)
-    assert [item.id for item in pen.told()] == ["a", "b", "r1", "r2", "m", "z"]
+def test_a_message_after_a_change_of_model_follows_it_in_the_history() -> None:
+    writer = continued(EXISTING)
+    last = writer.messages[-1]["uuid"]
+    writer.add(entry("model_change", "m", model="p/x"), last)
+    writer.add(user("z"), last)
+    assert [item.id for item in writer.decoded()] == ["a", "b", "r1", "r2", "m", "z"]
 
 
 # Anything
@@ -743,30 +756,30 @@ def test_a_message_behind_a_change_of_model_stands_behind_it_in_the_history() ->
     ],
 )
 @pytest.mark.parametrize("is_new", [True, False])
-def test_nothing_that_an_item_holds_makes_a_scribe_fail(item: CanonicalEntry, is_new: bool) -> None:
-    pen = Pen().chain(user("a"))
+def test_nothing_that_an_entry_holds_makes_an_encoder_fail(item: CanonicalEntry, is_new: bool) -> None:
+    writer = Writer().chain(user("a"))
     if not is_new:
-        pen = continued(pen)
-    pen.chain(item, user("z"), parent=pen.ids.get("a") or pen.messages[-1]["uuid"])
+        writer = continued(writer)
+    writer.chain(item, user("z"), parent=writer.ids.get("a") or writer.messages[-1]["uuid"])
     if is_new:
-        pen.end("z")
-    assert loaded(pen.data)[-1]["uuid"] == pen.ids["z"]
+        writer.end("z")
+    assert loaded(writer.data)[-1]["uuid"] == writer.ids["z"]
 
 
-def test_nesting_too_deep_for_json_is_dropped_and_said() -> None:
+def test_nesting_too_deep_for_json_is_dropped_and_noted() -> None:
     deep: Any = "x"
     for _ in range(100_000):
         deep = [deep]
-    pen = Pen().chain(user("a"), entry("custom", "b", data=deep), user("c")).end("c")
-    assert [note.kind for note in pen.notes] == ["dropped"]
-    assert len(loaded(pen.data)) == 2
+    writer = Writer().chain(user("a"), entry("custom", "b", data=deep), user("c")).end("c")
+    assert [note.kind for note in writer.notes] == ["dropped"]
+    assert len(loaded(writer.data)) == 2
 
 
 words = st.text(max_size=8) | st.sampled_from(["", "中文", "🙂", "lone \ud83d", "</bash-stdout>", "\u2028\x00"])
 images = st.fixed_dictionaries({"type": st.just("image"), "data": st.just(PIXEL), "mimeType": st.just("image/png")})
 texts = st.builds(text, words)
 thoughts = st.builds(
-    lambda said, more: {"type": "thinking", "thinking": said, **more},
+    lambda message_entry, more: {"type": "thinking", "thinking": message_entry, **more},
     words,
     st.sampled_from([{}, {"thinkingSignature": "s"}, {"redacted": True}]),
 )
@@ -793,8 +806,8 @@ def between(id: str, asked: list[str]) -> st.SearchStrategy[CanonicalEntry]:
         st.builds(lambda content: user(id, content), contents),
         st.builds(lambda words: entry("branch_summary", id, summary=words, fromId="root"), words),
         st.builds(lambda content: entry("custom_message", id, customType="x", content=content), contents),
-        st.builds(lambda words: said(id, {"role": "bashExecution", "command": words, "output": words}), words),
-        st.builds(lambda words: said(id, {"role": "system", "content": words}), words),
+        st.builds(lambda words: message_entry(id, {"role": "bashExecution", "command": words, "output": words}), words),
+        st.builds(lambda words: message_entry(id, {"role": "system", "content": words}), words),
         st.builds(lambda words: answer(id, text(words)), words),
         st.builds(lambda words: entry("compaction", id, summary=words, tokensBefore=7), words),
     )
@@ -803,7 +816,7 @@ def between(id: str, asked: list[str]) -> st.SearchStrategy[CanonicalEntry]:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[tuple[CanonicalEntry, str | None]]:
-    """Items with their parents: parents before children, the last item on the active branch."""
+    """Entries with their parents: parents before children, the last entry on the active branch."""
     made: list[tuple[CanonicalEntry, str | None]] = []
     starts: list[str | None] = [None]
     number = 0
@@ -845,7 +858,10 @@ def conversations(draw: st.DrawFn) -> list[tuple[CanonicalEntry, str | None]]:
             case 1:
                 fields = {"role": "bashExecution", "command": draw(words), "output": draw(words)}
                 at = put(
-                    said(new_id(), {**fields, **draw(st.sampled_from([{}, {"exitCode": 2, "cancelled": True}]))}), at
+                    message_entry(
+                        new_id(), {**fields, **draw(st.sampled_from([{}, {"exitCode": 2, "cancelled": True}]))}
+                    ),
+                    at,
                 )
                 starts.append(at)
             case 2:
@@ -884,40 +900,40 @@ def parents(session: Session) -> dict[str, str | None]:
 
 @examples(150)
 @given(made=conversations())
-def test_any_conversation_is_told_as_it_was_written_and_the_owner_loads_all_of_it(
+def test_any_conversation_is_decoded_as_it_was_encoded_and_the_client_loads_all_of_it(
     made: list[tuple[CanonicalEntry, str | None]],
 ) -> None:
-    pen = Pen()
+    writer = Writer()
     for item, parent in made:
-        pen.add(item, parent)
-    pen.end(made[-1][0].id)
-    assert plain(pen.told()) == plain(path_to(made, made[-1][0].id))
+        writer.add(item, parent)
+    writer.end(made[-1][0].id)
+    assert plain(writer.decoded()) == plain(path_to(made, made[-1][0].id))
     for end in ends(made):
         if end not in ("", made[-1][0].id):
-            assert plain(pen.told(end)) == plain(path_to(made, end))
-    assert parents(pen.session) == {item.id: parent for item, parent in made}
-    path = pen.session.path_ids()
-    owned = loaded(pen.data)
+            assert plain(writer.decoded(end)) == plain(path_to(made, end))
+    assert parents(writer.session) == {item.id: parent for item, parent in made}
+    path = writer.session.path_ids()
+    owned = loaded(writer.data)
     assert [line["uuid"] for line in owned] == path
-    for line in pen.messages:
+    for line in writer.messages:
         sent(line)
-    assert {finding.rule.id for finding in examine(pen.session)} <= {"lone-surrogate"}
+    assert {finding.rule.id for finding in examine(writer.session)} <= {"lone-surrogate"}
 
 
 @examples(60)
 @given(made=conversations())
-def test_any_conversation_can_be_appended_to_a_file_that_is_there(
+def test_any_conversation_can_be_appended_to_an_existing_file(
     made: list[tuple[CanonicalEntry, str | None]],
 ) -> None:
-    pen = Pen(START, written(user("first")).data)
-    root = pen.messages[0]["uuid"]
+    writer = Writer(META, written(user("first")).data)
+    root = writer.messages[0]["uuid"]
     for item, parent in made:
-        pen.add(item, root if parent is None else parent)
-    told = [item for item in plain(pen.told()) if item[0] != "custom_message"]
+        writer.add(item, root if parent is None else parent)
+    decoded = [item for item in plain(writer.decoded()) if item[0] != "custom_message"]
     wanted = [item for item in plain(path_to(made, made[-1][0].id)) if item[0] != "custom_message"]
-    assert [item[1] for item in told[1:] if item[0] == "message"] == [
+    assert [item[1] for item in decoded[1:] if item[0] == "message"] == [
         item[1] for item in wanted if item[0] == "message"
     ]
-    assert loaded(pen.data)[-1]["uuid"] == pen.ids[made[-1][0].id]
-    assert [line["uuid"] for line in loaded(pen.data)] == pen.session.path_ids()
-    assert {finding.rule.id for finding in examine(pen.session)} <= {"lone-surrogate", "unanswered-tool-call"}
+    assert loaded(writer.data)[-1]["uuid"] == writer.ids[made[-1][0].id]
+    assert [line["uuid"] for line in loaded(writer.data)] == writer.session.path_ids()
+    assert {finding.rule.id for finding in examine(writer.session)} <= {"lone-surrogate", "unanswered-tool-call"}

@@ -209,13 +209,13 @@ def test_a_title_slot_without_a_header_is_still_recognised() -> None:
 @pytest.mark.parametrize(
     "changes", [{"v": 2}, {"title": 1}, {"pad": None}, {"updatedAt": None}, {"source": "guess"}, {"type": "titles"}]
 )
-def test_a_line_that_is_no_exact_title_slot_is_none(changes: dict[str, Any]) -> None:
+def test_a_line_that_is_not_an_exact_title_slot_is_not_one(changes: dict[str, Any]) -> None:
     fields = json.loads(slot("A name", source="user"))
     assert is_title_slot(fields)
     assert not is_title_slot({**fields, **changes})
 
 
-def test_the_title_slot_is_an_aside_that_is_on_no_path() -> None:
+def test_the_title_slot_is_a_metadata_line_that_is_on_no_path() -> None:
     session = opened(slot("A name"), header(), said("a"), said("b", "a"))
     assert session.path_ids() == ["a", "b"]
     assert session.roots() == ["a"]
@@ -350,7 +350,7 @@ def test_a_turn_that_failed_is_left_out_with_its_results(stop: str) -> None:
     assert texts(context(*lines)) == ["hello", "on"]
 
 
-def test_a_failed_turn_stays_if_what_follows_it_tells_of_its_interruption() -> None:
+def test_a_failed_turn_stays_if_a_note_about_its_interruption_follows() -> None:
     note = entry("custom_message", "b", "a", customType="interrupted-thinking", content="note")
     assert texts(context(turn("a", None, text("half"), stop="aborted"), note)) == ["half", "note"]
 
@@ -390,7 +390,7 @@ def test_recovered_keeps_aborted_turns_dangling_calls_and_errors_that_oh_my_pi_l
     assert [len(tool_calls(message)) for message in found.messages] == [0, 1, 0, 1]
 
 
-def test_recovered_finds_the_history_behind_a_lost_line_but_never_the_title_slot() -> None:
+def test_recovered_finds_the_history_before_a_lost_line_but_never_the_title_slot() -> None:
     session = opened(slot("T"), header(), said("a"), said("c", "b"), read_options=RECOVERED)
     assert session.path_ids() == ["a", "c"]
     assert opened(slot("T"), header(), said("c", "b"), read_options=RECOVERED).path_ids() == ["c"]
@@ -403,14 +403,14 @@ def notes(id: str, parent: str | None, data: Any) -> bytes:
     return entry("custom", id, parent, customType="experimental_context_notes", data=data)
 
 
-def test_the_latest_valid_notes_stand_before_everything_else() -> None:
+def test_the_latest_valid_notes_come_before_everything_else() -> None:
     lines = [said("a"), notes("b", "a", {"version": 1, "text": "old"}), notes("c", "b", {"version": 1, "text": "new"})]
     found = context(*lines, notes("d", "c", {"version": 9, "text": "odd"}), said("e", "d", "on"))
     assert texts(found) == ["new", "hello", "on"]
     assert found.sources == ("c", "a", "e")
 
 
-def test_notes_survive_a_compaction_and_stand_before_its_summary() -> None:
+def test_notes_survive_a_compaction_and_come_before_its_summary() -> None:
     lines = [notes("a", None, {"version": 1, "text": "notes"}), said("b", "a")]
     assert texts(context(*lines, entry("compaction", "c", "b", summary="S"))) == ["notes", "S"]
 
@@ -440,7 +440,7 @@ def test_an_explicit_default_model_outranks_what_later_messages_name() -> None:
     assert state.model == ModelRef("x", "y/z")
 
 
-def test_a_model_change_in_the_words_of_pi_says_nothing_to_oh_my_pi() -> None:
+def test_a_model_change_in_the_form_of_pi_has_no_effect_in_oh_my_pi() -> None:
     state = context(entry("model_change", "a", provider="x", modelId="y"), turn("b", "a", text("t"))).state
     assert state.models == {"default": "p/m"}
 
@@ -517,7 +517,7 @@ def test_buckets_of_windows_folders_follow_the_same_rule(cwd: str, bucket: str) 
 
 
 @pytest.mark.parametrize("path", ["/h/.omp/agent/sessions/-proj/s.jsonl", "/h/.omp/agent/sessions/-proj/s/agent.jsonl"])
-def test_blobs_lie_beside_the_sessions_folder(path: str) -> None:
+def test_blobs_are_next_to_the_sessions_folder(path: str) -> None:
     assert blob_folder(path) == "/h/.omp/agent/blobs"
 
 
@@ -541,7 +541,7 @@ def test_a_cut_text_is_known_by_its_notice() -> None:
         ("x.jsonl", "path"),
     ],
 )
-def test_a_parent_session_is_told_apart_as_id_or_path(parent: str, kind: str) -> None:
+def test_a_parent_session_is_classified_as_id_or_path(parent: str, kind: str) -> None:
     assert parent_session_kind(parent) == kind
 
 

@@ -1,4 +1,4 @@
-"""Writing as oh-my-pi does: the title slot, its own words, renaming, and where its sessions lie."""
+"""Encoding for oh-my-pi: the title slot, its own forms of entries, renaming, and locations."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from sessiontree.dialects.pi import PI
 from sessiontree.session.journal import Journal
 from sessiontree.stores.memory import MemoryStore
 from tests.builders import TIME, entry, examples, header, said
-from tests.dialects.sessions import START, Writing, chained, context_of, item, message, told
+from tests.dialects.sessions import META, EncodedSession, chained, context_of, decoded, message, new_entry
 
-NAMED = msgspec.structs.replace(START, title="A name ✓")
+NAMED = msgspec.structs.replace(META, title="A name ✓")
 
 
 def journal_of(data: bytes) -> Journal:
@@ -31,13 +31,13 @@ def journal_of(data: bytes) -> Journal:
     return journal
 
 
-def fields_of(writing: Writing) -> list[dict[str, Any]]:
-    """The entries as they stand in the file."""
-    return [json.loads(line) for line in writing.lines[writing.head :]]
+def fields_of(encoded: EncodedSession) -> list[dict[str, Any]]:
+    """The entries in file order."""
+    return [json.loads(line) for line in encoded.lines[encoded.head :]]
 
 
 def rename(data: bytes, name: str, parent: str | None = "a") -> Encoded:
-    return OMP.encoder(START, journal_of(data)).encode(CanonicalEntry("session_info", {"name": name}, "", TIME), parent)
+    return OMP.encoder(META, journal_of(data)).encode(CanonicalEntry("session_info", {"name": name}, "", TIME), parent)
 
 
 def renamed(data: bytes, name: str) -> bytes:
@@ -74,56 +74,60 @@ def test_a_title_is_cut_by_whole_characters_and_no_earlier_than_it_must() -> Non
     assert json.loads(render_slot("👩" * 300, "user", TIME))["title"].strip("👩") == ""
 
 
-def test_fields_of_the_slot_stand_in_the_order_of_the_owner() -> None:
+def test_fields_of_the_slot_are_in_the_order_of_the_client() -> None:
     assert list(json.loads(render_slot("T", "user", TIME))) == ["type", "v", "title", "source", "updatedAt", "pad"]
 
 
 def test_a_new_session_begins_with_slot_and_header() -> None:
     start = msgspec.structs.replace(NAMED, origin="/old/s.jsonl")
-    writing = Writing("omp", [(message("a"), None)], start=start)
-    slot, head = (json.loads(line) for line in writing.lines[:2])
-    assert len(writing.lines[0]) == 255
+    encoded = EncodedSession("omp", [(message("a"), None)], start=start)
+    slot, head = (json.loads(line) for line in encoded.lines[:2])
+    assert len(encoded.lines[0]) == 255
     assert (slot["title"], slot["source"]) == ("A name ✓", "user")
     assert list(head) == ["type", "version", "id", "timestamp", "cwd", "title", "titleSource", "parentSession"]
     assert (head["title"], head["titleSource"], head["parentSession"]) == ("A name ✓", "user", "/old/s.jsonl")
-    assert writing.session().name == "A name ✓"
-    assert OMP.recognize(writing.data) == 80
-    assert writing.findings() == set()
+    assert encoded.session().name == "A name ✓"
+    assert OMP.recognize(encoded.data) == 80
+    assert encoded.findings() == set()
 
 
 def test_a_session_without_a_name_has_an_empty_slot() -> None:
-    writing = Writing("omp", [(message("a"), None)])
-    slot, head = (json.loads(line) for line in writing.lines[:2])
+    encoded = EncodedSession("omp", [(message("a"), None)])
+    slot, head = (json.loads(line) for line in encoded.lines[:2])
     assert (slot["title"], "source" in slot, "title" in head) == ("", False, False)
-    assert writing.session().name is None
+    assert encoded.session().name is None
 
 
-def test_names_on_the_way_are_told_of_and_the_last_one_is_in_the_slot() -> None:
-    items = [item("session_info", "i", name="first"), message("a"), item("session_info", "j", name="A name ✓")]
-    writing = Writing("omp", chained(*items), start=NAMED)
-    assert [(fields["type"], fields.get("title")) for fields in fields_of(writing)] == [
+def test_names_on_the_way_are_recorded_and_the_last_one_is_in_the_slot() -> None:
+    entries = [
+        new_entry("session_info", "i", name="first"),
+        message("a"),
+        new_entry("session_info", "j", name="A name ✓"),
+    ]
+    encoded = EncodedSession("omp", chained(*entries), start=NAMED)
+    assert [(fields["type"], fields.get("title")) for fields in fields_of(encoded)] == [
         ("title_change", "first"),
         ("message", None),
         ("title_change", "A name ✓"),
     ]
-    assert writing.closing == []
-    assert [each for each, _ in writing.told()] == items
+    assert encoded.closing == []
+    assert [each for each, _ in encoded.decoded()] == entries
 
 
 @pytest.mark.parametrize("fields", [{}, {"name": None}, {"name": "x", "title": "y"}, {"name": "x", "source": "auto"}])
 def test_odd_names_come_back_as_they_were(fields: dict[str, Any]) -> None:
-    one = item("session_info", "i", **fields)
-    writing = Writing("omp", [(one, None)])
-    assert fields_of(writing)[0]["type"] == "title_change"
-    assert isinstance(fields_of(writing)[0]["title"], str)
-    assert writing.told() == [(one, None)]
+    one = new_entry("session_info", "i", **fields)
+    encoded = EncodedSession("omp", [(one, None)])
+    assert fields_of(encoded)[0]["type"] == "title_change"
+    assert isinstance(fields_of(encoded)[0]["title"], str)
+    assert encoded.decoded() == [(one, None)]
 
 
 # Renaming
 
 
 def test_renaming_overwrites_the_slot_in_place_and_adds_an_entry() -> None:
-    data = Writing("omp", [(message("a"), None)], start=NAMED).data
+    data = EncodedSession("omp", [(message("a"), None)], start=NAMED).data
     written = rename(data, "另一个名字")
     assert written.overwrite is not None
     assert written.overwrite[0] == 0
@@ -139,7 +143,7 @@ def test_renaming_overwrites_the_slot_in_place_and_adds_an_entry() -> None:
 
 
 def test_taking_the_name_away_empties_the_slot() -> None:
-    data = Writing("omp", [(message("a"), None)], start=NAMED).data
+    data = EncodedSession("omp", [(message("a"), None)], start=NAMED).data
     assert OMP.find_title(journal_of(renamed(data, ""))) is None
 
 
@@ -163,7 +167,7 @@ def test_a_slot_of_an_odd_size_is_never_overwritten_in_place() -> None:
     journal = journal_of(renamed(data, "new"))
     assert OMP.find_title(journal) == "new"
     assert journal.header is not None
-    assert next(each.id for each, _ in told(journal)) == "a"
+    assert next(each.id for each, _ in decoded(journal)) == "a"
     assert rename(data, "again").overwrite is None
 
 
@@ -175,7 +179,7 @@ def test_a_file_without_a_header_gets_the_entry_and_a_note() -> None:
 
 def test_a_session_is_renamed_where_oh_my_pi_looks(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    path.write_bytes(Writing("omp", [(message("a"), None)], start=NAMED).data)
+    path.write_bytes(EncodedSession("omp", [(message("a"), None)], start=NAMED).data)
     session = sessiontree.open(path, dialect="omp")
     session.rename("New name")
     session.append("user", "and on")
@@ -186,7 +190,7 @@ def test_a_session_is_renamed_where_oh_my_pi_looks(tmp_path: Path) -> None:
     assert [found.role for found in again.context().messages] == ["user", "user"]
 
 
-def test_other_entries_are_appended_plainly() -> None:
+def test_other_entries_are_appended_as_one_line() -> None:
     assert OMP.one_line_per_entry
     assert OMP.encoder_types == {"session_info"}
     assert PI.encoder_types == frozenset()
@@ -196,40 +200,40 @@ def test_other_entries_are_appended_plainly() -> None:
 
 
 def test_a_model_is_named_in_one_field() -> None:
-    items = [
-        item("model_change", "a", provider="p", modelId="x/y"),
-        item("model_change", "b", provider="p/q", modelId="m", role="smol", resolvedModelIsFallback=True),
-        item("model_change", "c", model="nameless"),
-        item("model_change", "d", provider="p"),
+    entries = [
+        new_entry("model_change", "a", provider="p", modelId="x/y"),
+        new_entry("model_change", "b", provider="p/q", modelId="m", role="smol", resolvedModelIsFallback=True),
+        new_entry("model_change", "c", model="nameless"),
+        new_entry("model_change", "d", provider="p"),
     ]
-    writing = Writing("omp", chained(*items))
-    assert [fields.get("model") for fields in fields_of(writing)] == ["p/x/y", "p/q/m", "nameless", None]
-    assert "provider" not in fields_of(writing)[0]
-    assert [each for each, _ in writing.told()] == items
-    assert context_of(writing.journal())[1].models == {"default": "nameless", "smol": "p/q/m"}
+    encoded = EncodedSession("omp", chained(*entries))
+    assert [fields.get("model") for fields in fields_of(encoded)] == ["p/x/y", "p/q/m", "nameless", None]
+    assert "provider" not in fields_of(encoded)[0]
+    assert [each for each, _ in encoded.decoded()] == entries
+    assert context_of(encoded.journal())[1].models == {"default": "nameless", "smol": "p/q/m"}
 
 
 def test_usage_outside_of_turns_has_its_own_name_where_it_can_be_counted() -> None:
-    items = [
-        item("usage", "a", kind="cache_warm", provider="p", model="m", usage={"input": 3}, note="n"),
-        item("usage", "b", kind="odd"),
-        item("usage", "c", kind="k", purpose="p", provider="p", model="m", usage={"input": 4}),
+    entries = [
+        new_entry("usage", "a", kind="cache_warm", provider="p", model="m", usage={"input": 3}, note="n"),
+        new_entry("usage", "b", kind="odd"),
+        new_entry("usage", "c", kind="k", purpose="p", provider="p", model="m", usage={"input": 4}),
     ]
-    writing = Writing("omp", chained(*items))
-    first, second, third = fields_of(writing)
+    encoded = EncodedSession("omp", chained(*entries))
+    first, second, third = fields_of(encoded)
     assert (first["type"], first["purpose"], "kind" in first) == ("model_usage", "cache_warm", False)
     assert (second["type"], second["kind"]) == ("usage", "odd")
     assert (third["kind"], third["purpose"]) == ("k", "p")
-    assert [each for each, _ in writing.told()] == items
-    assert writing.session().usage().input == 7
+    assert [each for each, _ in encoded.decoded()] == entries
+    assert encoded.session().usage().input == 7
 
 
 def test_a_system_prompt_is_put_where_oh_my_pi_does_not_stumble_over_it() -> None:
-    items = [message("a", "system", "be good"), message("b"), message("c", "stranger")]
-    writing = Writing("omp", chained(*items))
-    assert [fields["type"] for fields in fields_of(writing)] == ["sessiontree", "message", "sessiontree"]
-    assert [note.what for note in writing.notes] == ["system prompts", "messages of unknown roles"]
-    assert [each for each, _ in writing.told()] == items
+    entries = [message("a", "system", "be good"), message("b"), message("c", "stranger")]
+    encoded = EncodedSession("omp", chained(*entries))
+    assert [fields["type"] for fields in fields_of(encoded)] == ["sessiontree", "message", "sessiontree"]
+    assert [note.what for note in encoded.notes] == ["system prompts", "messages of unknown roles"]
+    assert [each for each, _ in encoded.decoded()] == entries
 
 
 @pytest.mark.parametrize(
@@ -237,46 +241,46 @@ def test_a_system_prompt_is_put_where_oh_my_pi_does_not_stumble_over_it() -> Non
     [("context_edit", "changed"), ("config", "aside"), ("worktree", "aside"), ("file_snapshot", "aside")],
 )
 def test_types_that_oh_my_pi_does_not_know_stay_as_lines_and_are_noted(kind: str, what: str) -> None:
-    writing = Writing("omp", chained(message("a"), item(kind, "b", targetId="a", replacement=None)))
-    assert [fields["type"] for fields in fields_of(writing)] == ["message", kind]
-    assert [note.kind for note in writing.notes] == [what]
+    encoded = EncodedSession("omp", chained(message("a"), new_entry(kind, "b", targetId="a", replacement=None)))
+    assert [fields["type"] for fields in fields_of(encoded)] == ["message", kind]
+    assert [note.kind for note in encoded.notes] == [what]
 
 
 @pytest.mark.parametrize("role", ["developer", "fileMention", "pythonExecution", "bashExecution", "custom"])
 def test_its_own_roles_are_written_as_they_are(role: str) -> None:
-    writing = Writing("omp", [(message("a", role), None)])
-    assert fields_of(writing)[0]["message"]["role"] == role
-    assert writing.notes == []
+    encoded = EncodedSession("omp", [(message("a", role), None)])
+    assert fields_of(encoded)[0]["message"]["role"] == role
+    assert encoded.notes == []
 
 
 @pytest.mark.parametrize("kind", ["mode_change", "reset_boundary", "session_init", "ttsr_injection", "credential_pin"])
 def test_its_own_types_need_no_note(kind: str) -> None:
-    assert Writing("omp", [(item(kind, "a"), None)]).notes == []
+    assert EncodedSession("omp", [(new_entry(kind, "a"), None)]).notes == []
 
 
 # Telling
 
 
-def test_usage_and_titles_are_told_in_native_words() -> None:
+def test_usage_and_titles_are_decoded_as_native_entries() -> None:
     lines = [
         entry("model_usage", "a", purpose="title", role="tiny", provider="p", model="m", usage={}),
         entry("title_change", "b", "a", title="New", previousTitle="Old", source="user"),
         entry("title_change", "c", "b", title="Auto", source="auto", trigger="t"),
     ]
-    items = [each for each, _ in told(journal_of(header() + b"".join(lines)))]
-    assert [(each.kind, each.fields) for each in items] == [
+    entries = [each for each, _ in decoded(journal_of(header() + b"".join(lines)))]
+    assert [(each.kind, each.fields) for each in entries] == [
         ("usage", {"kind": "title", "role": "tiny", "provider": "p", "model": "m", "usage": {}}),
         ("session_info", {"name": "New", "previousTitle": "Old"}),
         ("session_info", {"name": "Auto", "source": "auto", "trigger": "t"}),
     ]
 
 
-def test_the_title_slot_is_told_by_nobody() -> None:
-    journal = journal_of(Writing("omp", [(message("a"), None)], start=NAMED).data)
+def test_the_title_slot_is_not_decoded() -> None:
+    journal = journal_of(EncodedSession("omp", [(message("a"), None)], start=NAMED).data)
     assert [each.kind for each in OMP.decode(journal, range(len(journal)))] == ["message"]
 
 
-def test_a_short_summary_is_shown_but_was_given_by_nobody() -> None:
+def test_a_short_summary_is_shown_but_is_not_a_given_title() -> None:
     compacted = entry("compaction", "b", "a", summary="s", shortSummary="In short", firstKeptEntryId="a")
     journal = journal_of(header() + said("a") + compacted)
     assert OMP.find_title(journal) == "In short"
@@ -284,11 +288,14 @@ def test_a_short_summary_is_shown_but_was_given_by_nobody() -> None:
 
 
 def test_what_pi_wrote_for_oh_my_pis_roles_goes_back_as_it_was() -> None:
-    items = [message("a", "developer", "be brief"), item("model_change", "b", provider="p", modelId="m", role="smol")]
-    there = Writing("pi", chained(*items))
-    back = Writing("omp", there.told())
+    entries = [
+        message("a", "developer", "be brief"),
+        new_entry("model_change", "b", provider="p", modelId="m", role="smol"),
+    ]
+    there = EncodedSession("pi", chained(*entries))
+    back = EncodedSession("omp", there.decoded())
     assert [fields["type"] for fields in fields_of(back)] == ["message", "model_change"]
-    assert [each for each, _ in back.told()] == items
+    assert [each for each, _ in back.decoded()] == entries
 
 
 # Where it goes
@@ -324,7 +331,7 @@ def test_the_bucket_is_that_of_the_real_folder(tmp_path: Path, cwd: str, bucket:
     assert path == f"{home}/.omp/agent/sessions/{bucket}/2026-02-16T10-20-30-000Z_019c-s.jsonl"
 
 
-def test_a_home_behind_a_link_is_the_real_one(tmp_path: Path) -> None:
+def test_a_home_that_is_a_link_is_the_real_one(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "home").symlink_to(tmp_path / "real")
     path = destination(f"{tmp_path}/real/proj", {"HOME": f"{tmp_path}/home"})

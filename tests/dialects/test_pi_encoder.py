@@ -1,4 +1,4 @@
-"""Writing in the shape of Pi: what is told again is what was written, and the session stands where it should."""
+"""Encoding in Pi's line format: what is encoded decodes to the same, and the current entry is kept."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from sessiontree.stores.memory import MemoryStore
 from tests.builders import TIME, entry, examples, header, json_line, said
 from tests.dialects.sessions import (
     DIALECTS,
-    START,
-    Told,
-    Writing,
+    META,
+    EncodedSession,
+    EntryWithParent,
     chained,
     context_at,
     context_of,
     conversations,
-    item,
+    decoded,
     message,
-    told,
+    new_entry,
 )
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "pi-family"
@@ -55,12 +55,12 @@ def parsed(lines: list[bytes]) -> list[Any]:
     return [json.loads(line) for line in lines]
 
 
-def kinds(writing: Writing) -> list[str]:
-    return [fields["type"] for fields in parsed(writing.lines[writing.head :])]
+def kinds(encoded: EncodedSession) -> list[str]:
+    return [fields["type"] for fields in parsed(encoded.lines[encoded.head :])]
 
 
-def noted(writing: Writing) -> list[tuple[str, str]]:
-    return [(note.kind, note.what) for note in writing.notes]
+def noted(encoded: EncodedSession) -> list[tuple[str, str]]:
+    return [(note.kind, note.what) for note in encoded.notes]
 
 
 # Any conversation
@@ -69,28 +69,32 @@ def noted(writing: Writing) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("dialect", DIALECTS)
 @given(conversations())
 @examples(120)
-def test_what_is_told_again_is_what_was_written(dialect: str, conversation: tuple[list[Told], str | None]) -> None:
-    items, leaf = conversation
-    writing = Writing(dialect, items, leaf, stands=False)
-    found = writing.told()
-    assert found[: len(items)] == items
-    assert [each.kind for each, _ in found[len(items) :]] in ([], ["leaf"])
-    journal = writing.journal()
+def test_what_is_decoded_is_what_was_encoded(
+    dialect: str, conversation: tuple[list[EntryWithParent], str | None]
+) -> None:
+    entries, leaf = conversation
+    encoded = EncodedSession(dialect, entries, leaf, is_current=False)
+    found = encoded.decoded()
+    assert found[: len(entries)] == entries
+    assert [each.kind for each, _ in found[len(entries) :]] in ([], ["leaf"])
+    journal = encoded.journal()
     assert {problem.kind for problem in journal.problems()} <= {"lone-surrogate"}
-    assert context_of(journal) == context_at(journal, writing.leaf)
-    assert writing.findings() == set()
+    assert context_of(journal) == context_at(journal, encoded.leaf)
+    assert encoded.findings() == set()
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @given(conversations())
 @examples(30)
-def test_the_same_items_make_the_same_bytes(dialect: str, conversation: tuple[list[Told], str | None]) -> None:
-    items, leaf = conversation
+def test_the_same_entries_make_the_same_bytes(
+    dialect: str, conversation: tuple[list[EntryWithParent], str | None]
+) -> None:
+    entries, leaf = conversation
     unnamed = [
-        (msgspec.structs.replace(each, id="" if at % 3 else each.id), None) for at, (each, _) in enumerate(items)
+        (msgspec.structs.replace(each, id="" if at % 3 else each.id), None) for at, (each, _) in enumerate(entries)
     ]
-    assert Writing(dialect, items, leaf).data == Writing(dialect, items, leaf).data
-    assert Writing(dialect, unnamed).data == Writing(dialect, unnamed).data
+    assert EncodedSession(dialect, entries, leaf).data == EncodedSession(dialect, entries, leaf).data
+    assert EncodedSession(dialect, unnamed).data == EncodedSession(dialect, unnamed).data
 
 
 # The corpus
@@ -106,22 +110,22 @@ def test_a_file_written_again_in_its_own_dialect_gives_the_same_context_and_stat
     dialect = detect(data, name)
     journal = journal_of(data, dialect)
     leaf = dialect.find_leaf(journal, AS_CLIENT)
-    start = SessionMeta(START.id, START.timestamp, "/tmp", title=dialect.find_given_title(journal))
-    writing = Writing(dialect.name, told(journal), None if leaf is None else journal.tree.ids[leaf], start)
-    again = writing.journal()
+    start = SessionMeta(META.id, META.timestamp, "/tmp", title=dialect.find_given_title(journal))
+    encoded = EncodedSession(dialect.name, decoded(journal), None if leaf is None else journal.tree.ids[leaf], start)
+    again = encoded.journal()
     if name not in WITH_REDACTED_THINKING:
         assert context_of(again) == context_of(journal)
     assert dialect.find_title(again) == dialect.find_title(journal)
-    assert writing.told()[: len(journal)] == told(journal)
+    assert encoded.decoded()[: len(journal)] == decoded(journal)
 
 
 @pytest.mark.parametrize("target", DIALECTS)
 @pytest.mark.parametrize("name", HEALTHY)
-def test_a_file_written_for_another_owner_tells_the_same(name: str, target: str) -> None:
+def test_a_file_written_for_another_client_decodes_to_the_same(name: str, target: str) -> None:
     data = (FOLDER / f"{name}.jsonl").read_bytes()
     journal = journal_of(data, detect(data, name))
-    items = told(journal)
-    assert Writing(target, items).told()[: len(items)] == items
+    entries = decoded(journal)
+    assert EncodedSession(target, entries).decoded()[: len(entries)] == entries
 
 
 # Ids
@@ -130,68 +134,70 @@ def test_a_file_written_for_another_owner_tells_the_same(name: str, target: str)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_any_id_is_kept_and_an_empty_or_used_one_is_made_anew(dialect: str) -> None:
     first, second, third = message("a b/ü"), message(""), message("a b/ü", content="again")
-    writing = Writing(dialect, [(first, None), (second, "a b/ü"), (third, "a b/ü")])
-    ids = [each.id for each, _ in writing.told()[:3]]
+    encoded = EncodedSession(dialect, [(first, None), (second, "a b/ü"), (third, "a b/ü")])
+    ids = [each.id for each, _ in encoded.decoded()[:3]]
     assert ids[0] == "a b/ü"
     assert all(len(id) == 8 and int(id, 16) >= 0 for id in ids[1:])
     assert len(set(ids)) == 3
-    assert writing.findings() == set()
+    assert encoded.findings() == set()
 
 
 def test_made_ids_depend_on_the_session() -> None:
-    other = msgspec.structs.replace(START, id="another")
-    assert Writing("pi", [(message(""), None)]).ids != Writing("pi", [(message(""), None)], start=other).ids
+    other = msgspec.structs.replace(META, id="another")
+    assert (
+        EncodedSession("pi", [(message(""), None)]).ids != EncodedSession("pi", [(message(""), None)], start=other).ids
+    )
 
 
 def test_a_reference_to_an_entry_that_got_another_id_follows_it() -> None:
-    twice = [message("a"), message("b"), message("a"), item("label", "l", targetId="a", label="x")]
-    writing = Writing("pi", chained(*twice))
-    renamed = writing.told()[2][0].id
+    twice = [message("a"), message("b"), message("a"), new_entry("label", "l", targetId="a", label="x")]
+    encoded = EncodedSession("pi", chained(*twice))
+    renamed = encoded.decoded()[2][0].id
     assert renamed != "a"
-    assert writing.told()[3][0].fields["targetId"] == renamed
-    sharded = [message("x"), item("message", "y", aliases=("z",), message={"role": "user", "content": "hi"})]
-    kept = item("compaction", "c", summary="s", firstKeptEntryId="z")
-    assert Writing("pi", chained(*sharded, kept)).told()[2][0].fields["firstKeptEntryId"] == "y"
+    assert encoded.decoded()[3][0].fields["targetId"] == renamed
+    sharded = [message("x"), new_entry("message", "y", aliases=("z",), message={"role": "user", "content": "hi"})]
+    kept = new_entry("compaction", "c", summary="s", firstKeptEntryId="z")
+    assert EncodedSession("pi", chained(*sharded, kept)).decoded()[2][0].fields["firstKeptEntryId"] == "y"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_file_that_is_continued_gets_lines_with_ids_it_does_not_have(dialect: str) -> None:
     journal = journal_of(header() + said("a"), DIALECTS[dialect])
-    encoder = DIALECTS[dialect].encoder(START, journal)
+    encoder = DIALECTS[dialect].encoder(META, journal)
     one, two = encoder.encode(message("a"), "a"), encoder.encode(message(""), "a")
     assert len({one.id, two.id, "a"}) == 3
     assert json.loads(one.lines[0])["parentId"] == "a"
     assert encoder.encode(message("free"), "a").id == "free"
 
 
-def test_an_item_without_a_time_gets_that_of_the_line_before_it() -> None:
-    writing = Writing("pi", chained(message("a"), CanonicalEntry("message", message("b").fields, "b")))
-    assert parsed(writing.lines)[-1]["timestamp"] == TIME
+def test_an_entry_without_a_time_gets_that_of_the_line_before_it() -> None:
+    encoded = EncodedSession("pi", chained(message("a"), CanonicalEntry("message", message("b").fields, "b")))
+    assert parsed(encoded.lines)[-1]["timestamp"] == TIME
 
 
 # What owners need to find
 
 
 def needy(**message: Any) -> CanonicalEntry:
-    return item("message", "a", message={"role": "assistant", **message})
+    return new_entry("message", "a", message={"role": "assistant", **message})
 
 
 @pytest.mark.parametrize("dialect", ["pi", "omp"])
 def test_answers_have_blocks_and_a_cost_where_tokens_were_counted(dialect: str) -> None:
     given = needy(content="hello", usage={"input": 1, "output": 2})
-    writing = Writing(dialect, [(given, None)])
-    message = parsed(writing.lines)[-1]["message"]
+    encoded = EncodedSession(dialect, [(given, None)])
+    message = parsed(encoded.lines)[-1]["message"]
     assert message["content"] == [{"type": "text", "text": "hello"}]
     assert message["usage"]["cost"]["total"] == 0
-    assert writing.told()[0][0].fields == given.fields
+    assert encoded.decoded()[0][0].fields == given.fields
 
 
 def test_hidden_thinking_is_in_pis_own_form_and_comes_back() -> None:
     given = needy(content=[{"type": "redactedThinking", "data": "xx"}])
-    writing = Writing("pi", [(given, None)])
-    (block,) = parsed(writing.lines)[-1]["message"]["content"]
+    encoded = EncodedSession("pi", [(given, None)])
+    (block,) = parsed(encoded.lines)[-1]["message"]["content"]
     assert block == {"type": "thinking", "thinking": "", "thinkingSignature": "xx", "redacted": True}
-    assert writing.told()[0][0].fields == given.fields
+    assert encoded.decoded()[0][0].fields == given.fields
 
 
 # Lines as the owner writes them
@@ -199,41 +205,45 @@ def test_hidden_thinking_is_in_pis_own_form_and_comes_back() -> None:
 
 def test_the_header_is_that_of_pi() -> None:
     start = SessionMeta("s1", "2026-02-16T10:00:00.000Z", "/src", title="T", origin="/old/s.jsonl")
-    head = Writing("pi", [], start=start).lines[0]
+    head = EncodedSession("pi", [], start=start).lines[0]
     assert head == (
         b'{"type":"session","version":3,"id":"s1","timestamp":"2026-02-16T10:00:00.000Z","cwd":"/src",'
         b'"parentSession":"/old/s.jsonl","sessiontreeFor":"pi"}'
     )
 
 
-def test_the_header_of_a_native_session_says_where_it_was_forked() -> None:
+def test_the_header_of_a_native_session_records_where_it_was_forked() -> None:
     start = SessionMeta("s1", "t", "/src", forked_from=ForkOrigin("s0", "e"), origin="/old.jsonl")
-    fields = json.loads(Writing("native", [], start=start).lines[0])
+    fields = json.loads(EncodedSession("native", [], start=start).lines[0])
     assert fields["forkedFrom"] == {"session": "s0", "entry": "e"}
     assert fields["parentSession"] == "/old.jsonl"
     assert fields["sessiontree"] == 1
 
 
-def test_keys_stand_in_the_order_of_pi() -> None:
-    items = [message("a"), item("custom", "b", customType="t", data=1), item("custom_message", "c", customType="t")]
-    lines = Writing("pi", chained(*items)).lines[1:]
+def test_keys_are_in_the_order_of_pi() -> None:
+    entries = [
+        message("a"),
+        new_entry("custom", "b", customType="t", data=1),
+        new_entry("custom_message", "c", customType="t"),
+    ]
+    lines = EncodedSession("pi", chained(*entries)).lines[1:]
     assert [list(fields) for fields in parsed(lines)] == [
         ["type", "id", "parentId", "timestamp", "message"],
         ["type", "customType", "data", "id", "parentId", "timestamp"],
         ["type", "customType", "id", "parentId", "timestamp"],
     ]
-    native = Writing("native", chained(*items)).lines[2]
+    native = EncodedSession("native", chained(*entries)).lines[2]
     assert list(json.loads(native)) == ["type", "id", "parentId", "timestamp", "customType", "data"]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_rides_on_from_elsewhere_stays_on_the_line(dialect: str) -> None:
+def test_carried_data_stays_on_the_line(dialect: str) -> None:
     riding = {"tools": {"agent": "claude", "name": "Read"}}
-    one = item("message", "a", message={"role": "user", "content": "x"}, sessiontree=riding)
-    two = item("message", "b", message={"role": "developer", "content": "x"}, sessiontree=riding)
-    writing = Writing(dialect, chained(one, two))
-    assert [fields["sessiontree"]["tools"] for fields in parsed(writing.lines[writing.head :])] == [riding["tools"]] * 2
-    assert [each for each, _ in writing.told()] == [one, two]
+    one = new_entry("message", "a", message={"role": "user", "content": "x"}, sessiontree=riding)
+    two = new_entry("message", "b", message={"role": "developer", "content": "x"}, sessiontree=riding)
+    encoded = EncodedSession(dialect, chained(one, two))
+    assert [fields["sessiontree"]["tools"] for fields in parsed(encoded.lines[encoded.head :])] == [riding["tools"]] * 2
+    assert [each for each, _ in encoded.decoded()] == [one, two]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -256,21 +266,23 @@ def test_what_rides_on_from_elsewhere_stays_on_the_line(dialect: str) -> None:
         CanonicalEntry("title", {"v": 1, "title": "T", "updatedAt": "", "pad": ""}, "x", TIME),
     ],
 )
-def test_an_item_that_would_be_taken_for_something_else_still_comes_back(dialect: str, odd: CanonicalEntry) -> None:
-    writing = Writing(dialect, chained(message("a"), odd))
-    assert [each for each, _ in writing.told()][:2] == [message("a"), odd]
-    assert writing.findings() == set()
+def test_an_entry_that_would_be_taken_for_something_else_still_comes_back(dialect: str, odd: CanonicalEntry) -> None:
+    encoded = EncodedSession(dialect, chained(message("a"), odd))
+    assert [each for each, _ in encoded.decoded()][:2] == [message("a"), odd]
+    assert encoded.findings() == set()
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_entry_nested_too_deeply_for_a_line_is_dropped_and_said_and_the_chain_holds(dialect: str) -> None:
+def test_an_entry_nested_too_deeply_for_a_line_is_dropped_and_noted_and_the_chain_holds(dialect: str) -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
-    writing = Writing(dialect, chained(message("a"), item("custom", "b", customType="t", data=deep), message("c")))
-    assert noted(writing) == [("dropped", "entries nested too deeply")]
-    assert [parent for _, parent in writing.told()] == [None, "a", "b"]
-    assert writing.findings() == set()
+    encoded = EncodedSession(
+        dialect, chained(message("a"), new_entry("custom", "b", customType="t", data=deep), message("c"))
+    )
+    assert noted(encoded) == [("dropped", "entries nested too deeply")]
+    assert [parent for _, parent in encoded.decoded()] == [None, "a", "b"]
+    assert encoded.findings() == set()
 
 
 # What Pi says in other words
@@ -288,39 +300,39 @@ def test_an_entry_nested_too_deeply_for_a_line_is_dropped_and_said_and_the_chain
     ],
 )
 def test_types_that_pi_does_not_know_stay_as_lines_and_are_noted(kind: str, what: str) -> None:
-    writing = Writing("pi", chained(message("a"), item(kind, "b"), message("c")))
-    assert kinds(writing) == ["message", kind, "message"]
-    assert [note.kind for note in writing.notes] == [what]
+    encoded = EncodedSession("pi", chained(message("a"), new_entry(kind, "b"), message("c")))
+    assert kinds(encoded) == ["message", kind, "message"]
+    assert [note.kind for note in encoded.notes] == [what]
 
 
 def test_a_model_of_another_role_is_put_where_pi_does_not_take_it_for_its_own() -> None:
-    smol = item("model_change", "b", provider="p", modelId="m", role="smol")
-    writing = Writing("pi", chained(item("model_change", "a", provider="x", modelId="y"), smol))
-    assert kinds(writing) == ["model_change", "sessiontree"]
-    assert noted(writing) == [("aside", "models of other roles")]
-    assert writing.told()[1][0] == smol
+    smol = new_entry("model_change", "b", provider="p", modelId="m", role="smol")
+    encoded = EncodedSession("pi", chained(new_entry("model_change", "a", provider="x", modelId="y"), smol))
+    assert kinds(encoded) == ["model_change", "sessiontree"]
+    assert noted(encoded) == [("aside", "models of other roles")]
+    assert encoded.decoded()[1][0] == smol
 
 
 def test_a_model_in_one_field_becomes_pis_pair() -> None:
-    writing = Writing("pi", [(item("model_change", "a", model="x/y/z", role="default"), None)])
-    fields = parsed(writing.lines)[1]
+    encoded = EncodedSession("pi", [(new_entry("model_change", "a", model="x/y/z", role="default"), None)])
+    fields = parsed(encoded.lines)[1]
     assert (fields["provider"], fields["modelId"], "model" in fields) == ("x", "y/z", False)
 
 
 @pytest.mark.parametrize("fields", [{"model": "nameless"}, {"provider": "p"}, {}])
 def test_a_model_without_a_provider_is_kept_out_of_pis_sight(fields: dict[str, Any]) -> None:
-    one = item("model_change", "a", **fields)
-    writing = Writing("pi", [(one, None)])
-    assert kinds(writing) == ["sessiontree"]
-    assert writing.told() == [(one, None)]
+    one = new_entry("model_change", "a", **fields)
+    encoded = EncodedSession("pi", [(one, None)])
+    assert kinds(encoded) == ["sessiontree"]
+    assert encoded.decoded() == [(one, None)]
 
 
 @pytest.mark.parametrize("fields", [{"thinkingLevel": None, "configured": "auto"}, {}])
 def test_no_thinking_level_is_off_to_pi(fields: dict[str, Any]) -> None:
-    one = item("thinking_level_change", "a", **fields)
-    writing = Writing("pi", [(one, None)])
-    assert parsed(writing.lines)[1]["thinkingLevel"] == "off"
-    assert writing.told() == [(one, None)]
+    one = new_entry("thinking_level_change", "a", **fields)
+    encoded = EncodedSession("pi", [(one, None)])
+    assert parsed(encoded.lines)[1]["thinkingLevel"] == "off"
+    assert encoded.decoded() == [(one, None)]
 
 
 def test_roles_of_oh_my_pi_are_messages_of_an_extension_to_pi() -> None:
@@ -328,22 +340,22 @@ def test_roles_of_oh_my_pi_are_messages_of_an_extension_to_pi() -> None:
         {"path": "a.md", "content": "text"},
         {"path": "i.png", "image": {"type": "image", "data": "", "mimeType": ""}},
     ]
-    items = [
+    entries = [
         message("a", "developer", "be brief"),
-        item("message", "b", message={"role": "fileMention", "files": files}),
-        item("message", "c", message={"role": "pythonExecution", "code": "1/0", "output": "boom", "exitCode": 1}),
-        item("message", "d", message={"role": "pythonExecution", "code": "2", "excludeFromContext": True}),
+        new_entry("message", "b", message={"role": "fileMention", "files": files}),
+        new_entry("message", "c", message={"role": "pythonExecution", "code": "1/0", "output": "boom", "exitCode": 1}),
+        new_entry("message", "d", message={"role": "pythonExecution", "code": "2", "excludeFromContext": True}),
         message("e", "stranger"),
     ]
-    writing = Writing("pi", chained(*items))
-    assert kinds(writing) == ["custom_message"] * 3 + ["sessiontree"] * 2
-    developer, mention, python = (fields["content"] for fields in parsed(writing.lines)[1:4])
+    encoded = EncodedSession("pi", chained(*entries))
+    assert kinds(encoded) == ["custom_message"] * 3 + ["sessiontree"] * 2
+    developer, mention, python = (fields["content"] for fields in parsed(encoded.lines)[1:4])
     assert developer == "be brief"
     assert mention == [{"type": "text", "text": '<file path="a.md">\ntext\n</file>'}, files[1]["image"]]
     assert "1/0" in python
     assert "boom" in python
-    assert [each for each, _ in writing.told()] == items
-    assert {note.kind for note in writing.notes} == {"mapped", "aside"}
+    assert [each for each, _ in encoded.decoded()] == entries
+    assert {note.kind for note in encoded.notes} == {"mapped", "aside"}
 
 
 @pytest.mark.parametrize("dialect", ["pi", "native"])
@@ -351,131 +363,135 @@ def test_roles_of_oh_my_pi_are_messages_of_an_extension_to_pi() -> None:
     "unsent",
     [
         message("b", "assistant", [{"type": "text", "text": "first try"}], retryRecovery={"attempt": 1}),
-        item("custom_message", "b", customType="prewalk-plan", content="plan"),
+        new_entry("custom_message", "b", customType="prewalk-plan", content="plan"),
     ],
 )
 def test_what_oh_my_pi_never_sends_is_left_out_of_the_context(dialect: str, unsent: CanonicalEntry) -> None:
-    writing = Writing(dialect, [(message("a"), None), (unsent, "a"), (message("c", content="on"), "b")])
-    journal = writing.journal()
+    encoded = EncodedSession(dialect, [(message("a"), None), (unsent, "a"), (message("c", content="on"), "b")])
+    journal = encoded.journal()
     assert [found.content for found in context_of(journal)[0]] == ["hello", "on"]
     assert journal.tree.ids[:2] == ["a", "b"]
-    assert writing.ids["b"] == journal.tree.ids[2]
+    assert encoded.ids["b"] == journal.tree.ids[2]
 
 
 # Where the session stands
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_session_that_stands_at_its_last_line_needs_no_more(dialect: str) -> None:
-    assert Writing(dialect, chained(message("a"), message("b"))).closing == []
-    assert Writing(dialect, []).closing == []
+def test_a_session_at_its_last_line_needs_nothing_else(dialect: str) -> None:
+    assert EncodedSession(dialect, chained(message("a"), message("b"))).closing == []
+    assert EncodedSession(dialect, []).closing == []
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_session_that_stands_elsewhere_ends_with_a_line_that_leads_there(dialect: str) -> None:
+def test_a_session_that_is_elsewhere_ends_with_a_line_that_leads_there(dialect: str) -> None:
     branches = [(message("a"), None), (message("b"), "a"), (message("c"), "a")]
-    writing = Writing(dialect, branches, "b")
-    (line,) = parsed(writing.closing)
+    encoded = EncodedSession(dialect, branches, "b")
+    (line,) = parsed(encoded.closing)
     assert (line["type"], line["parentId"], line["targetId"]) == ("leaf", "b", "b")
-    assert context_of(writing.journal()) == context_at(writing.journal(), "b")
+    assert context_of(encoded.journal()) == context_at(encoded.journal(), "b")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_session_may_stand_before_its_first_entry(dialect: str) -> None:
-    writing = Writing(dialect, [(message("a"), None)], None, stands=False)
-    (line,) = parsed(writing.closing)
+def test_a_session_may_be_before_its_first_entry(dialect: str) -> None:
+    encoded = EncodedSession(dialect, [(message("a"), None)], None, is_current=False)
+    (line,) = parsed(encoded.closing)
     assert (line["parentId"], line["targetId"]) == (None, None)
-    assert context_of(writing.journal())[0] == ()
+    assert context_of(encoded.journal())[0] == ()
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_labels_below_the_leaf_may_be_last(dialect: str) -> None:
-    label = item("label", "l", targetId="a", label="x")
-    assert Writing(dialect, [(message("a"), None), (message("b"), "a"), (label, "b")], "b").closing == []
+    label = new_entry("label", "l", targetId="a", label="x")
+    assert EncodedSession(dialect, [(message("a"), None), (message("b"), "a"), (label, "b")], "b").closing == []
 
 
 @pytest.mark.parametrize(("dialect", "closing"), [("pi", ["leaf"]), ("omp", ["leaf"]), ("native", [])])
 def test_a_label_on_another_branch_is_not_last_where_the_last_line_counts(dialect: str, closing: list[str]) -> None:
-    label = item("label", "l", targetId="a", label="x")
-    writing = Writing(dialect, [(message("a"), None), (message("b"), "a"), (label, "a")], "b")
-    assert [fields["type"] for fields in parsed(writing.closing)] == closing
-    assert [found.role for found in context_of(writing.journal())[0]] == ["user", "user"]
+    label = new_entry("label", "l", targetId="a", label="x")
+    encoded = EncodedSession(dialect, [(message("a"), None), (message("b"), "a"), (label, "a")], "b")
+    assert [fields["type"] for fields in parsed(encoded.closing)] == closing
+    assert [found.role for found in context_of(encoded.journal())[0]] == ["user", "user"]
 
 
 def test_bookkeeping_that_doctor_would_take_for_a_dead_branch_is_not_last_in_pi() -> None:
-    label = item("label", "l", targetId="a", label="x")
-    writing = Writing("pi", [(message("a"), None), (message("b"), "a"), (message("c"), "a"), (label, "b")], "b")
-    assert [fields["type"] for fields in parsed(writing.closing)] == ["leaf"]
-    assert writing.findings() == set()
+    label = new_entry("label", "l", targetId="a", label="x")
+    encoded = EncodedSession("pi", [(message("a"), None), (message("b"), "a"), (message("c"), "a"), (label, "b")], "b")
+    assert [fields["type"] for fields in parsed(encoded.closing)] == ["leaf"]
+    assert encoded.findings() == set()
 
 
-def test_a_native_session_that_stands_at_bookkeeping_stands_at_what_it_hangs_on() -> None:
-    label = item("label", "l", targetId="a", label="x")
-    assert Writing("native", chained(message("a"), label), "l").closing == []
+def test_a_native_session_at_bookkeeping_is_at_its_parent() -> None:
+    label = new_entry("label", "l", targetId="a", label="x")
+    assert EncodedSession("native", chained(message("a"), label), "l").closing == []
 
 
 # Names and settings
 
 
 @pytest.mark.parametrize("dialect", ["pi", "native"])
-def test_a_title_that_no_entry_says_is_said_at_the_end(dialect: str) -> None:
-    start = msgspec.structs.replace(START, title="A name")
-    writing = Writing(dialect, chained(item("session_info", "i", name="old"), message("a")), start=start)
-    assert writing.session().name == "A name"
-    assert context_of(writing.journal())[0] == context_at(writing.journal(), "a")[0]
-    told_last = Writing(dialect, chained(message("a"), item("session_info", "i", name="A  name")), start=start)
+def test_a_title_that_no_entry_has_is_written_at_the_end(dialect: str) -> None:
+    start = msgspec.structs.replace(META, title="A name")
+    encoded = EncodedSession(dialect, chained(new_entry("session_info", "i", name="old"), message("a")), start=start)
+    assert encoded.session().name == "A name"
+    assert context_of(encoded.journal())[0] == context_at(encoded.journal(), "a")[0]
+    told_last = EncodedSession(
+        dialect, chained(message("a"), new_entry("session_info", "i", name="A  name")), start=start
+    )
     assert told_last.closing == []
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_settings_that_no_entry_says_are_kept(dialect: str) -> None:
+def test_settings_that_no_entry_has_are_kept(dialect: str) -> None:
     config = Config(approval_mode="yolo")
-    start = msgspec.structs.replace(START, config=config)
-    assert Writing(dialect, [(message("a"), None)], start=start).session().config == config
-    told_already = item("config", "c", config=msgspec.to_builtins(config))
-    assert Writing(dialect, chained(message("a"), told_already), start=start).closing == []
-    assert Writing(dialect, [], start=msgspec.structs.replace(START, config=Config())).closing == []
+    start = msgspec.structs.replace(META, config=config)
+    assert EncodedSession(dialect, [(message("a"), None)], start=start).session().config == config
+    told_already = new_entry("config", "c", config=msgspec.to_builtins(config))
+    assert EncodedSession(dialect, chained(message("a"), told_already), start=start).closing == []
+    assert EncodedSession(dialect, [], start=msgspec.structs.replace(META, config=Config())).closing == []
 
 
 # Telling
 
 
-def test_version_1_is_told_with_made_ids_and_bounds_by_id() -> None:
+def test_version_1_is_decoded_with_made_ids_and_bounds_by_id() -> None:
     lines = [
         {"type": "message", "timestamp": TIME, "message": {"role": "user", "content": "one"}},
         {"type": "message", "timestamp": TIME, "message": {"role": "hookMessage", "customType": "t", "content": "h"}},
         {"type": "compaction", "timestamp": TIME, "summary": "s", "firstKeptEntryIndex": 2, "tokensBefore": 1},
     ]
     journal = journal_of(header(version=None) + b"".join(map(json_line, lines)))
-    (one, _), (hook, parent), (compaction, _) = told(journal)
+    (one, _), (hook, parent), (compaction, _) = decoded(journal)
     assert one.id == journal.tree.ids[0] == parent
     assert hook.fields["message"]["role"] == "custom"
     assert compaction.fields == {"summary": "s", "tokensBefore": 1, "firstKeptEntryId": hook.id}
 
 
 @pytest.mark.parametrize("number", [0, 99, "1", None])
-def test_a_bound_of_version_1_that_names_nothing_is_not_told(number: Any) -> None:
+def test_a_bound_of_version_1_that_names_nothing_is_not_decoded(number: Any) -> None:
     line = {"type": "compaction", "timestamp": TIME, "summary": "s", "firstKeptEntryIndex": number}
-    ((compaction, _),) = told(journal_of(header(version=None) + json_line(line)))
+    ((compaction, _),) = decoded(journal_of(header(version=None) + json_line(line)))
     assert compaction.fields == {"summary": "s"}
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_moves_of_the_leaf_are_told(dialect: str) -> None:
+def test_moves_of_the_leaf_are_decoded(dialect: str) -> None:
     data = header(sessiontree=1) + said("a") + entry("leaf", "b", "a", targetId="a")
-    moves = [each for each, _ in told(journal_of(data, DIALECTS[dialect]))]
+    moves = [each for each, _ in decoded(journal_of(data, DIALECTS[dialect]))]
     assert [(each.kind, each.fields) for each in moves][1] == ("leaf", {"targetId": "a"})
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_model_change_is_told_with_provider_and_id_in_two_fields(dialect: str) -> None:
+def test_a_model_change_is_decoded_with_provider_and_id_in_two_fields(dialect: str) -> None:
     lines = [
         entry("model_change", "a", model="x/y/z", role="smol"),
         entry("model_change", "b", provider="p", modelId="m"),
         entry("model_change", "c", model="nameless"),
     ]
-    items = [each.fields for each, _ in told(journal_of(header(sessiontree=1) + b"".join(lines), DIALECTS[dialect]))]
-    assert items == [
+    entries = [
+        each.fields for each, _ in decoded(journal_of(header(sessiontree=1) + b"".join(lines), DIALECTS[dialect]))
+    ]
+    assert entries == [
         {"provider": "x", "modelId": "y/z", "role": "smol"},
         {"provider": "p", "modelId": "m"},
         {"model": "nameless"},

@@ -144,7 +144,7 @@ def test_the_file_stays_private(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_an_image_is_where_the_owner_finds_it(path: Path) -> None:
+def test_an_image_is_where_the_client_finds_it(path: Path) -> None:
     """On its line for programs that know no blobs, and in a blob for those that do; read back, it is the same."""
     session = sessiontree.open(path)
     data = base64.b64encode(bytes(range(256)) * 20).decode()

@@ -1,4 +1,4 @@
-"""Several writers, readers beside them, files pulled away: nobody's entry is lost or written to the wrong place."""
+"""Concurrent writers and readers, deleted and replaced files: no entry is lost or written to the wrong file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_refresh_shows_what_another_session_object_wrote(session: sessiontree.Se
     assert heard == [added.id]
 
 
-def test_an_append_reads_the_tail_of_others_first_and_refresh_still_tells_of_it(session: sessiontree.Session) -> None:
+def test_an_append_reads_the_lines_of_others_first_and_refresh_still_reports_them(session: sessiontree.Session) -> None:
     other = sessiontree.open(session.location)
     theirs = other.append("user", "theirs")
     mine = session.append("user", "mine")
@@ -95,7 +95,7 @@ def test_reading_a_file_that_is_being_written_gives_a_correct_prefix(session: se
     assert len(seen) > 50
 
 
-def test_a_deleted_file_is_noticed_and_not_made_anew(session: sessiontree.Session) -> None:
+def test_a_deleted_file_is_noticed_and_not_created_again(session: sessiontree.Session) -> None:
     os.unlink(session.location)
     with pytest.raises(ReplacedError, match="was deleted"):
         session.append("user", "into the void")
@@ -127,7 +127,7 @@ def test_a_file_truncated_by_another_program_is_noticed_and_not_written(session:
     assert os.path.getsize(session.location) == 100
 
 
-def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
+def test_files_are_readable_by_their_user_only(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         session = sessiontree.create(cwd="/", home=tmp_path / "home")

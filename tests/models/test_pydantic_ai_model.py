@@ -104,7 +104,7 @@ def test_usage_is_counted_with_the_cache_apart_and_the_cost(protocol: str) -> No
         assert usage.cost is None
 
 
-def test_tokens_written_to_the_cache_are_counted_where_a_provider_tells_them() -> None:
+def test_tokens_written_to_the_cache_are_counted_where_a_provider_reports_them() -> None:
     with ModelServer([ScriptTurn(text="x", usage=Usage(7, 1, 2, 50))]) as server:
         (events,) = ask_server(server, MODELS["anthropic"], HELLO)
     usage = message(events).usage
@@ -306,7 +306,7 @@ def test_refusals_become_errors_that_say_what_to_do(
 
 
 @pytest.mark.parametrize("protocol", ["anthropic", "responses", "chat"])
-def test_a_rate_limit_tells_how_long_to_wait(protocol: str) -> None:
+def test_a_rate_limit_has_the_delay(protocol: str) -> None:
     with (
         ModelServer([ScriptTurn(error=ScriptError("rate_limit", retry_after=7))]) as server,
         pytest.raises(BusyModelError, match="try again in 7 s") as raised,
@@ -336,7 +336,7 @@ def test_a_fault_in_the_middle_of_an_answer_keeps_what_came(protocol: str) -> No
 
 
 @every_protocol
-def test_a_dropped_connection_is_told_from_an_answer_that_ended(protocol: str) -> None:
+def test_a_dropped_connection_is_not_a_complete_answer(protocol: str) -> None:
     with (
         ModelServer([ScriptTurn(text="never to be finished " * 5, drop_after=6)]) as server,
         pytest.raises(UnreachableError) as raised,
@@ -357,7 +357,7 @@ def test_a_server_that_is_not_there_is_unreachable(protocol: str) -> None:
 
 @every_protocol
 @pytest.mark.parametrize(("stop", "reason"), [("length", "length"), ("refusal", "error")])
-def test_why_an_answer_ended_is_told(protocol: str, stop: Any, reason: str) -> None:
+def test_the_stop_reason_is_reported(protocol: str, stop: Any, reason: str) -> None:
     with ModelServer([ScriptTurn(text="so far", stop=stop)]) as server:
         (events,) = ask_server(server, MODELS[protocol], HELLO)
     ended = message(events)

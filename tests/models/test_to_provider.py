@@ -34,7 +34,7 @@ def shape(sendable: Sendable) -> list[str]:
     return [f"{message.kind}:{','.join(part.part_kind for part in message.parts)}" for message in sendable.messages]
 
 
-def test_results_and_what_the_user_says_behind_them_are_one_request(endpoint: Endpoint) -> None:
+def test_results_and_the_user_message_after_them_are_one_request(endpoint: Endpoint) -> None:
     messages: list[Message] = [
         System(content="rules"),
         User(content="go"),
@@ -64,7 +64,7 @@ def test_a_conversation_that_begins_or_goes_on_with_the_assistant_gets_user_text
     assert len(sent.notes) == 2
 
 
-def test_summaries_and_commands_are_told_as_user_texts(endpoint: Endpoint) -> None:
+def test_summaries_and_commands_become_user_texts(endpoint: Endpoint) -> None:
     messages: list[Message] = [CompactionSummary(summary="we did x"), BashExecution(command="ls", output="a.py")]
     (request,) = to_provider(messages, endpoint).messages
     told = " ".join(str(part.content) for part in request.parts if isinstance(part, library.UserPromptPart))
@@ -72,7 +72,7 @@ def test_summaries_and_commands_are_told_as_user_texts(endpoint: Endpoint) -> No
     assert "a.py" in told
 
 
-def test_thinking_with_nothing_behind_it_or_no_signature_is_left_out(endpoint: Endpoint) -> None:
+def test_thinking_with_nothing_after_it_or_no_signature_is_left_out(endpoint: Endpoint) -> None:
     spoken = Assistant(
         content=(Thinking("unsigned"), Text("x"), Thinking("signed", "c2ln")),
         api=endpoint.api,

@@ -166,7 +166,7 @@ def test_thinking_left_last_by_a_stripped_call_is_dropped() -> None:
     assert contents(found)[1] == [text("x")]
 
 
-def test_a_response_that_thinks_is_not_buried_behind_one_that_does_not() -> None:
+def test_a_response_with_thinking_is_not_joined_to_one_without() -> None:
     found = rendered(
         User(content="go"), Assistant(content="stopped"), Assistant(content=(Thinking("hm", "sig"), Text("x")))
     )
@@ -197,7 +197,7 @@ def test_images_of_a_result_stay_in_it() -> None:
     assert [block["type"] for block in contents(found)[2][0]["content"]] == ["text", "image"]
 
 
-def test_images_of_an_error_result_stand_behind_the_results() -> None:
+def test_images_of_an_error_result_come_after_the_results() -> None:
     found = rendered(
         User(content="go"),
         Assistant(content=(ToolCall("a", "t"), ToolCall("b", "t"))),

@@ -143,7 +143,7 @@ def check_responses(items: list[dict[str, Any]]) -> None:
             open_ids.append(item["call_id"])
         else:
             assert item["type"] == "message"
-            # Words of the same response may stand between its calls, words of the user may not.
+            # Texts of the same response may be between its calls, texts of the user may not.
             assert item["role"] == "assistant" or not open_ids
             check_responses_content(item["role"], item["content"])
     assert not open_ids

@@ -1,4 +1,4 @@
-"""Turns and pairing: what every provider's form stands on."""
+"""Turns and tool pairing, which all providers share."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_an_unanswered_call_can_be_stripped() -> None:
     message = Assistant(content=(Text("look"), call("a"), call("b")))
     found = paired(message, result("b", "2"), unanswered="strip")
     assert shape(found.turns) == ["a:look,b", "r:b=2"]
-    assert found.notes == ('The call "a" of "read" has no result and was taken out.',)
+    assert found.notes == ('The call "a" of "read" has no result and was removed.',)
 
 
 def test_a_turn_of_stripped_calls_only_vanishes() -> None:
@@ -244,14 +244,14 @@ def test_an_image_of_an_assistant_is_left_out_with_a_note() -> None:
     assert found.notes == ("An image was left out of an assistant message.",)
 
 
-def test_a_command_tells_what_ran_and_what_it_printed() -> None:
+def test_a_command_text_has_the_command_and_its_output() -> None:
     text = only_text(BashExecution(command="ls", output="a\nb\n", exit_code=0))
     assert "```\nls\n```" in text
     assert "```\na\nb\n```" in text
     assert "exit code" not in text
 
 
-def test_a_command_tells_how_it_went_wrong() -> None:
+def test_a_command_text_has_the_failure() -> None:
     text = only_text(
         BashExecution(
             command="make", output="x", exit_code=2, cancelled=True, truncated=True, full_output_path="/tmp/out.log"
@@ -297,7 +297,7 @@ def test_an_unknown_message_without_text_is_left_out_with_a_note() -> None:
     assert found.notes == ('A message with the role "telemetry" was left out because it has no text.',)
 
 
-def test_python_code_is_told_like_a_command() -> None:
+def test_python_code_is_rendered_like_a_command() -> None:
     fields = {"code": "1/0", "output": "ZeroDivisionError", "exitCode": 1}
     text = only_text(OtherMessage(kind="pythonExecution", fields=fields))
     assert "Python" in text
@@ -308,7 +308,7 @@ def test_python_code_is_told_like_a_command() -> None:
     assert paired(hidden).turns == ()
 
 
-def test_mentioned_files_are_told_with_their_content_and_pictures() -> None:
+def test_mentioned_files_are_rendered_with_their_content_and_images() -> None:
     files = [
         {"path": "a.py", "content": "x = 1"},
         {"path": "b.png", "image": {"type": "image", "data": PNG, "mimeType": "image/png"}},

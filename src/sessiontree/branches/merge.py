@@ -2,7 +2,7 @@
 
 Everything is written in one write, the merge entry last: without that line nothing counts as merged. If the process
 dies during the write, some copied messages may be in the file; they are harmless, and the merge can be repeated. See
-docs/decisions/0016-merging.md.
+docs/decisions/0016-merge.md.
 """
 
 from __future__ import annotations
