@@ -1,4 +1,4 @@
-"""Parses and renders calls of Pi's tools, which native sessions have too.
+"""Parse and render calls of Pi's tools, which native sessions have too.
 
 Public functions also parse calls of older versions of oh-my-pi.
 """
