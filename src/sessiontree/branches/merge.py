@@ -34,8 +34,8 @@ _PICKED = "{messages} written on another branch of this conversation and picked 
 _CONFLICTS = "## Conflicts"
 _CONTRADICTIONS = (
     "In addition, this branch is about to be merged into another one. If a decision of this branch contradicts one of "
-    f"the other's decisions below, end your notes with the heading `{_CONFLICTS}` and one point for each such pair, naming "
-    "both. If none does, leave that heading out. The other's decisions:\n{decisions}"
+    f"the other's decisions below, end your notes with the heading `{_CONFLICTS}` and one point for each such pair, "
+    "naming both. If none does, leave that heading out. The other's decisions:\n{decisions}"
 )
 
 

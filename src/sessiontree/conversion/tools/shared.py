@@ -111,9 +111,9 @@ def only_replacement(edit: Edit, *, deleting_takes_line_end: bool) -> Replacemen
 
 
 def require_same_deletion(edit: Edit, deleting_takes_line_end: bool) -> None:
-    for one in edit.replacements:
-        takes_line_end = deleting_takes_line_end and _deletes_up_to_line_end(one.old, one.new)
-        require(one.takes_line_end == takes_line_end)
+    for replacement in edit.replacements:
+        takes_line_end = deleting_takes_line_end and _deletes_up_to_line_end(replacement.old, replacement.new)
+        require(replacement.takes_line_end == takes_line_end)
 
 
 def _deletes_up_to_line_end(old: str, new: str) -> bool:
@@ -124,12 +124,12 @@ def _deletes_up_to_line_end(old: str, new: str) -> bool:
 def independent_replacements(replacements: Iterable[Replacement]) -> tuple[Replacement, ...]:
     """Require that sequential replacements certainly give the same file when made all at once."""
     earlier: list[Replacement] = []
-    for one in replacements:
+    for replacement in replacements:
         for before in earlier:
             # A deletion joins two pieces of text, and the next replacement may match across the seam.
             require(before.new != "")
-            require(not _may_touch(before.old, one.old) and not _may_touch(before.new, one.old))
-        earlier.append(one)
+            require(not _may_touch(before.old, replacement.old) and not _may_touch(before.new, replacement.old))
+        earlier.append(replacement)
     return tuple(earlier)
 
 
