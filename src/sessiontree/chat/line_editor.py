@@ -268,7 +268,8 @@ def _safe_display() -> Processor:
 
 
 def _replace_unsafe(text: str) -> str:
-    """Replace each character by exactly one, because the cursor position counts them."""
+    # One character for each, because the cursor position counts them. ASCII control characters are left to
+    # prompt_toolkit.
     return text if text.isascii() else "".join(one if one.isascii() or clean(one) == one else "\ufffd" for one in text)
 
 

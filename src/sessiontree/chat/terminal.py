@@ -42,7 +42,7 @@ class Screen:
             size = os.get_terminal_size(self._out.fileno())
         except OSError:  # the terminal is gone
             size = os.terminal_size((PLAIN_WIDTH, 24))
-        return shutil.get_terminal_size(size)  # respects $COLUMNS, else measures standard output, maybe a file
+        return shutil.get_terminal_size(size)  # $COLUMNS first; standard output may be a file
 
     def _rows(self) -> int:
         """How many rows the temporary lines take."""
