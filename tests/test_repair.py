@@ -73,7 +73,8 @@ def test_a_lost_line_is_found_counted_and_the_history_before_it_comes_back(tmp_p
     finding = found(path)["missing-parent"]
     assert (finding.count, finding.severity) == (1, "loss")
     assert finding.cost == (
-        "2 entries of the active path unreachable; best parent for 4 is 2: it stands where the lost parent stood"
+        "2 entries of the active path unreachable; best parent for 4 is 2: "
+        "it comes before the first child of the lost parent"
     )
     assert texts(repaired(path)) == ["one", "two", "four", "five"]
     assert found(path) == {}

@@ -42,7 +42,7 @@ def world(tmp_path: Path) -> World:
 def test_branches_lists_names_and_distances(run: Run, world: World) -> None:
     ran = run("branches", str(world.path))
     assert ran.code == 0
-    assert ran.lines[0].split() == ["BRANCH", "NAME", "AHEAD", "BEHIND", "TOKENS", "AGE", "LAST", "WORDS"]
+    assert ran.lines[0].split() == ["BRANCH", "NAME", "AHEAD", "BEHIND", "TOKENS", "AGE", "LAST", "MESSAGE"]
     assert ran.lines[1].startswith(f"●  {world.other}  生成器 ")
     assert ran.lines[2].startswith(f"○  {world.one}  by hand")
     assert "no other process" in ran.err

@@ -185,7 +185,8 @@ def _setting(key: str, path: tuple[str, ...]) -> Setting:
     if is_section(path):
         raise UsageError(f"{key} is a group of settings; `sessiontree config get {key}` lists them")
     meant = nearest(key)
-    raise UsageError(f"unknown setting {key!r}" + (f"; did you mean {meant}?" if meant else ""))
+    hint = f"did you mean {meant}?" if meant else "`sessiontree config get` lists all settings"
+    raise UsageError(f"unknown setting {key!r}; {hint}")
 
 
 def _file(options: Options) -> str:

@@ -99,9 +99,8 @@ def _render(report: dict[str, Any], *, alone: bool) -> Iterator[str]:
         return
     if not report["findings"]:
         if alone:
-            yield one_line(
-                f"✓ {report['path']}: {report['entries']:,} entries of {report['dialect']}, no problems found"
-            )
+            entries = plural(report["entries"], "entry", "entries")
+            yield one_line(f"✓ {report['path']} ({report['dialect']}, {entries}): no problems found")
         return
     yield one_line(f"{report['path']} ({report['dialect']}, {report['entries']:,} entries)")
     for found in report["findings"]:

@@ -98,7 +98,7 @@ def _print_notes(history: PromptHistory) -> None:
 
 
 def _print_summary(history: PromptHistory, found: list[Prompt], imported: Imported | None) -> None:
-    if imported is not None and imported.sources:
+    if imported is not None and (imported.added or imported.unreadable):
         unreadable = f"; unreadable places: {imported.unreadable}" if imported.unreadable else ""
         files = plural(imported.sources, "new or changed file")
         stderr.print_line(f"imported {plural(imported.added, 'prompt')} from {files}{unreadable}")

@@ -79,6 +79,8 @@ def parse_since(text: str) -> int:
 def no_sessions(library: Library, project: str | None, hint: str = "use --all") -> str:
     """The message for an empty result."""
     if project is None:
-        return "no sessions found"
-    others = len(library.sessions())
-    return f"no sessions for {project}" + (f"; {others:,} in other projects ({hint})" if others else "")
+        return "no matching sessions"
+    own = len(library.sessions(project=project))
+    text = f"no {'matching ' if own else ''}sessions for {project}"
+    others = len(library.sessions()) - own
+    return f"{text}; {others:,} in other projects ({hint})" if others else text

@@ -19,7 +19,7 @@ from sessiontree.core.messages import Assistant, User, message_text
 from sessiontree.session.open import open as open_path
 from sessiontree.views.json import describe_shown
 from sessiontree.views.listing import age, amount, describe_summary, iso
-from sessiontree.views.text import one_line
+from sessiontree.views.text import one_line, plural
 from sessiontree.views.transcript import show_entry
 
 if TYPE_CHECKING:
@@ -100,13 +100,14 @@ def _details(summary: Summary, session: Session) -> Iterator[str]:
     yield output.bold(one_line(summary.title) or "(no title)")
     passed = age(summary.active, time.time())
     passed = f"{passed} ago" if passed != "now" else "just now"
+    branches = plural(len(session.leaves()), "branch", "branches")
     rows: dict[str, Any] = {
         "session": summary.id,
         "agent": summary.agent,
         "folder": summary.cwd,
         "git branch": summary.git_branch or "",
         "active": f"{iso(summary.active)} ({passed})" if summary.active else "",
-        "entries": f"{len(session)} ({session.count('message')} messages; branches: {len(session.leaves())})",
+        "entries": f"{len(session):,} ({plural(session.count('message'), 'message')}, {branches})",
         "model": summary.model or "",
         "size": amount(summary.size),
         "forked from": summary.forked_from or "",

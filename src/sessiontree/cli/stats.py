@@ -78,8 +78,9 @@ def _print_notes(library: Library, found: Statistics, project: str | None) -> No
         if project is None:
             stderr.print_line("no usage recorded in any matching session")
         else:
-            elsewhere = plural(len(library.sessions()), "session")
-            stderr.print_line(f"no usage recorded for {project}; {elsewhere} in other projects (use --all)")
+            others = len(library.sessions()) - len(library.sessions(project=project))
+            elsewhere = f"; {plural(others, 'session')} in other projects (use --all)" if others else ""
+            stderr.print_line(f"no usage recorded for {project}{elsewhere}")
     for gap in found.gaps[:_MOST_GAPS]:
         if gap.damage is None:
             stderr.print_line(f"sessiontree: {gap.path}: not counted: {gap.reason}")

@@ -106,7 +106,7 @@ class DialectBase:
             lost = lines.tree.missing_parent(node)
             if lost is not None and before is not None:
                 parent = replacements.setdefault(lost, before)
-                found.append(Reparenting(node, parent, "it stands where the lost parent stood"))
+                found.append(Reparenting(node, parent, "it comes before the first child of the lost parent"))
             if kind not in self.bookkeeping:
                 before = node
         return found

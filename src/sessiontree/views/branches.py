@@ -31,7 +31,7 @@ def draw_branches(
     `marks`, by the ends of branches, replace missing names.
     """
     rows, widths, room = _table(branches, marks or {}, width, now)
-    for cells, last_text in zip([_HEADINGS, *rows], ["LAST WORDS", *last_texts], strict=True):
+    for cells, last_text in zip([_HEADINGS, *rows], ["LAST MESSAGE", *last_texts], strict=True):
         filled = [
             pad(cell, size) if at < 3 else " " * (size - columns(cell)) + cell
             for at, (cell, size) in enumerate(zip(cells, widths, strict=True))

@@ -22,7 +22,7 @@ def find_reparentings(lines: IndexedLines) -> list[Reparenting]:
         lost = lines.tree.missing_parent(node)
         if lost is not None:  # children of one lost message get the same parent: branches stay branches
             parent = replacements.setdefault(lost, before)
-            found.append(Reparenting(node, parent, "it stands where the lost parent stood"))
+            found.append(Reparenting(node, parent, "it comes before the first child of the lost parent"))
         elif lines.tree.parent(node) is None:
             missing = _root_reparenting(lines, node, before)
             found += [missing] if missing is not None else []

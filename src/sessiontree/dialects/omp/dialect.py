@@ -218,7 +218,7 @@ def _message_fields(raw: bytes) -> dict[str, Any]:
 
 
 def is_truncated(text: str) -> bool:
-    """Whether the program cut a text off when it wrote it down: the notice stands where the rest was."""
+    """Whether the client cut a text when it wrote it, which its notice shows."""
     return text.endswith(TRUNCATION_NOTICE)
 
 
