@@ -59,13 +59,13 @@ $(READY): pyproject.toml requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+# Pin the newest versions that pyproject.toml allows: its dependencies, its extras and the `dev` group.
 lock:
 	rm -rf .venv && $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --group dev "ahocorasick-rs>=1.0,<2" msgspec "pathspec>=1.0,<2" wcwidth zstandard editables \
-	  "pydantic-ai-slim[anthropic,google,openai]" "mcp>=2.3,<3" "prompt_toolkit>=3.0.50,<4" "wordllama>=0.4,<0.5"
-	{ echo '# Pinned tools and dependencies for development and CI; `make lock` writes this file anew.'; \
-	  $(BIN)/python -m pip freeze; } > requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --group dev -e ".[all]"
+	{ echo '# Pinned tools and dependencies for development and CI; `make lock` rewrites this file.'; \
+	  $(BIN)/python -m pip freeze --exclude-editable; } > requirements-dev.lock
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build scratch

@@ -32,7 +32,7 @@ def main() -> int:
 
     missing = {name: _reason_missing(name) for name in ([options.only] if options.only else PROGRAMS)}
     if network.namespace() is None:
-        _log("Network namespaces are not available: programs run behind a proxy that does not exist.")
+        _log("Network namespaces are not available: programs run with a proxy that does not exist.")
     scratch = Path(tempfile.mkdtemp(prefix="sessiontree-acceptance-"))
     try:
         sources = [source for source in iter_sources(scratch) if options.case in source.name]

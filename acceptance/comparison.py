@@ -1,7 +1,7 @@
 """Compare two histories of one conversation.
 
 A history becomes lines, one per text, image, tool call or result. Messages are rendered for the Anthropic API first,
-because Claude Code sends that, and every message can be rendered so. White space is collapsed, and results are in the
+because Claude Code sends that, and every message can be rendered so. Whitespace is collapsed, and results are in the
 order of their calls.
 
 Each program has its own wording for summaries, commands and files ("paraphrased" here). Of those, only the recorded

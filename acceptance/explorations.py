@@ -1,6 +1,7 @@
 """A session that `sessiontree explore` writes: four lanes in a repository, two merged, one dropped, one kept.
 
-Each branch of it is given to the programs: the file as it was left, and a copy that stands on each other leaf.
+Each branch of it is given to the programs: the file as it was left, and for each other leaf, a copy in which that leaf
+is current.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def pi_history(session: Path, scratch: Path | None = None) -> JsonObject:
         const [, , module, session, , result] = process.argv;
         const { SessionManager } = await import(module);
         const manager = SessionManager.open(session);
-        const told = { leaf: manager.getLeafId(), ...manager.buildSessionContext() };
-        (await import("node:fs")).writeFileSync(result, JSON.stringify(told));
+        const history = { leaf: manager.getLeafId(), ...manager.buildSessionContext() };
+        (await import("node:fs")).writeFileSync(result, JSON.stringify(history));
         process.exit(0);
     """
     with _folder(scratch) as folder:
@@ -91,8 +91,8 @@ def omp_history(session: Path, scratch: Path | None = None) -> JsonObject:
         const { SessionManager } = await import(module);
         const options = { initialCwd: folder, suppressBreadcrumb: true };
         const manager = await SessionManager.open(session, folder, undefined, options);
-        const told = { leaf: manager.getLeafId(), ...manager.buildSessionContext() };
-        (await import("node:fs")).writeFileSync(result, JSON.stringify(told));
+        const history = { leaf: manager.getLeafId(), ...manager.buildSessionContext() };
+        (await import("node:fs")).writeFileSync(result, JSON.stringify(history));
         process.exit(0);
     """
     with _folder(scratch) as folder:

@@ -7,13 +7,13 @@ generated (`generate`) into a scratch folder, `$SESSIONTREE_BENCH_DIR` or a temp
     generate     a reproducible session of a given size
     transcripts  the same for a Claude Code transcript
     corpus       many sessions of several agents
-    texts        the texts of all of them
+    texts        text for generated sessions
     peers        the competitors
     timing       timers: in turns, and in child processes
     results      results and their table
     against      the same benchmarks in another checkout
     read         open and context
-    claude       the same for Claude Code transcripts
+    claude       open and context for Claude Code transcripts
     append       append
     startup      import and start of the command
 """

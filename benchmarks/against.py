@@ -3,7 +3,7 @@
     git worktree add ../before COMMIT && make -C ../before setup
     python -m benchmarks --against ../before
 
-Both sides run in processes of their own, in turns, so that a slow minute of the machine hits both.
+Both sides run in processes of their own, in turns, so that a slow minute of the machine affects both.
 """
 
 from __future__ import annotations

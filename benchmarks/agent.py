@@ -1,8 +1,8 @@
-"""Benchmarks of an agent turn without model and tools, in short and in long sessions.
+"""Benchmarks of an agent turn, excluding model and tools, in short and in long sessions.
 
-The model answers at once without reading its request (a scripted one would search the whole conversation, which costs
-more than all the rest), and its tool does nothing. What remains is the run loop, its events, and the session's writes:
-CPU time of all threads, without waiting for the disk.
+The model answers at once without reading its request, and its tool does nothing. A scripted model would search the
+entire conversation, which costs more than all the rest. What remains is the run loop, its events, and the session's
+writes: CPU time of all threads, without waiting for the disk.
 """
 
 from __future__ import annotations

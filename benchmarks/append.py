@@ -1,7 +1,7 @@
 """Benchmarks of append.
 
 They append messages of a generated session, or one short sentence; the bare write gets exactly the lines that the
-library made of them. All files are in the scratch folder, on the same file system.
+library wrote for them. All files are in the scratch folder, on the same file system.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Benchmarks of exploration: throughput of sixteen lanes against one, and how long the event loop is blocked.
 
-The model answers after a fixed delay. While all lanes wait for it, the rest counts: the run loop, its events, the
-shared session, and the tools. Elapsed time is measured, because waiting is the point.
+The model answers after a fixed delay. While all lanes wait for it, the rest is measured: the run loop, its events, the
+shared session, and the tools. Elapsed time is used, because waiting is the point.
 
-A task that sleeps for a millisecond again and again measures how late it is woken, which is how long the loop was
-blocked. A busy machine also wakes it late, so the round with the smallest maximum counts: the engine's own share occurs
-in every round.
+A task that repeatedly sleeps for a millisecond measures how late it is woken, which is how long the loop was blocked. A
+busy machine also wakes it late, so the round with the smallest maximum counts: the engine's own share occurs in every
+round.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def side_by_side(rounds: int) -> list[Result]:
         _ratio("16 lanes against one with file tools and commands, a model of 50 ms", one_real, many_real, floor=None),
         _ratio("16 lanes against one with file tools and commands, a model of 500 ms", one_slow, many_slow),
         Result(
-            "longest standstill of the loop at 16 lanes",
+            "longest time the event loop is blocked at 16 lanes",
             milliseconds(blocked),
             "on the clock, best of the rounds",
             1e3 * blocked,

@@ -1,4 +1,4 @@
-"""Generate a session like that of months of work with a coding agent, only larger.
+"""Generate a session like one from months of work with a coding agent, only larger.
 
 The same `Shape` always gives the same bytes. Lines are written one by one, so memory use is small for any size. One
 factor scales all text lengths; it is adjusted so that the size and the number of entries are reached together.
@@ -113,7 +113,7 @@ def _write_detour(out: _Out, main: _Writer, length: int) -> None:
 
 
 def _spread(at: int, count: int, length: int) -> int:
-    """The position of one of `count` things, spread evenly over a length."""
+    """The position of one of `count` items, spread evenly over a length."""
     return (at + 1) * length // (count + 1)
 
 

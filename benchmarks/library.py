@@ -25,7 +25,7 @@ _COMMAND = """
 import atexit, sys
 
 @atexit.register
-def tell_peak():
+def print_peak():
     try:
         with open("/proc/self/status") as status:
             peak = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))

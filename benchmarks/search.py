@@ -197,7 +197,7 @@ def million(rounds: int) -> list[Result]:
                 library.search(query, refresh="none")
                 best[number] = min(best[number], time.process_time() - start)
     taken = sorted(best)
-    about = f"{len(queries)} queries, words as often as they are said, {answered} with hits"
+    about = f"{len(queries)} queries, words by their frequency, {answered} with hits"
     return [
         Result(
             f"two words in 1,000,000 messages, {name}",

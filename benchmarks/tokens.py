@@ -1,11 +1,11 @@
-"""`python -m benchmarks.tokens FILE...`: how far the token estimates are off, against real tokenizers.
+"""`python -m benchmarks.tokens FILE...`: measure the error of the token estimates against real tokenizers.
 
 A FILE is a vocabulary: a `tokenizer.json` (read with the package `tokenizers`; the PyPI package anthropic 0.38.0 ships
-one), or the ranks of a tiktoken encoding, one "base64 rank" a line (read with `tiktoken`; `--pattern` gives the
-encoding's pattern). Neither package is one of ours: run this in an environment of its own that has them, msgspec, and
-this repository on its path. Nothing is downloaded.
+one), or the ranks of a tiktoken encoding, one "base64 rank" per line (read with `tiktoken`; `--pattern` gives the
+encoding's pattern). Neither package is one of our dependencies: run this in a separate environment that has them,
+msgspec, and this repository on its path. Nothing is downloaded.
 
-The texts: prose of this project's documentation, its code, lines of generated sessions as JSON, and sentences about
+The texts are prose of this project's documentation, its code, lines of generated sessions as JSON, and sentences about
 programming in Chinese, Japanese and Korean that were written for this.
 """
 
@@ -66,7 +66,7 @@ KOREAN = """
 
 
 def texts() -> dict[str, str]:
-    """Every kind of text, some tens of thousands of characters of each but for the last three."""
+    """Samples of each kind of text: tens of thousands of characters each, except for the last three."""
     from benchmarks.generate import Shape, generated
 
     session = generated(Shape(size=400_000, entries=300, branches=3, compactions=1))
@@ -110,9 +110,9 @@ def load(path: Path, pattern: str) -> Count:
 
 
 def table(tokenizers: dict[str, Count]) -> Iterable[str]:
-    """One row for each kind of text: characters for a token, and how far each estimate is off."""
+    """One row for each kind of text: characters per token, and the error of each estimate."""
     names = list(tokenizers)
-    yield "| text | " + " | ".join(f"{name}: characters a token, Pi's, measured" for name in names) + " |"
+    yield "| text | " + " | ".join(f"{name}: characters per token, Pi's, measured" for name in names) + " |"
     yield "|---|" + "---|" * len(names)
     for kind, text in texts().items():
         cells = []

@@ -1,4 +1,4 @@
-"""Generate a Claude Code transcript like that of a long day, only larger.
+"""Generate a Claude Code transcript like one from a long day, only larger.
 
 Each block of a response is a separate line with the response's id (a shard). Each result is a child of the shard with
 its call, and has the tool's output twice (`toolUseResult`). The next response is a child of the last result, so with

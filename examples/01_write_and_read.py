@@ -1,4 +1,4 @@
-"""Write a session, open it again, and get the messages a model would be sent."""
+"""Write a session, open it again, and get the messages that a model receives."""
 
 import tempfile
 

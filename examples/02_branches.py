@@ -14,5 +14,5 @@ assert len(session.leaves()) == 2
 assert session.common_ancestor(session.leaf, other.leaf) == question.id
 
 session.label(question.id, "start")
-session.move(other.leaf)  # durable: whoever opens the session next stands here
+session.move(other.leaf)  # durable: the session opens at this entry from now on
 print(session.context().messages[-1])

@@ -1,4 +1,4 @@
-"""Two writers on one session: each keeps its own branch, and each hears of the other."""
+"""Two writers on one session: each keeps its own branch, and is notified of the other's entries."""
 
 import tempfile
 from pathlib import Path

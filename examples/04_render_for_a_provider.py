@@ -1,4 +1,4 @@
-"""Turn a context into the message list a provider accepts; an unanswered tool call is completed honestly."""
+"""Render a context as the message list that a provider accepts; a missing tool result becomes an error result."""
 
 import sessiontree
 from sessiontree.providers import render

@@ -1,4 +1,4 @@
-"""What `make demo` shows: a small session with branches, drawn, and read back as two different contexts.
+"""The program of `make demo`: draw a small session with branches, and print two of its contexts.
 
 Everything happens in a scratch home folder that is left for you to try the commands on.
 """
@@ -19,7 +19,7 @@ from sessiontree.views.text import one_line
 
 
 def write_session(home: str) -> sessiontree.Session:
-    """A question, an answer, a detour, and the way that was taken in the end."""
+    """Write a question, an answer, an abandoned branch, and the branch that was continued."""
     session = sessiontree.create(cwd=os.getcwd(), home=home)
     session.rename("json flag")
     session.append("user", "Add a --json flag to the parser, then run the tests.")
@@ -45,7 +45,7 @@ def write_session(home: str) -> sessiontree.Session:
 
 
 def say(session: sessiontree.Session, text: str, *calls: Mapping[str, object]) -> str:
-    """One answer of the assistant; its id."""
+    """Append an assistant message; returns its id."""
     return session.append(
         role="assistant",
         content=[{"type": "text", "text": text}, *calls],
@@ -71,9 +71,9 @@ def main() -> None:
     for row in draw(build_graph(session), width):
         print(row)
     detour, taken = session.leaves()
-    print("\nWhat a model sees on the branch that was left:\n")
+    print("\nThe messages a model receives on the abandoned branch:\n")
     show_context(session, detour)
-    print("\nAnd where the session stands now:\n")
+    print("\nAnd on the current branch:\n")
     show_context(session, taken)
 
     short = short_id(home, session.id)

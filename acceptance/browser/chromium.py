@@ -119,7 +119,7 @@ class Browser:
     def _receive(self, seconds: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:
             if not select.select([self._in], [], [], seconds)[0]:
-                raise TimeoutError("the browser says nothing")
+                raise TimeoutError("the browser did not respond")
             data = os.read(self._in, 1 << 16)
             if not data:
                 raise RuntimeError("the browser has ended")

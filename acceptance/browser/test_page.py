@@ -73,7 +73,7 @@ def test_every_attack_is_there_as_text(browser: Browser, address: str) -> None:
     shown = page.ask("document.querySelector('main').textContent")
     for attack in ATTACKS[:10]:
         assert attack in shown
-    assert "\\u202egnp.exe\\u202c" in shown, "what would turn the text around is shown instead"
+    assert "\\u202egnp.exe\\u202c" in shown, "characters that would reverse the text are shown instead"
 
 
 def test_the_tree_leads_to_branches_and_entries(browser: Browser, address: str) -> None:

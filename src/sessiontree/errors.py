@@ -5,6 +5,7 @@
     │   ├── NotFoundError       no such session, entry, dialect or store
     │   ├── AmbiguousError      a prefix matches several sessions; `.candidates` lists them
     │   ├── InvalidEntryError   an entry that may not be written
+    │   ├── PathError           a path that a tool cannot use
     │   ├── ConversionError     converting would lose data that the caller did not allow to lose
     │   └── ReadOnlyError       this session can be read but not written, and why
     ├── DamagedError            stored bytes are damaged

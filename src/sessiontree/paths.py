@@ -1,8 +1,8 @@
 """Paths of sessiontree's own files, and finding a session file by its id.
 
-No name is taken from session content unchecked: ids are validated, folder names consist of letters, digits and hyphens
-plus a hash of the real path, so two projects never share a folder. Symbolic links in the sessions folder are not
-followed.
+Names from session content are never used unchecked. Ids are validated. Folder names consist of letters, digits and
+hyphens plus a hash of the real path, so two projects never share a folder. Symbolic links in the sessions folder are
+not followed.
 """
 
 from __future__ import annotations

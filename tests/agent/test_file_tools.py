@@ -246,7 +246,7 @@ def test_a_text_that_occurs_several_times_needs_more_context_or_replace_all(plac
 def test_a_missing_text_is_answered_with_the_most_similar(place: Workplace) -> None:
     (place.project / "f").write_text("def one():\n    return 1\n\n\ndef two():\n    return 2\n")
     spaces = place.run(EDIT, path="f", old_text="def two():\n  return 2", new_text="x")
-    assert "Line 5 has the same with different white space:\ndef two():\n    return 2" in spaces.text
+    assert "Line 5 has the same text with different whitespace:\ndef two():\n    return 2" in spaces.text
     near = place.run(EDIT, path="f", old_text="def two(x):\n    return 2", new_text="x")
     assert "most similar text is in line 5:\ndef two():\n    return 2" in near.text
     nothing = place.run(EDIT, path="f", old_text="completely otherwise", new_text="x")

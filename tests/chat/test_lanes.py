@@ -1,4 +1,4 @@
-"""What is told of lanes while they grow: plain lines where nothing can be drawn anew, a table where it can."""
+"""Lanes on the screen while they run: plain lines without a terminal, a table that is redrawn on one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Repository:
     return Repository(tmp_path)
 
 
-def test_each_call_of_an_answer_is_told_by_its_own_name(place: Repository) -> None:
+def test_each_call_of_an_answer_is_shown_by_its_own_name(place: Repository) -> None:
     both = turn(
         "Both.",
         call("write", path="w.txt", content="one\n"),
@@ -38,7 +38,7 @@ def test_each_call_of_an_answer_is_told_by_its_own_name(place: Repository) -> No
     assert re.findall(r"^lane 1: (\w+) \{", state, re.MULTILINE) == ["write", "edit"]
 
 
-def test_a_fork_that_is_not_made_is_not_said_to_be(place: Repository) -> None:
+def test_a_fork_that_is_not_made_is_not_announced(place: Repository) -> None:
     model = scripted(place, turn("Done.", repeat=True))
     state = place.explore("go", "--model", model, "--fork-on", "false", "--max-lanes", "1").stderr
     wish, refusal = [line for line in state.splitlines() if line[:1] in "⑂✗"]
@@ -47,7 +47,7 @@ def test_a_fork_that_is_not_made_is_not_said_to_be(place: Repository) -> None:
     assert "lane 2" not in state
 
 
-def test_a_fork_that_is_made_is_told_with_its_lane(place: Repository) -> None:
+def test_a_fork_that_is_made_is_shown_with_its_lane(place: Repository) -> None:
     model = scripted(place, turn("Done.", repeat=True))
     state = place.explore("go", "--model", model, "--fork-on", "false", "--max-depth", "1").stderr
     assert state.index("⑂ lane 1: rule check requests a fork") < state.index("lane 2: lane-2 ⑂1 · ")
@@ -135,7 +135,7 @@ def widest(lines: list[str]) -> int:
 
 
 @pytest.mark.parametrize("command", ["chat", "explore"])
-def test_working_copies_that_take_long_are_told_of_and_ctrl_c_makes_no_more(place: Repository, command: str) -> None:
+def test_worktrees_that_take_long_are_reported_and_ctrl_c_makes_no_more(place: Repository, command: str) -> None:
     (place.project / ".gitattributes").write_text("*.slow filter=slow\n")
     (place.project / "x.slow").write_text("x\n")
     git(place.project, "config", "filter.slow.smudge", "sleep 3; cat")

@@ -99,13 +99,13 @@ def test_calls_that_a_killed_program_left_open_are_decided_by_the_person(place: 
         opened(place, server, model, "-c", "--approval", "default") as terminal,
     ):
         terminal.wait_for("had a result")
-        terminal.wait_for("by hand:")
+        terminal.wait_for("yourself:")
         terminal.interrupt()
         terminal.wait_for("cancelled")
         terminal.enter("go on then")
         for name, answer in zip(NAMES, ("r", "s", "a it printed 7"), strict=True):
             terminal.wait_for(f"echo run >> {name}")
-            terminal.wait_for("by hand:")
+            terminal.wait_for("yourself:")
             terminal.answer(answer)
         wait_for_question(terminal, "bash")
         assert [_runs(place, name) for name in NAMES] == [1, 1, 1]

@@ -76,7 +76,7 @@ def _go_to(terminal: Terminal, text: str) -> None:
     terminal.answer(next(row for row in rows if f" {text} " in row).split()[0])
     terminal.wait_for("what to focus on]")
     terminal.answer("n")
-    terminal.wait_for("stands ")
+    terminal.wait_for("· now ")
 
 
 def _paths(place: Place) -> list[Path]:

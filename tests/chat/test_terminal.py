@@ -23,7 +23,7 @@ def test_ctrl_c_at_a_question_ends_the_turn(place: Place) -> None:
     model = scripted(place, turn("I write.", call("write", path="x", content="x")), turn("Never said."))
     with Terminal(place, ["--model", model]) as terminal:
         terminal.enter("write")
-        terminal.wait_for("the reason:")
+        terminal.wait_for("a reason:")
         terminal.interrupt()
         terminal.wait_for("interrupted")
         terminal.wait_for_prompt()
@@ -51,7 +51,7 @@ def test_a_call_that_a_crash_left_open_is_decided_by_the_person(
     wait_for(lambda: not is_alive(pid_in(place.project / "pid")))
     with Terminal(place, ["-c", "--model", scripted(place, turn("Counted."))]) as terminal:
         terminal.wait_for("had a result")
-        terminal.wait_for("by hand:")
+        terminal.wait_for("yourself:")
         assert len((place.project / "count").read_text().split()) == 1
         terminal.answer(answer)
         terminal.wait_for("Counted.")

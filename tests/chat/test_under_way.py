@@ -242,7 +242,7 @@ def test_what_is_typed_meanwhile_answers_no_question(place: Place) -> None:
         terminal.wait_for("next> y")
         (place.project / "go").touch()
         terminal.type("\r")
-        terminal.wait_for("the reason:")
+        terminal.wait_for("a reason:")
         assert not (place.project / "x").exists()
         terminal.answer("n")
         terminal.wait_for("To the second.")

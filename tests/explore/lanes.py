@@ -1,4 +1,4 @@
-"""What the tests of explorations share: a project with a session, models that know what comes next, what must hold."""
+"""Helpers for tests of explorations: a project with a session, models that derive the next step, invariants."""
 
 from __future__ import annotations
 

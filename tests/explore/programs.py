@@ -1,4 +1,4 @@
-"""`sessiontree explore` as a person has it: the real program, a repository, a session in it, and a server of models."""
+"""`sessiontree explore` as a user runs it: the real program, a repository with a session, and a model server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repositories as people have them, with uncommitted work of every kind."""
+"""Repositories with every kind of uncommitted work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lanes and sub-agents are told apart where branches are shown: in the tree, in the list, in chat."""
+"""Labels of lanes and sub-agents in the tree, in the list of branches and in chat."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_lanes_of_one_prompt_are_found_in_the_tree_in_the_list_and_in_chat(place
     assert re.search(r"1\S* +\w{8}  lane 1 · demo · left  Done", chat), "where a branch is chosen"
 
 
-def test_json_says_which_lane_a_branch_begins_with_and_which_a_branch_is(place: Repository) -> None:
+def test_json_has_which_lane_a_branch_begins_with_and_which_a_branch_is(place: Repository) -> None:
     results = place.run_json("count words", "--n", "2", "--model", "demo")
     place.run_json("drop", "1")
     nodes = json.loads(place.sessiontree("tree", place.location, "--json").stdout)["nodes"]
@@ -172,7 +172,7 @@ def test_lanes_of_several_explorations_are_kept_apart_by_as_much_of_their_ids_as
     assert sorted(filter(None, names(session).values())) == [text[1:-1] for text in marked(session)]
 
 
-def test_what_users_call_a_place_stands_first_and_is_shown_whole_before_any_mark_is(tmp_path: Path) -> None:
+def test_what_users_call_a_place_comes_first_and_is_shown_whole_before_any_mark_is(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     prompt = Planned(session).lane(1, verdict="kept")
     session.label(prompt, "the way that I want")
@@ -184,7 +184,7 @@ def test_what_users_call_a_place_stands_first_and_is_shown_whole_before_any_mark
     assert not any("lane" in name for name in names(session).values())
 
 
-def test_a_kept_lane_names_the_branch_that_goes_on_and_none_that_leaves_it_later(tmp_path: Path) -> None:
+def test_a_kept_lane_names_the_branch_that_continues_and_none_that_leaves_it_later(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     kept = Planned(session).lane(1, verdict="kept")
     session.move(session.children(kept)[0])
@@ -205,7 +205,7 @@ def test_lanes_that_really_ran_are_marked_in_each_dialect_that_has_them(tmp_path
     assert sorted(names(fresh).values()) == ["", "lane 1 first · stepping", "lane 2 · stepping"]
 
 
-def test_the_branch_of_a_sub_agent_says_what_it_is_about(tmp_path: Path) -> None:
+def test_the_branch_of_a_sub_agent_shows_its_description(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     answer = session.leaf
     branch = session.branch(answer)

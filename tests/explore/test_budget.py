@@ -1,4 +1,4 @@
-"""What all lanes may use together: no exploration passes a limit by more than one call."""
+"""The shared budget: no exploration exceeds a limit by more than one request."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_request_of_which_nothing_is_known_is_under_way_alone() -> None:
     asyncio.run(main())
 
 
-def test_who_is_cancelled_while_waiting_holds_up_nobody() -> None:
+def test_a_request_that_is_cancelled_while_waiting_blocks_no_other() -> None:
     async def main() -> None:
         budget = Budget(Bounds(tokens=1_000))
         await entered(budget, 900)

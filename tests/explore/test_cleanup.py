@@ -1,4 +1,4 @@
-"""The folders of lanes when a process ends where it should not: none stays for long, and no work goes with one."""
+"""Folders of lanes after a process ended early: none is left for long, and no work is lost."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_terminal_that_is_closed_at_the_menu_leaves_no_folder(place: Repositor
 
 
 @pytest.mark.parametrize("command", ["explore", "chat"])
-def test_after_a_kill_at_the_menu_the_folders_are_told_of_and_resume_takes_them_away(
+def test_after_a_kill_at_the_menu_the_folders_are_reported_and_resume_takes_them_away(
     place: Repository, command: str
 ) -> None:
     with at_menu(place, command) as terminal:
@@ -140,7 +140,7 @@ def test_a_process_that_is_killed_while_it_takes_a_folder_away_loses_nothing_of_
     assert (place.project / "demo_words.py").is_file()
 
 
-def test_who_resumes_what_another_process_works_on_is_told_so_and_nothing_is_taken_away(place: Repository) -> None:
+def test_resuming_what_another_process_works_on_learns_that_and_nothing_is_taken_away(place: Repository) -> None:
     slow, asked = place.home / "slow", place.home / "asked"
     slow.touch()
     rule = ("--fork-on", f"echo x > {asked}; while test -e {slow}; do sleep 0.1; done")
@@ -162,7 +162,7 @@ def test_who_resumes_what_another_process_works_on_is_told_so_and_nothing_is_tak
 # Rules that were not asked
 
 
-def test_a_rule_whose_command_was_running_when_the_process_was_killed_is_asked_by_who_resumes(
+def test_a_rule_whose_command_was_running_when_the_process_was_killed_is_asked_on_resume(
     place: Repository,
 ) -> None:
     slow, asked = place.home / "slow", place.home / "asked"
@@ -286,7 +286,7 @@ def kill_while_copying(place: Repository, number: int, *arguments: str) -> None:
     git(place.project, "config", "filter.slow.smudge", "cat")
 
 
-def test_a_copy_that_was_being_made_goes_with_the_session_that_is_purged(place: Repository) -> None:
+def test_a_worktree_that_was_being_made_goes_with_the_session_that_is_purged(place: Repository) -> None:
     kill_while_copying(place, 1)
     assert (lanes(place), worktrees(place)) == ([], 1)
     done = place.sessiontree("clean", "--older-than", "0h", "--yes", "--purge")
@@ -296,7 +296,7 @@ def test_a_copy_that_was_being_made_goes_with_the_session_that_is_purged(place: 
     assert not list((place.home / "explore").iterdir())
 
 
-def test_a_copy_for_a_lane_of_a_rule_that_was_being_made_is_told_of_and_goes(place: Repository) -> None:
+def test_a_worktree_for_a_lane_of_a_rule_that_was_being_made_is_reported_and_goes(place: Repository) -> None:
     kill_while_copying(place, 3, "--fork-on", "false", "--max-lanes", "3")
     assert len(lanes(place)) == 2
     state = place.explore("list").stderr

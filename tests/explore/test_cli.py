@@ -1,4 +1,4 @@
-"""`sessiontree explore` end to end: the real program, real git, a server of models, a real terminal."""
+"""`sessiontree explore` end to end: the real program, real git, a model server, a real terminal."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_json_streams_events_and_ends_with_the_results(place: Repository, server
 COMMAND = [turn("I run it.", call("bash", command="touch ran.txt"), when="run it"), turn("It was run.", repeat=True)]
 
 
-def test_commands_are_denied_where_nobody_can_be_asked_and_pass_with_yolo(place: Repository) -> None:
+def test_commands_are_denied_without_a_terminal_and_pass_with_yolo(place: Repository) -> None:
     denied = place.run_json("run it", "--model", scripted(place, *COMMAND))
     (lane,) = denied["results"]
     assert (lane["state"], lane["files"]) == ("done", [])
@@ -171,7 +171,7 @@ def test_commands_are_denied_where_nobody_can_be_asked_and_pass_with_yolo(place:
     assert not (place.project / "ran.txt").exists()
 
 
-def test_what_leads_out_of_the_working_copy_is_denied_whatever_the_mode(place: Repository) -> None:
+def test_what_leads_out_of_the_worktree_is_denied_whatever_the_mode(place: Repository) -> None:
     target = place.project / "a.txt"
     script = scripted(
         place,
@@ -185,7 +185,7 @@ def test_what_leads_out_of_the_working_copy_is_denied_whatever_the_mode(place: R
     assert target.read_text() == before
 
 
-def test_a_session_that_lets_all_pass_by_itself_is_refused_unless_it_is_said_here_too(place: Repository) -> None:
+def test_a_session_that_lets_all_pass_by_itself_is_refused_unless_approved_here_too(place: Repository) -> None:
     with place.opened() as session:
         session.set_config(approval_mode="yolo")
     done = place.explore("run it", "--model", scripted(place, *COMMAND))
@@ -376,7 +376,7 @@ def test_a_project_without_a_repository_or_a_commit_gets_a_next_step(place: Repo
     assert not (plain / "demo_words.py").exists(), "in a folder that is shared, changes are asked about"
 
 
-def test_after_a_kill_each_lane_goes_on_and_commands_out_of_the_file_are_not_run(place: Repository) -> None:
+def test_after_a_kill_each_lane_continues_and_commands_out_of_the_file_are_not_run(place: Repository) -> None:
     slow = [
         turn("I write.", call("write", path="w.txt", content="w\n"), when="go"),
         turn("Slowly.", when="created w.txt", first_delay=60.0),
@@ -410,7 +410,7 @@ def test_after_a_kill_each_lane_goes_on_and_commands_out_of_the_file_are_not_run
     assert place.explore("resume").returncode == 2
 
 
-def test_at_a_limit_lanes_go_on_with_a_larger_budget_and_not_by_themselves(place: Repository) -> None:
+def test_at_a_limit_lanes_continue_with_a_larger_budget_and_not_by_themselves(place: Repository) -> None:
     writes = call("write", path="w.txt", content="w\n")
     first = turn("I write.", writes, when="go", usage=Usage(1_000, 0, total_tokens=1_000))
     script = scripted(place, first, turn("There it is.", when="created w.txt"))
@@ -423,7 +423,7 @@ def test_at_a_limit_lanes_go_on_with_a_larger_budget_and_not_by_themselves(place
     assert [file["path"] for file in result["files"]] == ["w.txt"], "its folder was gone, and its work was not"
 
 
-def test_a_program_that_is_told_to_end_leaves_lanes_that_can_be_resumed(place: Repository) -> None:
+def test_a_program_that_is_terminated_leaves_lanes_that_can_be_resumed(place: Repository) -> None:
     script = scripted(place, turn("Slow.", first_delay=60.0, repeat=True))
     child = subprocess.Popen(
         [sys.executable, "-m", "sessiontree", "explore", place.location, "go", "--n", "2", "--model", script],
@@ -532,7 +532,7 @@ def test_ctrl_c_asks_which_lane_to_stop_and_twice_stops_all(place: Repository) -
     assert [one["state"] for one in place.run_json("compare")["results"]] == ["stopped"] * 3
 
 
-def test_chat_explores_and_stands_on_the_kept_branch(place: Repository, server: ModelServer) -> None:
+def test_chat_explores_and_moves_to_the_kept_branch(place: Repository, server: ModelServer) -> None:
     arguments = ["--session", place.location, "--model", MODELS[0]]
     with Terminal(place, arguments, server.environment()) as terminal:
         terminal.enter('/explore 1 "Write gamma."')
@@ -563,7 +563,7 @@ def test_chat_explores_with_the_script_that_answers_in_it(place: Repository) -> 
     assert (lane.text, lane.record.model) == ("So says the script.", script)
 
 
-def test_in_chat_ctrl_c_stops_lanes_and_the_conversation_goes_on(place: Repository) -> None:
+def test_in_chat_ctrl_c_stops_lanes_and_the_conversation_continues(place: Repository) -> None:
     script = scripted(place, turn("Slow.", first_delay=60.0, when="go"), turn("Here I am.", repeat=True))
     with Terminal(place, ["--session", place.location, "--model", script]) as terminal:
         terminal.enter("/explore nonsense")

@@ -1,4 +1,4 @@
-"""Comparing shows what is true: answers, files as git sees them, checks, tokens, time."""
+"""Results of lanes: answers, files as git sees them, checks, tokens, time."""
 
 from __future__ import annotations
 

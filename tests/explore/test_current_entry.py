@@ -1,6 +1,6 @@
-"""Where a session stands while lanes and sub-agents work, after they were killed, and when they have ended.
+"""The current entry of a session while lanes and sub-agents run, after a kill, and at the end.
 
-Real processes write, and are killed for good; whoever opens the file then stands where the session stood.
+Real processes write and are killed; a process that opens the file afterwards finds the same current entry.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def test_the_names_of_side_branches_are_those_that_are_written() -> None:
 
 
 @pytest.mark.parametrize("dialect", SHAPES)
-def test_words_of_others_go_where_the_session_stands_and_into_no_lane(tmp_path: Path, dialect: str) -> None:
+def test_words_of_others_go_at_the_current_entry_and_into_no_lane(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
     stood = fresh(session).leaf
     with working(session, tmp_path):
@@ -162,7 +162,7 @@ def test_words_of_others_go_where_the_session_stands_and_into_no_lane(tmp_path: 
 
 
 @pytest.mark.parametrize("dialect", SHAPES)
-def test_after_a_kill_another_exploration_begins_where_the_session_stands(tmp_path: Path, dialect: str) -> None:
+def test_after_a_kill_another_exploration_begins_at_the_current_entry(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
     with working(session, tmp_path):
         pass
@@ -178,7 +178,7 @@ def test_after_a_kill_another_exploration_begins_where_the_session_stands(tmp_pa
     assert said(fresh(session)) == BEGAN
 
 
-def test_an_exploration_from_elsewhere_leaves_the_session_where_it_stands(tmp_path: Path) -> None:
+def test_an_exploration_from_elsewhere_leaves_the_session_where_it_is(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     first = session.ids[1]
     stood = session.leaf
@@ -200,7 +200,7 @@ def test_before_the_first_word_there_is_a_place_to_stand_too(tmp_path: Path, dia
 
 
 @pytest.mark.parametrize("dialect", SHAPES)
-def test_after_a_lane_was_kept_words_go_on_in_it(tmp_path: Path, dialect: str) -> None:
+def test_after_a_lane_was_kept_words_continue_in_it(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
     with working(session, tmp_path):
         pass
@@ -236,7 +236,7 @@ def test_the_branch_of_a_sub_agent_is_a_side_branch(tmp_path: Path, dialect: str
 
 
 @pytest.mark.parametrize("dialect", SHAPES)
-def test_a_sub_agent_with_a_session_of_its_own_stands_at_its_end(tmp_path: Path, dialect: str) -> None:
+def test_a_sub_agent_with_a_session_of_its_own_is_at_its_end(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
     with working(session, tmp_path, kind="session"):
         pass
@@ -263,7 +263,7 @@ def explored_one(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Sessio
     return session, leaf
 
 
-def test_a_fork_of_a_lane_stands_at_its_end(explored_one: tuple[Session, str], tmp_path: Path) -> None:
+def test_a_fork_of_a_lane_is_at_its_end(explored_one: tuple[Session, str], tmp_path: Path) -> None:
     session, lane = explored_one
     forked = session.fork(lane)
     assert said(fresh(forked)) == said(session, lane)
@@ -273,7 +273,7 @@ def test_a_fork_of_a_lane_stands_at_its_end(explored_one: tuple[Session, str], t
 
 @pytest.mark.parametrize("to", SHAPES)
 @pytest.mark.parametrize("branches", ["active", "all"])
-def test_a_converted_session_stands_where_the_other_does(
+def test_a_converted_session_has_the_same_current_entry(
     explored_one: tuple[Session, str], tmp_path: Path, to: str, branches: Any
 ) -> None:
     session, lane = explored_one
@@ -380,7 +380,7 @@ STEPS = st.lists(
 
 
 @given(st.sampled_from(SHAPES), STEPS)
-def test_the_leaf_is_where_the_rule_says(dialect: str, steps: list[tuple[str, int]]) -> None:
+def test_the_leaf_is_where_the_rule_puts_it(dialect: str, steps: list[tuple[str, int]]) -> None:
     lines: list[dict[str, Any]] = []
     for number, (kind, behind) in enumerate(steps):
         # Behind the last one, or behind any other; number 0 is a root.
@@ -411,7 +411,7 @@ def test_the_leaf_is_where_the_rule_says(dialect: str, steps: list[tuple[str, in
     assert (None if leaf is None else whole.tree.ids[leaf]) == by_the_book(dialect, lines)
 
 
-def test_what_another_process_says_while_lanes_work_stays_said_when_they_have_ended(tmp_path: Path) -> None:
+def test_what_another_process_writes_while_lanes_work_remains_when_they_have_ended(tmp_path: Path) -> None:
     session = new_session(tmp_path)
 
     def speak(one: LaneEvent) -> None:

@@ -1,4 +1,4 @@
-"""Keeping, merging, dropping and leaving: where the session stands then, what the project has, and what stays."""
+"""Keep, merge, drop and leave: the current entry, the files of the project, and what remains."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def folders(explored: Explored) -> list[bool]:
     return [lane.worktree is not None and os.path.isdir(lane.worktree.path) for lane in explored.state.lanes]
 
 
-def test_keeping_a_lane_stands_on_it_and_brings_its_files(explored: Explored) -> None:
+def test_keeping_a_lane_moves_to_it_and_brings_its_files(explored: Explored) -> None:
     before = seen_by_user(explored.project)
     decided = keep(explored.session, explored.state, 3, explored.worktrees)
     assert [one.path for one in decided.files] == ["a.txt", "three.txt"]
@@ -58,7 +58,7 @@ def test_keeping_a_lane_stands_on_it_and_brings_its_files(explored: Explored) ->
     assert examine(explored.reopened()) == []
 
 
-def test_what_is_said_next_goes_on_behind_the_kept_lane(explored: Explored) -> None:
+def test_the_next_message_follows_the_kept_lane(explored: Explored) -> None:
     keep(explored.session, explored.state, "two", explored.worktrees)
     explored.session.append("user", "go on")
     messages = [message_text(message) for message in explored.reopened().context().messages]
@@ -95,7 +95,7 @@ def test_merging_brings_summaries_and_files_of_all(explored: Explored) -> None:
     assert examine(fresh) == []
 
 
-def test_merging_goes_into_where_the_session_stands(explored: Explored) -> None:
+def test_merging_goes_into_at_the_current_entry(explored: Explored) -> None:
     keep(explored.session, explored.state, 1, explored.worktrees)
     explored.session.append("user", "now the others")
     explored.session.append("assistant", [{"type": "text", "text": "Yes."}], stopReason="stop")
@@ -120,7 +120,7 @@ def test_one_lane_alone_is_kept_and_not_merged(explored: Explored) -> None:
         merge(explored.session, explored.state, [2], explored.worktrees)
 
 
-def test_dropping_moves_nobody_and_keeps_the_work_in_git(explored: Explored) -> None:
+def test_dropping_moves_nothing_and_keeps_the_work_in_git(explored: Explored) -> None:
     decided = drop(explored.session, explored.state, ["four"], explored.worktrees, why="no good")
     fresh = explored.reopened()
     assert fresh.leaf == explored.stood == decided.leaf
@@ -134,7 +134,7 @@ def test_dropping_moves_nobody_and_keeps_the_work_in_git(explored: Explored) -> 
     assert (Path(lane.worktree.path) / "four.txt").read_text() == "4\n"
 
 
-def test_leaving_says_so_on_every_lane_that_nothing_was_decided_about(explored: Explored) -> None:
+def test_leaving_is_reported_on_every_lane_that_nothing_was_decided_about(explored: Explored) -> None:
     drop(explored.session, explored.state, [1], explored.worktrees)
     leave(explored.session, explored.state, explored.worktrees, keep_worktrees=True)
     assert verdicts(explored) == ["dropped", "left", "left", "left"]
@@ -169,7 +169,7 @@ def test_nothing_is_decided_about_lanes_that_grow(explored: Explored) -> None:
             decide()
 
 
-def test_who_has_gone_on_behind_a_lane_stays_there_when_it_is_kept(explored: Explored) -> None:
+def test_a_session_that_continued_after_a_lane_stays_there_when_it_is_kept(explored: Explored) -> None:
     session = explored.session
     leaf = explored.state.lane("two").leaf
     session.move(leaf)
@@ -216,7 +216,7 @@ def test_files_of_a_lane_that_were_worked_on_stay_when_another_is_kept(explored:
     assert any("lane 1 was kept before" in note for note in decided.notes)
 
 
-def test_a_lane_that_is_dropped_while_the_session_stands_on_it_is_told(explored: Explored) -> None:
+def test_a_lane_that_is_dropped_while_the_session_is_on_it_is_reported(explored: Explored) -> None:
     stands = keep(explored.session, explored.state, "one", explored.worktrees).leaf
     decided = drop(explored.session, explored.state, ["one", "1"], explored.worktrees)
     assert decided.lanes == (1,)

@@ -1,4 +1,4 @@
-"""Forks by rule: what makes one, where it begins, what it is told, and where it ends."""
+"""Automatic forks: what triggers one, where it starts, its prompt, and its limits."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_without_rules_nothing_is_forked(tmp_path: Path) -> None:
     assert len(exploration.lanes) == 1
 
 
-def test_a_failing_check_forks_from_the_lane_s_start_and_says_what_failed(tmp_path: Path) -> None:
+def test_a_failing_check_forks_from_the_lane_s_start_and_names_the_failure(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     rule = Rule("check", command="test -e mended || { echo it is still broken; exit 7; }")
     turns = [
@@ -218,7 +218,7 @@ def test_errors_of_calls_side_by_side_count_once_each(tmp_path: Path) -> None:
     assert [lane.state for lane in exploration.lanes] == ["stopped", "done"]
 
 
-def test_one_who_stops_a_lane_wants_no_fork_of_it(tmp_path: Path) -> None:
+def test_a_lane_that_the_user_stopped_is_not_forked(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     model = ScriptedModel([turn("slow", first_delay=30)])
     rules = [failing(session), Rule("repeats", count=2), Rule("denied"), Rule("judge")]
@@ -256,7 +256,7 @@ def test_leaving_does_not_wait_for_a_check(tmp_path: Path) -> None:
     assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
-def test_a_check_is_run_in_the_working_copy_of_its_lane(tmp_path: Path) -> None:
+def test_a_check_is_run_in_the_worktree_of_its_lane(tmp_path: Path) -> None:
     make_repository(tmp_path / "project")
     session = new_session(tmp_path)
     rule = Rule("check", command="grep mended b.txt")
@@ -352,7 +352,7 @@ def test_a_judge_is_not_asked_when_nothing_is_left_to_pay_it(tmp_path: Path) -> 
     assert len(model.requests) == 1
 
 
-def test_an_opinion_is_read_out_of_whatever_stands_around_it() -> None:
+def test_an_opinion_is_read_out_of_any_text_around_it() -> None:
     assert parse_opinion('so: {"confidence": 1, "reason": "all {good}"} ok') == (1.0, "all {good}")
     for text in ("", "{", "}{", "[0.5]", '{"confidence": NaN}', '{"confidence": -0.1}', "\ud800{}", "null"):
         assert parse_opinion(text) is None
@@ -425,7 +425,7 @@ SCRIPT = """{"turns": [
   {"text": "done"}]}"""
 
 
-def test_what_fired_before_a_kill_does_not_fire_again_and_what_was_counted_goes_on(tmp_path: Path) -> None:
+def test_what_fired_before_a_kill_does_not_fire_again_and_what_was_counted_continues(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     session.close()
     child = subprocess.Popen([sys.executable, "-c", KILLED, session.location, SCRIPT])
@@ -465,7 +465,7 @@ def test_what_fired_before_a_kill_does_not_fire_again_and_what_was_counted_goes_
         (Rule("jugde"), "unknown kind of rule"),  # type: ignore[arg-type]
     ],
 )
-def test_a_rule_that_could_never_do_what_it_says_is_refused_before_anything_is_written(
+def test_a_rule_that_could_never_apply_is_refused_before_anything_is_written(
     tmp_path: Path, rule: Rule, said: str
 ) -> None:
     session = new_session(tmp_path)

@@ -1,4 +1,4 @@
-"""What is printed as the next step can be typed just so, and means the same session."""
+"""Commands that are printed as the next step can be typed as they are, and mean the same session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes part in lanes from outside: more tools, words before a request, each event, and lanes that follow."""
+"""Hooks of lanes: tools, entries before a request, events, and lanes that follow."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_hook_gives_a_lane_tools_of_its_own(session: Session, tmp_path: Path) 
         assert (tmp_path / lane).read_text() == f"of {lane}.-0\nof {lane}.-1\n"
 
 
-def test_what_a_hook_says_before_a_request_is_part_of_it_and_of_the_file(session: Session, tmp_path: Path) -> None:
+def test_what_a_hook_appends_before_a_request_is_part_of_it_and_of_the_file(session: Session, tmp_path: Path) -> None:
     class Saying(Quiet):
         async def before_request(self, exploration: Exploration, lane: Lane, run: Run) -> None:
             said = {"type": "custom_message", "customType": "x", "content": f"News of {lane.name}.", "display": True}

@@ -1,4 +1,4 @@
-"""The whole run is killed for good at random moments, and resumed: nothing is lost, and nothing is done twice.
+"""Explorations are killed at random moments and resumed: nothing is lost, and nothing is done twice.
 
 Real processes and, for the second test, real git worktrees. `SESSIONTREE_KILLS=500` kills more often than usual.
 """
@@ -99,7 +99,7 @@ def check_no_call_was_made_twice(notes: list[str], lanes: list[list[Message]]) -
     return lost
 
 
-def test_lanes_go_on_where_they_stood_however_often_the_process_is_killed(tmp_path: Path) -> None:
+def test_lanes_continue_however_often_the_process_is_killed(tmp_path: Path) -> None:
     session, notes = new_session(tmp_path), tmp_path / "notes"
     stood = session.leaf
     died = killed_and_resumed(session, str(notes), LANES, STEPS, KILLS, 0.3)
@@ -116,7 +116,7 @@ def test_lanes_go_on_where_they_stood_however_often_the_process_is_killed(tmp_pa
     assert fresh.leaf == stood
 
 
-def test_working_copies_survive_with_what_was_done_in_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worktrees_survive_with_what_was_done_in_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SESSIONTREE_HOME", str(tmp_path / "home"))
     project = make_repository(tmp_path / "project")
     (project / "uncommitted.txt").write_text("not committed\n")

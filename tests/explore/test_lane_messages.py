@@ -1,4 +1,4 @@
-"""Messages between lanes: they come once, they survive a kill, and lanes that have ended stay so."""
+"""Messages between lanes: they arrive once, survive a kill, and wake no lane that has ended."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def sends(**what: str) -> ScriptTurn:
     return turn(None, call("send", **what), first_delay=0.15)
 
 
-def test_a_message_comes_before_the_next_request_and_says_whose_it_is(tmp_path: Path) -> None:
+def test_a_message_comes_before_the_next_request_and_names_its_sender(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     exploration, events, (_, bob) = talked(
         session,
@@ -122,7 +122,7 @@ def test_lanes_answer_each_other(tmp_path: Path) -> None:
     assert [lane.text for lane in exploration.lanes] == ["thanks", "said"]
 
 
-def test_a_lane_that_ended_is_not_woken_and_the_sender_is_told(tmp_path: Path) -> None:
+def test_a_lane_that_ended_is_not_woken_and_the_sender_is_reported(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     exploration, events, _ = talked(
         session,
@@ -157,7 +157,7 @@ def test_the_sender_learns_once_that_a_lane_ended_without_reading(tmp_path: Path
     assert not [one for one in events if isinstance(one.event, Delivered)]
 
 
-def test_waiting_ends_when_nobody_is_left_who_could_send(tmp_path: Path) -> None:
+def test_waiting_ends_when_no_lane_is_left_that_could_send(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     exploration, events, _ = talked(session, [waits(300), turn("alone")], [turn("at once", first_delay=0.2)])
     assert exploration.lane("ann").text == "alone"
@@ -174,7 +174,7 @@ def test_waiting_ends_when_nobody_is_left_who_could_send(tmp_path: Path) -> None
         ("bob", "", "Expected `str` of length >= 1"),
     ],
 )
-def test_what_cannot_be_sent_is_said(tmp_path: Path, to: str, text: str, said: str) -> None:
+def test_what_cannot_be_sent_is_reported(tmp_path: Path, to: str, text: str, said: str) -> None:
     session = new_session(tmp_path)
     _, events, _ = talked(session, [sends(to=to, text=text), turn("done")], [waits(1), turn("b")])
     assert said in outputs(events, 1)[0]

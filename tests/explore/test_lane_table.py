@@ -1,4 +1,4 @@
-"""Lanes on a screen of any width: nothing that matters is cut away, no line is wider than the screen."""
+"""Tables of lanes at any width: nothing important is cut off, and no line is too wide."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_at_any_width_state_check_files_tokens_cost_time_and_answer_of_each_lane
         assert words in shown, f"{words} at {width}"
 
 
-def test_a_state_stands_with_its_lane_where_there_is_no_room_for_a_table() -> None:
+def test_a_state_is_shown_with_its_lane_where_there_is_no_room_for_a_table() -> None:
     long = result(1, name="解析器" * 30, state="stopped", verdict="dropped")
     lines = list(draw_results([long, result(2)], 40))
     assert fits(lines, 40)
@@ -121,7 +121,7 @@ def test_two_models_never_look_the_same() -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_model_that_all_lanes_have_is_said_once(width: int, tmp_path: Path) -> None:
+def test_a_model_that_all_lanes_have_is_shown_once(width: int, tmp_path: Path) -> None:
     same = [result(number, model="anthropic:claude-opus-4-5") for number in (1, 2, 3)]
     session = new_session(tmp_path)
     alike = [lane(session, number, model="anthropic:claude-opus-4-5") for number in (1, 2, 3)]
@@ -152,7 +152,7 @@ def test_of_a_long_answer_six_lines_are_shown_and_a_command_for_the_others(width
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_costs_below_a_dollar_are_told_apart_in_every_table(width: int, tmp_path: Path) -> None:
+def test_costs_below_a_dollar_are_distinct_in_every_table(width: int, tmp_path: Path) -> None:
     session, costs = new_session(tmp_path), {1: 0.0134, 2: 0.0150, 3: 0.00002}
     grown = [lane(session, number, spent=RunUsage(turns=1, cost=cost)) for number, cost in costs.items()]
     compared = [result(number, cost=cost) for number, cost in costs.items()]
@@ -161,7 +161,7 @@ def test_costs_below_a_dollar_are_told_apart_in_every_table(width: int, tmp_path
         assert fits(lines, width)
 
 
-def test_the_command_for_the_others_can_be_run_whatever_a_file_says() -> None:
+def test_the_command_for_the_others_can_be_run_whatever_a_file_contains() -> None:
     evil = result(1, answer="a\n" * 20, leaf="x; rm -rf ~ \x1b[2J")
     (line,) = [line for line in draw_results([evil], 140, session="'my session'") if "more lines" in line]
     assert line.endswith("sessiontree show 'my session' --leaf 'x; rm -rf ~ ␛[2J'")
@@ -187,7 +187,7 @@ def test_the_last_lines_of_a_check_that_failed_stand_below_its_lane(width: int) 
     assert "all is well" not in "\n".join(lines), "what a check printed that passed says nothing new"
 
 
-def test_of_a_check_that_was_ended_it_is_said_why_and_what_it_had_printed() -> None:
+def test_of_a_check_that_was_ended_the_reason_is_shown_and_what_it_had_printed() -> None:
     ended = result(1, check=None, check_why="stopped early", check_output="begun\n")
     lines = list(draw_results([ended], 80))
     assert "  check: stopped early; output:" in lines
@@ -197,7 +197,7 @@ def test_of_a_check_that_was_ended_it_is_said_why_and_what_it_had_printed() -> N
     assert "check failed; no output" in silent
 
 
-def test_a_lane_that_said_nothing_is_told_from_one_whose_answer_is_missing() -> None:
+def test_a_lane_that_had_no_answer_is_distinct_from_one_whose_answer_is_missing() -> None:
     assert "  (no answer)" in list(draw_results([result(1, answer=" \n")], 80))
 
 

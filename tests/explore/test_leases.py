@@ -1,4 +1,4 @@
-"""Who works on a lane: processes that die, that fall silent, and that want the same lane at the same time."""
+"""Leases: processes that die, fall silent, or take the same lane at the same time."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_lease_from_elsewhere_holds_until_it_has_been_silent_too_long() -> Non
     assert is_free(lease, "no time at all")
 
 
-def test_of_two_leases_behind_the_same_entry_the_first_in_the_file_counts(session: Session) -> None:
+def test_of_two_leases_on_the_same_parent_the_first_in_the_file_counts(session: Session) -> None:
     exploration, _ = explored(session, "of lane-1.")
     record = msgspec.structs.replace(exploration.lanes[0].record, number=9)
     start = write(Branch(session, exploration.plan_id), record).id
@@ -115,7 +115,7 @@ def left(session: Session, steps: int = 3) -> None:
     asyncio.run(main())
 
 
-def test_a_lane_that_was_left_is_gone_on_with_in_the_same_process(session: Session, tmp_path: Path) -> None:
+def test_a_lane_that_was_left_is_continued_in_the_same_process(session: Session, tmp_path: Path) -> None:
     left(session)
     stood = session.leaf
 
@@ -207,7 +207,9 @@ def test_two_processes_that_resume_the_same_exploration_share_its_lanes(session:
     check_is_sound(fresh)
 
 
-def test_a_process_that_finds_its_lane_taken_over_stops_and_the_taker_goes_on(session: Session, tmp_path: Path) -> None:
+def test_a_process_that_finds_its_lane_taken_over_stops_and_the_taker_continues(
+    session: Session, tmp_path: Path
+) -> None:
     notes = tmp_path / "notes"
 
     async def main() -> tuple[list[str], str]:
@@ -305,7 +307,7 @@ class Slow(LaneWorktrees):
         time.sleep(1.0)
 
 
-def test_who_makes_copies_for_long_is_not_taken_for_dead(tmp_path: Path) -> None:
+def test_a_process_that_makes_worktrees_for_long_is_not_taken_for_dead(tmp_path: Path) -> None:
     make_repository(tmp_path / "project")
     session = new_session(tmp_path)
     seen: list[str] = []
@@ -324,7 +326,7 @@ def test_who_makes_copies_for_long_is_not_taken_for_dead(tmp_path: Path) -> None
     assert [lane.state for lane in exploration.lanes] == ["done"] * 3
 
 
-def test_who_finds_another_process_making_the_lanes_makes_no_more(tmp_path: Path) -> None:
+def test_a_process_that_finds_another_process_making_the_lanes_makes_no_more(tmp_path: Path) -> None:
     make_repository(tmp_path / "project")
     session = new_session(tmp_path)
 

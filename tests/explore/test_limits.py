@@ -1,4 +1,4 @@
-"""Limits on the plainest reading: no exploration passes one by more than the call in flight, whoever makes the call."""
+"""Limits: no exploration exceeds one by more than the request in flight, whatever sends it."""
 
 from __future__ import annotations
 
@@ -303,7 +303,9 @@ def test_while_one_process_keeps_limits_no_other_works_on_the_exploration(sessio
     assert "another process works on it" in asyncio.run(main())
 
 
-def test_who_finds_that_another_process_keeps_the_limits_asks_nothing_more(session: Session, tmp_path: Path) -> None:
+def test_a_process_that_finds_that_another_process_keeps_the_limits_asks_nothing_more(
+    session: Session, tmp_path: Path
+) -> None:
     model = Stepping(500, delay=0.01)
 
     async def main() -> Exploration:

@@ -1,4 +1,4 @@
-"""Sixteen lanes at once for 2,000 turns, with the real tools: nothing is lost, nothing is mixed up, nobody waits."""
+"""Sixteen lanes with the real tools: nothing is lost or mixed up, and no lane waits for another."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class SlowDisk(OsCalls):
 
 
 @pytest.mark.parametrize("disk", [OsCalls(), SlowDisk()])
-def test_the_loop_never_stands_still_for_long(tmp_path: Path, disk: OsCalls) -> None:
+def test_the_loop_never_blocks_for_long(tmp_path: Path, disk: OsCalls) -> None:
     """A busy machine delays us, too; what the engine does it does each time, so the best of some rounds counts."""
     longest = []
     for attempt in range(12):

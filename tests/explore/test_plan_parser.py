@@ -1,4 +1,4 @@
-"""From what someone asks for to lanes: prompts, models, names, limits, and what each may do."""
+"""Options of an exploration: prompts, models, names, limits and approval."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_one_prompt_makes_a_lane_for_each_model_called_by_its_model() -> None:
     assert len({id(one) for one in plans.models}) == 2
 
 
-def test_a_model_that_gets_the_same_prompt_several_times_is_told_so() -> None:
+def test_a_model_that_gets_the_same_prompt_several_times_learns_that() -> None:
     plans = plan_lanes(["do it"], ["a:one", "a:two"], 3, model)
     assert plans.prompts[1] == "do it"
     assert plans.prompts[0].startswith("do it\n\n(This is attempt 1 of 2")

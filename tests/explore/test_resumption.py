@@ -1,4 +1,4 @@
-"""Going on with explorations: from whatever moment they were left in."""
+"""Resuming explorations that were left at any moment."""
 
 from __future__ import annotations
 
@@ -85,13 +85,15 @@ def test_lanes_that_the_plan_wanted_and_a_crash_prevented_are_made(session: Sess
 
 
 @pytest.mark.parametrize("said", [[], [SAID]])
-def test_a_prompt_is_said_once_whether_or_not_it_was_said_already(session: Session, said: list[dict[str, Any]]) -> None:
+def test_a_prompt_is_sent_once_whether_or_not_it_was_written_already(
+    session: Session, said: list[dict[str, Any]]
+) -> None:
     begun(session, *said)
     (lane,) = resumed(session, steps=0)
     assert [message_text(message) for message in own_messages(session, lane)] == [PROMPTS[0], "of lane-1. step 0"]
 
 
-def test_a_lane_that_had_answered_and_not_said_so_ends_without_asking_again(session: Session) -> None:
+def test_a_lane_that_had_answered_without_an_end_record_ends_without_asking_again(session: Session) -> None:
     begun(session, SAID, ANSWERED)
     (lane,) = resumed(session, find_model=lambda name: Stepping(9))
     assert (lane.state, lane.text, lane.spent.turns) == ("done", "of lane-1. All is done.", 1)
@@ -106,7 +108,7 @@ def test_a_call_without_a_result_is_not_run_again_by_itself(session: Session, tm
     assert "was lost" in message_text(own_messages(session, lane)[2])
 
 
-def test_a_call_without_a_result_is_run_again_when_that_is_said(session: Session, tmp_path: Path) -> None:
+def test_a_call_without_a_result_is_run_again_on_request(session: Session, tmp_path: Path) -> None:
     begun(session, SAID, CALLED)
     resumed(session, tools=Tools([Note(tmp_path / "notes")]), pending="run")
     assert (tmp_path / "notes").read_text() == "of lane-1.-0\nof lane-1.-1\n"
@@ -142,7 +144,7 @@ def test_the_last_exploration_is_meant_or_the_one_that_is_named(session: Session
         find_exploration(session, "zzzz")
 
 
-def test_a_session_that_died_in_a_lane_stands_where_it_stood_when_all_is_over(session: Session) -> None:
+def test_a_session_that_died_in_a_lane_keeps_its_current_entry_when_all_is_over(session: Session) -> None:
     stood = session.leaf
     begun(session, SAID)
     session.close()
@@ -153,7 +155,7 @@ def test_a_session_that_died_in_a_lane_stands_where_it_stood_when_all_is_over(se
     assert sessiontree.open(session.location).leaf == stood
 
 
-def test_a_session_that_was_gone_on_with_elsewhere_stays_there(session: Session) -> None:
+def test_a_session_that_was_continued_elsewhere_stays_there(session: Session) -> None:
     begun(session, SAID)
     session.append("user", "Meanwhile I go on here.")
     stood = session.leaf
@@ -162,7 +164,7 @@ def test_a_session_that_was_gone_on_with_elsewhere_stays_there(session: Session)
     assert fresh.leaf == sessiontree.open(session.location).leaf == stood
 
 
-def test_what_was_said_behind_the_end_of_a_lane_is_no_part_of_it(session: Session) -> None:
+def test_messages_after_the_end_of_a_lane_is_no_part_of_it(session: Session) -> None:
     exploration, _ = explored(session, *PROMPTS)
     lane = exploration.lanes[0]
     session.move(lane.leaf)
@@ -172,7 +174,7 @@ def test_what_was_said_behind_the_end_of_a_lane_is_no_part_of_it(session: Sessio
 
 
 @pytest.mark.parametrize("said", ["nothing", "in memory", "before the first entry"])
-def test_sessions_in_which_nothing_was_said_can_be_explored(tmp_path: Path, said: str) -> None:
+def test_sessions_in_which_there_are_no_messages_can_be_explored(tmp_path: Path, said: str) -> None:
     session = new_session(tmp_path, said=None, in_memory=said == "in memory")
     if said == "before the first entry":
         session.append("user", "Something else.")

@@ -1,4 +1,4 @@
-"""Every attempt of every request passes the gate by itself, whoever makes it, at the price of the model it asks."""
+"""Every attempt of a request passes the gate, at the price of its own model."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_summary_in_two_parts_is_two_requests(place: Workplace) -> None:
     assert [spent.tokens for spent in gate.left] == [707, 1_414, 1_416]
 
 
-def test_what_a_summary_used_is_told_by_the_session_and_what_its_attempts_did_is_not(place: Workplace) -> None:
+def test_what_a_summary_used_is_reported_by_the_session_and_what_its_attempts_did_is_not(place: Workplace) -> None:
     long_talk(place)
     writer = ScriptedModel([BROKEN, turn("In short.", usage=Usage(700, 7))], DEAR)
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
@@ -241,7 +241,7 @@ def test_an_interrupt_ends_the_request_for_a_summary_which_counts_as_all_it_migh
 # A process that was silent for long
 
 
-def test_who_was_silent_for_long_looks_before_it_asks_again(tmp_path: Path) -> None:
+def test_a_process_that_was_silent_for_long_looks_before_it_asks_again(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     waits = ScriptTurn(error=ScriptError("rate_limit", retry_after=0.5))
     model = ScriptedModel([waits, turn("Never.")])

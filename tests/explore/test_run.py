@@ -1,4 +1,4 @@
-"""Lanes that grow side by side: what is in the file, what is told, and how they are stopped."""
+"""Lanes in parallel: their entries, their events, and how they are stopped."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ def test_lanes_grow_from_one_entry_in_one_tree_each_with_its_own_prompt(session:
     assert len((tmp_path / "notes").read_text().split("\n")) == 7
 
 
-def test_the_session_stands_where_it_stood_for_us_and_for_who_opens_the_file(session: Session) -> None:
+def test_the_session_keeps_its_current_entry_for_us_and_for_processes_that_open_the_file(session: Session) -> None:
     stood = session.leaf
     explored(session, *PROMPTS)
     assert session.leaf == stood
     assert sessiontree.open(session.location).leaf == stood
 
 
-def test_lanes_may_begin_at_another_entry_than_where_the_session_stands(session: Session) -> None:
+def test_lanes_may_begin_at_another_entry_than_at_the_current_entry(session: Session) -> None:
     first, stood = session.ids[1], session.leaf
     exploration, _ = explored(session, *PROMPTS, at=first)
     assert session.parent(exploration.plan_id) == first
     assert session.leaf == sessiontree.open(session.location).leaf == stood
 
 
-def test_what_a_lane_says_of_itself_is_on_its_own_branch(session: Session) -> None:
+def test_what_a_lane_records_is_on_its_own_branch(session: Session) -> None:
     exploration, _ = explored(session, *PROMPTS, names=["one", "two"])
     for lane in exploration.lanes:
         ids = session.path_ids(lane.leaf)
@@ -89,7 +89,7 @@ def test_events_say_which_lane_they_are_of_and_end_with_its_end(session: Session
                 assert lane.start in session.path_ids(event.entry.id)
 
 
-def test_no_more_lanes_work_at_once_than_was_said(session: Session) -> None:
+def test_no_more_lanes_work_at_once_than_requested(session: Session) -> None:
     model = Stepping(1, calls=lambda prompt, step: [], meet=3)
     explored(session, *[f"of lane-{n}." for n in range(1, 10)], models=[model], parallel=3)
     assert model.most_under_way == 3
@@ -119,7 +119,7 @@ async def _until(exploration: Any, what: Any) -> None:
             return
 
 
-def test_one_lane_is_stopped_and_the_others_go_on(session: Session, tmp_path: Path) -> None:
+def test_one_lane_is_stopped_and_the_others_continue(session: Session, tmp_path: Path) -> None:
     async def main() -> list[Lane]:
         tools = Tools([Note(tmp_path / "notes", delay=0.01)])
         async with explore(session, prompts=PROMPTS, models=[Stepping(5)], tools=tools) as exploration:
@@ -147,7 +147,7 @@ def test_all_lanes_are_stopped_also_those_that_wait_for_their_turn(session: Sess
     assert [lane.state for lane in explorations(sessiontree.open(session.location))[0].lanes] == ["stopped"] * 3
 
 
-def test_who_just_leaves_leaves_lanes_that_can_be_gone_on_with(session: Session) -> None:
+def test_leaving_the_block_leaves_lanes_that_can_be_continued(session: Session) -> None:
     async def main() -> None:
         model = Stepping(5, delay=0.05)
         async with explore(session, prompts=PROMPTS, models=[model], tools=Tools(), parallel=2) as exploration:
@@ -180,7 +180,7 @@ def test_a_lane_can_be_added_while_others_work_up_to_the_limit(session: Session)
     assert refused == ["the limit of 1 levels of forks is reached", "the limit of 2 lanes is reached"]
 
 
-def test_a_lane_forked_at_an_entry_of_another_one_has_what_was_said_there(session: Session) -> None:
+def test_a_lane_forked_at_an_entry_of_another_one_has_the_messages_before_it(session: Session) -> None:
     async def main() -> Any:
         model = Stepping(0)
         async with explore(session, prompts=["of lane-1."], models=[model], tools=Tools()) as run:
@@ -239,7 +239,7 @@ def test_what_cannot_be_explored_is_refused_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("dialect", ["claude", "neovate"])
-def test_a_format_without_a_place_for_lanes_says_what_to_do(tmp_path: Path, dialect: str) -> None:
+def test_a_format_without_a_place_for_lanes_names_the_next_step(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
     with pytest.raises(UsageError, match="sessiontree fork --to native"):
         explored(session, *PROMPTS)
@@ -295,7 +295,7 @@ def test_an_exploration_is_begun_once(session: Session) -> None:
     assert len(explorations(session)) == 1
 
 
-def test_lanes_do_not_begin_behind_calls_that_have_no_result(session: Session) -> None:
+def test_lanes_do_not_start_after_calls_that_have_no_result(session: Session) -> None:
     call = {"type": "toolCall", "id": "c1", "name": "write", "arguments": {}}
     asking = session.append("assistant", [call], stopReason="toolUse")
     before = session.ids
@@ -304,7 +304,7 @@ def test_lanes_do_not_begin_behind_calls_that_have_no_result(session: Session) -
     assert session.ids == before
 
 
-def test_working_copies_go_at_the_end_and_what_was_done_can_still_be_had(tmp_path: Path) -> None:
+def test_worktrees_go_at_the_end_and_what_was_done_can_still_be_had(tmp_path: Path) -> None:
     project = make_repository(tmp_path / "project")
     session = new_session(tmp_path)
 

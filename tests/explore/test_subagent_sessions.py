@@ -1,4 +1,4 @@
-"""Sub-agents with a session of their own, whose program is killed: the call that is run again goes on there."""
+"""Sub-agents in their own sessions: after a kill, the repeated call continues there."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def sessions_for(caller: Session, *folders: Path) -> list[Session]:
 
 
 @pytest.mark.parametrize("dialect", ["native", "pi", "claude", "neovate"])
-def test_a_call_that_is_run_again_goes_on_in_the_session_it_had_begun(tmp_path: Path, dialect: str) -> None:
+def test_a_call_that_is_run_again_continues_in_the_session_it_had_begun(tmp_path: Path, dialect: str) -> None:
     home = tmp_path / "home"
     caller = caller_in(tmp_path, dialect)
     command = [sys.executable, "-c", BEGUN, caller.location, str(home), SLEEPS]

@@ -1,4 +1,4 @@
-"""Sub-agents: a branch or a session of their own, with a budget that is a part of their caller's."""
+"""Sub-agents: on a branch or in their own session, with a part of their caller's budget."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_sub_agent_has_a_context_of_its_own_and_its_caller_sees_its_last_words
     check_is_sound(session)
 
 
-def test_the_branch_begins_with_who_called_and_hangs_behind_the_answer_with_the_call(place: Workplace) -> None:
+def test_the_branch_begins_with_who_called_and_is_a_child_of_the_answer_with_the_call(place: Workplace) -> None:
     (place.project / "readme").write_text("x")
     (output,) = outputs(went(place, *ONE))
     session = place.session
@@ -147,7 +147,7 @@ def test_the_branch_begins_with_who_called_and_hangs_behind_the_answer_with_the_
     assert [session.type_of(id) for id in session.path_ids(where(output)["leaf"])[2:4]] == ["custom", "reset_boundary"]
 
 
-def test_the_session_stands_where_its_caller_ended(place: Workplace) -> None:
+def test_the_session_is_at_the_end_of_its_caller(place: Workplace) -> None:
     (place.project / "readme").write_text("x")
     end = end_of(went(place, *ONE))
     assert place.session.leaf == end.leaf
@@ -331,7 +331,7 @@ def test_another_model_is_asked_for_and_closed_in_the_end(place: Workplace) -> N
     assert not entries_of(session, "reset_boundary")
 
 
-def test_a_model_that_cannot_be_had_is_an_error_that_says_so(place: Workplace) -> None:
+def test_a_model_that_cannot_be_had_is_an_error_that_is_reported(place: Workplace) -> None:
     events = went(place, turn(None, task("a", model="nobody:knows")), turn("end"))
     assert outputs(events)[0].is_error
     assert "nobody" in outputs(events)[0].text
@@ -390,7 +390,7 @@ def test_interrupting_the_caller_interrupts_and_settles_the_sub_agent(place: Wor
     assert find_unfinished(sessiontree.open(session.location)) == []
 
 
-def test_a_sub_agent_that_ended_can_be_gone_on_with_and_branched(place: Workplace) -> None:
+def test_a_sub_agent_that_ended_can_be_continued_and_branched(place: Workplace) -> None:
     (place.project / "readme").write_text("x")
     (output,) = outputs(went(place, *ONE))
     place.session.close()
@@ -512,7 +512,7 @@ def end_of_sub_agent(session: Session) -> str:
         return stood.branch.leaf
 
 
-def test_a_killed_sub_agent_can_be_switched_to_and_gone_on_with(killed: Session) -> None:
+def test_a_killed_sub_agent_can_be_switched_to_and_continued(killed: Session) -> None:
     branch = killed.branch(end_of_sub_agent(killed))
     assert texts(branch.context()) == ["wait long", "I wait."]
     model = _model(turn("I had to stop waiting."))
@@ -522,13 +522,13 @@ def test_a_killed_sub_agent_can_be_switched_to_and_gone_on_with(killed: Session)
     assert "not known" in message_text(model.requests[0].messages[-1])
 
 
-def test_after_a_kill_the_session_stands_at_the_caller_which_has_its_call_open(killed: Session) -> None:
+def test_after_a_kill_the_session_is_at_the_caller_which_has_its_call_open(killed: Session) -> None:
     assert texts(killed.context())[0] == LOOK
     assert [one.call.name for one in pending_calls(killed)] == ["task"]
     assert find_unfinished(killed) == [Unfinished("slow", end_of_sub_agent(killed))]
 
 
-def test_a_call_that_is_run_again_goes_on_where_its_sub_agent_stood(killed: Session) -> None:
+def test_a_call_that_is_run_again_continues_its_sub_agent(killed: Session) -> None:
     model = _model(turn("Waited.", when="lost"), turn("all done", when="Waited."))
     end = asyncio.run(run(killed, None, model=model, tools=tools(), pending="run").finish())
     assert (end.reason, end.text) == ("done", "all done")
@@ -632,7 +632,7 @@ asyncio.run(main())
 """
 
 
-def test_however_often_it_is_killed_each_sub_agent_goes_on_and_nothing_is_done_twice(tmp_path: Path) -> None:
+def test_however_often_it_is_killed_each_sub_agent_continues_and_nothing_is_done_twice(tmp_path: Path) -> None:
     session = sessiontree.create(tmp_path, path=tmp_path / "session.jsonl", appear="now")
     session.close()
     notes, steps, draw = tmp_path / "notes", 40 * KILLS, random.Random(time.time_ns())

@@ -1,4 +1,4 @@
-"""A process with limits is killed while requests are under way: whoever goes on counts what was sent."""
+"""A process with limits is killed while requests are in flight: the next process counts what was sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a provider does not tell counts all the same: tokens, cost, time, and what breaks off."""
+"""Usage that a provider does not report still counts: tokens, cost, time, and broken-off requests."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def place(tmp_path: Path) -> Workplace:
     ],
     ids=["nothing", "no number", "negative", "endless", "huge"],
 )
-def test_usage_that_says_nothing_counts_as_what_was_sent(session: Session, tmp_path: Path, usage: Usage) -> None:
+def test_usage_that_is_empty_counts_as_what_was_sent(session: Session, tmp_path: Path, usage: Usage) -> None:
     model = Stepping(500, usage=lambda prompt, step: usage, facts=Facts(200_000, 2_000, source="test"))
     tools = Tools([Note(tmp_path / "notes")])
     exploration, _ = explored(session, WORDS, models=[model], tools=tools, bounds=Bounds(tokens=10_000))
@@ -255,7 +255,7 @@ def left_open(session: Session, *prompts: str, **more: object) -> None:
     asyncio.run(main())
 
 
-def test_what_was_decided_about_is_not_gone_on_with_and_a_decision_is_no_work(session: Session) -> None:
+def test_what_was_decided_about_is_not_continued_and_a_decision_is_no_work(session: Session) -> None:
     left_open(session, "of lane-1.", "of lane-2.")
     before = find_exploration(session)
     time.sleep(1.2)
@@ -273,7 +273,7 @@ def test_what_was_decided_about_is_not_gone_on_with_and_a_decision_is_no_work(se
     assert asyncio.run(main()) == ["done", "lost"]
 
 
-def test_who_was_silent_for_long_looks_before_it_runs_a_call(session: Session, tmp_path: Path) -> None:
+def test_a_process_that_was_silent_for_long_looks_before_it_runs_a_call(session: Session, tmp_path: Path) -> None:
     model = Stepping(3, delay=0.3)
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Worktrees have the project as it is, never lose work, and leave the user's repository alone."""
+"""Worktrees start with the project as it is, never lose work, and leave the user's repository alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def worktrees(tmp_path: Path, project: Path) -> LaneWorktrees:
     return LaneWorktrees(str(tmp_path / "home"), "session-1", str(project))
 
 
-def test_a_copy_has_the_uncommitted_work_of_the_project_and_no_ignored_files(
+def test_a_worktree_has_the_uncommitted_work_of_the_project_and_no_ignored_files(
     project: Path, worktrees: LaneWorktrees
 ) -> None:
     work_in(project)
@@ -77,7 +77,7 @@ def test_a_file_whose_name_git_distrusts_elsewhere_is_saved_and_comes_back(
     assert (Path(worktree.path) / "git~1").read_text() == "of the lane\n", sorted(there)
 
 
-def test_all_copies_of_a_run_begin_with_the_same_files(project: Path, worktrees: LaneWorktrees) -> None:
+def test_all_worktrees_of_a_run_begin_with_the_same_files(project: Path, worktrees: LaneWorktrees) -> None:
     first = worktrees.make(RUN, 1)
     (project / "a.txt").write_text("changed by the user meanwhile\n")
     second = worktrees.make(RUN, 2)
@@ -87,7 +87,7 @@ def test_all_copies_of_a_run_begin_with_the_same_files(project: Path, worktrees:
     assert (Path(other.path) / "a.txt").read_text() == "changed by the user meanwhile\n"
 
 
-def test_a_copy_can_begin_as_another_one_is_now(worktrees: LaneWorktrees) -> None:
+def test_a_worktree_can_begin_as_another_one_is_now(worktrees: LaneWorktrees) -> None:
     first = worktrees.make(RUN, 1)
     (Path(first.path) / "half.txt").write_text("half done\n")
     second = worktrees.make(RUN, 2, first)
@@ -129,7 +129,7 @@ def test_a_project_in_a_worktree_of_the_user_works(tmp_path: Path, project: Path
         (lambda folder: (folder.mkdir(), git(folder, "init", "-q")), "git commit --allow-empty"),
     ],
 )
-def test_where_no_copy_can_be_made_the_next_step_is_named(tmp_path: Path, prepare, words: str) -> None:  # type: ignore[no-untyped-def]
+def test_where_no_worktree_can_be_made_the_next_step_is_named(tmp_path: Path, prepare, words: str) -> None:  # type: ignore[no-untyped-def]
     prepare(tmp_path / "bare")
     worktrees = LaneWorktrees(str(tmp_path / "home"), "session-1", str(tmp_path / "bare"))
     with pytest.raises(UsageError, match=words):
@@ -138,7 +138,7 @@ def test_where_no_copy_can_be_made_the_next_step_is_named(tmp_path: Path, prepar
     assert not (tmp_path / "home").exists()
 
 
-def test_a_project_that_its_repository_ignores_gets_no_empty_copies(tmp_path: Path, project: Path) -> None:
+def test_a_project_that_its_repository_ignores_gets_no_empty_worktrees(tmp_path: Path, project: Path) -> None:
     (project / "build").mkdir()
     worktrees = LaneWorktrees(str(tmp_path / "home"), "session-1", str(project / "build"))
     with pytest.raises(UsageError, match="ignored by the repository"):
@@ -177,7 +177,7 @@ def test_removed_work_of_every_kind_comes_back_from_its_ref(
     assert not os.path.exists(os.path.join(os.path.dirname(worktree.path), "nothing"))
 
 
-def test_removing_and_restoring_a_copy_without_changes_survives_gc(project: Path, worktrees: LaneWorktrees) -> None:
+def test_removing_and_restoring_a_worktree_without_changes_survives_gc(project: Path, worktrees: LaneWorktrees) -> None:
     (project / "a.txt").write_text("uncommitted\n")
     worktree = worktrees.make(RUN, 1)
     worktrees.remove(worktree)
@@ -187,7 +187,7 @@ def test_removing_and_restoring_a_copy_without_changes_survives_gc(project: Path
     assert (Path(worktree.path) / "a.txt").read_text() == "uncommitted\n"
 
 
-def test_commits_that_a_lane_made_stay_behind_its_ref(project: Path, worktrees: LaneWorktrees) -> None:
+def test_commits_that_a_lane_made_stay_in_the_history_of_its_ref(project: Path, worktrees: LaneWorktrees) -> None:
     worktree = worktrees.make(RUN, 1)
     (Path(worktree.path) / "c.txt").write_text("c\n")
     git(Path(worktree.path), "add", "c.txt")
@@ -197,7 +197,7 @@ def test_commits_that_a_lane_made_stay_behind_its_ref(project: Path, worktrees: 
     assert [one.path for one in worktrees.files(worktree)] == ["c.txt"]
 
 
-def test_work_that_was_taken_back_is_still_behind_the_ref(project: Path, worktrees: LaneWorktrees) -> None:
+def test_work_that_was_taken_back_is_still_in_the_history_of_the_ref(project: Path, worktrees: LaneWorktrees) -> None:
     worktree = worktrees.make(RUN, 1)
     (Path(worktree.path) / "c.txt").write_text("c\n")
     saved = worktrees.save(worktree)
@@ -240,7 +240,7 @@ LaneWorktrees(*sys.argv[1:4]).make("0123abcd", 1)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 0.3, 0.6, 1.0])
-def test_a_copy_that_was_being_made_when_the_process_was_killed_is_made_again(
+def test_a_worktree_that_was_being_made_when_the_process_was_killed_is_made_again(
     tmp_path: Path, project: Path, worktrees: LaneWorktrees, seconds: float
 ) -> None:
     (project / ".gitattributes").write_text("*.slow filter=slow\n")
@@ -340,7 +340,7 @@ def test_differences_are_those_of_git_with_lines_added_and_removed(worktrees: La
 # Into the project
 
 
-def test_the_work_of_a_copy_comes_into_the_project_as_uncommitted_changes(
+def test_the_work_of_a_worktree_comes_into_the_project_as_uncommitted_changes(
     project: Path, worktrees: LaneWorktrees
 ) -> None:
     worktree = worktrees.make(RUN, 1)
@@ -415,7 +415,7 @@ def test_an_ignored_file_of_the_user_is_not_overwritten(project: Path, worktrees
     assert contents(project) == before
 
 
-def test_several_copies_come_together_or_not_at_all(project: Path, worktrees: LaneWorktrees) -> None:
+def test_several_worktrees_come_together_or_not_at_all(project: Path, worktrees: LaneWorktrees) -> None:
     one, two, three = (worktrees.make(RUN, number) for number in (1, 2, 3))
     lines = (project / "a.txt").read_text()
     (Path(one.path) / "a.txt").write_text(lines.replace("one\n", "ONE\n"))
@@ -467,7 +467,7 @@ def test_a_file_on_one_side_and_a_folder_on_the_other_are_at_odds(project: Path,
     assert not (project / "thing").exists()
 
 
-def test_a_copy_is_a_value_that_goes_through_a_session() -> None:
+def test_a_worktree_is_a_value_that_goes_through_a_session() -> None:
     worktree = Worktree("/p", "/r", "b", "h", "f")
     assert msgspec.convert(msgspec.to_builtins(worktree), Worktree) == worktree
 
@@ -495,7 +495,9 @@ def test_what_no_tree_can_hold_keeps_its_folder(project: Path, worktrees: LaneWo
     assert os.path.isdir(worktree.path)
 
 
-def test_an_inner_repository_is_not_told_as_written_into_the_project(project: Path, worktrees: LaneWorktrees) -> None:
+def test_an_inner_repository_is_not_reported_as_written_into_the_project(
+    project: Path, worktrees: LaneWorktrees
+) -> None:
     worktree = worktrees.make(RUN, 1)
     git(Path(worktree.path), "init", "-q", "lib")
     git(Path(worktree.path) / "lib", "commit", "-q", "--allow-empty", "-m", "x")
@@ -507,9 +509,7 @@ def test_an_inner_repository_is_not_told_as_written_into_the_project(project: Pa
 
 
 @pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
-def test_files_that_git_was_told_not_to_look_at_are_looked_at(
-    project: Path, worktrees: LaneWorktrees, flag: str
-) -> None:
+def test_files_that_git_is_configured_to_skip_are_read(project: Path, worktrees: LaneWorktrees, flag: str) -> None:
     git(project, "update-index", flag, "a.txt")
     (project / "a.txt").write_text("mine\n")
     worktree = worktrees.make(RUN, 1)
@@ -577,7 +577,7 @@ def test_work_that_moves_the_folder_of_the_project_can_be_decided_about(tmp_path
     assert worktrees.remove(second) is None
 
 
-def test_a_copy_in_which_the_folder_of_the_project_is_a_file_says_so(tmp_path: Path, project: Path) -> None:
+def test_a_worktree_in_which_the_folder_of_the_project_is_a_file_is_reported(tmp_path: Path, project: Path) -> None:
     worktrees = LaneWorktrees(str(tmp_path / "home"), "session-1", str(project / "src"))
     worktree = worktrees.make(RUN, 1)
     shutil.rmtree(Path(worktree.path) / "src")

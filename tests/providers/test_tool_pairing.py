@@ -148,7 +148,7 @@ def test_an_unanswered_call_can_be_stripped() -> None:
     message = Assistant(content=(Text("look"), call("a"), call("b")))
     found = paired(message, result("b", "2"), unanswered="strip")
     assert shape(found.turns) == ["a:look,b", "r:b=2"]
-    assert found.notes == ('The call "a" of "read" has no result and was taken out.',)
+    assert found.notes == ('The call "a" of "read" has no result and was removed.',)
 
 
 def test_a_turn_of_stripped_calls_only_vanishes() -> None:

@@ -5,8 +5,8 @@
 | reading inside the project | allowed | allowed | allowed |
 | changing files inside the project | asks, unless the tool is approved | allowed | allowed |
 | commands, and tools that may change anything | asks, unless the tool is approved | the same | allowed |
-| anything outside of the project and the added folders | always asks | always asks | allowed |
-| changing git's own files, keys, our home; reading secrets | always asks | always asks | allowed |
+| anything outside the project and the added folders | always asks | always asks | allowed |
+| changing git's own files, keys or our home folder; reading secrets | always asks | always asks | allowed |
 
 The mode and the approved tools are settings of the session, so they apply again when it is resumed. This includes
 sessions received from others: front ends show `restored` before they continue.
@@ -153,7 +153,7 @@ def _reasons_to_ask(plan: Plan) -> tuple[str, ...]:
 
 
 def preview(plan: Plan) -> str:
-    """What a call will do, for the user: the command, or the diff."""
+    """Describe a call for the user: the command, or the diff."""
     if plan.command is not None:
         return plan.command
     return "".join(render_diff(write.target.shown, write.old, write.data) for write in plan.writes) or plan.title

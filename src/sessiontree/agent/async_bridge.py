@@ -30,7 +30,7 @@ def in_background(function: Callable[..., T], *arguments: Any) -> asyncio.Future
 async def uncancelled(awaited: Awaitable[T]) -> T:
     """Await to completion even if the task is cancelled meanwhile, and raise `CancelledError` afterwards.
 
-    A thread cannot be cancelled: without this, the caller would go on while the thread is still writing.
+    A thread cannot be cancelled: without this, the caller would continue while the thread is still writing.
     """
     inner = asyncio.ensure_future(awaited)
     cancelled: asyncio.CancelledError | None = None
@@ -45,7 +45,7 @@ async def uncancelled(awaited: Awaitable[T]) -> T:
     return inner.result()
 
 
-# The event loop holds only weak references to tasks: one that nothing awaits could be collected while it runs.
+# The event loop holds only weak references to tasks: without one, a running task could be garbage-collected.
 _abandoned: set[asyncio.Future[Any]] = set()
 
 

@@ -1,4 +1,4 @@
-"""Automatic compaction: keeps a branch within the model's window, by the settings and after an overflow.
+"""Automatic compaction: keeps a branch within the model's context window.
 
 The work is done in a thread through a SerializedBranch of its own. When the run is interrupted that branch is closed,
 so a summary that arrives late is not appended after other entries.
@@ -64,7 +64,7 @@ class AutoCompactor:
         await self._summarizer.stop()
 
     async def compact_if_needed(self, occasion: Occasion) -> None:
-        """Prune or compact if the settings require it. A failure is reported as an event, and the run goes on."""
+        """Prune or compact if the settings require it. A failure is reported as an event, and the run continues."""
         if self._has_failed:
             return
         await self._live.load()
@@ -81,7 +81,8 @@ class AutoCompactor:
     async def after_overflow(self, error: ContextOverflowError) -> None:
         """Compact because the provider refused the request as too long.
 
-        No compaction was due, so the window is smaller than known: at most half of the context is kept.
+        By our numbers no compaction was due, so the window is smaller than we assumed: keep at most half of the
+        context.
         """
         if self._policy.limit(self._window) is None:
             raise ContextOverflowError(f"{error}; auto-compaction is off: compact the session yourself", error.partial)

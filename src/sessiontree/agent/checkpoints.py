@@ -3,11 +3,11 @@
 Before a tool changes a file, its content is put into the blob store and a `file_snapshot` entry is appended: `files` is
 the state before, `after` the state that the tool leaves. The entries are a log in file order across all branches,
 because files change in time, not along a tree. The state at an entry is the current one with every later change
-reverted, newest first; it does not matter how often the conversation was rewound or switched in between.
+reverted, newest first. It does not matter how often the conversation was rewound or switched in between.
 
-A rewind is a change like any other and is recorded as one, so it can be undone. A file that differs from what the log
-left was changed by the user or another program: it is a conflict, and overwritten only if the caller names it. Its
-content is stored first.
+A rewind is a change like any other and is recorded as one, so it can be undone. A file that differs from the last state
+in the log was changed by the user or another program. That is a conflict: the file is overwritten only if the caller
+names it, and its content is stored first.
 
 The entries come from a session file that anyone may have written. No path in them is followed out of the workspace, or
 through a link.
@@ -42,7 +42,7 @@ from sessiontree.stores.safe_files import read_path, read_umask, remove_empty_fo
 RewindScope: TypeAlias = Literal["conversation", "files", "both"]
 REWIND = "rewind"
 _ENTRY_TYPES = frozenset({"file_snapshot", "sessiontree:file_snapshot"})
-"""The type of a log entry in the different dialects."""
+"""The type of a log entry, in native files and in other dialects."""
 
 
 class RewindRecord(Value, frozen=True):
@@ -82,7 +82,7 @@ class RewindChange(Struct, frozen=True):
     then: FileState
     diff: str
     conflict: str | None = None
-    """Why it is skipped unless the caller names the path: the user changed it, or it is outside of the workspace."""
+    """Why it is skipped unless the caller names the path: the user changed it, or it is outside the workspace."""
 
     @property
     def kind(self) -> Literal["create", "delete", "change"]:
@@ -166,7 +166,7 @@ class Checkpoints:
             await uncancelled(in_thread(self._append, record, branch))
 
     def record(self, before: Mapping[str, FileState], tool: str, call: str = "", branch: Branch | None = None) -> None:
-        """Record changes that are already done; `before` has the old states, from `store`."""
+        """Record changes that were already made; `before` has the old states, from `store`."""
         after = {path: read_state(path, self._blobs.put) or ABSENT for path in before}
         changed = {path: state for path, state in before.items() if not is_same_state(state, after[path])}
         if changed:
@@ -283,7 +283,7 @@ class Checkpoints:
         if now is None:
             return "it is now a folder or special file"
         if not any(is_same_state(now, known) for known in last):
-            return "someone else has changed it since"
+            return "the user or another program has changed it since"
         return None
 
     # Rewinding

@@ -1,8 +1,8 @@
 """The actions of a user, for every front end.
 
 A front end shows `state`, calls actions, and iterates over the events of `send`. It has no session and no rules of its
-own. Actions that read or write a lot do so in threads. During a run, actions that would move its branch are refused;
-changes of model, thinking and mode are accepted, and written before the next prompt.
+own. Actions that read or write a lot do so in threads. During a run, actions that would move its branch are refused.
+Changes of model, thinking level and mode are accepted, and written before the next prompt.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class Controller:
     async def select(self, entry: str | None, *, summary: bool | str = False) -> Selected:
         """Switch to an entry; to a prompt, to just before it, with its text in the input; to None, to the beginning.
 
-        With `summary`, a summary of the branch being left is added at the new place; a text is its focus.
+        With `summary`, a summary of the branch being left is added there; a string is what to focus on.
         """
         self._check_idle()
         session = self.session
@@ -576,7 +576,7 @@ class Controller:
         self.store.set(**fresh, input=self._with_text(text))
 
     def _with_text(self, text: str | None) -> str:
-        """The input with a text returned to it; what was typed follows it."""
+        """The input with text returned to it, followed by what the user had typed."""
         typed = self.state.input
         return typed if text is None else f"{text}\n\n{typed}" if typed else text
 

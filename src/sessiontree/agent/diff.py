@@ -67,7 +67,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _with_ends(lines: Iterable[str]) -> list[str]:
-    """Make line ends visible: CR as a symbol, a missing newline as a note."""
+    """Make line endings visible: CR as a symbol, a missing newline as a note."""
     shown: list[str] = []
     for number, line in enumerate(lines):
         shown.append(line.replace("\r\n", "␍\n"))

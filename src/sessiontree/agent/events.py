@@ -1,4 +1,4 @@
-"""Events of a run: a closed set of small values, in the order in which things happen.
+"""Events of a run: a closed set of small values, in the order in which they are emitted.
 
     agent_start
         entry                                   the prompt was written

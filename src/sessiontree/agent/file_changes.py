@@ -1,8 +1,8 @@
 """Detect what a command changed, by comparing the uncommitted files that git lists before and after it.
 
 A command may change any file. In a git worktree, uncommitted files are stored before the command runs; files that were
-unmodified can be read from git afterwards. Ignored files and folders outside of repositories are not covered; the
-latter is recorded in the log, once.
+unmodified can be read from git afterwards. Ignored files are not covered, nor are folders outside repositories; the log
+records the latter, once.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class ChangeDetector:
             )
             return None
         try:
-            # With the line ends and filters that git applies on a checkout, as the file was in the worktree.
+            # With the line endings and filters that git applies on a checkout, as the file was in the worktree.
             kind = ("--filters",) if mode != _LINK else ("blob",)
             data = command.output(old.path, "cat-file", *kind, f"{old.head}:{path}")
         except StoreError as error:

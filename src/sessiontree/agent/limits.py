@@ -59,7 +59,7 @@ class RunUsage(Value, frozen=True, omit_defaults=False):
 
 
 Budget: TypeAlias = Callable[[RunUsage], str | None]
-"""Called before each request: None to continue, else the reason to stop. Several runs may share one."""
+"""Called before each request; returns None to continue, or the reason to stop. Several runs may share one."""
 
 
 class RequestEstimate(Struct, frozen=True):
@@ -68,7 +68,7 @@ class RequestEstimate(Struct, frozen=True):
     likely: RunUsage
     """With the longest answer that is allowed."""
     maximum: RunUsage
-    """Likewise, if the text added since the provider's last token count is far larger than estimated."""
+    """The same, if the text added since the provider's last token count is far larger than estimated."""
 
 
 class GateRequest(Struct, frozen=True):

@@ -67,7 +67,7 @@ from sessiontree.session.session import Branch, Session
 from sessiontree.settings import Settings
 
 Prompt: TypeAlias = str | Sequence[Block] | Mapping[str, Any]
-"""A text, blocks of text and images, or a whole user message."""
+"""Text, a list of text and image blocks, or a complete user message."""
 
 _INCOMPLETE = {
     "length": "the answer was cut off at its maximum length, so the call may be incomplete",
@@ -283,7 +283,7 @@ class Run:
         return self._task
 
     async def _drive(self) -> None:
-        """The whole run. `AgentEnd` is the last event, whatever happens."""
+        """Run from start to end. `AgentEnd` is the last event, whatever happens."""
         self._is_driving = True
         seconds = self._setup.limits.seconds
         timer = None

@@ -1,9 +1,9 @@
 """Meters the requests of one run: reserves usage at the gate before each, and counts it afterwards.
 
 Every attempt of every request goes through `turn`, `side_request` or `exclusive_request`. A request with a reservation
-is held to it: its answer is limited to the reserved length, and cut off if the model exceeds that. Requests also count
-when the provider reports no usage, as when one is dropped in progress: then the sent tokens and the received text are
-estimated. Only a request that was refused before any output counts as nothing.
+is held to it: its answer is limited to the reserved length, and cut off if the model exceeds that. A request also
+counts if the provider reports no usage, for example because it was dropped in progress: then the sent tokens and the
+received text are estimated. Only a request that was refused before any output counts as nothing.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class LimitReached(Exception):  # noqa: N818 - not an error: a request is not ma
 
 
 class ExclusiveRequest:
-    """A request that is made by code outside of our control, such as a summarizer of another package."""
+    """A request that is made by code outside our control, such as a summarizer of another package."""
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
         """Its usage, once known."""
         self.work: asyncio.Future[Summary] | None = None
-        """The work itself, which goes on after a cancellation."""
+        """The work itself, which continues after a cancellation."""
 
 
 class _Reservation(Struct, frozen=True):
@@ -102,7 +102,7 @@ class Meter:
         self._used = self._used.combine(usage)
 
     def record(self, usage: Usage | None, *, turns: int = 0) -> None:
-        """Note that an entry of the session now records this usage, and that it completes so many turns."""
+        """Note that an entry of the session now records this usage, and completes the given number of turns."""
         self._used = self._used.plus(None, turns=turns)
         left = self.unreported.since(RunUsage().plus(usage))
         self.unreported = RunUsage(*(max(round(getattr(left, name), _PRECISION), 0) for name in _COUNTED))
@@ -299,7 +299,7 @@ def _priced(usage: Usage, facts: Facts) -> Usage:
 
 # Summaries
 
-# Each is awaited by one thread that requested a summary, so there are as many as of those.
+# As many threads as may request a summary: each of those waits for one of these.
 _writers = ThreadPoolExecutor(SUMMARIES, thread_name_prefix="writer")
 
 _SUMMARY = "summary"

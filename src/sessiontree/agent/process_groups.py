@@ -100,5 +100,5 @@ def _start_watcher() -> subprocess.Popen[bytes]:
 
 
 PROCESS_GROUPS = ProcessGroups()
-"""Of this program."""
+"""The process groups of this program."""
 atexit.register(PROCESS_GROUPS.close)

@@ -1,4 +1,4 @@
-"""`!command` and `!!command` of the user: run with the user's whole environment, and recorded in the session.
+"""`!command` and `!!command` of the user: run with the user's full environment, and recorded in the session.
 
 They need no approval. Their output is masked like that of tools, because it becomes part of the session and of the
 model's context; `!!` keeps it out of the context.

@@ -135,7 +135,7 @@ class State(Struct, frozen=True):
     writers: tuple[Writer, ...] = ()
     """Other processes that have the session open for writing."""
     notice: str = ""
-    """A problem outside of the conversation."""
+    """A problem outside the conversation."""
     input: str = ""
     """Typed but not sent. Preserved when the session or branch is switched."""
 
@@ -185,7 +185,7 @@ def apply_event(store: Store[State], session: Session, event: Event) -> None:
 
 
 def _messages(state: State, session: Session) -> Sequence[Message]:
-    # A read could take long and would block the event loop; the run itself loads the context before it goes on.
+    # A read could take long and would block the event loop; the run itself loads the context before it continues.
     live = live_context_of(session)
     return live.messages() if live.is_ready else state.messages
 

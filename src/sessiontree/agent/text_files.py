@@ -1,4 +1,4 @@
-"""Decode files to text and encode them back byte for byte: encoding, byte order mark, line ends. Pure."""
+"""Decode files to text and encode them back byte for byte: encoding, byte order mark, line endings. Pure."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def is_binary(data: bytes) -> bool:
 
 
 def line_end_of(text: str) -> str:
-    """The line end of a text: CRLF if all lines have it, else LF."""
+    """The line ending of a text: CRLF if all lines have it, else LF."""
     ends = text.count("\n")
     return "\r\n" if ends and text.count("\r\n") == ends else "\n"
 

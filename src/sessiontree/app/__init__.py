@@ -1,1 +1,1 @@
-"""What every front end shares: building a session controller from options, model lookup, the system prompt."""
+"""Code shared by all front ends: building a session controller from options, model lookup, the system prompt."""

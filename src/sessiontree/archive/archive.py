@@ -1,9 +1,13 @@
 """The archive: cleaned sessions, copies of sessions, and the state of files before they were rewritten.
 
-Safety comes from the order of steps. In: the object is durable and verified, then its line is in the catalog, then the
-original is deleted if it is still the file that was read. Out: the file is durable and verified, then the catalog has
-its removal, then the object is deleted. A process that dies in between leaves the original, the archive, or both, and
-the next run completes the work.
+Safety comes from the order of steps.
+
+* Archiving: write and verify the object, append its line to the catalog, then delete the original, if it is still the
+  file that was read.
+* Restoring: write and verify the file, append the removal to the catalog, then delete the object.
+
+Each step is durable before the next. A process that dies in between leaves the original, the archived object, or both,
+and the next run completes the work.
 """
 
 from __future__ import annotations
@@ -99,7 +103,7 @@ class Archive:
         preferred = [item for item in found if (item.kind == "edited") == exists]
         return (preferred or found)[-1]
 
-    # In
+    # Archiving
 
     def archive(self, info: SessionInfo, why: str = "clean") -> ArchivedSession:
         """Move a session file and its folder into the archive."""
@@ -194,7 +198,7 @@ class Archive:
                     self._remove_related(list(item.files[1:]))
                     _remove_empty_folders(folder)
 
-    # Out
+    # Restoring
 
     def restore(self, item: ArchiveItem) -> list[str]:
         """Restore the files of a session, never overwriting; returns the paths that were written."""

@@ -1,4 +1,4 @@
-"""Find worktrees and file backups that Claude Code noted by itself; its files are only read."""
+"""Find worktrees and file backups that Claude Code recorded. Its files are only read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WINDOW = 64 * 1024
 
 
 def find_noted_worktree(session: Reader) -> WorktreeState | None:
-    """The worktree that a session is in by Claude Code's notes; None for other clients, and if it left it."""
+    """The worktree of a session as Claude Code recorded it; None for other clients, and after the session left it."""
     if session.dialect.name != "claude":
         return None
     types = session.journal.types

@@ -1,6 +1,6 @@
 """Merge two copies of one session file: append to each the lines that only the other has.
 
-Nothing is overwritten or reordered, so every branch stays what it was; if both copies continued, the result has two
+Nothing is overwritten or reordered, so existing branches do not change. If both copies continued, the result has two
 branches.
 """
 

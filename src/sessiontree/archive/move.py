@@ -1,6 +1,6 @@
-"""Move sessions along with their project: change the recorded working folder and the path where the client looks.
+"""Move sessions to another working folder: change the recorded folder, and the path where the client looks.
 
-One line changes, the one with the working folder. The old file is archived before the new one appears, and deleted when
+Only the line with the working folder changes. The old file is archived before the new one appears, and deleted when
 the new one is durable.
 """
 

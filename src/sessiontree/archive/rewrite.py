@@ -28,7 +28,7 @@ from sessiontree.stores.file import FileStore
 
 _CHUNK = 1 << 20
 Check = Callable[[Reader], None]
-"""Raises if a rewritten session is not what it should be."""
+"""Checks a rewritten session, and raises an error if it is wrong."""
 
 
 class ByteChange(Struct, frozen=True, order=True):

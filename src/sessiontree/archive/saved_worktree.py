@@ -1,8 +1,8 @@
 """Save the git worktree of a session, with its uncommitted files, and find it again.
 
-A native session stores this itself, in a `worktree` and a `file_snapshot` entry; for other clients it is stored in the
+A native session stores its worktree in a `worktree` and a `file_snapshot` entry; for other clients it is stored in the
 tags of the session. Contents are blobs, written before anything refers to them, so a process that dies leaves the
-previous save intact. For a Claude Code session that was never saved, the client's own note of the worktree is used.
+previous save intact. If nothing was saved for a Claude Code session, the worktree that the client recorded is used.
 """
 
 from __future__ import annotations

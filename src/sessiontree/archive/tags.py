@@ -1,6 +1,6 @@
 """Tags, pins and saved worktrees of sessions, in one small file: `<home>/marks.json`.
 
-The files of other clients are never written for this. A record is found by session id and path; after a move, by id.
+Session files are never changed for this. A record is found by session id and path; after a move, by id.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Truncate a huge session to its last part, with a pointer to the archive, which keeps the whole file.
 
-If a compaction replaces the older messages, the context of a model stays the same; otherwise it gets shorter, which the
-plan reports. Claude Code and Neovate sessions without a compaction are refused: these clients load the whole
-conversation, and would take what is left for all of it.
+If a compaction replaces the older messages, the context of a model stays the same; otherwise it gets shorter, and the
+plan reports that. Claude Code and Neovate sessions without a compaction are rejected: these clients load the complete
+conversation, and would silently continue without its beginning.
 """
 
 from __future__ import annotations

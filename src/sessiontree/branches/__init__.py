@@ -3,9 +3,9 @@
     list, tips      branches and their last messages
     diff            two branches side by side
     merge, pick     merge a branch as a summary or message by message; copy chosen entries
-    leave           switch to another branch, with a summary of the one that is left
+    leave           switch to another branch, with a summary of the branch you leave
     merge_records   which entries are merges, and everything a path contains through them
-    branch_delta    the entries that one branch has and another has not
+    branch_delta    the entries that only one of two branches has
     replay          adapt messages for another branch, with complete pairs of tool calls and results
     summarize       summarize a branch
     file_conflicts  files that two branches changed differently
@@ -13,7 +13,7 @@
 
 Rules of this package:
 
-* Only appends, in one write; existing lines are never changed.
+* Changes are appended in one write; existing lines are never changed.
 * A merge is an ordinary `branch_summary` with a record in its `details`, which other readers ignore.
 * A tool call is never copied without its results, nor a result without its call.
 """

@@ -1,4 +1,4 @@
-"""The entries that one branch has and another has not, as canonical entries of any dialect."""
+"""The entries that only one of two branches has, as canonical entries of any dialect."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class BranchDelta(Struct, frozen=True):
 
 
 def find_delta(session: Reader, leaf: str | None, known: AbstractSet[str]) -> BranchDelta:
-    """History of an entry without the entries of known ids."""
+    """Find the entries in the history of a leaf whose ids are not in `known`."""
     journal = session.journal
     ids = journal.tree.ids
     nodes = history_nodes(session, leaf)
@@ -94,7 +94,7 @@ def _is_result(entry: CanonicalEntry) -> bool:
 
 
 def find_deltas(session: Reader, one: str | None, other: str | None) -> tuple[BranchDelta, BranchDelta]:
-    """Two branches of a session, each after the common ancestor."""
+    """Find the parts of two branches of a session after their common ancestor."""
     ids = [frozenset(history_ids(session, leaf)) for leaf in (one, other)]
     return find_delta(session, one, ids[1]), find_delta(session, other, ids[0])
 
@@ -102,7 +102,7 @@ def find_deltas(session: Reader, one: str | None, other: str | None) -> tuple[Br
 def find_session_deltas(
     one: Reader, leaf: str | None, other: Reader, other_leaf: str | None
 ) -> tuple[BranchDelta, BranchDelta]:
-    """Branches of two sessions: a fork and its origin share a prefix, other sessions share nothing."""
+    """Find the different parts of branches of two sessions: a fork and its origin share a prefix, others nothing."""
     if is_same(one, other):
         return find_deltas(one, leaf, other_leaf)
     shared = shared_prefix(one, leaf, other, other_leaf)
@@ -114,7 +114,7 @@ def is_same(one: Reader, other: Reader) -> bool:
 
 
 def shared_prefix(one: Reader, leaf: str | None, other: Reader, other_leaf: str | None) -> frozenset[str]:
-    """Ids of the entries that two sessions have in common at their start, like a fork and its origin."""
+    """Ids of the entries at the start of both sessions, as in a fork and its origin."""
     pairs = zip(history_ids(one, leaf), history_ids(other, other_leaf), strict=False)
     alike: list[str] = []
     for id, theirs in pairs:
@@ -127,7 +127,7 @@ def shared_prefix(one: Reader, leaf: str | None, other: Reader, other_leaf: str 
 def find_unmerged(
     session: Reader, leaf: str | None, source: Reader, source_leaf: str, *, with_picked: bool = False
 ) -> tuple[BranchDelta, BranchDelta]:
-    """The entries of `source` that were not merged into `session` yet, and the other way round.
+    """Find the entries of `source` that were not merged into `session` yet, and vice versa.
 
     Unlike `find_deltas` this takes merges into account, in both directions.
     """
@@ -151,7 +151,7 @@ def find_unmerged(
 def _without_ours(
     entries: Sequence[CanonicalEntry], ours: MergedHistory, name: str | None
 ) -> tuple[CanonicalEntry, ...]:
-    """Remove entries that came from our own branch: merge entries, and the messages copied with them."""
+    """Remove entries copied from our own branch: merge entries, and the messages copied with them."""
     left_out: set[int] = set()
     replayable = [at for at, entry in enumerate(entries) if entry.kind in MESSAGE_TYPES]
     for target, at in enumerate(replayable):

@@ -1,4 +1,4 @@
-"""Compare two branches: prompts, answers, tool calls, files, usage and last message of each."""
+"""Compare two branches: the prompts, answers, tool calls, files, usage and last message of each."""
 
 from __future__ import annotations
 

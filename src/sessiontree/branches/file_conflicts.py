@@ -34,7 +34,7 @@ def files_of(side: BranchDelta) -> FileLists:
 
 
 def _listed_files(entry: CanonicalEntry) -> FileLists:
-    """File lists of a summary. Those of a hook's summary are ignored: they may be anything."""
+    """File lists of a summary. Those of a hook's summary are ignored: they may have any form."""
     if entry.kind not in ("branch_summary", "compaction") or entry.fields.get("fromHook"):
         return FileLists()
     return FileLists.of_details(entry.fields.get("details"))

@@ -1,7 +1,7 @@
-"""Leave a branch with a summary, so that the new branch knows what was tried.
+"""Leave a branch with a summary, so that the model knows on the new branch what was tried.
 
-The summary is the first entry of the new branch, an ordinary `branch_summary`. Everything that can fail (the summary, a
-hook that cancels, an interruption) fails before anything is written.
+The summary is the first entry of the new branch, an ordinary `branch_summary`. Every possible failure (of the summary,
+a hook that cancels, an interruption) happens before anything is written.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class LeaveResult(Struct, frozen=True):
     """Result of leaving a branch."""
 
     left: str | None
-    """The current entry before."""
+    """The previous current entry."""
     leaf: str | None
-    """The current entry now."""
+    """The new current entry."""
     entry: str | None = None
-    """The summary; None when there was nothing to summarize."""
+    """The summary entry; None when there was nothing to summarize."""
     summary: str = ""
     summarizer: str = ""
     files: FileLists = FileLists()
@@ -45,7 +45,7 @@ class LeaveResult(Struct, frozen=True):
 def leave(session: Session, to: str | None, options: SummaryOptions | None = None) -> LeaveResult:
     """Switch to another entry, with a summary of the messages back to the common ancestor.
 
-    Without such messages it is a plain move.
+    Without such messages this is a plain move.
     """
     if session.read_only is not None:
         raise ReadOnlyError(f"{session.location}: cannot write: {session.read_only}")

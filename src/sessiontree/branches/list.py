@@ -28,9 +28,9 @@ class BranchFacts(Struct, frozen=True):
     """Label of its tip, else the last label on the entries that only this branch has."""
     is_active: bool
     ahead: Distance
-    """What only this branch has, as in git."""
+    """Entries that only this branch has, as in git."""
     behind: Distance
-    """What only the active branch has."""
+    """Entries that only the active branch has."""
     ancestor: str | None
     """The last entry that both have."""
     last_time: str

@@ -1,8 +1,8 @@
 """Merge another branch into this one, from the same or another session, of any dialect.
 
-Everything is written in one write, the merge entry last: without that line nothing counts as merged. If the process
-dies during the write, some copied messages may be in the file; they are harmless, and the merge can be repeated. See
-docs/decisions/0016-merging.md.
+Everything is written in one write, the merge entry last. Without that line nothing counts as merged: if the process
+dies during the write, copied messages may remain in the file. They are harmless, and the merge can be repeated. See
+docs/decisions/0016-merge.md.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.session.session import Session
 
 MERGE_HEADING = "Another branch of this conversation was merged here. What was done on it:"
-_REPLAYED = "{messages} said on another branch of this conversation and brought here by a merge."
-_PICKED = "{messages} said on another branch of this conversation and picked from it."
+_REPLAYED = "{messages} written on another branch of this conversation and copied here by a merge."
+_PICKED = "{messages} written on another branch of this conversation and picked from it."
 _CONFLICTS = "## Conflicts"
 _CONTRADICTIONS = (
-    "Besides, this branch is about to be merged into another one. If a decision of this branch contradicts one of the "
-    f"other's decisions below, end your notes with the heading `{_CONFLICTS}` and one point for each such pair, naming "
-    "both. If none does, leave that heading out. The other's decisions:\n{decisions}"
+    "In addition, this branch is about to be merged into another one. If a decision of this branch contradicts one of "
+    f"the other's decisions below, end your notes with the heading `{_CONFLICTS}` and one point for each such pair, "
+    "naming both. If none does, leave that heading out. The other's decisions:\n{decisions}"
 )
 
 
@@ -56,7 +56,7 @@ class Conflict(Struct, frozen=True):
 
 
 class Merged(Struct, frozen=True):
-    """Result of a merge, or with `dry_run` what it would be."""
+    """Result of a merge; with `dry_run`, the expected result."""
 
     how: MergeMethod
     source: str
@@ -64,7 +64,7 @@ class Merged(Struct, frozen=True):
     into: str | None
     ancestor: str | None
     session: str | None = None
-    """The other parent's session, if it is another one."""
+    """The other parent's session, if it is a different one."""
     messages: int = 0
     """Number of new messages on the other branch."""
     brought: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Merged(Struct, frozen=True):
     files: FileLists = FileLists()
     conflicts: tuple[Conflict, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was not copied, and failures of hooks."""
+    """Notes about content that was not copied, and about failed hooks."""
     nothing: str | None = None
     """Why nothing was added; None if something was."""
 
@@ -92,8 +92,8 @@ def merge(
 ) -> Merged:
     """Merge another branch into this one; the merge entry becomes the current one.
 
-    `summary` adds a summary of it, `append` copies its messages. What was merged before is not merged again. For chosen
-    entries see `pick`.
+    `summary` adds a summary of it, `append` copies its messages. Entries that were merged before are not merged again.
+    To copy chosen entries, see `pick`.
     """
     if how == "pick":
         raise UsageError("merge cannot pick entries: use `pick`")
@@ -123,7 +123,7 @@ def merge(
 
 
 def already_merged(found: Merged, record: str) -> Merged:
-    """Result for a merge that was made before."""
+    """The result for a repeated merge."""
     return msgspec.structs.replace(found, nothing=f"already merged by {record}; nothing was added")
 
 
@@ -224,7 +224,7 @@ def _render_conflicts(conflicts: Sequence[Conflict]) -> str:
 
 
 def _with_decisions(options: SummaryOptions, ours: BranchDelta) -> str | None:
-    """Add a question about contradicting decisions to the instructions."""
+    """Add a question about contradictory decisions to the instructions."""
     agent = ours.session.dialect.name
     notes = find_summarizer()(Request("branch", newest_messages(ours, options.budget), agent=agent))
     decisions = parse_sections(notes.text).get(DECISIONS)

@@ -5,8 +5,8 @@ A merge is a `branch_summary` entry with a record in its `details`:
     "mergedFrom": {"entry": "8b01d2e4", "into": "40a5170c", "ancestor": "1c3f77aa", "how": "append", "brought": 3}
 
 `entry` is the other parent, `into` the entry it was merged into, `ancestor` the common ancestor. `session` is the other
-parent's session, if it is another one. `brought` is the number of entries before the merge entry that were copied with
-it, and `entries` lists the picked ones. Readers that know nothing of merges see an ordinary summary.
+parent's session, if it is a different one. `brought` is the number of entries before the merge entry that were copied
+with it, and `entries` lists the picked ones. Readers that do not know merges see an ordinary summary.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
 
 MergeMethod = Literal["summary", "append", "pick"]
-"""A summary of what was done; all messages; chosen entries."""
+"""How a branch is merged: as a summary, by copying all messages, or by copying chosen entries."""
 
 MERGED_FROM = "mergedFrom"
 _MARK = b'"mergedFrom"'
@@ -70,7 +70,7 @@ def merge_record_of(entry: CanonicalEntry) -> MergeRecord | None:
 
 
 def parse_merge_record(details: Any) -> MergeRecord | None:
-    """Parse the record in the details of a `branch_summary`, which may be anything."""
+    """Parse the record in the details of a `branch_summary`, which may be any JSON value."""
     if not isinstance(details, dict):
         return None
     found, conflicts = details.get(MERGED_FROM), details.get("conflicts")
@@ -154,21 +154,21 @@ def merged_history(session: Reader, leaf: str | None, merges: Mapping[str, Merge
 
 
 def history_ids(session: Reader, leaf: str | None) -> list[str]:
-    """Ids of the complete history of an entry, including what is before a compaction."""
+    """Ids of the complete history of an entry, including entries before a compaction."""
     tree = session.journal.tree
     return [tree.ids[node] for node in history_nodes(session, leaf)]
 
 
 def history_nodes(session: Reader, leaf: str | None) -> list[int]:
     """Nodes of the complete history of an entry, in the order of the conversation."""
-    # Clients that go by the order of lines may find another order than the tree's after lines were rewritten.
+    # Some clients use the order of lines, which can differ from the tree's after a rewrite.
     end = session.node_of(leaf)
     nodes = session.dialect.find_history(session.journal, end, session.read_options)
     return nodes if session.dialect.one_line_per_entry else _sort_history(nodes, session.journal.tree, end)
 
 
 def append_point(session: Reader, leaf: str) -> str:
-    """The entry to append to in order to continue after an entry: of parallel results, the last one."""
+    """The entry to append to in order to continue after `leaf`: the last one of parallel results."""
     tree = session.journal.tree
     nodes = [node for node in history_nodes(session, leaf) if not is_metadata_id(tree.ids[node])]
     if not nodes or not all(map(_is_result, session.journal.entries([tree.node_of[leaf], nodes[-1]]))):

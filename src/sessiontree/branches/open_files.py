@@ -1,7 +1,7 @@
 """Find the processes that have a session file open for writing.
 
 Agents do not record that they are using a session: there is no lease, and locks are held only during a write. The only
-sign is an open file; an agent that opens the file for each line is visible only at that moment.
+indication is an open file. An agent that opens the file for each line is visible only at that moment.
 """
 
 from __future__ import annotations

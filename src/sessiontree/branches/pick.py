@@ -28,8 +28,8 @@ def pick(
 ) -> Merged:
     """Copy entries after another entry, in their order; the merge entry becomes the current one.
 
-    They may come from several branches, or with `branch` from the path to one entry only. Entries that are on the path
-    to `onto` or were already picked onto it are not copied again.
+    They may come from several branches or, with `branch`, only from the path to that entry. Entries that are on the
+    path to `onto` or were already picked onto it are not copied again.
     """
     other: Reader = session if source is None else source
     if not entries:
@@ -42,7 +42,7 @@ def pick(
     end = (chosen or list(entries))[-1]
     found = Merged("pick", branch or end, target, None, None if is_own else other.id)
     if not chosen:
-        return msgspec.structs.replace(found, nothing="all of these are here already; nothing was added")
+        return msgspec.structs.replace(found, nothing="all of these entries are already here; nothing was added")
     done_before = find_same_merge(session, MergeRecord(end, target, None, found.session, "pick", 0, tuple(chosen)))
     if done_before is not None:
         return already_merged(found, done_before)
@@ -60,7 +60,7 @@ def _chosen_items(source: Reader, chosen: Sequence[str], branch: str | None) -> 
     entries: list[CanonicalEntry] = []
     left = list(chosen)
     while left:
-        end = branch if branch is not None else _end_behind(source, left[0])
+        end = branch if branch is not None else _find_tip(source, left[0])
         side = find_delta(source, end, frozenset())
         found, taken = _closed(side, set(left))
         if not taken:
@@ -81,7 +81,7 @@ def _closed(side: BranchDelta, chosen: set[str]) -> tuple[list[CanonicalEntry], 
     return [entries[at] for at in sorted(positions)], taken
 
 
-def _end_behind(source: Reader, id: str) -> str:
+def _find_tip(source: Reader, id: str) -> str:
     """Tip of a branch that contains an entry: the active branch, else the newest."""
     active = source.leaf
     if active is not None and id in history_ids(source, active):

@@ -1,7 +1,7 @@
 """Adapt messages of one branch for another, in the same or another session or dialect.
 
-Tool calls and results are always complete pairs: a call without a result is dropped, because nothing will ever answer
-it on the other branch, and so is a result without a call. Usage is dropped, too: a copy costs nothing, and the numbers
+Tool calls and results are always complete pairs. A call without a result is dropped, because it can never get one on
+the other branch, and so is a result without a call. Usage is dropped, too: a copy costs nothing, and the numbers
 describe another context.
 """
 
@@ -178,7 +178,7 @@ def _bare_fields(entry: CanonicalEntry, *, keeps_responses: bool) -> dict[str, A
     """Remove fields that apply only to the original.
 
     The response id normally stays, so that usage counts once. In dialects that join lines with the same response id it
-    has to go, or the copy would become a part of the original answer.
+    is removed, or the copy would become part of the original answer.
     """
     fields = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
     passthrough = entry.fields.get(PASSTHROUGH)

@@ -1,8 +1,8 @@
 """Summarize a branch: choose the messages for the summarizer, and call it.
 
 The newest messages count most: they are taken from the end until the budget is used up, with tool results shortened. A
-summary (of a compaction or another branch) that exceeds the budget is still included if some of it is left, because it
-replaces many messages.
+summary (of a compaction or another branch) that exceeds the budget is still included unless the budget is nearly used
+up, because it replaces many messages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _USUAL_WINDOW = 128_000
 
 
 def budget_of(reserve: int, window: int = _USUAL_WINDOW) -> int:
-    """Tokens of a branch in a prompt, with a reserve for the answer."""
+    """Token budget for a branch in a prompt, with a reserve for the answer."""
     return max(window - reserve, 0)
 
 
@@ -57,7 +57,7 @@ class SummaryOptions(Struct, frozen=True):
     instructions: str | None = None
     only_instructions: bool = False
     summarizer: Summarizer | None = None
-    """None for the one that needs no model."""
+    """None for the built-in summarizer, which needs no model."""
     hooks: Sequence[Hook] = ()
     budget: int = BUDGET
 
@@ -96,7 +96,7 @@ class SummaryResult(Struct, frozen=True):
 
 
 def summarize_branch(side: BranchDelta, session: Session, options: SummaryOptions) -> SummaryResult:
-    """Summarize a branch by a hook or the summarizer. `session` is the one the summary is written to."""
+    """Summarize a branch with a hook or the summarizer. The summary will be written to `session`."""
     messages = newest_messages(side, options.budget)
     files = files_of(side)
     pending = PendingSummary(session, "branch", messages, files=files, instructions=options.instructions)
@@ -145,7 +145,6 @@ def newest_messages(side: BranchDelta, budget: int, estimate: Estimator = PI) ->
 
 
 def _shorten_result(message: Message) -> Message:
-    """Shorten a tool result."""
     match message:
         case ToolResult():
             content = tuple(

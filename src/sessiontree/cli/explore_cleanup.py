@@ -65,7 +65,7 @@ def _has_repository(lane: Lane, worktrees: LaneWorktrees) -> bool:
 def remove_leftovers(session: Session, state: ExplorationState, options: Options) -> bool:
     """Remove folders if there is nothing to resume. Returns whether all could be removed.
 
-    Raises `UsageError` if there are none.
+    Raises `UsageError` if nothing is left over.
     """
     from sessiontree.explore.cleanup import remove_partial_worktrees
     from sessiontree.explore.decisions import remove_worktrees, stale_lanes

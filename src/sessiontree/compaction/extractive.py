@@ -76,7 +76,7 @@ class ExtractiveSummarizer:
         if request.kind == "turn":
             points: Points = {TURN: _turn(facts)}
             fit = _fit(points, min(request.max_tokens, MAX_TOKENS // 2))
-            return Summary("\n".join(f"- {_indented(point)}" for point in fit[TURN]) or "- (nothing was said)")
+            return Summary("\n".join(f"- {_indented(point)}" for point in fit[TURN]) or "- (no messages)")
         previous = _previous_points(request.previous)
         points = _merge(previous, facts)
         if request.instructions:
@@ -157,8 +157,8 @@ def _points(facts: MessageFacts) -> Points:
         points[DONE].append(f"changed `{path}`" + (f", {count} times" if count > 1 else ""))
     if facts.requests and not facts.is_answered:
         points[IN_PROGRESS].append(_ASKED + _short(facts.requests[-1], 400))
-    mended = [run for run in runs if run.ok and run.has_failed]
-    points[CRITICAL] += _first_and_last(CRITICAL, mended, lambda run: f"{_failure(run)} (works since)")
+    fixed = [run for run in runs if run.ok and run.has_failed]
+    points[CRITICAL] += _first_and_last(CRITICAL, fixed, lambda run: f"{_failure(run)} (works since)")
     points[CRITICAL] += [_ran(run) for run in [run for run in runs if run.is_command][-10:]]
     if facts.last_answer:
         points[CRITICAL].append(_ANSWERED + _short(facts.last_answer, 700))

@@ -37,7 +37,7 @@ class PendingSummary(Struct, frozen=True):
 class Cancel(Struct, frozen=True):
     """Do not write a summary."""
 
-    reason: str = "a hook cancelled it"
+    reason: str = "a hook canceled it"
 
 
 class SuppliedSummary(Struct, frozen=True):

@@ -372,8 +372,8 @@ class _Runs:
         self._messages = messages
         self.found: dict[str, Run] = {}
 
-    def add_result(self, at: int, asked: _PendingCall | None, result: ToolResult) -> None:
-        call, file = asked or (None, None)
+    def add_result(self, at: int, pending: _PendingCall | None, result: ToolResult) -> None:
+        call, file = pending or (None, None)
         command = call.arguments.get("command") if call is not None else None
         if isinstance(command, str) and command:
             self.record(command, True, not result.is_error, at, result)

@@ -107,8 +107,8 @@ def _focus(instructions: str | None) -> list[str]:
 
 
 def _outline(leave_out: str = "") -> str:
-    asked = [(name, what) for name, what in _OUTLINE.items() if name != leave_out]
-    return "\n\n".join(f"{'#' * sections.LEVELS[name]} {name}\n{what}".rstrip() for name, what in asked)
+    outline = [(name, content) for name, content in _OUTLINE.items() if name != leave_out]
+    return "\n\n".join(f"{'#' * sections.LEVELS[name]} {name}\n{content}".rstrip() for name, content in outline)
 
 
 def _record(messages: Iterable[Message]) -> str:
@@ -134,8 +134,8 @@ def _parts(message: Message, longest_result: int) -> Iterator[str]:
                 yield f"[assistant] {text}"
             calls = tool_calls(message)
             if calls:
-                said = "; ".join(f"{call.name}({_arguments(call.arguments)})" for call in calls)
-                yield f"[assistant calls] {said}"
+                rendered = "; ".join(f"{call.name}({_arguments(call.arguments)})" for call in calls)
+                yield f"[assistant calls] {rendered}"
         case ToolResult():
             if text := message_text(message):
                 yield f"[{'error' if message.is_error else 'result'}] {shorten(text, longest_result)}"

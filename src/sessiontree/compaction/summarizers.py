@@ -1,7 +1,7 @@
 """Summarizers: callables that turn a `Request` into a `Summary`, or raise `SummaryError`.
 
-`find_summarizer` finds one by name, also of other packages (see `plugins`); the default is the extractive one, which
-needs no model. `ModelSummarizer` asks a model; an answer that failed, is empty or truncated, or calls a tool is an
+`find_summarizer` finds one by name, also in other packages (see `plugins`). The default is the extractive one, which
+needs no model. `ModelSummarizer` asks a model. An answer that failed, is empty or truncated, or calls a tool is an
 error, and nothing is written.
 """
 
@@ -88,8 +88,8 @@ class ModelSummarizer:
         self.name = name
 
     def __call__(self, request: Request, /) -> Summary:
-        asked = [{"role": "user", "content": _prompt(request)}]
-        answer = self._complete(system=SYSTEM, messages=asked, max_tokens=request.max_tokens)
+        messages = [{"role": "user", "content": _prompt(request)}]
+        answer = self._complete(system=SYSTEM, messages=messages, max_tokens=request.max_tokens)
         if answer.stop_reason in ("error", "aborted"):
             raise SummaryError(f"{self.name} returned no summary: {answer.error or answer.stop_reason}")
         if answer.stop_reason == "length":

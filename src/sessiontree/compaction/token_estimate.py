@@ -69,7 +69,7 @@ _HAN = 0.80
 _KANA = 0.82
 _HANGUL = 0.86
 _OTHER = 0.5
-"""Tokens per character: about the mean of what the vocabularies of two providers gave."""
+"""Tokens per character: about the mean over the vocabularies of two providers."""
 
 _MARKS_IN_PROSE = 0.10
 _MARKS_FACTOR = 0.5
@@ -83,7 +83,6 @@ _SCRIPTS = (
     (re.compile("[\u3000-\u30ff\u31f0-\u31ff\uff00-\uffef]+"), _KANA),
     (re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]+"), _HANGUL),
 )
-
 
 _IN_BLOCKS = (ToolResult, Assistant, User, CustomText)
 

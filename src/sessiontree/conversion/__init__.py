@@ -1,1 +1,1 @@
-"""Sessions of one agent as sessions of another: the outline of a conversation, its tools, the report, the files."""
+"""Convert sessions from one agent's format to another's: walk the tree, map tools, report losses, write files."""

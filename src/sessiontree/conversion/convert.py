@@ -1,6 +1,6 @@
-"""Converts a session to another dialect, entry by entry: decode, map tools and roles, encode.
+"""Convert a session to another dialect, entry by entry: decode, map tools and roles, encode.
 
-Only ids are kept in memory. What the target cannot store as it is goes into the report.
+Only ids are kept in memory. The report lists everything that the target cannot store unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sessiontree.session.reader import CURRENT, Current, Reader
 BranchChoice = Literal["active", "all"]
 
 _LEAF = "leaf"
-"""Not converted: the encoder writes the current entry at the end, and earlier moves mean nothing in another file."""
+"""Not converted: the encoder writes the current entry at the end, and earlier moves have no meaning in another file."""
 
 
 class Converted:
@@ -52,7 +52,7 @@ def convert(
     """Convert a session to another agent's format (or the same), with the history of the current entry or another one.
 
     `branch="all"` includes every branch; the current entry is kept either way. With `fork` the new session records the
-    old one as its origin, in the target's own form.
+    old one as its origin, in the target's format.
     """
     if branch not in ("active", "all"):
         raise UsageError(f"unknown choice of branches {branch!r}: use `active` or `all`")
@@ -130,7 +130,7 @@ class _Conversion:
             self._new_ids[alias] = id
 
     def _iter_metadata(self) -> Iterator[CanonicalEntry]:
-        """The name of the session and the labels of its entries, as far as the history does not have them."""
+        """Iterate over the session's name and labels that are not part of the history."""
         title = self._session.given_name
         if title and not self._has_title:
             yield CanonicalEntry("session_info", {"name": title}, timestamp=timestamp())
@@ -140,7 +140,7 @@ class _Conversion:
                 yield CanonicalEntry("label", {"targetId": target, "label": label}, timestamp=timestamp())
 
     def _report_entry(self) -> CanonicalEntry:
-        """The report, kept in the new session as a custom entry."""
+        """The report as a custom entry for the new session."""
         data = {"session": self._session.id, "location": self._session.location, **self._report.as_json()}
         return CanonicalEntry("custom", {"customType": REPORT, "data": data}, timestamp=timestamp())
 
@@ -148,7 +148,7 @@ class _Conversion:
         for problem in self._session.problems:
             if problem.kind in ("missing-blob", "damaged-blob"):
                 self._report.note(
-                    LossNote("dropped", "images and texts kept outside the file", "their blob is missing")
+                    LossNote("dropped", "images and texts stored outside the file", "their blob is missing")
                 )
 
 

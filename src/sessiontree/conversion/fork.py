@@ -1,4 +1,4 @@
-"""Forks at an entry chosen by the user: choosing a prompt forks before it and returns its text for editing."""
+"""Fork a session at an entry chosen by the user. Choosing a prompt forks before it and returns its text for editing."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def fork(
     cwd: str | None = None,
     store: FileStore | None = None,
 ) -> Forked:
-    """A new session with the history up to an entry; by default, up to the current entry.
+    """Start a new session with the history up to an entry; by default, up to the current entry.
 
-    A prompt as `at` forks before it, and `prompt` has its text; the first prompt gives an empty session. `before`
-    overrides this for any entry. `to` is the dialect of the fork; by default that of the session.
+    If `at` is a prompt, the fork ends before it, and `prompt` has its text; the first prompt gives an empty session.
+    `before` overrides this for any entry. `to` is the dialect of the fork; by default that of the session.
     """
     leaf, prompt = _find_end(session, at, before)
     if to is None or to == session.dialect.name:

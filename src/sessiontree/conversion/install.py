@@ -1,6 +1,6 @@
-"""Writes a converted session to a file: planned, written to a temporary file, verified, and only then renamed.
+"""Write a converted session to a file: plan it, write a temporary file, verify that, and only then rename it.
 
-Nothing is ever overwritten, and a killed process leaves nothing half-written where an agent looks for sessions.
+Nothing is ever overwritten, and a killed process leaves no partial file where an agent looks for sessions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Request(Struct, frozen=True):
     fork: bool = False
     cwd: str | None = None
     out: str | None = None
-    """The file to write; None for where the new client looks for sessions."""
+    """The file to write; None for the location where the new client looks for sessions."""
     strict: bool = False
     """Fail if anything would be dropped."""
 
@@ -53,7 +53,7 @@ class Plan(Struct, frozen=True):
 
 
 def make_plan(session: Session, request: Request, environment: Mapping[str, str] = os.environ) -> Plan:
-    """Run the whole conversion without writing anything."""
+    """Run the complete conversion without writing anything."""
     id = new_session_id()
     converted = _converted(session, request, id)
     if request.out is None:
@@ -123,7 +123,7 @@ def copy_related_folder(session: Session, path: str) -> None:
 
 
 def _copy_folder(source: str, target: str) -> None:
-    # Copied under a hidden name first, so that a killed process leaves no incomplete folder that a client would read.
+    # Copy under a hidden name first, so that a killed process leaves no incomplete folder that a client would read.
     if os.path.lexists(target):
         raise ExistsError(f"{target}: the folder already exists; nothing was written")
     parent, name = os.path.split(target)

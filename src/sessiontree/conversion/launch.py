@@ -1,4 +1,4 @@
-"""Resumes a session in an agent: where that agent finds it, and the command that starts the agent."""
+"""Resume a session in an agent: convert it to where that agent finds it, and start the agent."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Report:
 
     @property
     def dropped(self) -> list[Line]:
-        """What the target does not have at all."""
+        """Content that the target does not have at all."""
         return [line for line in self.notes if line.kind == "dropped"]
 
     def note(self, note: LossNote) -> None:

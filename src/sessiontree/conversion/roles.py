@@ -1,6 +1,6 @@
-"""Maps messages of roles that only Pi, oh-my-pi and native sessions have to custom messages, and back.
+"""Map messages of roles that only Pi, oh-my-pi and native sessions have to custom messages, and back.
 
-Their content is what a model receives for them; the original message is carried as passthrough data.
+Their content is the text a model receives for them; the original message is carried as passthrough data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAPPED_FIELDS = ("customType", "content", "display")
 
 
 def with_common_role(entry: CanonicalEntry, target: str) -> tuple[CanonicalEntry, list[LossNote]]:
-    """The entry with a role that the target may know."""
+    """Return the entry with a role that the target supports."""
     message = entry.fields.get("message")
     if target in _PI_FAMILY or not isinstance(message, dict) or message.get("role") in _COMMON_ROLES:
         return entry, []
@@ -40,7 +40,7 @@ def with_common_role(entry: CanonicalEntry, target: str) -> tuple[CanonicalEntry
 
 
 def with_original_role(entry: CanonicalEntry) -> CanonicalEntry:
-    """The entry with the role it had before `with_common_role`."""
+    """Return the entry with the role it had before `with_common_role`."""
     message = carried_data(entry, _ORIGINAL)
     if not isinstance(message, dict) or entry.kind not in ("custom", "custom_message"):
         return entry

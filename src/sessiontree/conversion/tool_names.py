@@ -1,8 +1,8 @@
-"""Maps tool calls to the names and arguments of another agent, and back.
+"""Map tool calls to the names and arguments of another agent, and back.
 
-Where the target has a true equivalent (see `tools`), a call and its result are mapped to it, and the original name and
+Where the target has a true equivalent (see `tools`), a call and its result are mapped to it. The original name and
 arguments are carried as passthrough data under `tools`: the next conversion starts from those again. An unmapped call
-carries the agent whose tool it names, so that it is never taken for a tool of the target.
+carries the agent whose tool it names, so that it is never mistaken for a tool of the target.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ToolMapper:
         """The target's tool name of each call so far, by call id: a result follows its call."""
 
     def map_entry(self, entry: CanonicalEntry) -> tuple[CanonicalEntry, list[LossNote]]:
-        """The entry with its tool calls, or the tool name of its result, mapped where the target has an equivalent."""
+        """Map the tool calls of an entry, or the tool name of a result, where the target has an equivalent."""
         message = entry.fields.get("message")
         if not isinstance(message, dict) or message.get("role") not in ("assistant", "toolResult"):
             return entry, []
@@ -84,7 +84,7 @@ class ToolMapper:
 
 
 def with_original_tools(entry: CanonicalEntry) -> CanonicalEntry:
-    """The entry with its tool calls as the agent made them, before any mapping."""
+    """Return the entry with its tool calls as the agent made them, before any mapping."""
     if PASSTHROUGH not in entry.fields:
         return entry
     found = _tools(entry)

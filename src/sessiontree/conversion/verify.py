@@ -1,7 +1,7 @@
-"""Compares a converted session with its source: both are decoded and compared entry by entry.
+"""Compare a converted session with its source: decode both and compare them entry by entry.
 
-Compared is what matters to a conversation: the messages and summaries of each branch, tool calls and their results.
-Tool calls are compared as the agent made them, before any mapping.
+The comparison covers the content of the conversation: the messages and summaries of each branch, tool calls and their
+results. Tool calls are compared as the agent made them, before any mapping.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMPARED_TYPES = frozenset({"message", "compaction", "branch_summary", "custom_
 
 
 class Difference(Struct, frozen=True):
-    """Content that only one of the two sessions has at a place in its tree."""
+    """Content that only one of the two sessions has at a position in its tree."""
 
     source: str | None
     copy: str | None

@@ -1,6 +1,6 @@
-"""Walks a session as segments that can be decoded one after the other: parents first, the active branch last.
+"""Walk a session in segments that can be decoded one after the other: parents first, the active branch last.
 
-The active branch comes last because several clients take the last line of a file for the current entry. A segment is
+The active branch comes last because several clients use the last line of a file as the current entry. A segment is
 never cut where the dialect has to decode neighbors together (the shards of a response, with its results).
 """
 
@@ -22,7 +22,7 @@ REPORT = "sessiontree.conversion"
 def iter_entries(
     session: Reader, leaf: str | None, *, all_branches: bool
 ) -> Iterator[tuple[CanonicalEntry, str | None]]:
-    """The canonical entries of the path to a leaf, or of every branch, each with its parent's id."""
+    """Iterate over the canonical entries of the path to a leaf, or of every branch, each with its parent's id."""
     node = session.node_of(leaf)
     ids = session.journal.tree.ids
     entry_ids: dict[str, str] = {}  # id of a line -> id of the canonical entry it became a part of

@@ -54,7 +54,7 @@ class Path(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """How an agent's context differs from the others' for the same path."""
+    """Rules of context building that differ between agents."""
 
     resets: bool = True
     """A reset boundary after the last compaction starts an empty context."""
@@ -63,7 +63,7 @@ class Rules(Struct, frozen=True):
     """A model change overrides the model of later assistant messages. If False, the later of the two counts."""
 
     default_thinking: str | None = "off"
-    """The level that a thinking level change without a level sets."""
+    """The level set by a thinking level change that names none."""
 
 
 class ModelRef(Value, frozen=True):

@@ -1,7 +1,7 @@
 """Canonical entries, the header, and the problems found while reading them.
 
-Everything here is a frozen value. A value is a view of a line, never its replacement: unknown fields stay in the raw
-line, and copying an entry copies that line. The union `Entry` is closed; `Unknown` is its member for other types.
+Everything here is a frozen value: a view of a line, never its replacement. Unknown fields stay in the raw line, and
+copying an entry copies that line. The union `Entry` is closed; `Unknown` is its member for other types.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sessiontree.core.messages import (
 
 
 class Problem(Value, frozen=True):
-    """A problem found while reading: its place in the file, its kind, and how it was handled."""
+    """A problem found while reading: its position in the file, its kind, and how it was handled."""
 
     line: int
     start: int
@@ -34,7 +34,7 @@ class Problem(Value, frozen=True):
 
 
 class Fragment(Value, frozen=True):
-    """Damaged bytes that belong to no entry, with their place in the file."""
+    """Damaged bytes that belong to no entry, with their position in the file."""
 
     line: int
     start: int
@@ -182,7 +182,7 @@ class ResetBoundary(EntryBase, frozen=True, tag="reset_boundary"):
 ApprovalMode: TypeAlias = Literal["default", "autoEdit", "yolo"]
 
 KeptLargeContent: TypeAlias = Literal["blobs", "inline"]
-"""Where a session asks its writers to keep large content. Not "truncate": only a writer may choose to lose content."""
+"""Where a session asks its writers to store large content. Not "truncate": only a writer may choose to lose content."""
 
 
 class Config(Value, frozen=True, omit_defaults=False):
@@ -202,7 +202,7 @@ class ConfigChange(EntryBase, frozen=True, tag="config"):
 class LeafMove(EntryBase, frozen=True, tag="leaf"):
     """Moves the current entry to `target_id`; None means before the first message.
 
-    The line's parent is the target, so that a reader which takes the last line as the leaf also ends up there.
+    The line's parent is the target, so that readers that use the last line as the leaf also end up there.
     """
 
     target_id: str | None = None
@@ -298,7 +298,7 @@ class Header(Value, frozen=True):
     parent_session: str | None = None
     forked_from: ForkOrigin | None = None
     large_content: KeptLargeContent | None = None
-    """Where writers of this session should keep large content; None if the file does not ask."""
+    """Where writers of this session should store large content; None if the header does not specify it."""
 
 
 def type_of(entry: Entry) -> str:

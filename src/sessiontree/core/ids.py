@@ -18,12 +18,11 @@ _second = (-1, "")
 """Cache: the last formatted second and its text. One tuple, so that threads never see half of a change."""
 _ENDINGS = tuple([f".{ms:03d}Z" for ms in range(1000)])
 
-
 _POOL_SIZE = 64
 _id_pool: list[str] = []
 """Random entry ids for later use: one `os.urandom` call per id would cost more than the rest of `new_entry_id`."""
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_id_pool.clear)  # or parent and child would hand out the same ids
+    os.register_at_fork(after_in_child=_id_pool.clear)  # otherwise parent and child would generate the same ids
 
 
 def new_session_id() -> str:
@@ -46,7 +45,7 @@ def new_session_id() -> str:
 
 
 def is_session_id(text: str) -> bool:
-    """Whether a text is a valid session id, which is safe in a file name: no separator, no leading dot, no '..'."""
+    """Whether a text is a valid session id: safe in a file name, with no separator, leading dot or '..'."""
     return re.match(_SESSION_ID, text) is not None and ".." not in text
 
 
@@ -56,7 +55,7 @@ def is_session_id_prefix(text: str) -> bool:
 
 
 def new_entry_id(taken: Container[str]) -> str:
-    """Generate eight hex digits that no entry of the session has."""
+    """Generate an entry id of eight hex digits that is not in `taken`."""
     while True:
         try:
             found = _id_pool.pop()

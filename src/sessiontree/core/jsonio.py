@@ -109,7 +109,7 @@ def convert_fields(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parser
 
 
 def _matches_but_for_surrogates(found: Any, declared: Any) -> bool:
-    """Whether a value that msgspec refused for a lone surrogate otherwise matches the declared type."""
+    """Whether a value that msgspec rejected because of a lone surrogate otherwise matches the declared type."""
     if declared == JsonObject:
         return isinstance(found, dict)
     try:

@@ -1,7 +1,7 @@
 """A sequence of messages that decodes each one on first access.
 
-A path can hold a hundred megabytes of messages, and most callers look at only a few of them. How many messages there
-are, and which entry each one comes from, is known without decoding any.
+A path can hold a hundred megabytes of messages, and most callers look at only a few of them. The number of messages and
+the entry of each are known without decoding any.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import overload
 from sessiontree.core.messages import Message
 
 _STEP = 16
-"""How many are decoded together: neighbors are next to each other in the file."""
+"""Number of messages decoded together: neighbors are adjacent in the file."""
 
 
 class LazyMessages(Sequence[Message]):
-    """Behaves like a tuple of messages, and is equal to one; decoded messages are cached.
+    """A sequence that behaves like a tuple of messages and compares equal to one. Decoded messages are cached.
 
-    `load` decodes a range of positions; `sizes` returns how many bytes of the file each message takes, without decoding
-    it. None of the messages is a system prompt, so a search for the current system prompt can skip the sequence.
+    `load` decodes a range of positions; `sizes` returns each message's size in the file without decoding it. No message
+    is a system prompt, so a search for the current system prompt can skip the sequence.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class LazyMessages(Sequence[Message]):
         return messages[at - step.start]
 
     def part(self, start: int, stop: int) -> LazyMessages:
-        """Some neighbours, not decoded either."""
+        """A slice of the sequence that is also decoded lazily."""
 
         def load(positions: range) -> list[Message]:
             return list(self[positions.start + start : positions.stop + start])

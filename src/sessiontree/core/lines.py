@@ -1,8 +1,8 @@
 """Split bytes into lines. No JSON, and no I/O of its own.
 
-A line is the bytes up to a LF. `iter_blocks` yields runs of complete lines in one reused buffer, so that scanning a
-file of any size needs the memory of its longest line; `line_ends` finds the lines of a block. Both touch each byte
-once, also when one line is larger than a block.
+A line is the bytes up to an LF. `iter_blocks` yields runs of complete lines in one reused buffer, so that scanning a
+file of any size needs only the memory of its longest line. `line_ends` finds the lines of a block. Both read each byte
+once, even when a line is larger than a block.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 BLOCK_SIZE = 128 * 1024
 
 ReadInto = Callable[[int, memoryview], int]
-"""Reads bytes at an offset into a buffer; returns how many there were, 0 at the end."""
+"""Reads bytes at an offset into a buffer and returns their number; 0 at the end of the file."""
 
 
 class Block(Struct, frozen=True):

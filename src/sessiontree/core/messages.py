@@ -1,6 +1,6 @@
 """Canonical messages and their content blocks.
 
-Names and shapes are those of the native format, so that a native line decodes directly into them; other dialects build
+Names and fields are those of the native format, so that a native line decodes directly into them. Other dialects build
 the same values from their own lines. Unknown blocks and messages are preserved in `OtherBlock` and `OtherMessage`.
 """
 

@@ -4,8 +4,8 @@ Programs that die or race while writing leave several kinds of damage: two recor
 with a complete record glued to it, runs of NUL bytes where a file system lost a page, a line cut short. `salvage` finds
 every complete record and classifies the bytes between them. The dialect decides which objects are records.
 
-The time is linear in the length of the line, whatever it contains: each failed attempt is charged to a budget, and when
-that is used up the rest of the line counts as damage.
+The time is linear in the length of the line, whatever it contains: each failed attempt uses part of a budget, and when
+the budget is exhausted, the rest of the line counts as damage.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ BOM = b"\xef\xbb\xbf"
 _BLANK = re.compile(r"[ \t\r\n]*")
 _NULS = re.compile(r"[\x00 \t\r\n]*\x00[\x00 \t\r\n]*")
 _OBJECT_START = re.compile(r'\{\s*"')
-# What follows an object that is a part of another one. Such an object may look like a record (an agent often prints
-# session files in tool output), but it is only data of the object around it, which is damaged.
+# Matches what follows an object nested in another one. Such an object may look like a record (an agent often prints
+# session files in tool output), but it is only data of the enclosing object, which is damaged.
 _INSIDE_ANOTHER = re.compile(r"\s*[,\]}]")
 # Sizes of the slices given to the decoder, 0 for the rest of the line: see `_try_decode`.
 _WINDOWS = (4096, 256 * 1024, 0)
@@ -40,7 +40,7 @@ _FREE_BUDGET = 1 << 20
 
 
 class Piece(Struct, frozen=True):
-    """A run of bytes in a line: a complete record with its decoded fields, a lone JSON value, or damage."""
+    """A run of bytes in a line: a complete record with its decoded fields, another JSON value, or damage."""
 
     start: int
     end: int
@@ -49,7 +49,7 @@ class Piece(Struct, frozen=True):
 
 
 def salvage(raw: bytes, is_record: Callable[[dict[str, Any]], bool]) -> list[Piece]:
-    """Split a line into records and damage, in order; white space between them belongs to neither."""
+    """Split a line into records and damage, in order; whitespace between them belongs to neither."""
     text = raw.decode("latin-1")
     pieces: list[Piece] = []
     budget = _BUDGET_PER_BYTE * len(text) + _FREE_BUDGET
@@ -115,7 +115,7 @@ def _try_decode(text: str, at: int) -> tuple[int, int, Any]:
 
 
 def _next_record(text: str, at: int, is_record: Callable[[dict[str, Any]], bool], budget: int) -> tuple[int, int]:
-    """Offset of the next complete record (or the end of the line), and the rest of the budget."""
+    """Offset of the next complete record (or the end of the line), and the remaining budget."""
     while budget > 0:
         candidate = _OBJECT_START.search(text, at)
         if candidate is None:

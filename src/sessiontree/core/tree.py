@@ -1,7 +1,7 @@
 """The tree of a session's entries: parents, children, roots, leaves, paths, common ancestors.
 
 A node is an entry's number in file order. Nodes are added in that order (`extend`), also after queries. Damaged input
-never raises and never loops; each of these is reported as a `TreeProblem`:
+never raises an error and never causes an endless loop. Each of these is reported as a `TreeProblem`:
 
 * a duplicate id: the later entry has the id and all children, the earlier one stays as a node without children;
 * a missing parent: the node is a root until the parent is added, which may be later in the file;
@@ -19,7 +19,7 @@ TreeProblemKind = Literal["duplicate-id", "missing-parent", "self-parent", "cycl
 
 
 class TreeProblem(Struct, frozen=True):
-    """A broken link of a node, and the id it is about."""
+    """A broken link of a node, and the id concerned."""
 
     node: int
     kind: TreeProblemKind
@@ -55,7 +55,7 @@ class Tree:
         self.ids.append(id)
         self.node_of[id] = node
         self._parents.append(found)
-        if self._settled == node and not self._unresolved:  # a sound link changes nothing about the earlier nodes
+        if self._settled == node and not self._unresolved:  # a valid link does not affect earlier nodes
             self._settled = node + 1
         return node
 
@@ -147,7 +147,7 @@ class Tree:
         return self._oddities
 
     def _settle(self) -> None:
-        """Repair links after nodes were added. Free when all links are sound."""
+        """Repair links after nodes were added. Costs nothing when all links are valid."""
         size = len(self.ids)
         if self._settled == size:
             return

@@ -50,7 +50,7 @@ def _size(usage: Usage) -> float:
 
 
 def valid_count(number: float) -> float:
-    """The number, or 0 if it is negative, NaN or absurdly large, as in a damaged or forged line."""
+    """Return a count, or 0 if it is negative, NaN or absurdly large, as in a damaged or forged line."""
     return number if 0 <= number <= _LARGEST else 0
 
 

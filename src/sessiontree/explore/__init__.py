@@ -11,7 +11,7 @@ exploration    lanes in parallel                   lane_runner        one lane f
 lane           a lane and its branch               lane_table         tables for terminals
 records        the entries that are written        state              explorations as recorded in a file
 leases         which process runs a lane           budget             shared limits
-request_gate   what each request passes            unbilled_requests  requests of a process that died
+request_gate   checks before each request          unbilled_requests  requests of a process that died
 worktrees      git worktrees of lanes              cleanup            folders left by a crash
 compare        results of lanes                    decisions          keep, merge, drop, leave
 fork_rules     automatic forks                     check              check commands

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MAX_NAME, _MAX_MODEL = 16, 24
 _TASK_SIZES = 28, 12
 _RUN_SIZES = range(4, 9)
-"""Characters of an exploration's id: the fewest that tell all explorations apart."""
+"""Characters of an exploration's id to show: the fewest that distinguish all explorations."""
 
 
 def find_marks(session: Reader) -> dict[str, Mark]:
@@ -34,7 +34,7 @@ def find_marks(session: Reader) -> dict[str, Mark]:
 
 
 def find_branch_marks(session: Reader, branches: Sequence[BranchFacts]) -> dict[str, Mark]:
-    """Labels by the tips of branches: the last on a branch's own entries; for the active one, on its whole path."""
+    """Labels by branch tip: the last label on the branch's own entries, or for the active branch, on its path."""
     marks = find_marks(session)
     if not marks:
         return {}

@@ -71,7 +71,7 @@ class Budget:
         return None if self._bounds.seconds is None else max(self._bounds.seconds - self.seconds, 0.0)
 
     def reached(self) -> str | None:
-        """A message about the limit that is reached; None if there is none."""
+        """A message about the limit that is reached, if any."""
         bounds = self._bounds
         if bounds.tokens is not None and self._tokens >= bounds.tokens:
             return reached_text(f"{bounds.tokens:,.0f} tokens for all lanes")

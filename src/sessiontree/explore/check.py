@@ -26,7 +26,7 @@ CUT_OFF = "stopped early: the exploration's time limit was reached"
 async def run_check(command: str, folder: str, *, seconds: float = SECONDS, left: float | None = None) -> Check:
     """Run a command in a folder, with the user's environment; secrets in its output are masked.
 
-    `left` is the time left to the exploration; a check which that ends has neither passed nor failed.
+    `left` is the time left to the exploration; a check that is cut short by it has neither passed nor failed.
     """
     if left is not None and left <= 0:
         return Check(command, None, None, "", 0.0, NOT_RUN)

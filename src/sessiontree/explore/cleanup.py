@@ -1,4 +1,4 @@
-"""Remove the folders that explorations left outside of the session, when no process uses them."""
+"""Remove the folders that explorations left outside the session, when no process uses them."""
 
 from __future__ import annotations
 

@@ -63,7 +63,8 @@ def keep(
 ) -> DecisionResult:
     """Make a lane current and apply its files to the project. Undecided lanes are left.
 
-    So is a lane that was kept before: its files are taken out of the project, unless they were changed or committed.
+    A lane that was kept before is left, too: its files are removed from the project, unless they were changed or
+    committed.
     """
     chosen = find_lane(exploration.lanes, lane)
     _check_idle(session, exploration.lanes)
@@ -275,7 +276,7 @@ def _conflict_message(clashes: Sequence[FileConflict], lanes: Sequence[Lane]) ->
     listed = "; ".join(f"{clash.path} {clash.why}" for clash in clashes[:_MAX_LISTED])
     more = f"; and {len(clashes) - _MAX_LISTED} more" if len(clashes) > _MAX_LISTED else ""
     if len(lanes) == 1:
-        whose, step = f"lane {lanes[0].number} conflict with the project", "Set your changes to them aside"
+        whose, step = f"lane {lanes[0].number} conflict with the project", "Set aside your changes to them"
     else:
         whose = f"lanes {_numbers(lanes)} conflict with each other or with the project"
         step = "Keep one lane, or merge fewer"

@@ -59,5 +59,5 @@ class LaneEvent(Value, frozen=True, omit_defaults=False):
     """An event of a lane."""
 
     lane: int
-    """Its number; 0 for events of no lane."""
+    """Its number; 0 for events that concern no particular lane."""
     event: AnyEvent

@@ -290,7 +290,7 @@ class Exploration:
             worktree = await in_background(self.worktrees.make, self.run, number, like)
         lane = await in_thread(self._write_lane, number, job, worktree)
         self.lanes.append(lane)
-        if self.is_stopping:  # since it was requested
+        if self.is_stopping:  # stopped after the lane was requested
             lane.stop_reason = STOPPED
         self._channel.push(LaneEvent(number, LaneMade(lane.record, lane.start)))
         return lane

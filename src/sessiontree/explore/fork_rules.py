@@ -6,7 +6,7 @@
     judge     a model has too little confidence          fork at the lane's start, with the judge's doubts
 
 Rules only request lanes; the number and depth of forks is limited where lanes are created. Each rule forks a lane at
-most once, also across a resume: what a lane did is read from its branch, so nothing is lost with a process.
+most once, also across a resume: what a lane did is read from its branch, so nothing is lost when a process dies.
 
 Commands come from the user alone: rules in a file pass through `trusted`, which omits checks the user did not repeat.
 """
@@ -296,7 +296,7 @@ def _folder(exploration: Exploration, lane: Lane) -> str | None:
     """The folder of a lane; None if it is gone and cannot be restored."""
     try:
         if lane.model is None and lane.worktree is not None and exploration.worktrees is not None:
-            exploration.worktrees.restore(lane.worktree)  # of an earlier process, which may have removed it
+            exploration.worktrees.restore(lane.worktree)  # the folder of an earlier process, which may have removed it
         folder = exploration.folder(lane)
     except SessionTreeError:
         return None

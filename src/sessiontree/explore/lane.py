@@ -23,7 +23,7 @@ from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.session.session import Branch, Session
 
 LaneState: TypeAlias = Literal["waiting", "running", "done", "failed", "limit", "stopped", "pending", "lost"]
-"""`lost`: no end, and no process works on it. `running` includes lanes of other processes."""
+"""`lost`: it has no end record, and no process works on it. `running` includes lanes of other processes."""
 
 ENDED: frozenset[LaneState] = frozenset({"done", "failed", "limit", "stopped", "pending"})
 
@@ -47,8 +47,8 @@ class Job(Struct, frozen=True):
 class LaneBranch(Branch):
     """The branch of a lane, safe for several threads.
 
-    Records become the leaf here even in formats where extension state moves no leaf: validity of a lease depends on
-    the order of all entries (see `leases`).
+    Records become the leaf here even in formats where extension state does not move it: the validity of a lease depends
+    on the order of all entries (see `leases`).
     """
 
     def __init__(self, session: Session, leaf: str | None) -> None:

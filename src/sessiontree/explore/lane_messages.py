@@ -259,7 +259,7 @@ class SendTool(StructTool[SendArguments]):
 class InboxTool(StructTool[InboxArguments]):
     name = "inbox"
     description = (
-        "List the other lanes and the messages from them. With `wait`, wait so many seconds for a new one. New "
+        "List the other lanes and the messages from them. `wait` is how many seconds to wait for a new one. New "
         "messages also arrive without this, before your next step."
     )
     Arguments = InboxArguments

@@ -52,7 +52,7 @@ class LaneRunner:
         self._spawn(self._run(prompt))
 
     def follow_up(self) -> None:
-        """Ask the hooks about a lane that ended earlier: its process may have died before it did."""
+        """Ask the hooks about a lane that ended earlier: its process may have died before doing so."""
         self._has_begun = True
         self._spawn(self._follow_up_late())
 

@@ -167,8 +167,8 @@ def draw_progress(
 ) -> list[str]:
     """State and activity of each lane: one row each, or two where the width is not enough.
 
-    `began` has the start times of running lanes. With `most`, at most so many lines: ended lanes are left out first,
-    and counted.
+    `began` has the start times of running lanes. `most` limits the number of lines: ended lanes are left out first, and
+    counted.
     """
     if not lanes:
         return []

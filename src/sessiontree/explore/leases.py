@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LEASE_SECONDS = 120.0
 """Applies to processes on other machines: one that died on this machine is detected at once."""
 _TIME_LOSS = 0.02
-"""Share of a time limit that may be lost when a process dies: the plan has a heartbeat that often."""
+"""Share of a time limit that may be lost when a process dies. It sets the interval of the plan's heartbeats."""
 
 _held: set[str] = set()
 """Tokens of the leases that this process works under."""

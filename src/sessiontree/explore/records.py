@@ -59,7 +59,7 @@ class Rule(Value, frozen=True):
     command: str | None = None
     """check: the command that has to exit with 0."""
     count: int = 3
-    """repeats: the number of equal errors in a row."""
+    """repeats: the number of identical errors in a row."""
     threshold: float = 0.5
     """judge: fork below this confidence."""
     model: str | None = None

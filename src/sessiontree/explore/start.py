@@ -152,7 +152,7 @@ def explore(
         await uncancelled(in_thread(_check_no_open_calls, session, start))
         exploration.worktrees = await uncancelled(in_background(_open_worktrees, session, options))
         if exploration.worktrees is not None:
-            # Refuses a project that is too large before the first lane is made.
+            # Refuses a project that is too large before the first lane is created.
             await uncancelled(in_background(exploration.worktrees.begin, exploration.run))
             exploration.plan = msgspec.structs.replace(plan, worktrees=True)
         exploration.remember_leaf()
@@ -174,7 +174,7 @@ def add_rules(hooks: Sequence[LaneHook] | None, rules: ForkRules) -> list[LaneHo
 
 
 def check_can_explore(session: Session) -> None:
-    """Refuse sessions whose format has no room for the records of lanes."""
+    """Refuse sessions whose format cannot hold the records of lanes."""
     if not session.dialect.one_line_per_entry:
         raise UsageError(
             f"{session.location}: {session.dialect.name} sessions cannot hold lanes; explore a copy made with "

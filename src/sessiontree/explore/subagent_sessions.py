@@ -1,8 +1,8 @@
 """Sub-agents in sessions of their own: how such a session starts, and how it is found again.
 
 The first entry of a sub-agent names the call and the session it works for. The caller's file cannot hold a link to it
-(Claude Code's and Neovate's have no room for extension data), so the session is searched for among files written since
-the call: next to the caller's file and in our folder of the project, or without a project, in all of our folders.
+(the formats of Claude Code and Neovate have no extension data), so the session is searched for among files written
+since the call: next to the caller's file and in our folder of the project, or without a project, in all of our folders.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 The branch is like any other: it can be watched, switched to, continued and branched. In formats without a way to reset
 the context, such as Pi's, or on request, the sub-agent has a session of its own that names its origin. Usage of a
-sub-agent counts for the run that called it, and is limited to what that has left.
+sub-agent counts for the run that called it, and cannot exceed what is left of that run's limits.
 
 A call that is run again after a crash continues its sub-agent, on its branch or in its session, and repeats nothing.
 """
@@ -50,7 +50,7 @@ MAX_TEXT = 20_000
 """Characters of a sub-agent's last message that the caller sees."""
 _MAX_LINE = 160
 _RESETTING = frozenset({"native", "omp"})
-"""Dialects whose contexts start anew after a reset boundary."""
+"""Dialects whose contexts start empty after a reset boundary."""
 _SUMMARY_ARGUMENTS = ("command", "path", "pattern", "description")
 """Arguments that summarize a call."""
 _ROLE = (

@@ -1,7 +1,8 @@
 """Requests that may have been in flight when a process died: their usage was never reported, but they were paid for.
 
-A lane that ends with a prompt or a tool result was about to ask its model. If it has open `task` calls, its sub-agents
-may have been. The size of the request is known, that of the answer is not: such a request counts as one without answer.
+A lane that ends with a prompt or a tool result was about to ask its model. If it has open `task` calls, so may its
+sub-agents have been. The size of the request is known and that of the answer is not, so it counts as a request without
+an answer.
 """
 
 from __future__ import annotations

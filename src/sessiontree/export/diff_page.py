@@ -9,6 +9,7 @@ from sessiontree.export.html import page_head, page_part
 from sessiontree.export.html_pieces import esc, stamp
 from sessiontree.export.record_builder import first_words
 from sessiontree.export.sanitize import blocks
+from sessiontree.views.text import plural
 
 _STYLE = """
 main.diff { max-width: none; }
@@ -18,14 +19,14 @@ main.diff { max-width: none; }
 @media (max-width: 60rem) { .sides { grid-template-columns: minmax(0, 1fr); } }
 """
 _LONG = 600
-"""Length from which on a text is folded."""
+"""Texts of at least this length are folded."""
 
 
 def render_diff(found: Diff, title: str) -> Iterator[str]:
     """Render the page in pieces."""
     style = page_part("style.css") + _STYLE
     yield page_head(f"Two branches of {title}", style)
-    yield f'<body><main class="diff"><h1>{esc(first_words(title, 300))}</h1><p class="under">{_parting(found)}</p>'
+    yield f'<body><main class="diff"><h1>{esc(first_words(title, 300))}</h1><p class="under">{_divergence(found)}</p>'
     yield '<div class="sides">'
     for facts in (found.one, found.other):
         yield from _side(facts, {conflict.path for conflict in found.conflicts})
@@ -34,10 +35,11 @@ def render_diff(found: Diff, title: str) -> Iterator[str]:
     yield "</body></html>\n"
 
 
-def _parting(found: Diff) -> str:
+def _divergence(found: Diff) -> str:
     if found.ancestor is None:
         return "The branches have no entries in common."
-    return f"Branches diverge after <code>{esc(found.ancestor)}</code> ({found.shared:,} entries in common)."
+    shared = plural(found.shared, "entry", "entries")
+    return f"Branches diverge after <code>{esc(found.ancestor)}</code> ({shared} in common)."
 
 
 def _side(facts: SideFacts, disputed: set[str]) -> Iterator[str]:

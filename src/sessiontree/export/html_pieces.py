@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9 .:,/_-]{0,60}")
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
 _LONG = 1_500
-"""Length from which on a system prompt or a summary is folded."""
+"""System prompts and summaries of at least this length are folded."""
 
 
 def esc(text: str) -> str:

@@ -1,8 +1,8 @@
 """A session as GitHub Markdown: messages as they are, tool output and thinking folded.
 
-Messages are Markdown themselves and are kept, but must not affect anything outside of themselves. HTML becomes text,
-headings are escaped, images and unusual links become text. Every fence is rewritten, at the margin and longer than any
-fence inside. So every renderer agrees on what is code, and a message cannot open what it does not close.
+Messages are Markdown themselves and stay Markdown, but must not affect the rest of the document. HTML, images and
+unusual links become text; headings are escaped. Every fence is rewritten, at the margin and longer than any fence
+inside. So every renderer agrees on what is code, and a message cannot leave a block open.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from sessiontree.export.records import (
 )
 from sessiontree.export.sanitize import blocks, safe
 from sessiontree.export.source import Source
+from sessiontree.views.text import plural
 
 _FOLDED_LINES = 12
 _FOLDED_CHARACTERS = 1_200
@@ -156,7 +157,7 @@ def _end(source: Source) -> Iterator[str]:
     used = source.used()
     scope = "" if source.branch == "all" else " (this path)"
     cost = f", cost ${used.cost:,.4f}" if used.cost else ""
-    yield f"---\n\nUsed{scope}: {used.requests:,} requests, {used.input:,} tokens in, {used.output:,} out, "
+    yield f"---\n\nUsed{scope}: {plural(used.requests, 'request')}, {used.input:,} tokens in, {used.output:,} out, "
     yield f"{used.cached:,} cached{cost}\n"
     for kind, name, place in source.related_files():
         yield f"\n- {inline(kind)}: {inline(name)} {inline(place)}\n"
@@ -219,7 +220,7 @@ def prose(text: str) -> str:
 
 
 def _code_span(span: str) -> str:
-    """Inline code. Markup in it is spelled as entities, in case a renderer does not take it for code."""
+    """Inline code. Markup in it becomes entities, in case a renderer does not recognize the code."""
     if not _LIVE.search(span):
         return span
     code = _PUNCTUATION.sub(lambda found: f"&#{ord(found[0])};", span.strip("`"))

@@ -1,7 +1,7 @@
 """Builds records for display from entries of any dialect.
 
-A tool result is attached to its call. Records are buffered until their calls have results or another speaker follows,
-so the two are joined whatever is between them; memory is bounded by one turn, not by the session.
+A tool result is attached to its call, even if other entries are between them. For that, records are buffered until
+their calls have results or another speaker follows. Memory is bounded by one turn, not by the session.
 """
 
 from __future__ import annotations

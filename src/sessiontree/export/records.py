@@ -1,4 +1,4 @@
-"""What an export shows of a session, independent of its format. References are never cyclic."""
+"""Records: the content of an export, independent of the output format. References are never cyclic."""
 
 from __future__ import annotations
 

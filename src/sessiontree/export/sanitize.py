@@ -1,7 +1,7 @@
 """Sanitize session text for files that people open: no control characters, nothing that reorders a line.
 
 The rules are those for a terminal (`views.text`), except that tabs are kept and color codes are dropped. Texts are
-checked before they are changed, because nearly all need no change and changing is slow.
+checked first: nearly all need no change, and the replacement is slow.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from sessiontree.session.reader import Reader
 from sessiontree.views.graph import SPEAKING
 
 _MAX_HISTORIES = 64
-"""Branches for which the dialect is asked; each costs a walk to the root. Beyond that, parents in the file are used."""
+"""Branches whose history the dialect computes, each by a walk to the root. The others use the parents in the file."""
 
 
 class Strand(Struct):
@@ -50,8 +50,9 @@ def build_outline(session: Reader) -> Outline:
     pending: list[tuple[int, int | None]] = []
 
     def follow(strand: Strand, run: list[int]) -> None:
-        """Append a run of entries to a strand, with entries that form no branch; collect the branches that fork from
-        it.
+        """Append a run of entries to a strand, and collect the branches that fork from it.
+
+        Entries that do not form a branch are placed after their parent.
         """
         after = dict(pairwise(run))
         for node in run:
@@ -98,12 +99,12 @@ def _conversation_parents(session: Reader, history: list[int]) -> dict[int, int 
             before = node
 
     place(history)
-    asked = 0
+    histories = 0
     for leaf in session.leaves():
         node = tree.node_of[leaf]
         if node not in parents:
-            asked += 1
-            if asked > _MAX_HISTORIES:
+            histories += 1
+            if histories > _MAX_HISTORIES:
                 break
             place(_history(session, node))
     shadowed = session.shadowed

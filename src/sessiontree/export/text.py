@@ -21,7 +21,7 @@ from sessiontree.export.records import (
 )
 from sessiontree.export.sanitize import safe
 from sessiontree.export.source import Source
-from sessiontree.views.text import TAB
+from sessiontree.views.text import TAB, plural
 
 _RULE = "── "
 _INDENT = "   "
@@ -110,8 +110,8 @@ def _end(source: Source) -> Iterator[str]:
         yield _indented(fragment.raw.decode("utf-8", "replace")) + "\n"
     used = source.used()
     scope = "" if source.branch == "all" else " (this path)"
-    yield f"used{scope}: {used.requests:,} requests, {used.input:,} in, {used.output:,} out, {used.cached:,} cached"
-    yield f", cost {used.cost:.4f}\n"
+    yield f"used{scope}: {plural(used.requests, 'request')}, {used.input:,} in, {used.output:,} out, "
+    yield f"{used.cached:,} cached, cost {used.cost:.4f}\n"
     for kind, name, place in source.related_files():
         yield f"{_line(kind)}: {_line(name)} {_line(place)}\n"
     if source.redactor is not None:

@@ -1,1 +1,1 @@
-"""All work with git, by its command line: repositories, worktrees, snapshots of uncommitted files."""
+"""All work with git, through its command line: repositories, worktrees, snapshots of uncommitted files."""

@@ -1,4 +1,4 @@
-"""Run git by its command line: no hooks, no prompts, no variables that point it at another repository."""
+"""Run the git command: no hooks, no prompts, no variables that point it at another repository."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import subprocess
 
 QUIET: tuple[str, ...] = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
-"""Options of every call: a repository must not run its own programs because we looked at it."""
+"""Options of every call: a repository must not run its own programs when we inspect it."""
 if os.name != "nt":  # otherwise git silently skips files whose names are only a problem on Windows
     QUIET += ("-c", "core.protectNTFS=false")
 

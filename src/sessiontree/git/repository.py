@@ -1,6 +1,6 @@
 """Find the git repository of a folder, and what identifies it: remotes and first commit.
 
-These folders come from session files and may be prepared by anyone. So `.git` is read as plain files; git itself runs
+The folders come from session files, so anyone may have prepared them. So `.git` is read as plain files; git itself runs
 only for the first commit, isolated and with a short timeout.
 """
 

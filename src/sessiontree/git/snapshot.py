@@ -150,9 +150,6 @@ class CachedBlobs:
         return self._store.get(name)
 
 
-# Names of secrets
-
-
 # Taking a snapshot
 
 

@@ -1,4 +1,4 @@
-"""The session library: all sessions on this machine, listed, build_threads and aggregated.
+"""The session library: all sessions on this machine, listed, grouped into threads, and aggregated.
 
     roots           the folders where each agent keeps sessions
     scan            the session files below them
@@ -8,8 +8,8 @@
     counts          messages, branches and usage
     session_stats   usage and activity of one whole file, with keys that its copies share
     aggregate       statistics of many sessions, each response counted once
-    cache           what was read before, in one SQLite file
-    projects        whether two folders belong to the same project, also after they are gone
+    cache           summaries and statistics that were read before, in one SQLite file
+    projects        whether two folders belong to the same project, even after they are gone
     threads         forks below their origin, sub-agents below their parent
     library         `Library`, the entry point
     last_session    the last session of this terminal
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from sessiontree.library.summary import Summary
 
 # Imported on first use: a command that only records the last session needs neither the cache nor the readers.
-_HOME_OF = {"Library": "library", "Summary": "summary"}
+_MODULES = {"Library": "library", "Summary": "summary"}
 
 __all__ = ["Library", "Summary"]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
+    if name not in _MODULES:
         raise AttributeError(f"module 'sessiontree.library' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"sessiontree.library.{_HOME_OF[name]}"), name)
+    return getattr(importlib.import_module(f"sessiontree.library.{_MODULES[name]}"), name)

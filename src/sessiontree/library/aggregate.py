@@ -44,7 +44,7 @@ from sessiontree.stores.file import FileStore
 
 By: TypeAlias = Literal["day", "model", "project", "agent", "session"]
 T = TypeVar("T")
-_ThingT = TypeVar("_ThingT", Response, Call, Result)
+_ItemT = TypeVar("_ItemT", Response, Call, Result)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_totals = msgspec.msgpack.Decoder(Totals).decode
@@ -294,8 +294,8 @@ def _deduplicate(members: Sequence[Details]) -> list[Details]:
     ]
 
 
-def _unseen(things: Sequence[_ThingT], seen: set[bytes]) -> list[_ThingT]:
-    kept = [item for item in things if item.keys not in seen]
+def _unseen(items: Sequence[_ItemT], seen: set[bytes]) -> list[_ItemT]:
+    kept = [item for item in items if item.keys not in seen]
     seen.update(item.keys for item in kept)
     return kept
 
@@ -325,7 +325,7 @@ class _Aggregator:
             self._groups[key].sessions += 1
         self.sessions += bool(touched)
         for file, (read, written, edited) in files.items():
-            path = _whole_path(summary.cwd, file)
+            path = _absolute_path(summary.cwd, file)
             found = self._files.get(path)
             if found is None:
                 found = self._files[path] = FileCount(path)
@@ -358,7 +358,7 @@ class _Aggregator:
         return sorted(self._files.values(), key=lambda file: (-file.uses, file.path))
 
 
-def _whole_path(cwd: str, file: str) -> str:
+def _absolute_path(cwd: str, file: str) -> str:
     """Make a path absolute, so that sessions that name it differently count the same file."""
     if file.startswith("~") or not (cwd or file.startswith("/")):
         return file

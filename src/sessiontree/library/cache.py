@@ -1,8 +1,8 @@
-"""The listing cache: what was read of each session file, in one SQLite file.
+"""The listing cache: summaries and statistics of session files, in one SQLite file.
 
-Everything in it can be derived again, so nothing here ever fails a listing. A damaged file is moved away and rebuilt;
-one that is locked for too long or not writable is replaced by an empty database in memory. Several processes may use it
-at once (write-ahead log, short transactions).
+Everything in it can be derived again, so a cache failure never fails a listing. A damaged file is moved away and
+rebuilt. If the file is locked for too long or not writable, an empty database in memory is used instead. Several
+processes may use it at once (write-ahead log, short transactions).
 
 Each part of the file has its own tables and, in `versions`, its own version. A part of any other version is dropped and
 rebuilt.
@@ -100,11 +100,11 @@ class Cache:
         bounds = [(f"{folder.rstrip('/')}/", f"{folder.rstrip('/')}0") for folder in folders]
 
         def work(database: sqlite3.Connection) -> dict[str, Row]:
-            asked = "SELECT path, size, modified, inode, agents, summary FROM sessions WHERE path > ? AND path < ?"
+            sql = "SELECT path, size, modified, inode, agents, summary FROM sessions WHERE path > ? AND path < ?"
             return {
                 path: Row(size, modified, inode, agents, raw)
                 for bound in bounds
-                for path, size, modified, inode, agents, raw in database.execute(asked, bound)
+                for path, size, modified, inode, agents, raw in database.execute(sql, bound)
             }
 
         return self._attempt(work, {})
@@ -231,7 +231,7 @@ class Cache:
     # Recovery
 
     def _attempt(self, work: Callable[[sqlite3.Connection], T], default: T) -> T:
-        """Run some work; in a rebuilt database if this one is damaged, or else return the default."""
+        """Run a function, again in a rebuilt database if this one is damaged; return the default if it fails."""
         # Twice: the second time in a rebuilt database. A cache that fails again is not worth failing the command.
         for _ in range(2):
             try:
@@ -286,7 +286,7 @@ def _make_tables(database: sqlite3.Connection, *, recreate: bool = False) -> Non
     with transaction(database):
         database.execute("CREATE TABLE IF NOT EXISTS versions(part TEXT PRIMARY KEY, version INTEGER)")
         if _version(database) == VERSION and not recreate:
-            return  # another process was faster
+            return  # another process has created them
         for name, columns in _TABLES.items():
             database.execute(f"DROP TABLE IF EXISTS {name}")
             database.execute(f"CREATE TABLE {name}({columns}) WITHOUT ROWID")

@@ -162,8 +162,8 @@ def has_usage(raw: bytes) -> bool:
 
 def _iter_usage_entries(journal: Journal, nodes: Sequence[int]) -> Iterator[Entry]:
     """Entries that report usage, in file order; others are not decoded."""
-    asked = [node for node in nodes if journal.types[node] in USAGE_TYPES]
-    for node, raw in zip(asked, journal.iter_raw(asked), strict=True):
+    with_usage = [node for node in nodes if journal.types[node] in USAGE_TYPES]
+    for node, raw in zip(with_usage, journal.iter_raw(with_usage), strict=True):
         if has_usage(raw):
             entry = journal.dialect.parse(raw)
             yield entry if entry.id else msgspec.structs.replace(entry, id=journal.tree.ids[node])

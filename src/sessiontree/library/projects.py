@@ -36,7 +36,7 @@ class Project(Value, frozen=True):
     git_identity: str = ""
     remotes: tuple[str, ...] = ()
     first_commit: str | None = None
-    """Empty if git was asked and had no answer, so that it is asked only once."""
+    """None if unknown; empty if git found none, so that git is not asked again."""
     seen: int = 0
     """Milliseconds since 1970."""
 

@@ -67,7 +67,7 @@ def find_roots(
     """
     if home is not None:
         environment = {**environment, "SESSIONTREE_HOME": home}
-    answers = _remembered(environment, cache) or _asked(environment, cache)
+    answers = _load_cached(environment, cache) or _ask_dialects(environment, cache)
     agents: dict[str, list[str]] = {}
     for name, own in answers.folders.items():
         for folder in (chosen or {}).get(name) or own:
@@ -81,7 +81,7 @@ def find_roots(
     ]
 
 
-def _remembered(environment: Mapping[str, str], cache: Cache | None) -> _DialectRoots | None:
+def _load_cached(environment: Mapping[str, str], cache: Cache | None) -> _DialectRoots | None:
     raw = cache.find_note(_note_name()) if cache is not None else None
     try:
         answers = None if raw is None else msgspec.msgpack.decode(raw, type=_DialectRoots)
@@ -92,7 +92,7 @@ def _remembered(environment: Mapping[str, str], cache: Cache | None) -> _Dialect
     return answers
 
 
-def _asked(environment: Mapping[str, str], cache: Cache | None) -> _DialectRoots:
+def _ask_dialects(environment: Mapping[str, str], cache: Cache | None) -> _DialectRoots:
     recording = _RecordingEnvironment(environment)
     dialects = {name: dialect_named(name) for name in plugins.names("dialects")}
     folders = {name: tuple(dialect.session_roots(recording)) for name, dialect in dialects.items()}

@@ -51,7 +51,7 @@ _QUARTER = 15 * 60 * 1000
 _LARGEST = 2**53
 _LONG = 20
 """An id of this length is unique unless it was copied."""
-_RIDER = f'"{PASSTHROUGH}"'.encode()
+_PASSTHROUGH_FIELD = f'"{PASSTHROUGH}"'.encode()
 _CALLS_OR_RESULTS = (b'"tool_use"', b'"toolCall"', b'"toolResult"', b'"tool_result"', b'"tool-result"')
 _request = re.compile(rb'"requestId"\s*:\s*"([^"\\]{1,200})"')
 _uuid = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
@@ -203,15 +203,15 @@ def sum_up(details: Details) -> tuple[list[Bucket], dict[str, tuple[int, int, in
     """Sum up details: per day and model, and per file."""
     buckets: dict[tuple[str, int], Bucket] = {}
 
-    def bucket(thing: Response | Call | Result) -> Numbers:
-        at = thing.at
-        place = (day_of(at), thing.model)
-        known = buckets.get(place)
+    def bucket(item: Response | Call | Result) -> Numbers:
+        at = item.at
+        key = (day_of(at), item.model)
+        known = buckets.get(key)
         if known is None:
-            known = buckets[place] = Bucket(place[0], details.models[thing.model], at, at, Numbers())
+            known = buckets[key] = Bucket(key[0], details.models[item.model], at, at, Numbers())
         elif not known.first <= at <= known.last:
             widened = (min(at, known.first), max(at, known.last))
-            known = buckets[place] = Bucket(known.day, known.model, *widened, known.numbers)
+            known = buckets[key] = Bucket(known.day, known.model, *widened, known.numbers)
         return known.numbers
 
     for response in details.responses:
@@ -353,8 +353,8 @@ class _StringTable:
 
 def _iter_counted(journal: Journal) -> Iterator[tuple[int, bytes]]:
     """Entries that may have something to count, with their lines, in file order."""
-    asked = [node for node, kind in enumerate(journal.types) if kind in counts.USAGE_TYPES]
-    for node, raw in zip(asked, journal.iter_raw(asked), strict=True):
+    nodes = [node for node, kind in enumerate(journal.types) if kind in counts.USAGE_TYPES]
+    for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True):
         if counts.has_usage(raw) or any(mark in raw for mark in _CALLS_OR_RESULTS):
             yield node, raw
 
@@ -372,7 +372,7 @@ def _keys_of(entry: Entry, raw: bytes) -> list[bytes]:
 
 
 def _entry_key(entry: Entry, raw: bytes) -> bytes:
-    id = (_id_before(raw) if _RIDER in raw else "") or entry.id
+    id = (_id_before(raw) if _PASSTHROUGH_FIELD in raw else "") or entry.id
     if _uuid.match(id):
         return _key(b"", id)
     if id and entry.timestamp:

@@ -1,12 +1,12 @@
 """Read the summary of a session from both ends of its file; of a file that grew, only what was added.
 
-At most the first and last 64 KiB are read; a file that is not larger than both is read completely. The dialect decodes
+At most the first and last 64 KiB are read; a file of up to 128 KiB is read completely. The dialect decodes
 them by the same rules as an opened session. Lines that are cut at the edge of a window are ignored.
 
 An update continues from a `State`. The file is considered grown if its first bytes and those before its old end are
-unchanged; default it is read from scratch. The state keeps the lines that facts about the session may come from
-(header, first prompt, first and last line of every other type), so that the dialect's rules can be applied again
-without reading them.
+unchanged; otherwise it is read from scratch. The state keeps the lines that facts about the session may come from:
+header, first prompt, first and last line of every other type. So the dialect's rules can be applied again without
+reading them.
 
 Invalid content never raises.
 """

@@ -1,8 +1,12 @@
 """Recent decisions in a project, found by simple rules without a model.
 
-These count: labels on entries; lines below a heading about decisions in the summary of a compaction or branch (or the
-beginning of a summary without one); and sentences of users and models on the active path that state a decision. Such
-rules miss some decisions and report some that are none, so each comes with its entry for further reading.
+These count as decisions:
+
+* labels on entries;
+* in the summary of a compaction or branch, the lines below a heading about decisions, else the beginning;
+* sentences of users and models on the active path that state a decision.
+
+Such rules miss some decisions and report other text as decisions, so each comes with its entry for further reading.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Size limits and sanitizing of results.
 
-The reader of a result is a model: it pays for each byte and may be manipulated by the text. So every result has a limit
+Results are read by a model: each byte costs tokens, and the text may try to manipulate it. So every result has a limit
 of items and bytes and the offset of the next page, and begins with a notice that it is recorded, untrusted text.
 """
 

@@ -180,10 +180,10 @@ def _folder(project: str) -> str:
 
 def _since(text: str) -> int:
     """Parse a time by the rules of the query language."""
-    asked = parse(f"since:{text}")
-    if asked.filters.since is None or asked.where is not None:
+    query = parse(f"since:{text}")
+    if query.filters.since is None or query.where is not None:
         raise UsageError(f"since {sanitize(text[:40])!r}: expected an age like 7d (m, h, d, w, mo, y) or a date")
-    return asked.filters.since
+    return query.filters.since
 
 
 def _session(summary: Summary) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Map errors of Pydantic AI to ours.
 
-It classifies the errors of large providers by their codes. Servers that report an overflow only in the message text are
-recognized here by that text.
+Pydantic AI classifies the errors of large providers by their codes. Other servers report an overflow only in the
+message text, which is recognized here.
 """
 
 from __future__ import annotations

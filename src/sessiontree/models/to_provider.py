@@ -74,8 +74,8 @@ def to_provider(messages: Sequence[Message], endpoint: Endpoint, thinking_field:
     for turn in turns:
         _add(sent, turn, names, endpoint, thinking_field, notes)
     if sent and isinstance(sent[0], library.ModelResponse):
-        sent.insert(0, _told(NO_USER_BEFORE))
-        notes.append("A user text was put before the first message, which was the assistant's.")
+        sent.insert(0, _user_request(NO_USER_BEFORE))
+        notes.append("A user text was inserted before the first message, which is the assistant's.")
     return Sendable(conversation.system, sent, tuple(notes))
 
 
@@ -103,18 +103,18 @@ def _add(
 ) -> None:
     match turn:
         case UserTurn():
-            _ask(sent, [library.UserPromptPart(_content(turn.blocks))])
+            _add_request_parts(sent, [library.UserPromptPart(_content(turn.blocks))])
         case ResultsTurn():
-            _ask(sent, _results(turn.answers, names, endpoint.api))
+            _add_request_parts(sent, _results(turn.answers, names, endpoint.api))
         case AssistantTurn():
-            parts = _spoken_parts(turn, endpoint, thinking_field, notes)
+            parts = _response_parts(turn, endpoint, thinking_field, notes)
             if parts:
-                _speak(sent, parts, turn, endpoint, notes)
+                _add_response(sent, parts, turn, endpoint, notes)
         case _:
             assert_never(turn)
 
 
-def _ask(sent: list[library.ModelMessage], parts: list[library.ModelRequestPart]) -> None:
+def _add_request_parts(sent: list[library.ModelMessage], parts: list[library.ModelRequestPart]) -> None:
     """Add parts to the last request: results and the user message after them are one request."""
     if sent and isinstance(sent[-1], library.ModelRequest):
         sent[-1] = library.ModelRequest([*sent[-1].parts, *parts])
@@ -122,7 +122,7 @@ def _ask(sent: list[library.ModelMessage], parts: list[library.ModelRequestPart]
         sent.append(library.ModelRequest(parts))
 
 
-def _speak(
+def _add_response(
     sent: list[library.ModelMessage],
     parts: list[library.ModelResponsePart],
     turn: AssistantTurn,
@@ -130,8 +130,8 @@ def _speak(
     notes: list[str],
 ) -> None:
     if sent and isinstance(sent[-1], library.ModelResponse):
-        sent.append(_told(NO_USER_BETWEEN))
-        notes.append("A user text was put between two messages of the assistant.")
+        sent.append(_user_request(NO_USER_BETWEEN))
+        notes.append("A user text was inserted between two assistant messages.")
     is_own = _is_own(turn, endpoint)
     sent.append(
         library.ModelResponse(
@@ -142,7 +142,7 @@ def _speak(
     )
 
 
-def _told(text: str) -> library.ModelRequest:
+def _user_request(text: str) -> library.ModelRequest:
     return library.ModelRequest([library.UserPromptPart(text)])
 
 
@@ -183,14 +183,14 @@ def _result(
     return library.ToolReturnPart(tool, content, answer.call_id, outcome="failed" if answer.is_error else "success")
 
 
-def _spoken_parts(
+def _response_parts(
     turn: AssistantTurn, endpoint: Endpoint, thinking_field: str | None, notes: list[str]
 ) -> list[library.ModelResponsePart]:
     is_own = _is_own(turn, endpoint)
     parts = []
     for block in turn.blocks:
-        part = _spoken(block, endpoint, is_own)
-        if isinstance(block, Thinking | RedactedThinking) and not _takes_back(part, endpoint.api, thinking_field):
+        part = _response_part(block, endpoint, is_own)
+        if isinstance(block, Thinking | RedactedThinking) and not _is_accepted_back(part, endpoint.api, thinking_field):
             notes.append("A thinking block that this provider would not accept was left out.")
         elif part is not None:
             parts.append(part)
@@ -200,14 +200,14 @@ def _spoken_parts(
     return parts
 
 
-def _takes_back(part: library.ModelResponsePart | None, api: Api, thinking_field: str | None) -> bool:
+def _is_accepted_back(part: library.ModelResponsePart | None, api: Api, thinking_field: str | None) -> bool:
     if not isinstance(part, library.ThinkingPart):
         return False
     # Thinking without such a field would be put into the text by the library, and the model would imitate that style.
     return api != "openai-completions" or (thinking_field is not None and part.id == thinking_field)
 
 
-def _spoken(block: AssistantBlock, endpoint: Endpoint, is_own: bool) -> library.ModelResponsePart | None:
+def _response_part(block: AssistantBlock, endpoint: Endpoint, is_own: bool) -> library.ModelResponsePart | None:
     api, system = endpoint.api, _system(endpoint)
     match block:
         case Text():

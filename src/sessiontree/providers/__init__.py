@@ -2,12 +2,12 @@
 
     messages -> turns (turns, templates, sanitize) -> pairs (tool_pairing) -> one form (anthropic, openai)
 
-What all providers have in common happens before a form is chosen; a form only renders turns in its own fields. Whatever
-the messages contain, the provider accepts the result, and `Rendered.notes` lists the changes that were needed. Nothing
+Rules that all providers share are applied before the form; a form only renders turns as its own fields. The provider
+accepts the result whatever the messages contain, and `Rendered.notes` lists the changes that this required. Nothing
 here sends a request or reads a session.
 
-Some things stay with the caller: messages without sendable content render to an empty list, a list may end with an
-assistant message, and whether thinking is enabled is a setting of the request.
+The caller handles the rest: messages without sendable content render to an empty list, a list may end with an assistant
+message, and a setting of the request enables thinking.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Rendered(Value, frozen=True):
     """Messages for a provider, and notes about changes."""
 
     system: str | None
-    """System text for its own field; None when there is none or the form has it as a message."""
+    """System text for a separate field; None when there is none or the form sends it as a message."""
 
     messages: list[JsonObject]
     """Messages, or input items, in the API's form; they can be encoded as JSON in UTF-8."""

@@ -1,11 +1,14 @@
 """Render turns for the Anthropic Messages API.
 
-The API rejects requests that break any of these rules: the first message is the user's and roles alternate; results
-come first in the message after their calls; no text is blank, and a final assistant message does not end in white
-space; thinking needs the signature Claude gave it, and is never the last block of a message; an error result contains
-only text. Pairs, images and texts are already prepared (see `turns`, `tool_pairing`).
+The API rejects requests that break any of these rules:
 
-Within a response the recorded order is kept, also for thinking between texts and calls.
+* The first message is the user's, and roles alternate.
+* Results come first in the message after their calls. An error result contains only text.
+* No text is blank, and a final assistant message does not end in whitespace.
+* Thinking has the signature that Claude gave it, and is never the last block of a message.
+
+Pairs, images and texts are already prepared (see `turns`, `tool_pairing`). Within a response the recorded order is
+kept, also for thinking between texts and calls.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from sessiontree.providers.templates import NO_OUTPUT, NO_USER_BEFORE, NO_USER_B
 from sessiontree.providers.tool_names import Limits, rename_tools
 from sessiontree.providers.turns import Answer, AssistantBlock, AssistantTurn, ResultsTurn, Turn, UserBlock, UserTurn
 
-# No limit for ids is documented. 64 is what others allow, and ids from Anthropic are much shorter.
+# No limit for ids is documented. Other providers allow 64, and ids from Anthropic are much shorter.
 LIMITS = Limits(call_id=64, tool_name=128)
 
 THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
@@ -149,7 +152,7 @@ def _thinking(block: Thinking | RedactedThinking) -> JsonObject | None:
 def is_from_claude(turn: AssistantTurn) -> bool:
     """False when the turn is from another company's model, whose signatures Anthropic would reject.
 
-    Model and provider take precedence over the API, because others serve their own models with Anthropic's API.
+    Model and provider take precedence over the API, because other companies serve their models with Anthropic's API.
     """
     if turn.model or turn.provider:
         return "claude" in (turn.model or "").lower() or "anthropic" in (turn.provider or "").lower()
@@ -159,7 +162,7 @@ def is_from_claude(turn: AssistantTurn) -> bool:
 def _would_bury_thinking(last: JsonObject, blocks: Sequence[JsonObject]) -> bool:
     """True when joining the blocks to the last message would put thinking after other blocks.
 
-    A message with thinking must start with it, so such a response cannot be joined to one without.
+    A message with thinking must start with it, so such a response cannot be joined to one without thinking.
     """
     return (
         last["role"] == "assistant"

@@ -1,9 +1,8 @@
 """Render turns for the OpenAI Responses API (input items) and the Chat Completions API (messages).
 
 Neither accepts thinking that it did not store itself, so none is sent. Neither has a flag for failed results, so the
-text starts with "Error:". Not all their models understand images in results, so these follow in a user message.
-Consecutive messages of one role are allowed. Pairs, images and texts are already prepared (see `turns`,
-`tool_pairing`).
+text starts with "Error:". Not all models understand images in results, so those follow in a user message. Consecutive
+messages of one role are allowed. Pairs, images and texts are already prepared (see `turns`, `tool_pairing`).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def render_items(turns: Sequence[Turn], notes: list[str]) -> list[JsonObject]:
             case UserTurn():
                 items.append(_user_item(turn.blocks))
             case AssistantTurn():
-                items += _spoken_items(_without_thinking(turn, notes))
+                items += _output_items(_without_thinking(turn, notes))
             case ResultsTurn():
                 items += [
                     {"type": "function_call_output", "call_id": answer.call_id, "output": _result_text(answer)}
@@ -55,8 +54,8 @@ def render_chat(system: str | None, turns: Sequence[Turn], notes: list[str]) -> 
             case UserTurn():
                 messages.append({"role": "user", "content": _chat_content(turn.blocks)})
             case AssistantTurn():
-                if spoken := _without_thinking(turn, notes):
-                    messages.append(_chat_assistant(spoken))
+                if blocks := _without_thinking(turn, notes):
+                    messages.append(_chat_assistant(blocks))
             case ResultsTurn():
                 messages += [
                     {"role": "tool", "tool_call_id": answer.call_id, "content": _result_text(answer)}
@@ -70,16 +69,16 @@ def render_chat(system: str | None, turns: Sequence[Turn], notes: list[str]) -> 
 
 
 def _without_thinking(turn: AssistantTurn, notes: list[str]) -> list[Text | ToolCall]:
-    spoken: list[Text | ToolCall] = []
+    blocks: list[Text | ToolCall] = []
     for block in turn.blocks:
         match block:
             case Text() | ToolCall():
-                spoken.append(block)
+                blocks.append(block)
             case Thinking() | RedactedThinking():
                 notes.append("A thinking block was left out.")
             case _:
                 assert_never(block)
-    return spoken
+    return blocks
 
 
 def _result_text(answer: Answer) -> str:
@@ -91,7 +90,7 @@ def _result_text(answer: Answer) -> str:
 
 
 def _pictures(answers: Sequence[Answer]) -> list[UserBlock]:
-    """Images of some results, each group after a line that names its call."""
+    """The images of some results, each group after a text that names its call."""
     pictures: list[UserBlock] = []
     for answer in answers:
         images = [block for block in answer.blocks if isinstance(block, Image)]
@@ -122,10 +121,10 @@ def _input_part(block: UserBlock) -> JsonObject:
             assert_never(block)
 
 
-def _spoken_items(spoken: Sequence[Text | ToolCall]) -> list[JsonObject]:
-    """Consecutive texts become one message, and each call an item, in recorded order."""
+def _output_items(blocks: Sequence[Text | ToolCall]) -> list[JsonObject]:
+    """Render consecutive texts as one message and each call as an item, in recorded order."""
     items: list[JsonObject] = []
-    for _, run in groupby(spoken, key=type):
+    for _, run in groupby(blocks, key=type):
         parts: list[JsonObject] = []
         for block in run:
             match block:
@@ -161,10 +160,10 @@ def _chat_part(block: UserBlock) -> JsonObject:
             assert_never(block)
 
 
-def _chat_assistant(spoken: Sequence[Text | ToolCall]) -> JsonObject:
-    texts = [block.text for block in spoken if isinstance(block, Text)]
+def _chat_assistant(blocks: Sequence[Text | ToolCall]) -> JsonObject:
+    texts = [block.text for block in blocks if isinstance(block, Text)]
     message: JsonObject = {"role": "assistant", "content": "\n".join(texts) or None}
-    calls = [_chat_call(block) for block in spoken if isinstance(block, ToolCall)]
+    calls = [_chat_call(block) for block in blocks if isinstance(block, ToolCall)]
     if calls:
         message["tool_calls"] = calls
     return message

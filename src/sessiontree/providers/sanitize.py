@@ -18,7 +18,7 @@ IMAGE_BEGINNINGS: dict[str, tuple[bytes, ...]] = {
     "image/webp": (b"RIFF",),
 }
 
-# JSON decoders of providers have depth limits, the strictest common one is 128, and the levels of the message count.
+# Providers' JSON decoders have depth limits. The strictest common limit is 128, and the message's own levels count.
 DEEPEST_ARGUMENT = 96
 TOO_DEEP = "[nested too deeply to be sent]"
 
@@ -26,7 +26,7 @@ LONGEST_QUOTE = 48
 
 
 def is_blank(text: str) -> bool:
-    """True for text that providers reject as empty."""
+    """Whether providers reject a text as empty."""
     return not text.strip()
 
 
@@ -68,7 +68,7 @@ def _sendable_object(fields: dict[object, object], levels: int) -> dict[str, obj
 
 
 def sendable_image(image: Image) -> Image | str:
-    """The image in a form that providers accept, or the reason why they would not.
+    """Return the image in a form that providers accept, or the reason why they would reject it.
 
     The type is detected from the bytes if possible, because providers reject a type that does not match them.
     """

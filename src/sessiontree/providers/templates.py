@@ -1,4 +1,4 @@
-"""Text templates for what has no message of its own in a provider's API: commands, files, summaries."""
+"""Text templates for content that providers' APIs have no message type for: commands, files, summaries."""
 
 from __future__ import annotations
 

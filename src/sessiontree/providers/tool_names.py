@@ -1,8 +1,8 @@
 """Tool names and call ids in the characters that providers accept: letters, digits, underscore and hyphen.
 
-Valid ones stay unchanged. Others are changed in the same way for a call and its result, and different ones stay
-different. A change depends on the recorded id alone wherever possible, so that the start of a growing conversation does
-not change and the provider's prompt cache stays valid.
+Valid names stay unchanged. Others change in the same way for a call and its result, and different names stay different.
+A change depends on the recorded id alone wherever possible. So the start of a growing conversation stays the same, and
+the provider's prompt cache stays valid.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Limits(Value, frozen=True):
 
 
 def rename_tools(turns: Sequence[Turn], limits: Limits, notes: list[str]) -> list[Turn]:
-    """Rename call ids and tool names that are not valid."""
+    """Replace call ids and tool names that are not valid."""
     calls = [
         block
         for turn in turns

@@ -39,7 +39,7 @@ class Matches(NamedTuple):
 
 
 def pair_results(turns: Sequence[Turn], unanswered: Unanswered, notes: list[str]) -> list[Turn]:
-    """Move every result after its call; complete or strip the calls without one."""
+    """Move every result after its call; complete or strip the calls without a result."""
     matches = _match_all(turns)
     notes += matches.dropped
     _note_moves(turns, matches.answers, notes)
@@ -160,7 +160,7 @@ def _note_unanswered(
     unanswered: Unanswered,
     notes: list[str],
 ) -> None:
-    done = "was answered as unknown" if unanswered == "complete" else "was taken out"
+    done = "was answered as unknown" if unanswered == "complete" else "was removed"
     for place, call in calls.items():
         if place not in answers:
             notes.append(f"The call {quoted(call.id)} of {quoted(call.name)} has no result and {done}.")

@@ -1,8 +1,8 @@
 """Convert messages to turns of the user and the assistant, the same for every provider.
 
-A turn contains only what can be sent: texts that are not blank and valid UTF-8, arguments that are valid JSON, images
-that providers accept. Tool names and call ids are still as recorded (see `tool_names`), and so is the position of
-results (see `tool_pairing`).
+A turn contains only sendable content: nonblank texts in valid UTF-8, arguments in valid JSON, images that providers
+accept. Tool names and call ids are still as recorded (see `tool_names`), and so are the positions of results (see
+`tool_pairing`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class UserTurn(Value, frozen=True):
 
 
 class AssistantTurn(Value, frozen=True):
-    """Blocks of one response, and the model as far as it was recorded."""
+    """Blocks of one response, and the model if it was recorded."""
 
     blocks: tuple[AssistantBlock, ...]
     api: str | None = None
@@ -217,7 +217,7 @@ def _user_blocks(
 
 
 def _other_blocks(message: OtherMessage, notes: list[str]) -> tuple[UserBlock, ...]:
-    """Convert a message with an unknown role: known ones of other agents, else its text."""
+    """Convert a message of a nonstandard role: a known role of another agent, or else its text."""
     if message.kind == "pythonExecution" and _string_field(message.fields, "code") is not None:
         execution = convert_fields(BashExecution, {**message.fields, "command": message.fields["code"]})
         return () if execution.exclude_from_context else _told(python_text(execution), notes)

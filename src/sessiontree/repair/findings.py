@@ -67,6 +67,10 @@ def _finding(rule: str, places: Iterable[LineSpan], cost: str = "") -> Finding:
     return Finding(RULES[rule], len(listed), tuple(listed[:_SHOWN_PLACES]), cost)
 
 
+def _count(number: int, singular: str, plural: str = "") -> str:
+    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
+
+
 def _leaf(journal: Journal) -> int | None:
     return journal.dialect.find_leaf(journal, AS_CLIENT)
 
@@ -92,13 +96,13 @@ def _tree_findings(session: Session) -> Iterator[Finding]:
     if not by_rule:
         return
     leaf = _leaf(journal)
-    owned = set(journal.dialect.find_path(journal, leaf, AS_CLIENT))
+    client_path = set(journal.dialect.find_path(journal, leaf, AS_CLIENT))
     recovered = journal.dialect.find_path(journal, leaf, ReadOptions(recovered=True))
     hidden = sum(
-        1 for node in recovered if node not in owned and journal.types[node] not in journal.dialect.bookkeeping
+        1 for node in recovered if node not in client_path and journal.types[node] not in journal.dialect.bookkeeping
     )
     for rule, places in by_rule.items():
-        lost = [f"{hidden:,} entries of the active path unreachable"] if hidden else []
+        lost = [f"{_count(hidden, 'entry', 'entries')} of the active path unreachable"] if hidden else []
         yield _finding(rule, places, "; ".join([*lost, candidates[rule]]))
 
 
@@ -129,19 +133,23 @@ def _collect(pairs: _ToolPairs, node: int, entry: Entry, is_truncated: Callable[
 def _tool_findings(journal: Journal, pairs: _ToolPairs, client_path: set[int]) -> Iterator[Finding]:
     orphans = [node for id, nodes in pairs.results.items() if id not in pairs.calls for node in nodes]
     if orphans:
-        yield _finding("orphan-tool-result", map(journal.span, orphans), f"{len(orphans):,} results answer nothing")
+        yield _finding(
+            "orphan-tool-result", map(journal.span, orphans), f"{_count(len(orphans), 'result')} without a call"
+        )
     if pairs.cut:
         yield _finding("cut-content", map(journal.span, pairs.cut))
     open_calls = [node for id, node in pairs.calls.items() if id not in pairs.results]
     if open_calls:
-        yield _finding("unanswered-tool-call", map(journal.span, open_calls), f"{len(open_calls):,} calls unanswered")
+        yield _finding(
+            "unanswered-tool-call", map(journal.span, open_calls), f"{_count(len(open_calls), 'call')} unanswered"
+        )
     lost = [
         nodes[0]
         for id, nodes in pairs.results.items()
         if pairs.calls.get(id) in client_path and not client_path.intersection(nodes)
     ]
     if lost:
-        yield _finding("lost-parallel-results", map(journal.span, lost), f"{len(lost):,} results off the path")
+        yield _finding("lost-parallel-results", map(journal.span, lost), f"{_count(len(lost), 'result')} off the path")
 
 
 def _bound_findings(journal: Journal, bounds: list[tuple[int, Compaction]]) -> Iterator[Finding]:
@@ -171,7 +179,7 @@ def stale_leaf(journal: Journal) -> Iterator[Finding]:
     if newest is None or newest == last or newest in client_path or journal.types[last] not in _QUIET:
         return
     hidden = len(set(journal.tree.path(newest)) - set(client_path))
-    yield _finding("stale-leaf", [journal.span(last)], f"{hidden:,} entries hidden")
+    yield _finding("stale-leaf", [journal.span(last)], f"{_count(hidden, 'entry', 'entries')} hidden")
 
 
 _QUIET = frozenset(

@@ -233,13 +233,13 @@ def carry_out(plan: Plan, session: Session, out: str | None = None) -> tuple[str
     return plan.location, sidecar, session.journal.store.replace([plan.content], plan.size)
 
 
-def _write_sidecar(plan: Plan, beside: str) -> str | None:
+def _write_sidecar(plan: Plan, target: str) -> str | None:
     """Write the removed and changed bytes with their offsets. Never overwrites an earlier side-car."""
     removed = [change for change in plan.changes if change.before is not None]
     if not removed:
         return None
     digest = hashlib.sha256(b"".join(change.before or b"" for change in removed)).hexdigest()[:8]
-    path = f"{os.path.abspath(beside)}.quarantine-{digest}.ndjson"
+    path = f"{os.path.abspath(target)}.quarantine-{digest}.ndjson"
     if os.path.exists(path):
         return path  # the same bytes were removed before
     lines = [

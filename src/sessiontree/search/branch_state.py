@@ -107,8 +107,8 @@ def _extend(summary: Summary, old: int, size: int, before: BranchMap) -> BranchM
 
 
 def _load(store: IndexStore, file: int) -> tuple[int, BranchMap] | None:
-    asked = "SELECT size, state FROM branches WHERE file = ?"
-    row = store.attempt(lambda database: database.execute(asked, (file,)).fetchone())
+    sql = "SELECT size, state FROM branches WHERE file = ?"
+    row = store.attempt(lambda database: database.execute(sql, (file,)).fetchone())
     try:
         return None if row is None else (row[0], msgspec.msgpack.decode(row[1], type=BranchMap))
     except msgspec.MsgspecError:

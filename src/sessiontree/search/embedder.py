@@ -19,12 +19,12 @@ class Embedder(Protocol):
     """Computes embeddings.
 
     Contract: `embed` returns one vector per text, all of the same length, a multiple of eight. The same text always has
-    the same vector. The network is not used. Another model has another name.
+    the same vector. The network is not used. Every model has its own name.
     """
 
     @property
     def name(self) -> str:
-        """Name and version of the model. Vectors of any other name are rebuilt, never compared."""
+        """Name and version of the model. Vectors with another name are rebuilt, never compared."""
         ...
 
     @property
@@ -73,8 +73,8 @@ def _load_wordllama() -> Any:
         logging.getLogger().setLevel(level)
     from pathlib import Path
 
-    # Its own lookup searches next to its folder and would then download the tokenizer; passed as the cache, it is
-    # found.
+    # The package contains the tokenizer, but by default looks for it elsewhere and then downloads it. Passing the
+    # package folder as the cache makes it use its own copy.
     folder = Path(str(package.__file__)).parent
     try:
         return package.WordLlama.load(cache_dir=folder, disable_download=True)

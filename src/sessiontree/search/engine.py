@@ -1,7 +1,7 @@
-"""The search engine: the index names chunks of files, their lines are read and matched, the best sessions come first.
+"""The search engine. The index selects chunks of files; their lines are read and matched, and sessions are ranked.
 
-Every hit was read from a session file during the search, so an outdated index cannot show wrong text. Small additions
-to files are indexed first. Files that are not fully indexed are scanned byte by byte.
+Every hit is read from a session file during the search, so an outdated index cannot show wrong text. Small additions to
+files are indexed first. Files that are not fully indexed are scanned byte by byte.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from sessiontree.search.matcher import Match, Matcher, RegexFinder, fts_expressi
 from sessiontree.search.query import And, Choice, Expression, Not, Or, Query, Regex, terms
 from sessiontree.search.query_parser import parse
 from sessiontree.search.ranking import Candidate, candidates, line_score
+from sessiontree.search.results import Hit, Results
 from sessiontree.search.session_filter import select_sessions
 from sessiontree.search.snippets import snippet
 from sessiontree.search.texts import Line
@@ -34,41 +35,20 @@ from sessiontree.search.unindexed_scan import Finder, needles, scan_file
 
 if TYPE_CHECKING:
     from sessiontree.library.library import Library
-from sessiontree.search.results import Hit, Results
 
 Refresh: TypeAlias = Literal["auto", "all", "none"]
 """What to index before the search: small additions ("auto"), everything ("all") or nothing ("none")."""
 
-
 HITS_PER_SESSION = 3
-
-
-_SMALL = 8 << 20
-
-
+_SMALL = 8 << 20  # bytes that "auto" indexes before the search
 _ROWS = "SELECT rowid FROM terms WHERE terms MATCH ? ORDER BY rowid DESC LIMIT ?"
-
-
 _MAX_ROWS, _ROWS_PER_FETCH = 200_000, 500
-
-
-_CHUNKS_PER_SESSION = 24
-
-
-_MATCHES_PER_HIT = 2
-
-
-_BATCH_CHUNKS, _MAX_COUNTED = 60, 3
-
-
-_PATTERN_SECONDS = 5.0
-
-
+_CHUNKS_PER_SESSION = 24  # chunks of a session that are read
+_MATCHES_PER_HIT = 2  # matching lines to find for each hit that is shown
+_BATCH_CHUNKS, _MAX_COUNTED = 60, 3  # chunks in a batch of candidates; a large session counts as `_MAX_COUNTED`
+_PATTERN_SECONDS = 5.0  # time limit of all regular expressions together
 _SEARCH_SECONDS = 10.0
-
-
-_CLOSE_SECONDS = 2.0
-"""Time limit of the slow pass over lines that may have other spellings of a word."""
+_CLOSE_SECONDS = 2.0  # time limit of the slow pass over lines that may have other spellings of a word
 
 
 def search(
@@ -89,9 +69,9 @@ def search(
     `since` is a time, or milliseconds since 1970. `project` is a folder: only sessions of its project are searched.
     """
     start = time.perf_counter()
-    asked = parse(query) if isinstance(query, str) else query
-    asked = _with_filters(asked, agent, since)
-    results = Results(asked)
+    parsed = parse(query) if isinstance(query, str) else query
+    parsed = _with_filters(parsed, agent, since)
+    results = Results(parsed)
     results.offset = offset
     with Index(library.environment) as index:
         _Search(library, index, results, project, per_session, start).run(limit, offset, refresh, progress)
@@ -261,15 +241,14 @@ class _Search:
         )
 
     def _rarest(self, expressions: Sequence[str]) -> tuple[int, list[int]]:
-        """Find the expression with the fewest rows. All cursors advance together, so no more rows of the others are
-        read.
-        """
+        """Find the expression with the fewest rows; returns its index and rows."""
 
+        # All cursors advance together, so that only as many rows of the others are read.
         def ask(database: sqlite3.Connection) -> tuple[int, list[int]]:
-            asked = [database.execute(_ROWS, (expression, _MAX_ROWS)) for expression in expressions]
-            rows: list[list[int]] = [[] for _ in asked]
+            cursors = [database.execute(_ROWS, (expression, _MAX_ROWS)) for expression in expressions]
+            rows: list[list[int]] = [[] for _ in cursors]
             while True:
-                for number, cursor in enumerate(asked):
+                for number, cursor in enumerate(cursors):
                     more = cursor.fetchmany(_ROWS_PER_FETCH)
                     rows[number] += [row for (row,) in more]
                     if len(more) < _ROWS_PER_FETCH:
@@ -278,15 +257,15 @@ class _Search:
         return self._index.store.attempt(ask)
 
     def _file_contains(self, expression: str, file: int) -> bool:
-        asked = "SELECT 1 FROM terms WHERE terms MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
+        sql = "SELECT 1 FROM terms WHERE terms MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
         bounds = file << SHIFT, ((file + 1) << SHIFT) - 1
-        row = self._index.store.attempt(lambda database: database.execute(asked, (expression, *bounds)).fetchone())
+        row = self._index.store.attempt(lambda database: database.execute(sql, (expression, *bounds)).fetchone())
         return row is not None
 
     def _facet_terms(self, letter: str) -> list[str]:
-        asked = "SELECT term FROM words WHERE term >= ? AND term < ?"
+        sql = "SELECT term FROM words WHERE term >= ? AND term < ?"
         bounds = (f"{FACET}{letter}", f"{FACET}{chr(ord(letter) + 1)}")
-        return self._index.store.attempt(lambda database: [term for (term,) in database.execute(asked, bounds)])
+        return self._index.store.attempt(lambda database: [term for (term,) in database.execute(sql, bounds)])
 
     def _match_candidates(
         self, ordered: Sequence[Candidate], indexed: _IndexedSessions, enough: int, *, is_quick: bool
@@ -319,9 +298,9 @@ class _Search:
         refused = [part for part in where.parts if isinstance(part, Not | Regex)]
         if len(parts) < 2 or self._match_count >= enough:
             return
-        asked = [self._expression(msgspec.structs.replace(self._query, where=part)) for part in parts]
-        rarest, rows = self._rarest(asked)
-        others = asked[:rarest] + asked[rarest + 1 :]
+        expressions = [self._expression(msgspec.structs.replace(self._query, where=part)) for part in parts]
+        rarest, rows = self._rarest(expressions)
+        others = expressions[:rarest] + expressions[rarest + 1 :]
         either: Expression = Or(tuple(parts))
         query = msgspec.structs.replace(self._query, where=And((either, *refused)) if refused else either)
         whole, self._matcher = self._matcher, Matcher(query, self._regex_finder)

@@ -5,10 +5,11 @@
 * `branches`: cached branch states of lines.
 
 A row number of `terms` encodes the file, the chunk, and whether the terms come from descriptive text (titles, prompts,
-summaries). A file that was replaced gets a new number; rows of the old number match no file and are ignored, because
-deleting from a contentless table would need the original text. When they become the majority, the index is rebuilt.
+summaries). A session file that was replaced gets a new number. Rows with the old number match no file and are ignored:
+deleting them from a contentless table would require the original text. When they become the majority, the index is
+rebuilt.
 
-A file that is damaged or not a database is moved away and rebuilt by one process while the others wait.
+A damaged database is moved away and rebuilt by one process while the others wait.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class IndexStore:
             self._database = None
 
     def attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run some work; if the database turns out to be damaged, rebuild it empty and run the work again."""
+        """Run a function; if the database turns out to be damaged, recreate it empty and run the function again."""
         try:
             return work(self.database)
         except sqlite3.DatabaseError as error:
@@ -122,8 +123,8 @@ class IndexStore:
 
     def indexed_files(self) -> dict[str, IndexedFile]:
         """All indexed files by path."""
-        asked = "SELECT file, path, agent, size, modified, inode, head, edge FROM files"
-        return self.attempt(lambda database: {row[1]: IndexedFile(*row) for row in database.execute(asked)})
+        sql = "SELECT file, path, agent, size, modified, inode, head, edge FROM files"
+        return self.attempt(lambda database: {row[1]: IndexedFile(*row) for row in database.execute(sql)})
 
     def clear(self) -> None:
         """Drop all content; the next update rebuilds it."""
@@ -185,7 +186,7 @@ def _connect(path: str) -> sqlite3.Connection:
         database.execute("PRAGMA synchronous = NORMAL")
         if _version(database) != VERSION:
             with transaction(database):
-                if _version(database) != VERSION:  # checked again under the lock: another process may have been faster
+                if _version(database) != VERSION:  # checked again under the lock: another process may have done it
                     _make_tables(database)
     except sqlite3.DatabaseError:
         database.close()
@@ -213,7 +214,7 @@ def _rebuild(path: str) -> sqlite3.Connection:
         with contextlib.suppress(sqlite3.DatabaseError):
             database = _connect(path)
             if _is_sound(database):
-                return database  # another process was faster
+                return database  # another process has rebuilt it
             database.close()
         os.replace(path, f"{path}.damaged")
         # A write-ahead log of the damaged file must never be replayed into the new one.

@@ -1,10 +1,10 @@
-"""Keeps the search index up to date with the session files. Of a file that grew, only the new lines are read.
+"""Keep the search index up to date with the session files. Of a file that grew, only the new lines are read.
 
 Each step is one transaction: terms of complete lines, and how far their file is indexed. A killed process leaves only
 complete steps, and the next one continues after them. A line's position in the index follows from its position in the
 file, so the result does not depend on the number of steps.
 
-One process writes at a time; another one waits and then finds little left to do.
+One process writes at a time. Another one waits, and then finds little left to index.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ def _check_growth(summary: Summary, before: IndexedFile) -> Pending:
         return Pending(summary, summary.size, before)
     try:
         # Agents only append. The inode changes when a file is replaced, the first bytes when it is rewritten, and the
-        # bytes before the old end when it was truncated and continued otherwise. Anything else is read from scratch.
+        # bytes before the old end when it is truncated and continued differently. Then it is read from scratch.
         is_same = (
             summary.agent == before.agent
             and os.fstat(descriptor).st_ino == before.inode

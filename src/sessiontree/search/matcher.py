@@ -1,8 +1,8 @@
 """A query in its two executable forms: an FTS5 expression for the index, and a test of lines.
 
-The expression matches a superset: what the index cannot express (order, neighborhood, regular expressions) is left to
-the test. The test sees one line of a session: all words have to be on it, in any of its texts that pass the filters.
-Only terms made by our tokenizer, in quotes, reach FTS5, so a query can never use FTS5's own syntax.
+The expression matches a superset: conditions that the index cannot express (order, adjacency, regular expressions) are
+left to the test. The test sees one line of a session. All words have to be on that line, in any of its texts that pass
+the filters. Only quoted terms from our tokenizer reach FTS5, so a query can never use FTS5's own syntax.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Matcher:
         """Lines of a block, with their offsets, that contain every required word in its usual spelling.
 
         The usual spelling has no accents and no JSON escapes. For alternatives (OR), lines that may spell them
-        otherwise are included too.
+        differently are included, too.
         """
         return _lines_at(block, self._numbers(_normalize_bytes(block)))
 
@@ -361,7 +361,7 @@ def _lines_at(block: bytes, numbers: Iterable[int]) -> Iterator[tuple[int, bytes
 
 
 def _normalize_bytes(raw: bytes) -> bytes:
-    """Lowercase bytes without underscores, as words are searched before anything is decoded."""
+    """Lowercase bytes without underscores: words are searched in this form before a line is decoded."""
     return raw.lower().replace(b"_", b"")
 
 
@@ -381,7 +381,7 @@ def passes_filters(text: Text, line: Line, filters: Filters) -> bool:
 
 
 def matches_choice(choice: Choice, fits: Callable[[str], bool]) -> bool:
-    """Whether a choice accepts something, given a test for one value."""
+    """Whether a filter accepts a text, given a test for one of its values."""
     return (not choice.wanted or any(map(fits, choice.wanted))) and not any(map(fits, choice.unwanted))
 
 
@@ -402,8 +402,8 @@ def _fits_file(text: Text, choice: Choice) -> bool:
 
 def _is_file(wanted: str, file: str) -> bool:
     """Whether a path matches: as a whole, by its last parts, a folder in it, or a name without its extension."""
-    parts, asked = f"/{file.replace(chr(92), '/')}/", wanted.strip("/")
-    return f"/{asked}/" in parts or f"/{asked}." in parts
+    parts, name = f"/{file.replace(chr(92), '/')}/", wanted.strip("/")
+    return f"/{name}/" in parts or f"/{name}." in parts
 
 
 # FTS5 expressions
@@ -411,8 +411,8 @@ def _is_file(wanted: str, file: str) -> bool:
 
 def fts_expression(query: Query, models: Sequence[str], tools: Sequence[str]) -> str:
     """The FTS5 expression of a query. `models` and `tools` are all facet terms in the index."""
-    asked = [part for part in (_to_fts(query.where), *_filters_to_fts(query.filters, models, tools)) if part]
-    return " AND ".join(asked) if asked else f'"{FACET}k" *'
+    clauses = [part for part in (_to_fts(query.where), *_filters_to_fts(query.filters, models, tools)) if part]
+    return " AND ".join(clauses) if clauses else f'"{FACET}k" *'
 
 
 def _to_fts(expression: Expression | None) -> str:
@@ -425,8 +425,8 @@ def _to_fts(expression: Expression | None) -> str:
         case And(parts):
             return " AND ".join(part for part in map(_to_fts, parts) if part)
         case Or(parts):
-            asked = [_to_fts(part) for part in parts]
-            return f"({' OR '.join(asked)})" if all(asked) else ""
+            clauses = [_to_fts(part) for part in parts]
+            return f"({' OR '.join(clauses)})" if all(clauses) else ""
         case _:
             return ""
 
@@ -437,10 +437,10 @@ def _units_to_fts(wanted: Sequence[Unit], *, is_prefix: bool) -> str:
         words = unit.terms()
         if is_prefix and number == len(wanted) - 1 and not unit.is_cjk:
             words = [f"{unit.text[:60]}*"]
-        asked = [_quoted(word) for word in words]
+        quoted = [_quoted(word) for word in words]
         if unit.parts:
-            asked = [f"({asked[0]} OR ({' AND '.join(map(_quoted, unit.parts))}))"]
-        found += asked
+            quoted = [f"({quoted[0]} OR ({' AND '.join(map(_quoted, unit.parts))}))"]
+        found += quoted
     return f"({' AND '.join(found)})" if found else ""
 
 

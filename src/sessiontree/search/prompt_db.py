@@ -19,7 +19,7 @@ _VERSION = 1
 _BUSY_SECONDS = 2.0
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PROBE = "buildSessionContext snake_case-1 潮位 Été 🌊"
-"""Its terms are stored in the file and tell by which tokenizer rules it was indexed."""
+"""Sample text. Its terms are stored in the file; if they are no longer the same, the tokenizer rules have changed."""
 _TABLES = (
     "CREATE TABLE prompts(id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, prompt TEXT NOT NULL, words TEXT NOT NULL, "
     "cwd TEXT NOT NULL, project TEXT NOT NULL, session TEXT NOT NULL, agent TEXT NOT NULL, time INTEGER, "
@@ -37,7 +37,6 @@ _TABLES = (
     "INSERT INTO found(found, rowid, words) VALUES('delete', old.id, old.words); "
     "INSERT INTO found(rowid, words) VALUES(new.id, new.words); END",
 )
-
 
 _terms = Terms()
 
@@ -59,7 +58,7 @@ def connect(path: str) -> sqlite3.Connection:
         raise StoreError(f"{path}: {error.strerror or error}; the prompt history is not available") from error
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
     try:
-        # a spool file is deleted once its prompts are committed here, so the commit has to be durable
+        # A spool file is deleted once its prompts are committed here, so the commit has to be durable.
         database.execute("PRAGMA synchronous = FULL")
         if _version(database) != _VERSION:
             with file_lock(f"{path}.lock", timeout=None):
@@ -75,7 +74,7 @@ def connect(path: str) -> sqlite3.Connection:
 def _make_tables(database: sqlite3.Connection, path: str) -> None:
     found = _version(database)
     if found == _VERSION:
-        return  # another process was faster
+        return  # another process has created them
     if found:
         raise StoreError(f"{path}: created by a newer version of sessiontree ({found}); left unchanged")
     database.execute("PRAGMA journal_mode = WAL")
@@ -86,7 +85,7 @@ def _make_tables(database: sqlite3.Connection, path: str) -> None:
 
 
 def _reindex(database: sqlite3.Connection) -> None:
-    """Index all prompts again: at the very beginning, and after the tokenizer rules have changed."""
+    """Index all prompts again: in a new file, and after the tokenizer rules have changed."""
     with transaction(database):
         for id, prompt in database.execute("SELECT id, prompt FROM prompts").fetchall():
             database.execute("UPDATE prompts SET words = ? WHERE id = ?", (index_words(prompt), id))

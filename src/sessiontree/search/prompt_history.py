@@ -5,9 +5,9 @@ are stored nowhere else. So it is readable by its user only, nothing in it is ev
 aside rather than overwritten.
 
 Adding a prompt never touches the database (see `prompt_spool`); the next search imports spooled prompts. Every prompt
-is a row. The same prompt at the same moment is one row, whatever the source and however often it is imported. Repeats
-are folded only when they are shown, so that the order of imports does not matter. Words are looked up one by one and
-the rows combined here, so that no query can be a syntax error of FTS5.
+is a row. The same prompt at the same moment is one row, from any source and after any number of imports. Repeats are
+folded only when they are shown, so that the order of imports does not matter. Words are looked up one by one and the
+rows are combined here, so that no query can be a syntax error in FTS5.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class PromptHistory:
     def import_from(self, library: Library, progress: Progress | None = None) -> Imported:
         """Import the history files of other agents and the prompts of all sessions of a library.
 
-        Only files that are new or have changed are read, of a session only what was added. An interrupted import
-        continues with the next one. Sources are never written to.
+        Only files that are new or have changed are read; of a session, only added lines. The next import continues an
+        interrupted one. Sources are never written to.
         """
         self._drain_spool()
         done = Imported()
@@ -224,14 +224,14 @@ class PromptHistory:
         `project:`, `since:` and `before:` apply.
         """
         self._drain_spool()
-        asked = parse(query) if isinstance(query, str) else query
-        self.notes += asked.notes
-        where = _without_regexes(asked.where)
-        if where != asked.where:
+        parsed = parse(query) if isinstance(query, str) else query
+        self.notes += parsed.notes
+        where = _without_regexes(parsed.where)
+        if where != parsed.where:
             self.notes.append("the history is searched by words: re:/…/ was ignored")
 
         def work(database: sqlite3.Connection) -> list[Prompt]:
-            condition, values = self._condition(database, asked, here, session)
+            condition, values = self._condition(database, parsed, here, session)
             if where is None:
                 newest = database.execute(f"{_SHOWN} WHERE {condition} ORDER BY time DESC, id DESC", values)
                 return _fold_repeats(newest, limit)
@@ -256,12 +256,12 @@ class PromptHistory:
     def _condition(
         self,
         database: sqlite3.Connection,
-        asked: Query,
+        query: Query,
         here: str | os.PathLike[str] | None,
         session: str | None,
     ) -> tuple[str, tuple[str | int, ...]]:
         """SQL conditions of the filters. Values are always bound, never part of the SQL text."""
-        filters = asked.filters
+        filters = query.filters
         parts = ["1"]
         values: list[str | int] = []
         if session:
@@ -334,7 +334,7 @@ class PromptHistory:
     # Database
 
     def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run some work; if the database turns out to be damaged, move it aside and run the work in a new one."""
+        """Run a function; if the database turns out to be damaged, move it aside and run the function in a new one."""
         for _ in range(2):
             try:
                 return work(self._open())
@@ -346,7 +346,7 @@ class PromptHistory:
                 if aside is not None:
                     self.was_damaged = True
                     self.notes.append(f"{self.path}: {error}; moved to {aside}, and a new history was created")
-        raise StoreError(f"{self.path}: damaged again right after it was created; check the disk")
+        raise StoreError(f"{self.path}: a new file is damaged, too; check the disk")
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
@@ -367,15 +367,15 @@ def _is_known(database: sqlite3.Connection, prompt: SpooledPrompt) -> bool:
     A source without times matches any time.
     """
     if prompt.time is None:
-        asked = "SELECT 1 FROM prompts WHERE cwd = ? AND prompt = ? AND source != ? LIMIT 1"
-        return database.execute(asked, (prompt.cwd, prompt.prompt, prompt.source)).fetchone() is not None
-    asked = (
+        sql = "SELECT 1 FROM prompts WHERE cwd = ? AND prompt = ? AND source != ? LIMIT 1"
+        return database.execute(sql, (prompt.cwd, prompt.prompt, prompt.source)).fetchone() is not None
+    sql = (
         "SELECT 1 FROM prompts WHERE time BETWEEN ? AND ? AND source != ? AND prompt = ? "
         "AND (cwd = ? OR (session = ? AND session != '')) LIMIT 1"
     )
     around = (prompt.time - _SAME_MOMENT, prompt.time + _SAME_MOMENT)
     return (
-        database.execute(asked, (*around, prompt.source, prompt.prompt, prompt.cwd, prompt.session)).fetchone()
+        database.execute(sql, (*around, prompt.source, prompt.prompt, prompt.cwd, prompt.session)).fetchone()
         is not None
     )
 
@@ -395,20 +395,20 @@ def _matches(database: sqlite3.Connection, text: str, *, prefix: bool = False) -
     if prefix and not last[-1].endswith("*"):
         last[-1] += "*"
     terms = [term for unit in wanted[:-1] for term in unit.terms()] + last
-    asked = " AND ".join(f'"{term[:-1]}" *' if term.endswith("*") else f'"{term}"' for term in terms)
+    expression = " AND ".join(f'"{term[:-1]}" *' if term.endswith("*") else f'"{term}"' for term in terms)
     if len(wanted) == 1 and wanted[0].is_exact:
-        found = database.execute("SELECT rowid, rank FROM found WHERE found MATCH ?", (asked,))
+        found = database.execute("SELECT rowid, rank FROM found WHERE found MATCH ?", (expression,))
         return {id: -rank for id, rank in found}
     # The index has no positions: adjacency is checked in the text itself.
     close = database.execute(
         "SELECT found.rowid, found.rank, prompts.prompt FROM found JOIN prompts ON prompts.id = found.rowid "
         "WHERE found MATCH ?",
-        (asked,),
+        (expression,),
     )
-    return {id: -rank for id, rank, prompt in close if _stand_together(wanted, units(prompt), prefix=prefix)}
+    return {id: -rank for id, rank, prompt in close if _are_adjacent(wanted, units(prompt), prefix=prefix)}
 
 
-def _stand_together(wanted: Sequence[Unit], there: Sequence[Unit], *, prefix: bool) -> bool:
+def _are_adjacent(wanted: Sequence[Unit], there: Sequence[Unit], *, prefix: bool) -> bool:
     """Whether words are adjacent in a text. Runs without spaces (CJK) may continue at either end."""
     last = len(wanted) - 1
 

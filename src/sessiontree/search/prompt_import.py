@@ -58,7 +58,7 @@ def read_history_file(agent: str, path: str) -> SourcePrompts:
 
 
 def read_session(path: str, agent: str, id: str, cwd: str, known: ReadPosition) -> tuple[SourcePrompts, ReadPosition]:
-    """SourcePrompts the prompts of a session file, on every branch, from a known position on. Returns the new position.
+    """Read the prompts on all branches of a session file from a known position on. Returns the new position, too.
 
     Only complete lines are read; one that is still being written is left for the next import.
     """

@@ -6,9 +6,9 @@ Adding a prompt appends one line to a file. It never touches the database, which
     <home>/history-new-<random>.jsonl   created by a writer that found the spool locked
     <home>/history-torn-<random>.jsonl  a spool file with an incomplete line, kept for inspection
 
-Writers and readers hold a lock on the file. A writer never waits for it but creates a file of its own; a reader waits
-up to a second. A file is deleted only after the database has durably stored its prompts. A process that dies in between
-leaves the file; its prompts are then imported twice, but have the same key and count once.
+Writers and readers hold a lock on the file. A writer never waits for the lock but creates a file of its own; a reader
+waits up to a second. A file is deleted only after the database has durably stored its prompts. If a process dies in
+between, the file stays and its prompts are imported twice, but their keys are equal, so they count once.
 """
 
 from __future__ import annotations

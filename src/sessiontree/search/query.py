@@ -15,20 +15,12 @@ if TYPE_CHECKING:
 KINDS = ("prompt", "answer", "thinking", "input", "output", "summary", "title", "label")
 """Values of `in:`, the kinds of text in a session. `input` and `output` are those of tools."""
 
-
 STATES = ("error", "abandoned")
 """Values of `is:`."""
 
-
 BRANCHES = ("all", "active")
-
-
 QUOTES = {'"': '"', "“": "”"}
-
-
 NOT_NEGATED = "->="  # `--json`, `->` and `-=` are search words: a leading dash does not negate them
-
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -71,8 +63,6 @@ class Or(Struct, frozen=True):
 
 
 Term: TypeAlias = Word | Phrase | Regex
-
-
 Expression: TypeAlias = Word | Phrase | Regex | Not | And | Or
 
 
@@ -152,7 +142,7 @@ def compile_regex(expression: Regex) -> regex.Pattern[str]:
     import regex  # takes 35 ms, and most queries have no pattern
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # syntax that a later version may read otherwise is fine today
+        warnings.simplefilter("ignore")  # about syntax whose meaning may change in a later version
         return regex.compile(expression.pattern, sum(getattr(regex, flag.upper()) for flag in expression.flags))
 
 

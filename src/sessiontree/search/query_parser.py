@@ -7,7 +7,7 @@ Words are joined by AND. `OR` (or a lone `|`) binds its two neighbors only, so `
 parser and one of the two. A filter applies to the whole query, wherever it is written. Text that only looks like a
 filter (`http://x`, `std::vector`) is a word.
 
-Parsing `query.to_text(query)` gives the same query. Folding of case and tokens are not handled here.
+Parsing `query.to_text(query)` gives the same query. Case folding and tokenizing are not handled here.
 """
 
 from __future__ import annotations
@@ -15,14 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from sessiontree.library.summary import replace_surrogates
-
-if TYPE_CHECKING:
-    pass
 from sessiontree.search.query import (
     BRANCHES,
     EPOCH,
@@ -44,20 +40,12 @@ from sessiontree.search.query import (
 )
 
 MAX_TERMS = 100
-"""Limit of words, phrases and patterns in one query, so that a page pasted by mistake is not searched for."""
-
+"""Limit of words, phrases and patterns in one query: the user may have pasted a page by mistake."""
 
 MAX_DEPTH = 32
-
-
 FILTERS = ("agent", "before", "branch", "file", "in", "is", "model", "project", "re", "role", "since", "tool")
-
-
 _LISTS = {"role", "tool", "file", "agent", "project", "model"}
-
-
 _LOWERED = {"role", "agent", "in", "is", "branch"}
-
 
 _OTHER_NAMES = {
     "after": "since",
@@ -69,31 +57,14 @@ _OTHER_NAMES = {
     "until": "before",
 }
 
-
 _OPERATORS = {"OR", "|", "AND", "NOT"}
-
-
 _UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "mo": 30 * 86_400, "y": 365 * 86_400}
-
-
 _TIMES = "an age (7d; units m, h, d, w, mo, y), a date or time (2026-11-01T09:30), today or yesterday"
-
-
 _LAST_MILLISECOND = 253_402_300_799_999  # the end of the year 9999
-
-
 _name = re.compile(r"([A-Za-z]+):")
-
-
 _age = re.compile(r"(?P<number>\d{1,6})(?P<unit>mo|m|h|d|w|y)\Z", re.IGNORECASE | re.ASCII)
-
-
 _month = re.compile(r"(?P<year>\d{4})(?:-(?P<month>\d\d?))?\Z", re.ASCII)
-
-
 _flags = re.compile(r"[A-Za-z]*")
-
-
 _KNOWN_FLAGS = "ims"
 
 

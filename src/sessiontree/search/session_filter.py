@@ -31,6 +31,6 @@ def select_sessions(library: Library, filters: Filters, project: str | os.PathLi
 
 def is_in_project(cwd: str, wanted: str) -> bool:
     """Whether a folder is the given one, below it, or has it as part of its name."""
-    asked = wanted.rstrip("/").lower()
+    folder = wanted.rstrip("/").lower()
     here = cwd.lower()
-    return here == asked or here.startswith(f"{asked}/") or asked in os.path.basename(here)
+    return here == folder or here.startswith(f"{folder}/") or folder in os.path.basename(here)

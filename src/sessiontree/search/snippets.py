@@ -19,7 +19,7 @@ class Part(Struct, frozen=True):
 
 
 def snippet(text: str, spans: Sequence[tuple[int, int]], longest: int = 160) -> tuple[Part, ...]:
-    """Cut a snippet around the first place with the most matches.
+    """Cut a snippet around the densest group of matches, the first of several.
 
     An ellipsis marks text that was cut off. White space and control characters become spaces.
     """

@@ -1,16 +1,15 @@
 """Extract the searchable texts from a line of any dialect.
 
-This has its own decoder instead of the dialects' `parse` for two reasons. An entry drops what search needs: Claude
-Code's `isMeta` and `isCompactSummary` tell inserted context and summaries from prompts. And indexing spends its time
-here: on 109 MB of Claude Code sessions `parse` alone takes 1.6 times as long as this whole module (0.40 against 0.25
-s), and its texts would still have to be encoded again for the tokenizer.
+It has its own decoder instead of the dialects' `parse` for two reasons. First, an entry drops fields that search needs:
+Claude Code's `isMeta` and `isCompactSummary` distinguish prompts from inserted context and summaries. Second, indexing
+spends most of its time here. On 109 MB of Claude Code sessions, `parse` alone takes 1.6 times as long as this module
+(0.40 s against 0.25 s), and its texts would have to be encoded again for the tokenizer.
 
-A text stays the bytes of its JSON string until it is shown. Images, signatures and copies of other text on the line are
-skipped: Claude Code's `toolUseResult` and `last-prompt`.
+A text stays the bytes of its JSON string until it is shown. Images and signatures are skipped. So are copies of other
+text on the line, such as Claude Code's `toolUseResult` and `last-prompt`.
 
-One set of rules reads all built-in formats, because they share most field names: a line has a type, and content (a
-string or blocks) with a role, itself or in its `message`. Lines of any other format are read through their dialect's
-entry.
+One set of rules reads all built-in formats, because they share most field names. A line has a type; the line or its
+`message` has a role and content (a string or blocks). Lines of any other format are read through their dialect's entry.
 """
 
 from __future__ import annotations
@@ -23,22 +22,18 @@ import msgspec
 from msgspec import Raw, Struct
 
 from sessiontree.core.jsonio import render_json
+from sessiontree.search.texts import DECODE_ERRORS, Line, Text, parse_or_none
 
 if TYPE_CHECKING:
     from sessiontree.dialects.contract import Dialect
-from sessiontree.search.texts import DECODE_ERRORS, Line, Text, parse_or_none
 
 _NOTHING = Raw(b"")
-
 
 _inserted = re.compile(
     rb"(?:\s|\\n)*<(?:command-|local-command-|ide_|session-start-hook|system-reminder|user-prompt-submit-hook|task-)"
 )
 
-
 _shell = re.compile(rb"(?:\s|\\n)*<(?:bash-(?P<stream>input|stdout|stderr)|local-command-(?P<out>stdout|stderr))>")
-
-
 _NEOVATE_SUMMARY = b'"Chat history compacted successfully."'
 
 
@@ -129,8 +124,6 @@ class _OddLine(_Record, gc=False):
 
 
 _AnyLine: TypeAlias = _Line | _OddLine
-
-
 _Content: TypeAlias = Raw | bytes | str | list[_Block] | None
 
 
@@ -140,14 +133,8 @@ class _Result(Struct, gc=False):
 
 
 _decode_ordinary = msgspec.json.Decoder(_Line).decode
-
-
 _decode_odd = msgspec.json.Decoder(_OddLine).decode
-
-
 _decode_blocks = msgspec.json.Decoder(list[_Block]).decode
-
-
 _decode_result = msgspec.json.Decoder(_Result).decode
 
 
@@ -407,8 +394,8 @@ def _add_block(texts: list[Text], block: _Block, kind: str, role: str, tool: str
             _add(texts, "thinking", role, bytes(block.thinking or block.text))
         case "tool_use" | "toolCall" | "server_tool_use" | "mcp_tool_use":
             name = render_json(block.name)
-            asked = bytes(block.input or block.arguments)
-            _add(texts, "input", role, asked if len(asked) > 2 else name, tool=block.name, call=block.id or "")
+            arguments = bytes(block.input or block.arguments)
+            _add(texts, "input", role, arguments if len(arguments) > 2 else name, tool=block.name, call=block.id or "")
         case "tool_result" | "tool-result":
             _add_result(texts, block)
         case "image" | "redacted_thinking" | "redactedThinking":

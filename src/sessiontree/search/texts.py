@@ -16,28 +16,13 @@ if TYPE_CHECKING:
 KINDS = ("title", "label", "summary", "prompt", "answer", "thinking", "input", "output", "context")
 """Kinds of text: the values of `in:` in a query, and `context` for text that programs inserted."""
 
-
 DESCRIPTIVE_KINDS = frozenset({"title", "label", "summary", "prompt"})
-
-
 _FILE_KEYS = frozenset({"file_path", "filepath", "path", "notebook_path", "file", "filename", "paths", "files"})
-
-
 _rare_escape = re.compile(rb"\\[tu\\rbf]")
-
-
 _QUOTE = 0x22
-
-
 _decode_named = msgspec.json.Decoder(dict[str, str]).decode
-
-
 _decode_raws = msgspec.json.Decoder(dict[str, Raw]).decode
-
-
 _decode_text = msgspec.json.Decoder(str).decode
-
-
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -50,7 +35,7 @@ class Text(Struct, gc=False):
     """A JSON string with its quotes; for the arguments of a tool, any JSON value."""
     tool: str = ""
     call: str = ""
-    """The id of the tool call that this is, or that this is the result of."""
+    """The id of the tool call; of a result, the id of its call."""
     is_error: bool = False
 
     @property

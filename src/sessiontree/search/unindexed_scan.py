@@ -120,7 +120,7 @@ def _written(part: bytes) -> Iterator[bytes]:
 
 
 def scan_file(path: str, start: int, finder: Finder | None) -> Iterator[tuple[int, bytes]]:
-    """Scan a file from an offset on; returns lines with their offsets, all of them without a finder."""
+    """Scan a file from an offset on; yields matching lines with their offsets, or every line without a finder."""
     try:
         descriptor = open_file(path)
     except OSError:

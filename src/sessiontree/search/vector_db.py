@@ -106,7 +106,7 @@ class Vectors:
         """The passages with the smallest distance, one per line."""
         import heapq
 
-        asked = signs(vector)
+        query_signs = signs(vector)
         best: dict[tuple[str, int], int] = {}
         for row in self._rows():
             if row.path not in paths or row.width * 8 != len(vector):
@@ -115,7 +115,7 @@ class Vectors:
             offsets.frombytes(row.offsets)
             for number, offset in enumerate(offsets):
                 found = int.from_bytes(row.signs[number * row.width : (number + 1) * row.width])
-                distance = (found ^ asked).bit_count()
+                distance = (found ^ query_signs).bit_count()
                 if distance < best.get((row.path, offset), 1 << 30):
                     best[row.path, offset] = distance
         places = (Passage(distance, path, offset) for (path, offset), distance in best.items())

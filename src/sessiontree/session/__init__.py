@@ -1,1 +1,1 @@
-"""One open session: a store, a dialect and a tree, with reading, appending, branching and forking."""
+"""An open session: a store, a dialect and a tree, with methods to read, append, branch and fork."""

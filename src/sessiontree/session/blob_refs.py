@@ -1,9 +1,9 @@
-"""Blob references in entries: move large content out of an entry and back in. Pure: blob access is passed in.
+"""Blob references in entries: move large content out of an entry and back in. Callers pass in the blob access.
 
-* An image of 1,024 or more base64 characters: its bytes go to a blob, `data` becomes `blob:sha256:<hex>`. Base64 has
-  no colon, so that value is unambiguous.
-* Any other string of more than 500,000 characters, and a pasted image in a session's settings of 1,024 or more: the
-  text goes to a blob and the string becomes such a reference. A user's text may look like a reference as well, so the
+* An image of 1,024 or more base64 characters: its bytes move to a blob, and `data` becomes `blob:sha256:<hex>`. Base64
+  has no colon, so that value is unambiguous.
+* Any other string of more than 500,000 characters, and a pasted image of 1,024 or more in a session's settings: the
+  text moves to a blob, and the string becomes such a reference. A user's text may look like a reference as well, so the
   entry lists the replaced strings under `sessiontreeBlobs`, as JSON pointers.
 """
 
@@ -33,7 +33,7 @@ Get = Callable[[str], bytes | None]
 
 
 def may_hold_large_content(line: bytes) -> bool:
-    """Cheap test on a rendered entry, which avoids walking through almost all of them."""
+    """Whether a rendered entry may hold large content: a cheap test that excludes almost all entries."""
     return len(line) >= IMAGE_CHARACTERS and (
         len(line) > STRING_CHARACTERS or b'"image"' in line or b'"pastedImageMap":{"' in line
     )
@@ -56,7 +56,7 @@ def externalize(fields: dict[str, Any], put: Put) -> dict[str, Any]:
 
 
 def truncate(fields: dict[str, Any]) -> dict[str, Any]:
-    """Copy an entry with long strings truncated, and a notice where that happened. The rest is lost."""
+    """Copy an entry with long strings truncated and marked by a notice. The rest of each string is lost."""
     copy: dict[str, Any] = parse_json(render_json(fields))
     for container, key, text, _ in _iter_strings(copy):
         if len(text) > STRING_CHARACTERS:
@@ -66,7 +66,7 @@ def truncate(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def restore(fields: dict[str, Any], get: Get) -> dict[str, Any]:
-    """Undo `externalize` in pointer. Where `get` returns None, the reference stays."""
+    """Undo `externalize` in place. Where `get` returns None, the reference stays."""
     listed = fields.pop(BLOB_POINTERS, None)
     pointers = {pointer for pointer in listed if isinstance(pointer, str)} if isinstance(listed, list) else set()
     for container, key, text, pointer in _iter_strings(fields):

@@ -35,8 +35,8 @@ def forked_lines(journal: Journal, header: Header, leaf: int | None, title: str 
 
 def _path_with_labels(journal: Journal, leaf: int | None) -> Iterator[bytes]:
     """Lines of a path, each followed by the labels that are its children."""
-    # In this order the last line is the leaf or a child of it, so that a reader which takes the last line as the leaf
-    # finds the right one.
+    # In this order the last line is the leaf or a child of it. So readers that use the last line as the leaf find the
+    # right entry.
     nodes = journal.tree.path(leaf)
     path_labels, other_labels = _labels_to_copy(journal, set(nodes))
     yield from _current_lines(journal, [copied for node in nodes for copied in (node, *path_labels.get(node, ()))])
@@ -70,7 +70,7 @@ def _current_lines(journal: Journal, nodes: Sequence[int]) -> Iterator[bytes]:
 
 
 def _migrated(journal: Journal, node: int, raw: bytes) -> bytes:
-    """Migrate a line of version 1 or 2 to 3: id and parent, first kept entry by id, the new name of a role."""
+    """Migrate a line of version 1 or 2 to version 3: id and parent, first kept entry by id, the new name of a role."""
     fields = journal.fields_of(raw)
     fields.pop("firstKeptEntryIndex", None)
     (entry,) = journal.entries([node])

@@ -1,4 +1,4 @@
-"""Arguments of `append` and write options: parse an entry, decide when to sync and when to create the file."""
+"""Arguments of `append`, and write options: parse an entry, decide when to sync and when to create the file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parse_entry_input(
 ) -> tuple[str, dict[str, Any]]:
     """Type and fields of an entry, from the arguments of `append` (see `Branch.append`)."""
     if type(entry) is dict and not fields and "type" not in entry and (role := entry.get("role")) and type(role) is str:
-        # The usual case, a message. Nothing changes it from here on, so it is not copied.
+        # The usual case: a message. It is not modified from here on, so it is not copied.
         return "message", {"message": entry if "timestamp" in entry else {**entry, "timestamp": now_ms()}}
     if isinstance(entry, str):
         body = {"role": entry, "content": content, **fields}

@@ -1,12 +1,12 @@
 """Index of a session's lines: reads a store through a dialect.
 
-For every entry the journal keeps its span in the file, its type and its node in the tree: columns, not objects, so
-memory grows with the number of entries and not with their bytes. Bodies are read on request. `refresh` indexes what
-others appended, `index_appended` what this process appended.
+For every entry the journal stores its span in the file, its type and its node in the tree. These are columns, not
+objects, so memory grows with the number of entries and not with their size. Bodies are read on request. `refresh`
+indexes lines of other writers, `index_appended` those of this process.
 
 Reading is tolerant. A block of well-formed lines is decoded in one call; a block with any other line in it is decoded
-line by line, and what is wrong becomes a `Problem` (and a `Fragment`, for bytes that belong to no entry). Damage raises
-nothing, and no byte is dropped.
+line by line. Damage becomes a `Problem` (and a `Fragment`, for bytes that belong to no entry). It raises no error, and
+no byte is dropped.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ class Journal:
         self.tree = Tree()
         self.types: list[str] = []
         self.notes: dict[int, object] = {}
-        """The dialect's summaries of lines, made while it decoded their blocks."""
+        """The dialect's summaries of lines, created while decoding blocks."""
         self.own_customs: list[int] = []
-        """The `custom` entries that sessiontree itself may have written, so that a search need not read the others."""
+        """The `custom` entries that sessiontree itself may have written; a search can skip all others."""
         self.fragments: list[Fragment] = []
         self.size = 0
-        """How many bytes are indexed."""
+        """Number of indexed bytes."""
         self.tail_is_open = False
-        """Whether those end without LF, so that the next write has to add one first."""
+        """Whether the indexed bytes end without LF, so that the next write has to add one first."""
         self._offsets = LineOffsets()
         self._lines = 0
         self._problems: list[Problem] = []
         self._reported_once: set[str] = set()
         self.generated_ids: list[int] = []
-        """Entries of a current version whose lines have no id: it was generated from the line."""
+        """Entries of a current version whose lines have no id, so that one was generated."""
         self._unchecked_blocks: list[tuple[int, int, int]] = []
         """Blocks that may contain invalid UTF-8 (offset, size, first line). Checked only when problems are requested:
         it is slow and does not change the tree."""
@@ -96,7 +96,7 @@ class Journal:
     # Indexing lines
 
     def refresh(self) -> list[int]:
-        """Index what was appended since, and return the new nodes."""
+        """Index lines appended since the last call, and return the new nodes."""
         now = self.store.size()
         if now < self.size:
             raise ReplacedError(
@@ -110,8 +110,9 @@ class Journal:
             if read_bytes(self.store, self.size, 1) == b"\n":
                 self.close_tail()
             else:
-                # Another writer was in the middle of its line when we read it. Its first half was indexed as damage
-                # or even as an entry, and only a fresh start undoes that. It is rare: most writes are complete lines.
+                # We read a line while another writer was still writing it. Its first half was indexed as damage or
+                # even as an entry, and only reading the file again undoes that. This is rare: most writes are complete
+                # lines.
                 known, seen = 0, set(self.tree.ids)
                 self._reset()
         for block in iter_blocks(self.store.readinto, self.size):
@@ -272,11 +273,11 @@ class Journal:
 
     def _with_id(self, number: int, start: int, raw: bytes, envelope: Envelope, fields: dict[str, Any]) -> Envelope:
         """Generate an id for an entry without one."""
-        # From the bytes and the position, so that every reading of the file generates the same id. If the line has no
+        # Derived from the bytes and the position, so that the same file always gives the same id. If the line has no
         # parent field either, as in version 1, the parent is the entry before it.
         if envelope.id:
             return envelope
-        import hashlib  # slow to import, and seldom needed
+        import hashlib  # slow to import, and rarely needed
 
         if self.header is None or self.header.version >= 2:
             self._report(
@@ -321,7 +322,7 @@ class Journal:
             self._report(number, start, end, kind, action)
 
     def _report_entry(self, node: int, kind: str, action: str) -> None:
-        """Report a problem of an entry's body, once per entry and kind, however often it is read."""
+        """Report a problem of an entry's body once per entry and kind, no matter how often it is read."""
         span = self.span(node)
         self._body_problems[node, kind] = Problem(span.line, span.start, span.end, kind, action)
 
@@ -389,7 +390,7 @@ class Journal:
         return entries
 
     def _fill_in(self, entry: Entry, node: int, raw: bytes) -> Entry:
-        """Add what follows from the position of a line: a generated id, the first kept entry by number."""
+        """Set fields that depend on a line's position: a generated id, a first kept entry given by number."""
         id = self.tree.ids[node]
         if not entry.id and not is_metadata_id(id):  # the line has no id, so one was generated
             parent = self.tree.parent(node)
@@ -400,7 +401,7 @@ class Journal:
         return entry
 
     def _with_kept_id(self, entry: Compaction, raw: bytes) -> Compaction:
-        """Convert the first kept entry of version 1, which is a line number that counts the header, to an id."""
+        """Convert the first kept entry of version 1, a line number that counts the header, to an id."""
         number = self.fields_of(raw).get("firstKeptEntryIndex")
         if isinstance(number, int) and 1 <= number <= len(self.tree.ids):
             return msgspec.structs.replace(entry, first_kept_entry_id=self.tree.ids[number - 1])
@@ -423,7 +424,7 @@ class Journal:
                 yield line
 
     def has_bytes(self, wanted: bytes) -> bool:
-        """Whether the file contains some bytes (within a line): faster than looking at each line."""
+        """Whether the file contains some bytes (within a line); faster than checking each line."""
         return any(block.buffer.find(wanted, 0, block.size) >= 0 for block in iter_blocks(self.store.readinto, 0))
 
     def fields_of(self, raw: bytes) -> dict[str, Any]:
@@ -465,7 +466,7 @@ def _has_one_object_per_line(buffer: bytearray, ends: list[int]) -> bool:
 
 
 def _close_problem(problem: Problem) -> Problem:
-    """A problem of the last line after the line was ended."""
+    """Update a problem of the last line after the line was terminated."""
     if problem.kind != "torn-tail":
         return problem
     return msgspec.structs.replace(problem, kind="undecodable", action=_KEPT_AS_FRAGMENT)

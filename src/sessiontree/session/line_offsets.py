@@ -1,7 +1,7 @@
 """Byte range and line number of each entry, compact enough for millions of entries.
 
-For the lines of a well-formed block only their ends are stored, four bytes each. For lines that were decoded one by
-one (a line may then hold several entries, or damage) start, end and number are stored.
+For the lines of a well-formed block only their ends are stored, four bytes each. For lines that were decoded one by one
+(such a line may hold several entries, or damage), start, end and number are stored.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class LineOffsets:
 
     def iter_raw(self, nodes: Sequence[int], read_into: ReadInto) -> Iterator[bytes]:
         """Iterate over the bytes of some entries in the given order, without LF; neighbors are read together."""
-        # `read_into` is a method of the journal that owns this object. It is passed in each time, because keeping it
-        # would make a reference cycle, and closed journals would stay in memory until the garbage collector runs.
+        # `read_into` is a method of the journal that holds this object. It is passed in each time, because storing it
+        # would create a reference cycle, and closed journals would stay in memory until the garbage collector runs.
         buffer = bytearray()  # reused for all blocks: fresh memory costs a page fault per page
         for number, group in groupby(nodes, lambda node: bisect_right(self._first_nodes, node) - 1):
             run = self._runs[number]

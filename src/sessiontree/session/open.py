@@ -39,11 +39,11 @@ def create(
 ) -> Session:
     """Start a session with the working folder `cwd` (default: the current folder).
 
-    Its file is created with the first user message, in the home folder or at `path`; with `until_assistant`, with the
-    first assistant message; with `appear="now"`, at once; with `in_memory`, never.
+    The file is created with the first user message, in the home folder or at `path`. With `until_assistant`, it is
+    created with the first assistant message; with `appear="now"`, at once; with `in_memory`, never.
 
-    `large_content="inline"` is for sessions that Pi, which has no blobs, should read as well. That, or `"blobs"`, is
-    recorded in the header and applies to every writer that does not choose for itself.
+    `large_content="inline"` is for sessions that Pi, which has no blobs, should read as well. This value, or `"blobs"`,
+    is recorded in the header and applies to every writer that does not pass its own.
     """
     if until_assistant:
         appear = "assistant"
@@ -160,7 +160,7 @@ def _home_repository(root: str) -> SessionRepository:
 
 
 def _client_stores(dialect: Dialect, location: str) -> Callable[[Header, bool], Store]:
-    """Stores for forks of a client's session: in its folder, or for another working folder, where the client looks."""
+    """Stores for forks of a client's session: in its folder or, for another working folder, where the client looks."""
 
     def store_for(header: Header, moved: bool) -> Store:
         meta = SessionMeta(header.id, header.timestamp, header.cwd)

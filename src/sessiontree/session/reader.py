@@ -1,6 +1,6 @@
 """Read access to a session: header, tree, paths, contexts, problems. Nothing here writes.
 
-The current entry of a `Reader` is the one stored in the file; `Session` adds a current entry of its own, and writing.
+The current entry of a `Reader` is the one stored in the file. `Session` adds a current entry of its own, and writing.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.slice import SliceStore
 
 _LARGE_FILE = 16 << 20
-"""Size in bytes from which it pays to try first whether parts of a file are enough for its context."""
+"""Minimum size in bytes for trying to build the context from parts of a file first."""
 
 
 class _PartialRead(Struct, frozen=True):
-    """What reading only some ranges of a file found."""
+    """Result of reading only some ranges of a file."""
 
     id: str
     leaf: str
@@ -72,7 +72,7 @@ class Reader:
                 self._is_read = True
 
     def _can_defer(self, journal: Journal) -> bool:
-        """Whether indexing the file can wait until a caller needs all of it."""
+        """Whether the file can be indexed later, when a caller needs all of it."""
         may_be_partial = journal.dialect.supports_partial_read and self._read_options == AS_CLIENT
         return may_be_partial and journal.store.exists() and journal.store.size() >= _LARGE_FILE
 
@@ -102,7 +102,7 @@ class Reader:
 
     @property
     def read_options(self) -> ReadOptions:
-        """How the session is read, where there is more than one way."""
+        """Options for how the session is read."""
         return self._read_options
 
     @property
@@ -113,7 +113,7 @@ class Reader:
 
     @property
     def known_problems(self) -> list[Problem]:
-        """Problems in what was read so far; unlike `problems`, this never reads more."""
+        """Problems found so far; unlike `problems`, this never reads the rest of the file."""
         return self.problems if self._is_read else []
 
     @property
@@ -123,7 +123,7 @@ class Reader:
 
     @property
     def shadowed(self) -> frozenset[int]:
-        """Numbers (in file order) of entries whose id a later entry has as well."""
+        """Numbers (in file order) of entries whose id a later entry reuses."""
         tree = self._journal.tree
         return frozenset(problem.node for problem in tree.problems() if problem.kind == "duplicate-id")
 
@@ -164,7 +164,7 @@ class Reader:
         return id in self._journal.tree.node_of
 
     def __iter__(self) -> Iterator[Entry]:
-        """Every entry in file order, whatever its branch."""
+        """Iterate over all entries in file order, on all branches."""
         with self._mutex:
             nodes = range(len(self._journal))
         for start in range(0, len(nodes), 256):
@@ -231,7 +231,7 @@ class Reader:
         return self.children(None)
 
     def leaves(self) -> list[str]:
-        """Last entries of all branches, in file order. Labels and the like do not start a branch."""
+        """Last entries of all branches, in file order. Labels and other bookkeeping do not start a branch."""
         tree, types = self._journal.tree, self._journal.types
         quiet = self.dialect.bookkeeping | {"leaf"}
         inner = {parent for node, parent in enumerate(tree.parents()) if types[node] not in quiet}
@@ -288,7 +288,7 @@ class Reader:
 
     @property
     def given_name(self) -> str | None:
-        """The name that the user or the agent gave the session; unlike `name`, without the client's substitutes."""
+        """The name that the user or the agent gave the session; unlike `name`, without the client's fallbacks."""
         with self._mutex:
             return self.dialect.find_given_title(self._journal)
 
@@ -339,7 +339,7 @@ class Reader:
     # Internals
 
     def _partial_read(self) -> _PartialRead | None:
-        """Context read from some ranges of a large file; None when that needs the complete file."""
+        """Read the context from some ranges of a large file; None when that needs the complete file."""
         if self._is_read:
             return None
         if not self._has_tried_partial:

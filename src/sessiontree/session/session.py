@@ -1,8 +1,8 @@
 """A session that can be written: `Session`, and `Branch`, a writer's position in its tree.
 
 Several branches of one session can be written at once, from threads (which share the session) and from processes (each
-opens it). Every append becomes a child of its branch's leaf, and before each write the lines that others appended are
-read. Opening and reading never write; all reading is in `reader`.
+opens it). Every append becomes a child of its branch's leaf. Before each write, the session reads the lines that other
+writers appended. Opening and reading never write; all reading is in `reader`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sessiontree.stores.contract import BlobStore, Store, read_bytes
 from sessiontree.stores.memory import MemoryStore
 
 _REWRITE_ATTEMPTS = 8
-"""How often a rewrite is tried when other processes write meanwhile."""
+"""Maximum number of attempts at a rewrite while other processes write."""
 
 
 class SessionRepository(Struct, frozen=True):
@@ -99,12 +99,12 @@ class Session(Reader):
         """The store of a session whose file does not exist yet; until then its lines are in memory."""
         self._listeners: list[Callable[[Entry], None]] = []
         self._unreported: list[int] = []
-        """Entries of others that were read before a write of ours; the next `refresh` reports them."""
+        """Entries of other writers that were read before our own write; the next `refresh` reports them."""
         self._unsynced = False
         self._writable_header: Header | None = None
         self._needs_encoder = not journal.dialect.one_line_per_entry
         self._leaf: str | Current | None = self._stored_leaf() if self._is_read else CURRENT
-        """This object's own leaf; CURRENT until it is first needed, because finding it takes reading the file."""
+        """This object's own leaf; CURRENT until it is first needed, because finding it requires reading the file."""
 
     @property
     def location(self) -> str:
@@ -118,7 +118,7 @@ class Session(Reader):
 
     @property
     def large_content(self) -> LargeContent:
-        """Where appended large content goes: as this writer chose, else as the header asks, else to blobs."""
+        """Where appended large content is stored: this writer's choice, else the header's, else blobs."""
         return self._options.large_content or self.header.large_content or "blobs"
 
     @large_content.setter
@@ -135,7 +135,7 @@ class Session(Reader):
         return self._leaf
 
     def branch(self, at: str | Current | None = CURRENT) -> Branch:
-        """A writer at an entry (None: before the first one). Writes nothing."""
+        """Return a writer at an entry (None: before the first entry). Writes nothing."""
         leaf = self.leaf if isinstance(at, Current) else at
         self.node_of(leaf)
         return Branch(self, leaf)
@@ -199,9 +199,9 @@ class Session(Reader):
         return config
 
     def _append_metadata(self, kind: str, fields: dict[str, Any]) -> None:
-        """Append an entry about the session as a complete_line."""
-        # Its parent is the file's current entry, not ours: a reader that takes the last line as the leaf then still
-        # finds the same current entry.
+        """Append an entry about the session as a whole, such as a label, a name or settings."""
+        # Its parent is the file's current entry, not ours: readers that use the last line as the leaf then still find
+        # the same current entry.
         with self._mutex:
             leaf = self.leaf
             entry = self._write(kind, fields, CURRENT)
@@ -210,12 +210,12 @@ class Session(Reader):
                 self._leaf = entry.id  # the client, too, continues after this line
 
     def flush(self) -> None:
-        """Sync: return when everything appended so far would survive a power cut."""
+        """Sync the file: return when everything appended so far would survive a power cut."""
         with self._mutex:
             self._sync()
 
     def resolve(self) -> None:
-        """Allow writes again after a failed one. What was not written stays unwritten."""
+        """Allow writes again after a failed write. The failed write is not repeated."""
         with self._mutex:
             self._journal.store.resolve()
 
@@ -234,9 +234,9 @@ class Session(Reader):
     # Entries of other writers
 
     def refresh(self) -> list[str]:
-        """Read the entries that others wrote since, pass them to listeners, and return their ids."""
+        """Read the entries that other writers appended, pass them to listeners, and return their ids."""
         with self._mutex:
-            self._leaf = self.leaf  # evaluate before reading on: what others write does not move our current entry
+            self._leaf = self.leaf  # evaluate before reading on: entries of other writers do not move our current entry
             self._unreported.extend(self._journal.refresh())
             arrived, self._unreported = self._unreported, []
             ids = [self._journal.tree.ids[node] for node in arrived]
@@ -295,10 +295,10 @@ class Session(Reader):
     def _write(self, kind: str, fields: dict[str, Any], parent: str | Current | None) -> Entry:
         """Append one entry. Every write to an existing session goes through here or `append_all`.
 
-        `CURRENT` as the parent means the file's current entry, after reading everything that others wrote.
+        `CURRENT` as the parent means the file's current entry after reading everything that other writers appended.
         """
-        # The path from `append` to the `write` call is kept short: after a sync the processor's caches are cold, and
-        # every step costs several times as much as in a loop. What can wait is done while the disk is writing.
+        # Do as little as possible between `append` and the `write` call: after a sync the processor's caches are cold,
+        # and every step costs several times as much as in a loop. Other work is done while the disk is writing.
         with self._mutex:
             journal = self._indexed if self._is_read else self._journal
             if journal.header is None or journal.header is not self._writable_header:
@@ -313,8 +313,8 @@ class Session(Reader):
             store = journal.store
             size = store.lock()
             try:
-                # Others may have written since: their lines are read first, under the lock, so that our id is not
-                # taken and `CURRENT` is the entry that is current now.
+                # Other writers may have appended since: read their lines first, under the lock, so that our id is
+                # unused and `CURRENT` is the entry that is current now.
                 if size != journal.size:
                     self._unreported.extend(journal.refresh())
                     node_of = journal.tree.node_of
@@ -323,7 +323,7 @@ class Session(Reader):
                 id = new_entry_id(node_of)
                 line, complete_line = self._line(kind, id, parent, fields)
                 if journal.tail_is_open:
-                    # A writer that died left an unterminated line: without this LF our line would be glued to it.
+                    # A killed writer left an unterminated line: without this LF our line would be joined to it.
                     store.append(b"\n" + line)
                     journal.close_tail()
                 else:
@@ -334,7 +334,7 @@ class Session(Reader):
                 journal.index_appended(len(line), kind, id, parent)
             finally:
                 store.unlock()
-            # The sync is done without the lock: other writers need not wait for the disk.
+            # Sync without holding the lock: other writers need not wait for the disk.
             self._unsynced = True
             entry = journal.dialect.parse(complete_line)
             if sync:
@@ -363,7 +363,7 @@ class Session(Reader):
         self._writable_header = self._journal.header
 
     def _write_one_encoded(self, kind: str, fields: dict[str, Any], parent: str | Current | None) -> Entry:
-        """Write an entry by the dialect's encoder: it may take several lines."""
+        """Write an entry with the dialect's encoder, which may produce several lines."""
         entry = CanonicalEntry(kind, fields, timestamp=timestamp())
 
         def encode(encoder: Encoder) -> _EncodedBatch:
@@ -388,7 +388,7 @@ class Session(Reader):
         return batch.ids
 
     def _write_encoded(self, encode: Callable[[Encoder], _EncodedBatch], now: str) -> tuple[_EncodedBatch, int]:
-        """Write what `encode` returns for the file as it is now; also returns the number of entries before it."""
+        """Write the batch that `encode` returns for the current file; also returns the number of entries before it."""
         store = self._journal.store
         for _ in range(_REWRITE_ATTEMPTS):
             size = store.lock()
@@ -412,9 +412,11 @@ class Session(Reader):
                 store.replace((line + b"\n" for line in batch.rewrite), journal.size)
                 break
             except ConflictError:
-                continue  # another process wrote meanwhile: encode again for the file as it is now
+                continue  # another process wrote meanwhile: encode again for the current file
         else:
-            raise ConflictError(f"{self.location}: others kept writing during the rewrite; nothing was written")
+            raise ConflictError(
+                f"{self.location}: other processes kept writing during the rewrite; nothing was written"
+            )
         if batch.overwrites or batch.rewrite is not None:
             self._journal = Journal(store, journal.dialect, self._repository.blobs)
         self._journal.refresh()
@@ -429,18 +431,19 @@ class Session(Reader):
         return msgspec.structs.replace(entry, fields=externalize(entry.fields, blobs.put))
 
     def _large_content_of_fork(self) -> KeptLargeContent | None:
-        """What the header of a fork asks of its writers."""
+        """The large content setting for the header of a fork."""
         chosen = self._options.large_content
         return self.header.large_content if chosen is None or chosen == "truncate" else chosen
 
     def _blobs_for(self, kind: str) -> BlobStore | None:
-        """Blob store for an entry's large content; None when that stays in the line, for clients without blobs."""
+        """Blob store for an entry's large content; None if the content stays in the line, for clients without blobs."""
         dialect, chosen = self._journal.dialect, self.large_content
         if chosen == "truncate" or not (dialect.uses_home_blobs or dialect.blob_folder(self.location)):
             return None
         if chosen == "inline" and kind != "config":
             return None
-        # Settings always go to blobs: no client reads them, and each change writes all of them, pasted images included.
+        # Large settings are always stored in blobs: no client reads them, and each change writes all of them again,
+        # pasted images included.
         return self._repository.blobs
 
     def _read_back(self, id: str | None, entry: CanonicalEntry, known: int) -> Entry:
@@ -490,7 +493,7 @@ class Session(Reader):
 
 
 class _EncodedBatch(Struct):
-    """Entries in a dialect's own form: their ids, and the lines to append or, if needed, all lines of the new file."""
+    """Encoded entries: their ids, and the lines to append or, if needed, all lines of the new file."""
 
     ids: list[str]
     lines: list[bytes]
@@ -519,7 +522,7 @@ def _encode_all(encoder: Encoder, entries: Sequence[CanonicalEntry], parent: str
 def copy_settings(fork: Session, origin: Session) -> None:
     """Copy settings to a fork, except approvals: the user gave those to one session, not to its copies.
 
-    In some formats the copied lines contain approvals, which are therefore reset.
+    In some formats the copied lines contain approvals, so these are reset.
     """
     settings, copied = origin.config, fork.config
     if settings == copied == Config():
@@ -533,7 +536,7 @@ def copy_settings(fork: Session, origin: Session) -> None:
 def new_session(
     header: Header, dialect: Dialect, store: Store, repository: SessionRepository, options: Options
 ) -> Session:
-    """Start a session. With `appear="now"` its file is created at once, else it stays in memory until a message."""
+    """Start a session. With `appear="now"` its file is created at once, else with a message (see `Appear`)."""
     first = dialect.render_header(header) + b"\n"
     if options.appear == "now":
         store.create([first])

@@ -12,11 +12,11 @@ from sessiontree.errors import ConflictError, DamagedError, UsageError, WriteErr
 from sessiontree.settings import text as json_text
 from sessiontree.stores.atomic_files import make_folder, sync_folder, write_temporary
 
-LARGEST = 1_000_000
+LARGEST = 1_000_000  # bytes
 
 
 def read_text(path: str) -> str:
-    """The text of a settings file. Raises FileNotFoundError, or `DamagedError` if it cannot be one."""
+    """Read a settings file. Raises FileNotFoundError, or `DamagedError` if it is not a small file of UTF-8 text."""
     try:
         # A project may have anything under this name; opening a FIFO must not block.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -70,7 +70,7 @@ def unset_value(path: str, key: Sequence[str], *, through_links: bool) -> bool:
 
 def _text_for_writing(path: str, through_links: bool) -> str | None:
     if not through_links and (os.path.islink(path) or os.path.islink(os.path.dirname(path))):
-        raise UsageError(f"{path}: is a symbolic link; a project's settings are not written through links")
+        raise UsageError(f"{path}: is a symbolic link; project settings are not written through links")
     try:
         return read_text(path)
     except FileNotFoundError:
@@ -80,20 +80,21 @@ def _text_for_writing(path: str, through_links: bool) -> str | None:
 def _write(path: str, before: str | None, after: str) -> None:
     # The user may link to a file elsewhere: keep the link and replace its target.
     path = os.path.realpath(path)
-    json_text.parse_object(after)  # never write what could not be read again
+    json_text.parse_object(after)  # never write a text that cannot be parsed again
     try:
         make_folder(os.path.dirname(path))
         temporary = write_temporary(path, [after.encode("utf-8")])
         try:
+            # Checked right before the rename, so that an edit made since we read the file is not overwritten.
             if _text_now(path) != before:
-                raise ConflictError(f"{path}: was changed by someone else just now; nothing was written, try again")
+                raise ConflictError(f"{path}: changed by another process meanwhile; nothing was written, try again")
             os.rename(temporary, path)
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         sync_folder(os.path.dirname(path))
     except OSError as error:
-        raise WriteError(f"{path}: could not be written: {error.strerror}; it is as it was") from error
+        raise WriteError(f"{path}: cannot be written: {error.strerror}; the file is unchanged") from error
 
 
 def _text_now(path: str) -> str | None:

@@ -29,7 +29,7 @@ def _fits(known: Sequence[str], path: Sequence[str]) -> bool:
 
 
 def parse_key(key: str) -> tuple[str, ...]:
-    """Split a dotted key. A model name may contain dots itself, with or without quotes."""
+    """Split a dotted key. A model name in it may contain dots, with or without quotes around the name."""
     for setting in iter_settings():
         if ANY_MODEL not in setting.path:
             continue
@@ -59,7 +59,7 @@ def nearest(key: str, among: Iterable[str] | None = None) -> str | None:
 
 
 def check_value(setting: Setting, value: Any) -> Any:
-    """Convert a decoded value to the setting's type. Raises ValueError with what was expected."""
+    """Convert a decoded value to the setting's type. The message of a ValueError names the expected type."""
     try:
         return msgspec.convert(value, setting.type)
     except (msgspec.ValidationError, UnicodeEncodeError):
@@ -100,14 +100,14 @@ def _limits(meta: msgspec.Meta) -> str:
 
 
 def _metas(declared: Any) -> list[msgspec.Meta]:
-    """The constraints of a declared type and of the types in it."""
-    own = [one for one in getattr(declared, "__metadata__", ()) if isinstance(one, msgspec.Meta)]
+    """The constraints of a type and of the types it is made of."""
+    own = [meta for meta in getattr(declared, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
     inner = [declared.__origin__] if own else list(get_args(declared))
     return own + [meta for part in inner if not isinstance(part, str) for meta in _metas(part)]
 
 
 def _options(declared: Any) -> list[Any]:
-    """The plain types of a declared type."""
+    """The alternatives of a type, without constraints: `int | None` has two."""
     if get_origin(declared) is Literal or isinstance(declared, type):
         return [declared]
     if hasattr(declared, "__metadata__"):

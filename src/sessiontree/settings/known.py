@@ -17,7 +17,7 @@ from sessiontree.core.jsonio import Value
 ANY_MODEL = "MODEL"
 """Placeholder in a key for a model's name, "provider/model"."""
 
-# A project's file comes with a repository that anyone may have written. This marks settings it cannot set.
+# Marks settings that a project's file cannot set: it comes with a repository that anyone may have written.
 USER_ONLY: dict[str, Any] = {"user_only": True}
 
 PolicyName: TypeAlias = Literal["reserve", "table", "share", "ratio", "manual"]
@@ -75,7 +75,7 @@ class Compaction(Value, frozen=True, omit_defaults=False):
 
 
 class BranchSummaries(Value, frozen=True, omit_defaults=False):
-    """Summaries of branches that the user leaves."""
+    """Summaries of abandoned branches."""
 
     reserve_tokens: Annotated[Tokens, Meta(description="tokens to keep free when a branch is summarized")] = 16_384
     skip_prompt: Annotated[bool, Meta(description="do not ask whether to summarize a branch")] = False
@@ -101,7 +101,7 @@ class Settings(Value, frozen=True, omit_defaults=False):
 
 
 class Setting(Value, frozen=True):
-    """One setting."""
+    """The definition of a setting."""
 
     path: tuple[str, ...]
     """The parts of its key; `ANY_MODEL` is a placeholder for a model's name."""
@@ -148,7 +148,7 @@ def _walk(cls: type[Value], above: tuple[str, ...]) -> Iterator[Setting]:
 
 
 def mapped_value(declared: Any) -> type[Value] | None:
-    """The value type of a mapping from model names."""
+    """The value type of a mapping from model names to settings; None for any other type."""
     if get_origin(declared) is not dict:
         return None
     value: type[Value] = get_args(declared)[1]
@@ -156,7 +156,7 @@ def mapped_value(declared: Any) -> type[Value] | None:
 
 
 def _metas(declared: Any) -> list[Meta]:
-    return [one for one in getattr(declared, "__metadata__", ()) if isinstance(one, Meta)]
+    return [meta for meta in getattr(declared, "__metadata__", ()) if isinstance(meta, Meta)]
 
 
 def _description(declared: Any) -> str:

@@ -39,20 +39,20 @@ class Source(Struct, frozen=True):
 
 
 class Notice(Struct, frozen=True):
-    """Something in the settings that is ignored, and why."""
+    """A part of the settings that is ignored, and why."""
 
     where: str
     key: str
     text: str
     is_error: bool = False
-    """Whether a value or file could not be used; else it is only a warning."""
+    """Whether a value or file is invalid; otherwise this is only a warning."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.key}: {self.text}" if self.key else f"{self.where}: {self.text}"
 
 
 class Loaded(Struct, frozen=True):
-    """The settings, their sources, and what was ignored."""
+    """The settings, the source of each value, and notices about ignored values."""
 
     settings: Settings
     sources: dict[str, Source]
@@ -64,7 +64,7 @@ class Loaded(Struct, frozen=True):
 
 
 class _Layers:
-    """Values by path, where later layers override earlier ones, and notices."""
+    """Collects values by path, and notices. A later layer overrides an earlier one."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, ...], Any] = {}
@@ -146,7 +146,7 @@ def _add_file(layers: _Layers, path: str, layer: Layer) -> None:
 def _leaves(
     layers: _Layers, where: str, values: Mapping[str, Any], above: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The known settings in the values of a file; unknown keys become notices."""
+    """Iterate over the known settings in a file; unknown keys become notices."""
     for name, value in values.items():
         path = (*above, name)
         if find_setting(path) is not None:

@@ -15,7 +15,7 @@ def user_file(home: str | None = None) -> str:
 
 
 def find_project_file(cwd: str, home: str | None = None) -> str | None:
-    """The nearest settings file from a folder upwards, but not above its repository.
+    """Find the nearest settings file in a folder or its parents, up to the root of its repository.
 
     Outside a repository only the folder itself is checked. The user's file is never used as a project's.
     """
@@ -28,7 +28,7 @@ def find_project_file(cwd: str, home: str | None = None) -> str | None:
 
 
 def project_file_for_writing(cwd: str, home: str | None = None) -> str:
-    """The file to write a project's settings to: the one that is read, else one at the repository's root."""
+    """The file to write a project's settings to: the file that is read, else a new one at the repository's root."""
     return find_project_file(cwd, home) or os.path.join(_folders(cwd)[-1], FOLDER, NAME)
 
 

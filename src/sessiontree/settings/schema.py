@@ -26,6 +26,6 @@ def _mark_user_only(parts: dict[str, Any], path: tuple[str, ...]) -> None:
     node = parts[Settings.__name__]
     for name in path[:-1]:
         inner = node["properties"][name]
-        reference = inner.get("$ref") or next(one["$ref"] for one in inner["allOf"])
+        reference = inner.get("$ref") or next(part["$ref"] for part in inner["allOf"])
         node = parts[reference.rpartition("/")[2]]
     node["properties"][path[-1]]["description"] += " (not from a project's file)"

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-DEEPEST = 64
+DEEPEST = 64  # levels of nesting
 
 _space = re.compile(r"(?:\s|\ufeff|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _string_value = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
@@ -38,7 +38,7 @@ class Node(Struct):
     """For an object: its keys in order, including duplicates."""
 
     def find(self, key: str) -> Member | None:
-        """The last member with a key, which is the one in effect."""
+        """The last member with a key: of duplicates, the last one is in effect."""
         return next((member for member in reversed(self.members or ()) if member.key == key), None)
 
 
@@ -63,7 +63,7 @@ def parse_object(text: str) -> Node:
 
 
 def set_value(text: str, path: Sequence[str], value: Any) -> str:
-    """The text with one value set; missing objects are created."""
+    """Return the text with one value set; missing objects are created."""
     if _skip(text, 0) == len(text):
         text = "{}\n"
     node = parse_object(text)
@@ -83,7 +83,7 @@ def set_value(text: str, path: Sequence[str], value: Any) -> str:
 
 
 def remove_value(text: str, path: Sequence[str]) -> str | None:
-    """The text without a value; None if it is not set."""
+    """Return the text without a value; None if it is not set."""
     node = parse_object(text)
     member: Member | None = None
     for depth, key in enumerate(path):

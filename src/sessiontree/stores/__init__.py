@@ -1,1 +1,1 @@
-"""Storage of sessions and blobs as bytes; `contract` has the protocols. Nothing here knows lines."""
+"""Byte storage for sessions and blobs. `contract` has the protocols; stores do not interpret the bytes."""

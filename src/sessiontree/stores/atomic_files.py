@@ -1,7 +1,7 @@
 """Durable, atomic creation of files and folders.
 
-A file gets its name only after its content was synced: a crash leaves the complete file or none. After the name was
-added, its folder is synced as well, because on ext4 and others an fsync of the file does not make its name durable.
+A file gets its name only after its content is synced: a crash leaves the complete file or none. Then its folder is
+synced as well, because on ext4 and other file systems an fsync of the file does not make its name durable.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def write_all(fd: int, data: bytes, os_calls: OsCalls) -> None:
 
 def write_temporary(path: str, chunks: Iterable[bytes], os_calls: OsCalls = OS_CALLS) -> str:
     """Write and fsync a hidden temporary file in the folder of `path`, mode 0600, and return its path."""
-    # In the same folder, because link and rename do not work across file systems. O_EXCL and O_NOFOLLOW, so that
-    # nothing another user planted under this name is written to.
+    # In the same folder, because link and rename do not work across file systems. O_EXCL and O_NOFOLLOW prevent
+    # writing to a file or link that another user planted under this name.
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.tmp")
     fd = os_calls.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -76,9 +76,9 @@ def publish_new(temporary: str, path: str, os_calls: OsCalls = OS_CALLS) -> None
 
 
 class StagedFile:
-    """A complete, synced file without a name yet: if the process dies, the kernel discards it.
+    """A complete, synced file that has no name yet: if the process dies, the kernel discards it.
 
-    Where the file system has no unnamed files (O_TMPFILE), it is a hidden temporary file.
+    Where the file system does not support unnamed files (O_TMPFILE), it is a hidden temporary file.
     """
 
     def __init__(self, path: str, chunks: Iterable[bytes], os_calls: OsCalls = OS_CALLS) -> None:

@@ -21,14 +21,14 @@ def check_blob_name(name: str) -> str:
 
 
 def blob_name(data: bytes) -> str:
-    """The SHA-256 of some content."""
+    """The name of a blob: the SHA-256 of its content."""
     from hashlib import sha256  # loads OpenSSL, which takes longer than many commands
 
     return sha256(data).hexdigest()
 
 
 class FileBlobs:
-    """Blobs in a folder, spread over 256 subfolders, or flat as other programs keep them."""
+    """Blobs in a folder: spread over 256 subfolders, or flat, as other programs store them."""
 
     def __init__(self, folder: str | os.PathLike[str], *, flat: bool = False, os_calls: OsCalls = OS_CALLS) -> None:
         self.folder = os.path.abspath(os.fspath(folder))

@@ -12,13 +12,13 @@ class Store(Protocol):
     Contract:
     * Appended bytes are read back exactly, at the same offsets, as long as the store exists. Only `replace` and
       `overwrite` change them.
-    * Reads never write, and work while others write: they return a prefix of what will be there.
+    * Reads never write, and work while others write: they return a prefix of the final bytes.
     * Writes happen between `lock` and `unlock`. `lock` excludes other writers (threads, processes, other stores of the
       same bytes) and returns the current size. `append` writes all or nothing: when it fails, the bytes are unchanged,
       and every later `lock` raises the `WriteError` again until `resolve` succeeds.
     * `overwrite` is also called between `lock` and `unlock`. It replaces bytes at an offset by as many others if they
       are the expected ones, else it raises `ConflictError` and writes nothing. The size never changes. If the process
-      dies, the old or the new bytes are there; a failure is kept like that of an append.
+      dies, the old or the new bytes are there. A failure blocks later writes like that of an append.
     * After another program deleted, replaced or truncated the bytes, `lock` raises `ReplacedError`.
     * `create` creates the store with its first bytes, durably, all or nothing; `ExistsError` if it already exists.
     * `replace` replaces all bytes at once, durably: a reader sees the old or the new ones, never a mixture. It keeps
@@ -30,7 +30,7 @@ class Store(Protocol):
 
     @property
     def location(self) -> str:
-        """Where the bytes are, for display: a path or a URL."""
+        """Location of the bytes, for display: a path or a URL."""
         ...
 
     def exists(self) -> bool: ...
@@ -38,7 +38,7 @@ class Store(Protocol):
     def size(self) -> int: ...
 
     def readinto(self, offset: int, buffer: memoryview) -> int:
-        """Read bytes at an offset into a buffer and return how many there were, 0 at the end."""
+        """Read bytes at an offset into a buffer and return their number; 0 at the end."""
         ...
 
     def create(self, data: Iterable[bytes]) -> None: ...
@@ -84,7 +84,7 @@ def read_bytes(store: Store, offset: int, size: int) -> bytes:
 
 
 def read_into(store: Store, offset: int, view: memoryview) -> int:
-    """Fill a view with bytes of a store and return how many there were; fewer than its size only at the end."""
+    """Fill a view with bytes of a store and return their number; less than its size only at the end."""
     held = 0
     while held < len(view):
         got = store.readinto(offset + held, view[held:])

@@ -1,8 +1,8 @@
 """Session store in a file.
 
-An append is a single `write` with O_APPEND under an exclusive flock on the file itself. Agents that know nothing of our
-lock append to the same files: with O_APPEND and one `write` per append their lines and ours stay intact, even though
-they do not exclude each other.
+An append is a single `write` with O_APPEND under an exclusive flock on the file itself. Agents append to the same files
+without taking our lock. With O_APPEND and one `write` per append, their lines and ours stay intact, even though the
+writers do not exclude each other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 _TAKE = LOCK_EX | LOCK_NB
 _UNCHANGED = "the file is unchanged"
 _fork_count = 0
-"""How many forks are between this process and the first one. Comparing it at each write is cheaper than `os.getpid`."""
+"""Number of forks between the first process and this one. Comparing it at each write is cheaper than `os.getpid`."""
 
 
 def _count_fork() -> None:
@@ -62,7 +62,7 @@ class FileStore:
 
     def create(self, data: Iterable[bytes]) -> None:
         create_file(self.location, data, self._os_calls)
-        self._open_reader()  # remember which inode we mean, before another program can replace the file
+        self._open_reader()  # remember the inode before another program can replace the file
 
     def lock(self) -> int:
         if self._failure is not None:
@@ -72,13 +72,13 @@ class FileStore:
         fd = self._writer
         if fd < 0 or self._writer_fork_count != _fork_count:
             fd = self._open_writer()
-        # The descriptor is open already and nearly always free: one bare flock here, and only a lock that is taken
-        # goes through `file_lock`. A context manager on this path makes an append a third slower (5.6 to 7.4 us).
+        # The descriptor is already open and the lock nearly always free, so call flock directly; only a lock that is
+        # held goes through `file_lock`. A context manager here makes an append a third slower (5.6 to 7.4 us).
         try:
             flock(fd, _TAKE)
         except BlockingIOError:
             lock_descriptor(fd, self.location)
-        # Only now, with the lock held, compare the path with the open file: `replace` (ours or another program's
+        # Only now, with the lock held, compare the path with the open file: `replace` (or another program, such as an
         # editor) renames a new file over the path, and a line appended to the old inode would be lost.
         try:
             stat = os.stat(self.location)
@@ -101,7 +101,7 @@ class FileStore:
             error: OSError | None = None
         except OSError as failed:
             written, cause, error = 0, failed.strerror or str(failed), failed
-        # Keep the failure: until the caller has dealt with it, no later append may succeed and hide the missing lines.
+        # Store the failure: until the caller resolves it, no later append may succeed and hide the missing lines.
         self._failure = WriteError(f"{self.location}: cannot write: {cause}; {self._roll_back(written)}")
         raise self._failure from error
 
@@ -191,8 +191,8 @@ class FileStore:
 
     def _open_writer(self) -> int:
         """Open the descriptor for appends and locks."""
-        # After a fork a new one is opened: an inherited descriptor is the same open file, and with it the same flock,
-        # as the parent's, so parent and child would not exclude each other.
+        # After a fork a new descriptor is opened: an inherited one refers to the parent's open file and shares its
+        # flock, so parent and child would not exclude each other.
         self._open_reader()
         fd = self._open_for_writing(os.O_WRONLY | os.O_APPEND)
         if self._writer >= 0:

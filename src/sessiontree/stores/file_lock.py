@@ -64,7 +64,7 @@ def lock_descriptor(fd: int, location: str, *, blocking: bool = True, timeout: f
 
 
 def release_descriptor(fd: int) -> None:
-    """Unlock and close a descriptor; never raises, so that a release cannot hide the outcome of the work."""
+    """Unlock and close a descriptor; never raises, so that a release cannot hide an earlier error."""
     # Unlock first: a child process that was forked meanwhile has a copy of the descriptor, and closing only ours
     # would leave the lock with that copy.
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The operating system calls of stores, in one object, so that tests can make each of them fail."""
+"""Operating system calls used by stores, in one object, so that tests can make each of them fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CAN_ADVISE = hasattr(os, "posix_fadvise")
 
 
 class OsCalls:
-    """The real calls. Test doubles override single methods (see `sessiontree.testing.faults`)."""
+    """The real calls. Test doubles override individual methods (see `sessiontree.testing.faults`)."""
 
     def open(self, path: str, flags: int, mode: int = 0o600) -> int:
         return os.open(path, flags | os.O_CLOEXEC, mode)
@@ -27,7 +27,7 @@ class OsCalls:
             os.fsync(fd)
 
     def start_writeback(self, fd: int, start: int) -> None:
-        """Start writing to disk what was written from `start` on, without waiting for it."""
+        """Start writeback of the file from offset `start` on, without waiting for it."""
         # Linux starts the writeback of dirty pages when they are advised as "not needed", and keeps them in its cache.
         # This is only a hint: where it is unknown or ignored, `fsync` does all of the work.
         if _CAN_ADVISE:

@@ -1,7 +1,7 @@
-"""File access that follows no symbolic link: for paths that come from a model or from a session file.
+"""File access that follows no symbolic links: for paths that come from a model or from a session file.
 
-Checking a resolved path and then opening it by name leaves a gap in which another process can put a link in the way.
-Here the folder is opened component by component with O_NOFOLLOW, and the file relative to that descriptor.
+Between checking a resolved path and opening it by name, another process can replace a component by a link. So the
+folder is opened component by component with O_NOFOLLOW, and the file relative to that descriptor.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class FileContent(Struct, frozen=True):
 
 @contextlib.contextmanager
 def open_parent(path: str, *, created: list[str] | None = None) -> Iterator[tuple[int, str]]:
-    """Open the folder of a resolved path without following links; gives its descriptor and the last component.
+    """Open the folder of a resolved path without following links; yields its descriptor and the last component.
 
-    With a list for `created`, missing folders are created and their paths are appended to it.
+    If `created` is a list, missing folders are created and their paths appended to it.
     """
     parts = [part for part in path.split(os.sep) if part]
     if not os.path.isabs(path) or not parts or any(part in (".", "..") for part in parts):
@@ -70,12 +70,12 @@ def open_parent(path: str, *, created: list[str] | None = None) -> Iterator[tupl
 
 
 def _open_at_once(path: str) -> int | None:
-    """Open a folder in one call; None if that fails, or if a link was followed on the way (or we cannot know)."""
+    """Open a folder in one call; None if that fails, or if a link was (or may have been) followed."""
     try:
         fd = os.open(path, _FOLDER)
     except OSError:
         return None
-    # The kernel reports the real path of a descriptor: if it is the one asked for, no component was a link.
+    # The kernel reports the real path of a descriptor: if it equals the requested path, no component was a link.
     with contextlib.suppress(OSError):
         if os.readlink(f"/proc/self/fd/{fd}") == path:
             return fd
@@ -157,7 +157,7 @@ def find_file(path: str, limit: int | None = None) -> FileContent | None:
 def read_path(path: str) -> FileContent | None:
     """Read a regular file, or the target of a symbolic link; None if nothing is there.
 
-    Folders, pipes and devices have empty content; `stat` tells them apart.
+    Folders, pipes and devices have empty content; use `stat` to distinguish them.
     """
     try:
         with open_parent(path) as (folder, name):
@@ -174,9 +174,9 @@ def read_path(path: str) -> FileContent | None:
 
 
 def write_file(path: str, data: bytes, permissions: int | None = None) -> list[str]:
-    """Write a whole file at a resolved path, atomically; returns the folders that were created for it.
+    """Write a file at a resolved path, atomically; returns the folders that were created for it.
 
-    Without `permissions` the file keeps those of the file it replaces, which must be a regular one.
+    Without `permissions` the file keeps those of the file it replaces, which must be a regular file.
     """
     created: list[str] = []
     with open_parent(path, created=created) as (folder, name):
@@ -195,7 +195,7 @@ def write_file(path: str, data: bytes, permissions: int | None = None) -> list[s
             wanted = permissions if permissions is not None else None if old is None else old.st_mode & 0o7777
             if wanted is not None:
                 os.fchmod(fd, wanted)
-            os.fsync(fd)  # before the rename: else a power cut could leave the name with an empty file
+            os.fsync(fd)  # before the rename: otherwise a power cut could leave an empty file under the name
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with contextlib.suppress(OSError):

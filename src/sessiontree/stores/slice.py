@@ -9,7 +9,7 @@ from sessiontree.stores.contract import Store
 
 
 class SliceStore:
-    """Byte ranges of another store, concatenated. The other store stays open: its owner closes it."""
+    """Byte ranges of another store, concatenated. Closing it leaves the other store open."""
 
     def __init__(self, store: Store, ranges: Sequence[tuple[int, int]]) -> None:
         self._store = store

@@ -5,7 +5,7 @@
     check_store(lambda name: MyStore(name))
     check_dialect(MY_DIALECT, [sample_file_bytes])
 
-A failed check raises `ContractError` with the contract and what was found.
+A failed check raises `ContractError`, which names the contract and the value found.
 """
 
 from __future__ import annotations

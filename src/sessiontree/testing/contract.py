@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class ContractError(AssertionError):
-    """A contract does not hold."""
+    """A contract check failed."""
 
 
 def expect(condition: bool, contract: str, found: object = "") -> None:

@@ -55,15 +55,15 @@ def _every_entry_parses(dialect: Dialect, sample: bytes) -> None:
     for node, entry in zip(nodes, journal.entries(nodes), strict=True):
         expect(type_of(entry) == journal.types[node], "an entry's value and its envelope have the same type", entry)
         expect(entry.id == journal.tree.ids[node] or journal.tree.ids[node].startswith("@"), "and the same id", entry)
-        place = journal.span(node)
+        span = journal.span(node)
         raw = next(journal.iter_raw([node]))
-        expect(sample[place.start : place.end] == raw, "an entry's raw bytes are those of the file", raw)
+        expect(sample[span.start : span.end] == raw, "an entry's raw bytes are those of the file", raw)
     leaf = dialect.find_leaf(journal, ReadOptions())
     expect(leaf is None or 0 <= leaf < len(journal), "the leaf is a node or None", leaf)
 
 
 def _survives(dialect: Dialect, data: bytes) -> None:
-    """Check that nothing raises, whatever the bytes."""
+    """Check that no bytes make the dialect raise an error."""
     dialect.recognize(data)
     journal = Journal(MemoryStore(data), dialect)
     journal.refresh()
@@ -77,15 +77,15 @@ def _survives(dialect: Dialect, data: bytes) -> None:
 
 
 def _scrambled(sample: bytes, chance: random.Random) -> bytes:
-    """Some bytes flipped, a piece moved."""
+    """Overwrite some bytes and duplicate a chunk at random."""
     data = bytearray(sample)
     for _ in range(chance.randrange(1, 6)):
         if data:
             data[chance.randrange(len(data))] = chance.randrange(256)
-    one, two = sorted(chance.randrange(len(data) + 1) for _ in range(2))
-    piece = data[one:two][:200]
+    start, end = sorted(chance.randrange(len(data) + 1) for _ in range(2))
+    chunk = data[start:end][:200]
     at = chance.randrange(len(data) + 1)
-    return bytes(data[:at] + piece + data[at:])
+    return bytes(data[:at] + chunk + data[at:])
 
 
 def _rendered_entries_read_back(dialect: Dialect) -> None:

@@ -13,7 +13,7 @@ Call = Literal["open", "write", "pwrite", "fsync", "truncate", "link", "rename",
 
 
 class FailingOsCalls(OsCalls):
-    """OS calls of which the n-th fails with an error or writes only part of its data."""
+    """OS calls that fail, or write only part of the data, at the n-th call."""
 
     def __init__(self) -> None:
         self.calls: dict[str, int] = {}
@@ -71,14 +71,14 @@ class FailingOsCalls(OsCalls):
 
 
 class LosingOsCalls(OsCalls):
-    """OS calls that track what was synced; `cut_power` leaves just that on disk: synced bytes under synced names."""
+    """OS calls that track what was synced. `cut_power` leaves only that on disk: synced bytes under synced names."""
 
     def __init__(self) -> None:
         self._paths: dict[int, str] = {}
         self._synced_sizes: dict[int, int] = {}
         self._unsynced_names: set[str] = set()
         self._overwritten: dict[int, list[tuple[int, bytes]]] = {}
-        """Original bytes at offsets that were overwritten since the last sync, in the order of writing."""
+        """Original bytes at offsets overwritten since the last sync, in the order of the writes."""
 
     def pwrite(self, fd: int, data: bytes, offset: int) -> int:
         with open(self._paths[fd], "rb") as file:
@@ -117,7 +117,7 @@ class LosingOsCalls(OsCalls):
         self._unsynced_names.discard(source)
 
     def cut_power(self, folder: str) -> None:
-        """Bring everything below a folder to the worst state that a power cut may leave now."""
+        """Put everything below a folder into the worst state that a power cut could leave now."""
         for name in self._unsynced_names:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name)

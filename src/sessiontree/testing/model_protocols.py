@@ -1,7 +1,7 @@
-"""Four streaming protocols of model providers: renders the turns of a script as responses and errors.
+"""Render the turns of a script in the streaming protocols of four model APIs.
 
-Each protocol renders a turn as server-sent events, and an error as a status and a body. Written from the providers'
-public references, with only what a client needs. Opens no connection.
+Each protocol renders a turn as server-sent events, and an error as a status and a body. It follows the provider's
+public reference and has only the fields that a client needs. Nothing here opens a connection.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ModelRequest(Struct, frozen=True):
 
 
 class StreamProtocol(Protocol):
-    """One provider's protocol. `last_message` is the text of the newest message, tool results included."""
+    """One provider's protocol. `last_message` returns the text of the newest message, including tool results."""
 
     def last_message(self, body: JsonObject) -> str: ...
 
@@ -54,7 +54,7 @@ class StreamProtocol(Protocol):
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a value, at any depth."""
+    """Iterate over the texts in a value, at any depth."""
     match value:
         case str():
             yield value
@@ -66,11 +66,11 @@ def _texts(value: Any) -> Iterator[str]:
                 yield from _texts(inner)
 
 
-def _call_id(request: ModelRequest, place: int, call: ScriptCall, prefix: str) -> str:
-    return call.id or f"{prefix}_{request.number}_{place + 1}"
+def _call_id(request: ModelRequest, index: int, call: ScriptCall, prefix: str) -> str:
+    return call.id or f"{prefix}_{request.number}_{index + 1}"
 
 
-def _whole(number: float) -> int:
+def _as_int(number: float) -> int:
     return int(number)
 
 
@@ -78,13 +78,13 @@ class Anthropic:
     """The Messages API."""
 
     _REFUSALS: ClassVar[dict[ErrorKind, tuple[int, str, str]]] = {
-        "rate_limit": (429, "rate_limit_error", "too many requests, says the script"),
-        "overloaded": (529, "overloaded_error", "overloaded, says the script"),
-        "server": (500, "api_error", "a fault, says the script"),
+        "rate_limit": (429, "rate_limit_error", "too many requests (scripted error)"),
+        "overloaded": (529, "overloaded_error", "overloaded (scripted error)"),
+        "server": (500, "api_error", "internal error (scripted error)"),
         "overflow": (400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
-        "auth": (401, "authentication_error", "wrong key, says the script"),
-        "refused": (400, "invalid_request_error", "not like this, says the script"),
-        "quota": (402, "billing_error", "no money, says the script"),
+        "auth": (401, "authentication_error", "wrong key (scripted error)"),
+        "refused": (400, "invalid_request_error", "invalid request (scripted error)"),
+        "quota": (402, "billing_error", "out of credit (scripted error)"),
     }
 
     def last_message(self, body: JsonObject) -> str:
@@ -103,9 +103,9 @@ class Anthropic:
 
     def _data(self, request: ModelRequest, turn: ScriptTurn, usage: Usage) -> Iterator[JsonObject]:
         used = {
-            "input_tokens": _whole(usage.input),
-            "cache_read_input_tokens": _whole(usage.cache_read),
-            "cache_creation_input_tokens": _whole(usage.cache_write),
+            "input_tokens": _as_int(usage.input),
+            "cache_read_input_tokens": _as_int(usage.cache_read),
+            "cache_creation_input_tokens": _as_int(usage.cache_write),
         }
         message: JsonObject = {
             "id": f"msg_{request.number}",
@@ -129,15 +129,15 @@ class Anthropic:
         if turn.text is not None:
             deltas = [{"type": "text_delta", "text": text} for text in pieces(turn.text, turn.piece)]
             yield from self._block(next(index), {"type": "text", "text": ""}, deltas)
-        for place, call in enumerate(turn.tool_calls):
-            start = {"type": "tool_use", "id": _call_id(request, place, call, "toolu"), "name": call.name, "input": {}}
+        for number, call in enumerate(turn.tool_calls):
+            start = {"type": "tool_use", "id": _call_id(request, number, call, "toolu"), "name": call.name, "input": {}}
             written = json.dumps(call.arguments)
             deltas = [{"type": "input_json_delta", "partial_json": text} for text in pieces(written, turn.piece)]
             yield from self._block(next(index), start, deltas)
         reason = {"length": "max_tokens", "refusal": "refusal", "stop": "end_turn"}.get(turn.stop or "")
         reason = reason or ("tool_use" if turn.tool_calls else "end_turn")
         ended = {"stop_reason": reason, "stop_sequence": None}
-        yield {"type": "message_delta", "delta": ended, "usage": {**used, "output_tokens": _whole(usage.output)}}
+        yield {"type": "message_delta", "delta": ended, "usage": {**used, "output_tokens": _as_int(usage.output)}}
         yield {"type": "message_stop"}
 
     def _block(self, index: int, start: JsonObject, deltas: list[JsonObject]) -> Iterator[JsonObject]:
@@ -151,13 +151,13 @@ class _OpenAI:
     """The errors of both OpenAI protocols."""
 
     _REFUSALS: ClassVar[dict[ErrorKind, tuple[int, str, str | None, str]]] = {
-        "rate_limit": (429, "rate_limit_error", "rate_limit_exceeded", "too many requests, says the script"),
-        "overloaded": (503, "service_unavailable_error", "server_is_overloaded", "overloaded, says the script"),
-        "server": (500, "server_error", "server_error", "a fault, says the script"),
-        "overflow": (400, "invalid_request_error", "context_length_exceeded", "too long, says the script"),
-        "auth": (401, "invalid_request_error", "invalid_api_key", "wrong key, says the script"),
-        "refused": (400, "invalid_request_error", None, "not like this, says the script"),
-        "quota": (429, "insufficient_quota", "insufficient_quota", "no money, says the script"),
+        "rate_limit": (429, "rate_limit_error", "rate_limit_exceeded", "too many requests (scripted error)"),
+        "overloaded": (503, "service_unavailable_error", "server_is_overloaded", "overloaded (scripted error)"),
+        "server": (500, "server_error", "server_error", "internal error (scripted error)"),
+        "overflow": (400, "invalid_request_error", "context_length_exceeded", "context too long (scripted error)"),
+        "auth": (401, "invalid_request_error", "invalid_api_key", "wrong key (scripted error)"),
+        "refused": (400, "invalid_request_error", None, "invalid request (scripted error)"),
+        "quota": (429, "insufficient_quota", "insufficient_quota", "out of credit (scripted error)"),
     }
 
     def refusal(self, kind: ErrorKind) -> Refusal:
@@ -166,7 +166,7 @@ class _OpenAI:
 
 
 class OpenAIChat(_OpenAI):
-    """The Chat Completions API, which other servers implement too."""
+    """The Chat Completions API, which other providers implement too."""
 
     def last_message(self, body: JsonObject) -> str:
         return "\n".join(_texts(body["messages"][-1].get("content")))
@@ -184,7 +184,7 @@ class OpenAIChat(_OpenAI):
             function = {"name": call.name, "arguments": ""}
             start = {"index": index, "id": _call_id(request, index, call, "call"), "type": "function"}
             yield self._chunk(request, {"tool_calls": [{**start, "function": function}]})
-        # Arguments of parallel calls come in turns, so that a client cannot take the order for granted.
+        # Arguments of parallel calls are interleaved, so that a client cannot rely on their order.
         written = [pieces(json.dumps(call.arguments), turn.piece) for call in turn.tool_calls]
         for row in itertools.zip_longest(*written):
             for index, text in enumerate(row):
@@ -192,13 +192,13 @@ class OpenAIChat(_OpenAI):
                     yield self._chunk(request, {"tool_calls": [{"index": index, "function": {"arguments": text}}]})
         reason = {"length": "length", "refusal": "content_filter", "stop": "stop"}.get(turn.stop or "")
         yield self._chunk(request, {}, reason or ("tool_calls" if turn.tool_calls else "stop"))
-        prompt = _whole(usage.input + usage.cache_read + usage.cache_write)
-        output = _whole(usage.output)
+        prompt = _as_int(usage.input + usage.cache_read + usage.cache_write)
+        output = _as_int(usage.output)
         counts = {
             "prompt_tokens": prompt,
             "completion_tokens": output,
             "total_tokens": prompt + output,
-            "prompt_tokens_details": {"cached_tokens": _whole(usage.cache_read)},
+            "prompt_tokens_details": {"cached_tokens": _as_int(usage.cache_read)},
         }
         yield ServerSentEvent(None, {**self._frame(request), "choices": [], "usage": counts})
         yield ServerSentEvent(None, "[DONE]")
@@ -245,21 +245,21 @@ class OpenAIResponses(_OpenAI):
         yield {"type": "response.created", "response": response}
         output: list[JsonObject] = []
         for item, deltas in self._items(request, turn):
-            place = {"output_index": len(output), "item_id": item["id"]}
+            position = {"output_index": len(output), "item_id": item["id"]}
             begun = {**item, **_EMPTY[item["type"]], "status": "in_progress"}
             begun.pop("encrypted_content", None)
             yield {"type": "response.output_item.added", "output_index": len(output), "item": begun}
             for delta in deltas:
-                yield {**delta, **place}
+                yield {**delta, **position}
             yield {"type": "response.output_item.done", "output_index": len(output), "item": item}
             output.append(item)
-        prompt = _whole(usage.input + usage.cache_read + usage.cache_write)
+        prompt = _as_int(usage.input + usage.cache_read + usage.cache_write)
         counts = {
             "input_tokens": prompt,
-            "input_tokens_details": {"cached_tokens": _whole(usage.cache_read)},
-            "output_tokens": _whole(usage.output),
+            "input_tokens_details": {"cached_tokens": _as_int(usage.cache_read)},
+            "output_tokens": _as_int(usage.output),
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": prompt + _whole(usage.output),
+            "total_tokens": prompt + _as_int(usage.output),
         }
         reason = {"length": "max_output_tokens", "refusal": "content_filter"}.get(turn.stop or "")
         status = "incomplete" if reason else "completed"
@@ -323,13 +323,13 @@ class Gemini:
     """The Gemini API."""
 
     _REFUSALS: ClassVar[dict[ErrorKind, tuple[int, str, str]]] = {
-        "rate_limit": (429, "RESOURCE_EXHAUSTED", "too many requests, says the script"),
-        "overloaded": (503, "UNAVAILABLE", "overloaded, says the script"),
-        "server": (500, "INTERNAL", "a fault, says the script"),
+        "rate_limit": (429, "RESOURCE_EXHAUSTED", "too many requests (scripted error)"),
+        "overloaded": (503, "UNAVAILABLE", "overloaded (scripted error)"),
+        "server": (500, "INTERNAL", "internal error (scripted error)"),
         "overflow": (400, "INVALID_ARGUMENT", "input token count exceeds the number of tokens allowed"),
-        "auth": (403, "PERMISSION_DENIED", "wrong key, says the script"),
-        "refused": (400, "INVALID_ARGUMENT", "not like this, says the script"),
-        "quota": (429, "RESOURCE_EXHAUSTED", "no money, says the script"),
+        "auth": (403, "PERMISSION_DENIED", "wrong key (scripted error)"),
+        "refused": (400, "INVALID_ARGUMENT", "invalid request (scripted error)"),
+        "quota": (429, "RESOURCE_EXHAUSTED", "out of credit (scripted error)"),
     }
 
     def last_message(self, body: JsonObject) -> str:
@@ -350,12 +350,12 @@ class Gemini:
         for index, call in enumerate(turn.tool_calls):
             function = {"name": call.name, "args": call.arguments, "id": _call_id(request, index, call, "call")}
             yield self._chunk(request, {"functionCall": function, "thoughtSignature": turn.signature})
-        prompt = _whole(usage.input + usage.cache_read + usage.cache_write)
+        prompt = _as_int(usage.input + usage.cache_read + usage.cache_write)
         counts = {
             "promptTokenCount": prompt,
-            "cachedContentTokenCount": _whole(usage.cache_read),
-            "candidatesTokenCount": _whole(usage.output),
-            "totalTokenCount": prompt + _whole(usage.output),
+            "cachedContentTokenCount": _as_int(usage.cache_read),
+            "candidatesTokenCount": _as_int(usage.output),
+            "totalTokenCount": prompt + _as_int(usage.output),
         }
         reason = {"length": "MAX_TOKENS", "refusal": "SAFETY"}.get(turn.stop or "", "STOP")
         yield self._chunk(request, {"text": ""}, {"finishReason": reason}, {"usageMetadata": counts})

@@ -2,9 +2,9 @@
 
     python -m sessiontree.testing.model_server --script turns.json --port 0 --record asked.jsonl
 
-It prints its address, one line of JSON, as soon as it listens. Every request is recorded, in memory and as a line of
-the record file. API keys are not checked. For trying and testing everything that talks to a model (scripts are
-described in `sessiontree.models.script`). In a test:
+Use it to try out or test code that calls a model. The module `sessiontree.models.script` describes scripts. The server
+prints its address as a line of JSON as soon as it listens. It records every request in memory and as a line of the
+record file, and does not check API keys. In a test:
 
     with ModelServer(script) as server:
         model = open_model("anthropic:any", environment=server.environment())
@@ -109,11 +109,12 @@ class ModelServer:
         """Wait for the first request with this outcome."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            found = next((one for one in self.requests if one.outcome == outcome), None)
+            found = next((request for request in self.requests if request.outcome == outcome), None)
             if found is not None:
                 return found
             time.sleep(0.01)
-        raise TimeoutError(f"no request was {outcome} in {seconds:g} s: {[one.outcome for one in self.requests]}")
+        outcomes = [request.outcome for request in self.requests]
+        raise TimeoutError(f"no request was {outcome} in {seconds:g} s: {outcomes}")
 
     def _begin(self, path: str, headers: Mapping[str, str], body: JsonObject) -> tuple[Recorded, int]:
         shown = {name.lower(): "***" if name.lower() in _SECRET else value for name, value in headers.items()}
@@ -159,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             body = None
         if protocol is None or not isinstance(body, dict):
-            self._refuse(404 if protocol is None else 400, {"error": {"message": "this server does not know that"}})
+            self._refuse(404 if protocol is None else 400, {"error": {"message": "unknown path or invalid request"}})
             return
         owner = self.server.owner
         recorded, number = owner._begin(path, dict(self.headers), body)
@@ -204,8 +205,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.settimeout(seconds)
         try:
             if not self.connection.recv(1, socket.MSG_PEEK):
-                raise ConnectionResetError("the client went away")
-            time.sleep(seconds)  # it sent something more already; it is still there
+                raise ConnectionResetError("the client disconnected")
+            time.sleep(seconds)  # the client has sent more data, so it is still connected
         except TimeoutError:
             pass
         finally:
@@ -257,7 +258,7 @@ def _rendered(event: ServerSentEvent) -> bytes:
 
 
 def _is_last(event: ServerSentEvent) -> bool:
-    """Whether an event completes the response, which a failing one must not do."""
+    """Whether an event completes the response. A response that fails must not send it."""
     if isinstance(event.data, str):
         return True
     kind = event.data.get("type", "")
@@ -269,8 +270,10 @@ def _is_last(event: ServerSentEvent) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m sessiontree.testing.model_server", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--script", metavar="FILE", required=True, help="what to answer")
-    parser.add_argument("--port", metavar="N", type=int, default=0, help="0 for any that is free")
+    parser.add_argument("--script", metavar="FILE", required=True, help="script of the responses")
+    parser.add_argument(
+        "--port", metavar="N", type=int, default=0, help="port to listen on; 0 (default) chooses a free one"
+    )
     parser.add_argument("--record", metavar="FILE", help="append each request as a line of JSON")
     options = parser.parse_args(arguments)
     try:

@@ -11,11 +11,11 @@ from sessiontree.stores.contract import BlobStore, Store, read_bytes
 from sessiontree.testing.contract import expect, expect_error
 
 MakeStore = Callable[[str], Store]
-"""Makes a store for a name. The same name again gives a store (another or the same) of the same bytes."""
+"""Opens a store by name. Calls with the same name return stores of the same bytes."""
 
 
 def check_store(make_store: MakeStore) -> list[str]:
-    """Check every contract of a store; returns the names of the checks."""
+    """Check the contract of a store; returns the names of the checks."""
     checks = [
         _a_new_store_does_not_exist_until_created,
         _created_bytes_come_back,
@@ -208,7 +208,7 @@ def _syncing_and_closing_lose_nothing(make_store: MakeStore, name: str) -> None:
 
 
 def check_blob_store(make_blobs: Callable[[], BlobStore]) -> None:
-    """Check every contract of a blob store."""
+    """Check the contract of a blob store."""
     blobs = make_blobs()
     for data in (b"", b"small", bytes(range(256)) * 5000):
         name = blobs.put(data)

@@ -57,15 +57,15 @@ def _cells(branch: BranchFacts, mark: Mark | None, longest: int, now: float) -> 
     return (
         "●" if branch.is_active else "○",
         one_line(branch.leaf)[:8],
-        cut(_called(branch, mark, longest), _MAX_NAME),
-        "" if branch.is_active else _far(branch.ahead),
-        "" if branch.is_active else _far(branch.behind),
+        cut(_name_cell(branch, mark, longest), _MAX_NAME),
+        "" if branch.is_active else _distance(branch.ahead),
+        "" if branch.is_active else _distance(branch.behind),
         amount(branch.tokens),
         age(milliseconds(branch.last_time), now),
     )
 
 
-def _called(branch: BranchFacts, mark: Mark | None, longest: int) -> str:
+def _name_cell(branch: BranchFacts, mark: Mark | None, longest: int) -> str:
     """The name of a branch, or else its mark, and where it was merged."""
     merged = f" ⇢ {one_line(branch.merged_into[-1])[:8]}" if branch.merged_into else ""
     name = one_line(branch.name or "")
@@ -74,16 +74,16 @@ def _called(branch: BranchFacts, mark: Mark | None, longest: int) -> str:
     return f"{name}{merged}".lstrip()
 
 
-def _far(distance: Distance) -> str:
+def _distance(distance: Distance) -> str:
     return (
         f"{distance.messages}" if distance.messages == distance.entries else f"{distance.messages}/{distance.entries}"
     )
 
 
 def draw_writers(writers: Sequence[Writer] | None) -> str:
-    """The process that is writing, if it can be determined."""
+    """The processes that have the file open for writing, if that can be determined."""
     if writers is None:
-        return "this system does not tell who has the file open"
+        return "this system cannot report which processes have the file open"
     if not writers:
         return "no other process has the file open for writing now"
     who = ", ".join(f"{one_line(writer.program) or 'a process'} ({writer.pid})" for writer in writers)

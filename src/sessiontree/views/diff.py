@@ -11,7 +11,7 @@ from msgspec import Struct
 from sessiontree.branches.diff import Diff, SideFacts
 from sessiontree.branches.file_conflicts import FileConflict
 from sessiontree.views.listing import amount
-from sessiontree.views.text import clean, columns, cut, one_line, pad
+from sessiontree.views.text import clean, columns, cut, one_line, pad, plural
 
 _NARROWEST = 36
 """Minimum width of a side for side-by-side view."""
@@ -41,7 +41,7 @@ def draw_diff(found: Diff, width: int, bold: Paint, dim: Paint) -> Iterator[str]
         names = [pad(cut(_name(facts), side), side) for facts in (found.one, found.other)]
         yield dim(_BETWEEN).join(map(bold, names)).rstrip()
         for part in parts:
-            yield from _beside(part, side, bold, dim)
+            yield from _side_by_side(part, side, bold, dim)
     else:
         for facts, at in ((found.one, 0), (found.other, 1)):
             yield bold(cut(_name(facts), width))
@@ -57,9 +57,8 @@ def _heading(found: Diff, width: int) -> Iterator[str]:
     if found.ancestor is None:
         yield "the branches have no entries in common"
     else:
-        entries = "entry" if found.shared == 1 else "entries"
-        ancestor = one_line(found.ancestor)[:8]
-        yield cut(f"branches diverge after {ancestor} ({found.shared:,} {entries} in common)", width)
+        shared = plural(found.shared, "entry", "entries")
+        yield cut(f"branches diverge after {one_line(found.ancestor)[:8]} ({shared} in common)", width)
     yield ""
 
 
@@ -102,11 +101,9 @@ def _paths(paths: Sequence[str]) -> list[str]:
 def _used(facts: SideFacts) -> list[str]:
     used = facts.used
     cost = f", ${used.cost:,.4f}" if used.cost else ""
-    requests = "request" if used.requests == 1 else "requests"
-    messages = "message" if facts.messages == 1 else "messages"
     return [
-        f"{facts.messages:,} {messages}, {amount(facts.context_tokens)} tokens in its context",
-        f"{used.requests:,} {requests}: {amount(used.input + used.cached + used.cache_written)} in, "
+        f"{plural(facts.messages, 'message')}, {amount(facts.context_tokens)} tokens in its context",
+        f"{plural(used.requests, 'request')}: {amount(used.input + used.cached + used.cache_written)} in, "
         f"{amount(used.output)} out{cost}",
     ]
 
@@ -115,11 +112,11 @@ def _text(text: str) -> list[str]:
     return clean(text).splitlines()
 
 
-def _beside(part: _Part, side: int, bold: Paint, dim: Paint) -> Iterator[str]:
+def _side_by_side(part: _Part, side: int, bold: Paint, dim: Paint) -> Iterator[str]:
     yield bold(part.title)
     left, right = (_fitted(part, lines, side) for lines in (part.one, part.other))
-    for one, other in zip_longest(left, right, fillvalue=""):
-        yield f"{pad(one, side)}{dim(_BETWEEN)}{other}".rstrip()
+    for ours, theirs in zip_longest(left, right, fillvalue=""):
+        yield f"{pad(ours, side)}{dim(_BETWEEN)}{theirs}".rstrip()
 
 
 def _below(part: _Part, lines: Sequence[str], width: int, dim: Paint) -> Iterator[str]:
@@ -139,7 +136,7 @@ def _fitted(part: _Part, lines: Sequence[str], width: int) -> list[str]:
             wrapped = [*wrapped[:1], *([cut(" ".join(wrapped[1:]), width - columns(rest))] if wrapped[1:] else [])]
         fitted += [(rest if at else first) + piece for at, piece in enumerate(wrapped)]
     if len(fitted) > _MAX_LINES:
-        fitted = [*fitted[:_MAX_LINES], f"  ({len(fitted) - _MAX_LINES} more lines)"]
+        fitted = [*fitted[:_MAX_LINES], f"  ({plural(len(fitted) - _MAX_LINES, 'more line')})"]
     return fitted
 
 

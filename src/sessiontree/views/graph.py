@@ -34,7 +34,6 @@ from sessiontree.views.text import columns, cut, fitted, one_line
 SPEAKING = frozenset({"message", "custom_message", "compaction", "branch_summary", "reset_boundary", "merge"})
 """Types of entries that the tree shows by default. Others (state, labels, settings) are skipped."""
 
-
 _MIN_TEXT = 8
 """Minimum width of the text in a row, however narrow the terminal is."""
 
@@ -61,8 +60,8 @@ class Node(Struct, frozen=True):
 def build_graph(session: Session, *, everything: bool = False, marks: Mapping[str, Mark] | None = None) -> list[Node]:
     """Build the nodes in drawing order. `marks` belong to branches that begin with the given entries.
 
-    The active path is one line in conversation order, even if a format stores results of parallel calls as siblings. On
-    other branches such results are in line too: they are not branches.
+    The active path is one line in conversation order, even if a format stores results of parallel calls as siblings.
+    Such results do not become branches elsewhere either.
     """
     path = session.path_ids() if session.leaf is not None else []
     active = set(path)

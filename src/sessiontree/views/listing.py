@@ -1,7 +1,6 @@
 """The table of sessions, with columns that fit the terminal.
 
-If the width is not enough, the least important columns are dropped; nothing is wrapped. Numbers that are estimated have
-a `~`.
+If the width is not enough, the least important columns are dropped; nothing is wrapped. A `~` marks estimated numbers.
 """
 
 from __future__ import annotations
@@ -119,14 +118,14 @@ class _Cells(Struct, frozen=True):
     drop_order: int
 
 
-def _fitting(threads: Sequence[ThreadMember], wanted: int, width: int, asked: Sequence[Column]) -> list[_Cells]:
+def _fitting(threads: Sequence[ThreadMember], wanted: int, width: int, available: Sequence[Column]) -> list[_Cells]:
     """The columns that leave enough width for the title; empty ones are dropped."""
     places = sorted(
-        range(len(asked)), key=lambda at: (asked[at].drop_order, -at)
+        range(len(available)), key=lambda at: (available[at].drop_order, -at)
     )  # in the order in which they are kept
     kept: dict[int, _Cells] = {}
     for at in places:
-        cells = _cells(asked[at], threads)
+        cells = _cells(available[at], threads)
         if cells is None:
             continue
         width -= len(_GAP) + cells.width

@@ -52,7 +52,7 @@ def path_through(session: Session, id: str) -> list[str]:
 
 
 def find_passage(session: Session, id: str, neighbors: int) -> Passage:
-    """An entry with `around` neighbors with text on each side. Without an id, the beginning of the session."""
+    """Find an entry and `neighbors` entries with text on each side. Without an id, start at the beginning."""
     path = path_through(session, id) if id in session else session.path_ids()
     at = path.index(id) if id in path else 0
     reach = neighbors * _READ_PER_NEIGHBOR + _READ_PER_NEIGHBOR

@@ -1,4 +1,4 @@
-"""Walk a folder without the files that `.gitignore` excludes. Also works outside of a repository."""
+"""Walk a folder without the files that `.gitignore` excludes. Also works outside a repository."""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ _MAX_CHARACTERS = 40_000
 
 
 class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    pattern: Annotated[str, Meta(min_length=1, max_length=2_000, description="regular expression for lines")]
+    pattern: Annotated[str, Meta(min_length=1, max_length=2_000, description="regular expression to match lines")]
     path: Annotated[str, Meta(min_length=1, description="file or folder to search; default: the project")] = "."
     glob: Annotated[
         str, Meta(max_length=500, description="only search files that match, such as `*.py` or `src/**/*.ts`")
     ] = ""
-    ignore_case: Annotated[bool, Meta(description="ignore the case of letters")] = False
+    ignore_case: Annotated[bool, Meta(description="ignore case")] = False
     literal: Annotated[bool, Meta(description="treat the pattern as plain text")] = False
     limit: Annotated[int, Meta(ge=1, le=_MAX_LIMIT, description="maximum number of lines to return")] = 200
 

@@ -1,4 +1,4 @@
-"""The search of `grep` and `glob`, in a process of its own, so that a pattern that never ends can be stopped.
+"""The search of `grep` and `glob`, in a process of its own, so that a search that takes too long can be stopped.
 
 `python -m sessiontree.agent.tools.grep_worker` reads one request from stdin and prints one answer.
 """
@@ -124,7 +124,7 @@ def _read_text(path: str, shown: str, left_out: list[str]) -> str | None:
 def compile_glob(pattern: str) -> re.Pattern[str]:
     """Compile a glob for relative paths: `*` and `?` within a name, `**` across folders, `[a-z]`, `{a,b}`.
 
-    The pattern must not be an error whatever it is: a model wrote it.
+    No pattern may raise an error, because a model wrote it.
     """
     return re.compile(_translate(pattern) + r"\Z", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""`write` and `edit`: files are replaced atomically; encoding, line ends and permissions are preserved."""
+"""`write` and `edit`: files are replaced atomically; encoding, line endings and permissions are preserved."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Edit(StructTool[EditArguments]):
     name = "edit"
     description = (
         "Replace text in a file. `old_text` must occur in the file exactly as given, and only once unless "
-        "`replace_all` is set: include enough surrounding lines. Line ends, encoding and permissions are preserved."
+        "`replace_all` is set: include enough surrounding lines. Line endings, encoding and permissions are preserved."
     )
     changes = "files"
     Arguments = EditArguments
@@ -92,7 +92,7 @@ class Edit(StructTool[EditArguments]):
 
 
 async def _in_thread(work: Callable[[], ToolOutput]) -> ToolOutput:
-    # Uncancelled: nothing may be written after an interrupted run has gone on.
+    # Not cancelled: an interrupted run must not continue while this may still write.
     return await uncancelled(asyncio.to_thread(work))
 
 
@@ -182,7 +182,7 @@ def _describe_nearest(text: str, wanted: str) -> str:
     loose = [" ".join(line.split()) for line in lines]
     at = _find_block(loose, [" ".join(line.split()) for line in sought])
     if at is not None:
-        return f" Line {at + 1} has the same with different white space:\n{_block(lines, at, len(sought))}"
+        return f" Line {at + 1} has the same text with different whitespace:\n{_block(lines, at, len(sought))}"
     key = max((line.strip() for line in sought), key=len)
     best, ratio = None, _MIN_RATIO
     matcher = difflib.SequenceMatcher(autojunk=False)

@@ -1,13 +1,13 @@
-"""Maps tool calls of one agent to another agent's tools, where both have a tool that does the same.
+"""Map tool calls of one agent to another agent's tools, where both have a tool that does the same.
 
 A call is parsed into an intent (`Read`, `Bash`, `Edit` ...) and rendered for the target, so each agent is one table of
 tools, not a list of pairs.
 
-    intents    what a call asks for, independent of the agent
-    arguments  reading arguments, and giving up on those we do not understand
-    shared     the table of an agent's tools, and what several agents have in common
-    claude, pi, omp, neovate  one agent each: parsing and rendering its calls, its table of tools
-    mapping    from one agent's call to another's
+    intents    what a call requests, independent of the agent
+    arguments  strict parser of a call's arguments
+    shared     the table of an agent's tools, and helpers for what several agents have in common
+    claude, pi, omp, neovate  one agent each: the parsers and renderers of its calls, its table of tools
+    mapping    maps one agent's call to another's
 
 Rules of this package:
 

@@ -1,4 +1,4 @@
-"""Strict reading of a call's arguments: expected types only, and no unknown argument.
+"""Strict parser of a call's arguments: expected types only, and no unknown argument.
 
 Anything unexpected raises `NoEquivalentError`, which makes the call unmappable.
 """
@@ -63,7 +63,7 @@ class Arguments:
     def count(self, key: str, least: int = 1) -> int | None:
         if key not in self._left:
             return None
-        value = _whole(self.take(key))
+        value = _integer(self.take(key))
         require(value >= least)
         return value
 
@@ -98,14 +98,14 @@ def _number(value: object) -> int | float:
     return value
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     number = _number(value)
     require(number == int(number))
     return int(number)
 
 
 def _plain_path(path: str) -> str:
-    """A path that names the same file for every agent: some expand a leading `~` or drop a leading `@`."""
+    """Require a path that names the same file for every agent: some expand a leading `~` or drop a leading `@`."""
     require(path != "" and not path.startswith(("~", "@")) and "://" not in path and "\x00" not in path)
     return path
 

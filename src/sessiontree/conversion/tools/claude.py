@@ -1,4 +1,4 @@
-"""Parses and renders calls of Claude Code's tools.
+"""Parse and render calls of Claude Code's tools.
 
 Public functions are also used for Neovate and older versions of oh-my-pi, which have some of these tools unchanged.
 """

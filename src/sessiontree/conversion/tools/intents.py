@@ -1,4 +1,4 @@
-"""Intents: what a tool call asks for, independent of the agent."""
+"""Intents: what a tool call requests, independent of the agent."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Grep(Struct, frozen=True):
 
 
 class Glob(Struct, frozen=True):
-    """A search for files. `pattern` starts in `folder`: any depth is asked for by a leading `**/`, never implied."""
+    """A search for files. `pattern` starts in `folder`: only a leading `**/` matches at any depth."""
 
     folder: str | None
     pattern: str
@@ -90,7 +90,7 @@ class TodoItem(Struct, frozen=True):
 
 
 class Todo(Struct, frozen=True):
-    """The whole task list, replacing the one before."""
+    """The complete task list, which replaces the previous one."""
 
     items: tuple[TodoItem, ...]
 

@@ -1,4 +1,4 @@
-"""Maps a call from one agent to another: parsed into an intent, then rendered."""
+"""Map a call from one agent to another: parse it into an intent, then render that."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FileArgument(Struct, frozen=True):
 
 
 class Mapped(Struct, frozen=True):
-    """A call for the target. `changed` lists what it has no argument for, so that it was left out or changed."""
+    """A call for the target. `changed` lists what was left out or changed because the target has no argument for it."""
 
     name: str
     arguments: dict[str, Any]
@@ -104,7 +104,7 @@ def find_intent_type(name: str, agent: str) -> type[Intent] | None:
 
 
 def find_file(name: str, arguments: Mapping[str, Any], agent: str) -> tuple[FileUse, str] | None:
-    """The file that an agent's call reads, writes or edits, as the call names it; None when it does none of that.
+    """The file that an agent's call reads, writes or edits, as named in the call; None for any other call.
 
     Works for more calls than `map_call`: the other arguments do not matter.
     """
@@ -113,7 +113,7 @@ def find_file(name: str, arguments: Mapping[str, Any], agent: str) -> tuple[File
 
 
 def file_argument(name: str, agent: str) -> FileArgument | None:
-    """The argument of an agent's tool that names its file; None when it reads, writes and edits none."""
+    """The argument of an agent's tool that names its file; None for a tool that does not work on a file."""
     tools = _AGENTS.get(agent)
     tool = None if tools is None else tools.find_by_name(name)
     use = None if tool is None else _FILE_USES.get(tool.intent)
@@ -128,7 +128,7 @@ def _find_pair(source: str, target: str) -> tuple[AgentTools, AgentTools] | None
 
 
 def _parse(name: str, given: Mapping[str, Any], agent: AgentTools) -> tuple[Intent, list[str]]:
-    """The intent of a call, and notes about what the intent leaves out."""
+    """Parse a call into its intent, and notes about what the intent leaves out."""
     tool = agent.find_by_name(name)
     if tool is None:
         raise NoEquivalentError

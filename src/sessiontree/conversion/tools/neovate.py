@@ -1,4 +1,4 @@
-"""Parses and renders calls of Neovate's tools, where they differ from Claude Code's."""
+"""Parse and render calls of Neovate's tools, where they differ from Claude Code's."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Parses and renders calls of oh-my-pi's tools.
+"""Parse and render calls of oh-my-pi's tools.
 
-Its paths also hold what other agents have arguments for: lines, file filters, members of archives, lists.
+Its paths can also hold values that other agents have arguments for: lines, file filters, members of archives, lists.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PHASES = "the phases of tasks were left out"
 
 
 def _omp_path(path: str) -> str:
-    """A path without anything that oh-my-pi takes for a selector, a query, a member of an archive or a list."""
+    """Require a path that oh-my-pi does not parse as a selector, a query, a member of an archive or a list."""
     require(not any(character in path for character in ":?;") and path.strip("/") != "")
     return path
 
@@ -215,7 +215,7 @@ def _parse_find(arguments: Arguments) -> Glob:
 
 
 def _parse_todo(arguments: Arguments) -> Todo:
-    """Only a new list has the whole state: every other operation changes a list that we do not have."""
+    """Parse a new task list. Every other operation changes a list that we do not have."""
     require(arguments.take("op") == "init")
     if "list" in arguments:
         phases = [Arguments(as_object(phase), null_is_absent=True) for phase in as_list(arguments.take("list"))]

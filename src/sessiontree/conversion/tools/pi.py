@@ -1,4 +1,4 @@
-"""Parses and renders calls of Pi's tools, which native sessions have too.
+"""Parse and render calls of Pi's tools, which native sessions have too.
 
 Public functions also parse calls of older versions of oh-my-pi.
 """
@@ -72,8 +72,11 @@ def _edit_entries(edits: object) -> list[Any]:
 
 def _render_edit(edit: Edit) -> Rendered:
     require_same_deletion(edit, deleting_takes_line_end=False)
-    require(not any(one.everywhere for one in edit.replacements))
-    return {"path": edit.path, "edits": [{"oldText": one.old, "newText": one.new} for one in edit.replacements]}, ()
+    require(not any(replacement.everywhere for replacement in edit.replacements))
+    return {
+        "path": edit.path,
+        "edits": [{"oldText": replacement.old, "newText": replacement.new} for replacement in edit.replacements],
+    }, ()
 
 
 def _parse_bash(arguments: Arguments) -> Bash:

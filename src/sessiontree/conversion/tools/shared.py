@@ -35,7 +35,7 @@ _NO_DESCRIPTION = "the description of the command was left out"
 
 
 class Tool(Struct, frozen=True):
-    """One current or former tool name of an agent. Without `render` it is a former one, which is only parsed."""
+    """One current or former tool name of an agent. A former one has no `render` and is only parsed."""
 
     name: str
     intent: type[Intent]
@@ -61,7 +61,7 @@ class AgentTools:
         """The argument that names the file, in tools that work on one file."""
         self.null_is_absent = null_is_absent
         self.extract_path = extract_path
-        """Extracts the file from that argument, where it may be more than a path."""
+        """Extracts the path from that argument, which may hold more than a path."""
         self._by_name = {tool.name: tool for tool in tools}
         self._current = {tool.intent: tool for tool in tools if tool.render is not None}
 
@@ -111,9 +111,9 @@ def only_replacement(edit: Edit, *, deleting_takes_line_end: bool) -> Replacemen
 
 
 def require_same_deletion(edit: Edit, deleting_takes_line_end: bool) -> None:
-    for one in edit.replacements:
-        takes_line_end = deleting_takes_line_end and _deletes_up_to_line_end(one.old, one.new)
-        require(one.takes_line_end == takes_line_end)
+    for replacement in edit.replacements:
+        takes_line_end = deleting_takes_line_end and _deletes_up_to_line_end(replacement.old, replacement.new)
+        require(replacement.takes_line_end == takes_line_end)
 
 
 def _deletes_up_to_line_end(old: str, new: str) -> bool:
@@ -122,14 +122,14 @@ def _deletes_up_to_line_end(old: str, new: str) -> bool:
 
 
 def independent_replacements(replacements: Iterable[Replacement]) -> tuple[Replacement, ...]:
-    """Replacements that a tool makes one after the other, if making them all at once gives the same file for sure."""
+    """Require that sequential replacements certainly give the same file when made all at once."""
     earlier: list[Replacement] = []
-    for one in replacements:
+    for replacement in replacements:
         for before in earlier:
             # A deletion joins two pieces of text, and the next replacement may match across the seam.
             require(before.new != "")
-            require(not _may_touch(before.old, one.old) and not _may_touch(before.new, one.old))
-        earlier.append(one)
+            require(not _may_touch(before.old, replacement.old) and not _may_touch(before.new, replacement.old))
+        earlier.append(replacement)
     return tuple(earlier)
 
 
