@@ -99,7 +99,7 @@ def render_report(report: Report) -> Iterator[str]:
     carried = ", ".join(f"{count:,} {what}" for what, count in sorted(report.carried.items()))
     yield clean(f"carried  {carried or 'nothing'}")
     for line in reversed(report.notes):
-        yield clean(f"{_KINDS[line.kind]:<8} {line.count:,} {line.what}: {line.why}")
+        yield clean(f"{_KINDS[line.kind]:<8} {line.what} ({line.count:,}): {line.why}")
 
 
 def _command(options: Options) -> str:
