@@ -250,7 +250,7 @@ def test_an_answer_has_its_parts_text_model_and_usage() -> None:
     ]
     assert (line["text"], line["model"]) == ("onetwo", "anthropic/opus")
     assert line["usage"] == {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 3}
-    assert LossNote("aside", "signatures of thinking", "Neovate has no place for them") in writer.notes
+    assert LossNote("aside", "signatures of thinking", "Neovate cannot store them") in writer.notes
 
 
 def test_blocks_are_put_in_the_clients_order_and_decoded_in_their_own() -> None:

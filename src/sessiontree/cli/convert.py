@@ -88,7 +88,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 def render_plan(plan: Plan) -> Iterator[str]:
     yield clean(f"target   {plan.path}  ({plan.size:,} bytes)")
     if plan.related_folder:
-        yield clean(f"beside   {plan.related_folder[1]}")
+        yield clean(f"folder   {plan.related_folder[1]}")
     if plan.resume:
         yield clean(f"resume   cd {shlex.quote(plan.cwd)} && {shlex.join(plan.resume)}")
     yield from render_report(plan.report)
@@ -99,7 +99,7 @@ def render_report(report: Report) -> Iterator[str]:
     carried = ", ".join(f"{count:,} {what}" for what, count in sorted(report.carried.items()))
     yield clean(f"carried  {carried or 'nothing'}")
     for line in reversed(report.notes):
-        yield clean(f"{_KINDS[line.kind]:<8} {line.count:,} {line.what}: {line.why}")
+        yield clean(f"{_KINDS[line.kind]:<8} {line.what} ({line.count:,}): {line.why}")
 
 
 def _command(options: Options) -> str:

@@ -1,1 +1,1 @@
-"""One module per format; `base` is the contract they fulfil."""
+"""One package per session format. `contract` has the protocol they implement, `defaults` a base class."""

@@ -1,9 +1,9 @@
 """Canonical entries: a session independent of its dialect, and the encoder that turns them into a dialect's lines.
 
-A dialect decodes lines into one `CanonicalEntry` for each entry, parents before children. An encoder writes each in its
-dialect's own form: one line, several (the shards of a response), or none of its own (what the format has no place for
-becomes passthrough data, see `passthrough`). The same encoder writes a new file (`prologue`, `encode`..., `epilogue`)
-and continues an existing one (`encode` alone). It is pure: it returns bytes and writes nothing.
+A dialect decodes lines into one `CanonicalEntry` for each entry, parents before children. An encoder turns each into
+lines of its dialect: one line, several (the shards of a response), or none of its own. Content that the format cannot
+store becomes passthrough data (see `passthrough`). The same encoder writes a new file (`prologue`, `encode`...,
+`epilogue`) and continues an existing one (`encode` alone). It is pure: it returns bytes and writes nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from msgspec import Struct
 from sessiontree.core.entries import Config, ForkOrigin, KeptLargeContent
 
 NoteKind = Literal["mapped", "changed", "aside", "dropped"]
-"""Mapped to an equivalent, changed, kept where the client does not look, or left out."""
+"""Mapped to an equivalent, changed, kept where the client ignores it, or left out."""
 
 
 class LossNote(Struct, frozen=True, gc=False):
-    """Something that a target could not store as it was. `what` is in the plural, so that notes can be counted."""
+    """A note about content that a target could not store unchanged. `what` is plural, so that notes can be counted."""
 
     kind: NoteKind
     what: str
@@ -44,7 +44,7 @@ class CanonicalEntry(Struct, frozen=True, gc=False):
 
 
 class SessionMeta(Struct, frozen=True):
-    """What an encoder needs to know about a session before its first entry."""
+    """Facts about a session that an encoder needs before its first entry."""
 
     id: str
     timestamp: str
@@ -54,7 +54,7 @@ class SessionMeta(Struct, frozen=True):
     config: Config | None = None
     forked_from: ForkOrigin | None = None
     origin: str | None = None
-    """The file of the session this one comes from, for formats that record lineage by path."""
+    """The file of the session this one was forked from, for formats that record the origin by path."""
     large_content: KeptLargeContent | None = None
 
 
@@ -62,19 +62,19 @@ class Encoded(Struct, frozen=True, gc=False):
     """The result of encoding an entry."""
 
     id: str | None
-    """The entry's id in the target: the parent of the next entry. For an entry outside of the target's tree, the id of
-    the parent it was given."""
+    """The entry's id in the target: the parent of the next entry. For an entry outside the target's tree, the id of the
+    parent that was passed in."""
     lines: Sequence[bytes] = ()
     """Lines to append, without LF. They may come later, with another entry or in the epilogue."""
     notes: Sequence[LossNote] = ()
     overwrite: tuple[int, bytes] | None = None
-    """Offset and bytes to overwrite, for what a client keeps at a fixed position."""
+    """Offset and bytes to overwrite, for data that a client stores at a fixed position."""
     rewrite: Sequence[bytes] | None = None
-    """All lines of the new file, for what a client can only express by another order of lines."""
+    """All lines of the new file, for changes that require another order of lines."""
 
 
 class Encoder(Protocol):
-    """Encodes one session in a dialect's own form.
+    """Encodes one session in a dialect's format.
 
     Contract:
     * The parent is an id that `encode` returned (or, in an existing file, an id of the file); None makes a root. No

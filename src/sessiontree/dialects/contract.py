@@ -52,13 +52,13 @@ class Columns(Struct, frozen=True):
 
 
 class ReadOptions(Struct, frozen=True):
-    """How to read a session where there is a choice. The default is how its client reads it today."""
+    """Options for reading a session. By default it is read as its current client reads it."""
 
     recovered: bool = False
-    """Include what the client loses: history before a missing parent, summaries off the path and the like."""
+    """Include what the client loses, such as history before a missing parent or summaries off the path."""
 
     as_of: Literal["now", "timestamps"] = "now"
-    """Where the client's rule for the current entry has changed: today's, or the older one by the newest timestamp."""
+    """The rule for the current entry, where the client has changed it: today's, or the older newest timestamp rule."""
 
     snips: bool = False
     """Leave out messages that the client's snip markers name, which its current versions ignore."""
@@ -78,7 +78,7 @@ class Reparenting(Struct, frozen=True):
 
 
 class RelatedFile(Struct, frozen=True):
-    """A file that belongs to a session, the node that names it, and where it may be: the recorded path first."""
+    """A file that belongs to a session, the node that names it, and its possible paths: the recorded path first."""
 
     kind: Literal["subagent", "output"]
     name: str
@@ -153,8 +153,8 @@ class Dialect(Protocol):
     """One client's session format.
 
     Contract:
-    * `recognize`, `parse`, `find_leaf`, `find_path` and `build_context` never raise and always end, whatever the bytes
-      and whatever the tree looks like.
+    * `recognize`, `parse`, `find_leaf`, `find_path` and `build_context` never raise an error and always return, for
+      any bytes and any tree.
     * `decode_block` is exact or returns None: a fast path for blocks in which every line is an ordinary entry or
       metadata line. `envelope` decides for one decoded object.
     * `render(parse(line))` is never used to copy a line; its raw bytes are.
@@ -180,7 +180,7 @@ class Dialect(Protocol):
 
     @property
     def one_line_per_entry(self) -> bool:
-        """Whether `render_entry` gives the one line of any entry, so that appending needs no encoder."""
+        """Whether `render_entry` renders any entry as one line, so that appending needs no encoder."""
         ...
 
     @property
@@ -205,7 +205,7 @@ class Dialect(Protocol):
 
     @property
     def uses_home_blobs(self) -> bool:
-        """Whether large content may go to the blobs of our home folder, because the client reads them."""
+        """Whether large content may be stored in the blobs of our home folder, because the client reads them."""
         ...
 
     # Recognizing files and decoding lines
@@ -226,7 +226,7 @@ class Dialect(Protocol):
     def envelope(self, fields: dict[str, Any]) -> Envelope: ...
 
     def parse(self, raw: bytes) -> Entry:
-        """Parse a line; what is not understood becomes `Unknown` or takes defaults."""
+        """Parse a line; an unknown type becomes `Unknown`, and invalid fields get their defaults."""
         ...
 
     def is_header(self, fields: dict[str, Any]) -> bool: ...
@@ -257,7 +257,7 @@ class Dialect(Protocol):
         ...
 
     def find_context_ranges(self, size: int, read: Callable[[int, int], bytes]) -> list[tuple[int, int]] | None:
-        """The byte ranges of whole lines that the current context is built from; None if all of the file is needed."""
+        """The byte ranges of complete lines that the context is built from; None if the whole file is needed."""
         ...
 
     def is_partial_context_exact(self, lines: IndexedLines, context: Context) -> bool:
@@ -271,7 +271,7 @@ class Dialect(Protocol):
         ...
 
     def find_given_title(self, lines: IndexedLines) -> str | None:
-        """The title the user gave the session; None when the client only shows a substitute."""
+        """The title the user gave the session; None when the client only shows a fallback."""
         ...
 
     @property
@@ -281,7 +281,7 @@ class Dialect(Protocol):
 
     @property
     def title_window(self) -> int:
-        """How many bytes at each end of a file the client searches for a title; 0 if it reads the whole file."""
+        """Number of bytes at each end of a file that the client searches for a title; 0 if it reads the whole file."""
         ...
 
     def find_config(self, lines: IndexedLines) -> Config: ...
@@ -305,15 +305,15 @@ class Dialect(Protocol):
         ...
 
     def with_parent(self, raw: bytes, parent: str | None) -> bytes:
-        """The line with another parent, every other byte unchanged."""
+        """Return the line with another parent, every other byte unchanged."""
         ...
 
     def with_id(self, raw: bytes, id: str) -> bytes:
-        """The line with another id, every other byte unchanged."""
+        """Return the line with another id, every other byte unchanged."""
         ...
 
     def is_truncated(self, text: str) -> bool:
-        """Whether the client cut a text before writing it and marked the cut."""
+        """Whether the client truncated a text before writing it, and marked that."""
         ...
 
     # Canonical entries in and out
@@ -323,10 +323,10 @@ class Dialect(Protocol):
         ...
 
     def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
-        """Canonical entries of a history's nodes, in their order. Several nodes may make one entry, or one several.
+        """Decode the nodes of a history, in order. An entry may have several nodes, and a node several entries.
 
-        Passthrough data on a line is put back. A history may be decoded in several calls, cut anywhere but where
-        `must_decode_together`.
+        Passthrough data on a line is restored. A history may be decoded in several calls, split anywhere except where
+        `must_decode_together` is true.
         """
         ...
 
@@ -335,7 +335,7 @@ class Dialect(Protocol):
         ...
 
     def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> Encoder:
-        """An encoder for a new session, or with `lines` one that continues the existing session."""
+        """Return an encoder for a new session or, with `lines`, one that continues the existing session."""
         ...
 
     def encode_fork(self, lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
@@ -348,7 +348,7 @@ class Dialect(Protocol):
     def render_header(self, header: Header) -> bytes: ...
 
     def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:
-        """One line without LF. `fields` are those beyond the envelope."""
+        """Render an entry as one line without LF. `fields` are those beyond the envelope."""
         ...
 
     # Locations
@@ -358,7 +358,7 @@ class Dialect(Protocol):
         ...
 
     def blob_folder(self, location: str) -> str | None:
-        """Where the client keeps large content of a session file, flat by hash; None when it keeps none."""
+        """The folder where the client stores large content of a session file, flat by hash; None without one."""
         ...
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:

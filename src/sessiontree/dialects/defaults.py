@@ -21,13 +21,13 @@ from sessiontree.errors import ReadOnlyError
 RecordT = TypeVar("RecordT", bound=Struct)
 
 DECODE_STEP = 256
-"""How many lines are decoded at a time: bounds memory without a call for each line."""
+"""Number of lines decoded at a time: bounds memory without a call for each line."""
 
 _ENVELOPE_FIELDS = frozenset({"type", "id", "parentId", "timestamp"})
 
 
 class DialectBase:
-    """The parts of the contract that most formats share. `recognize`, `decode_block`, `envelope`... are left open."""
+    """The parts of the contract that most formats share. Subclasses add `recognize`, `decode_block`, `envelope`..."""
 
     name = ""
     version = 1
@@ -97,8 +97,8 @@ class DialectBase:
         return []
 
     def find_reparentings(self, lines: IndexedLines) -> list[Reparenting]:
-        # A lost parent was most likely the line before its first child, so the nearest entry before that child takes
-        # its place. All children of one lost parent get the same new parent: branches stay branches.
+        # A lost parent was most likely the line before its first child, so the nearest entry before that child replaces
+        # it. All children of one lost parent get the same new parent: branches stay branches.
         found: list[Reparenting] = []
         replacements: dict[str, int] = {}
         before: int | None = None
@@ -172,14 +172,14 @@ def is_session_name(relative: str) -> bool:
 
 
 def iter_resolved(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Nodes with their decoded lines, read in steps."""
+    """Iterate over nodes with their decoded lines, read in batches."""
     for start in range(0, len(nodes), DECODE_STEP):
         step = nodes[start : start + DECODE_STEP]
         yield from zip(step, lines.resolved_fields(step), strict=True)
 
 
 def native_entry(kind: str, id: str, line: dict[str, Any]) -> CanonicalEntry:
-    """Decode a line of the native shape, with its passthrough data put back."""
+    """Decode a line in the native form, and restore its passthrough data."""
     fields = {name: value for name, value in line.items() if name not in _ENVELOPE_FIELDS}
     timestamp = line.get("timestamp")
     fields.pop(PASSTHROUGH, None)
@@ -201,7 +201,7 @@ def reparented_path(tree: Tree, leaf: int | None, parents: Mapping[int, int]) ->
 
 
 def path_of_nodes(lines: IndexedLines, nodes: list[int]) -> Path:
-    """Nodes as a path that loads its entries on demand."""
+    """Return a path of nodes that loads its entries on demand."""
     ids, types = lines.tree.ids, lines.types
     return Path(
         [ids[node] for node in nodes],
@@ -211,7 +211,7 @@ def path_of_nodes(lines: IndexedLines, nodes: list[int]) -> Path:
 
 
 def replace_field(raw: bytes, key: str, value: str | None) -> bytes:
-    """A line with one top-level field changed in place; rendered anew only if that is not possible."""
+    """Change one top-level field of a line in place; render the line again only if that is not possible."""
     fields = parse_json(raw)
     wanted = {**fields, key: value}
     pattern = re.compile(rb'("%b"\s*:\s*)(?:null|"(?:[^"\\]|\\.)*")' % re.escape(render_json(key)[1:-1]))
@@ -221,12 +221,12 @@ def replace_field(raw: bytes, key: str, value: str | None) -> bytes:
             if parse_json(changed) == wanted:
                 return changed
         except ValueError:
-            continue  # a match inside of a string, or in a nested object
+            continue  # a match inside a string or a nested object
     return render_json(wanted)
 
 
 def decode_records(decode_lines: Callable[[memoryview], list[RecordT]], data: memoryview) -> list[RecordT] | None:
-    """Decode the records of a block of lines in one call; None when a line is not what the decoder expects."""
+    """Decode the records of a block of lines in one call; None when the decoder rejects a line."""
     try:
         return decode_lines(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):

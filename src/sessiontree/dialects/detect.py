@@ -13,7 +13,7 @@ _LINES = 32
 
 @functools.lru_cache(1)
 def head_records(head: bytes) -> tuple[dict[str, Any], ...]:
-    """The JSON objects among the first lines of a file. Cached, because every dialect asks for the same ones."""
+    """The JSON objects among the first lines of a file. Cached, because every dialect needs the same ones."""
     return tuple(_iter_records(head))
 
 

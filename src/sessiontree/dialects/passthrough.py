@@ -1,7 +1,7 @@
-"""Passthrough data: what a format has no place for, stored in the field `sessiontree` of a line, which clients ignore.
+"""Passthrough data: content that a format cannot store, in the field `sessiontree` of a line, which clients ignore.
 
-An encoder encodes an entry, decodes the lines again and compares: `build_passthrough` returns what got lost or changed,
-and `restore_entry` puts it back when the lines are decoded later. The parts:
+An encoder encodes an entry, decodes the lines again and compares: `build_passthrough` returns what was lost or changed,
+and `restore_entry` restores it when the lines are decoded later. The parts:
 
 * `id`: the entry's id, where the line has another one;
 * `entry`: the whole entry (`type` and fields), where the line holds something else;
@@ -12,10 +12,10 @@ and `restore_entry` puts it back when the lines are decoded later. The parts:
   (fields of single blocks). New lines have only the first four; older versions wrote the last two.
 
 `part`, `plain` and `after` are marks of Claude Code's lines. Everything else is *carried*: it stays on the entry in the
-same field and is written again by whatever format comes next. A client's own data is carried under the client's name,
-the original names of tools under `tools`.
+same field, and the next encoder writes it again, whatever its format. A client's own data is carried under the client's
+name, the original names of tools under `tools`.
 
-The names of parts are in users' files; they never change.
+The names of parts must never change, because they are in users' files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PARTS = frozenset(
         *("part", "plain", "after"),
     }
 )
-"""The names with a meaning of their own; everything else in passthrough data is carried."""
+"""The names of parts; everything else in passthrough data is carried."""
 
 _CONTENT_PARTS = frozenset({"text", "blocks", "order", "insert", "replace", "merge"})
 
@@ -48,12 +48,12 @@ def passthrough_of(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def carried_data(entry: CanonicalEntry, name: str) -> Any:
-    """What an entry carries under a name; None without it."""
+    """The data that an entry carries under a name; None without it."""
     return _object(entry.fields, PASSTHROUGH).get(name)
 
 
 def with_carried_data(entry: CanonicalEntry, name: str, value: Any) -> CanonicalEntry:
-    """The entry with something else carried under a name; None or an empty value removes it."""
+    """Replace the data that an entry carries under a name; None or an empty value removes it."""
     carried = {other: data for other, data in _object(entry.fields, PASSTHROUGH).items() if other != name}
     if value:
         carried[name] = value
@@ -69,7 +69,7 @@ def build_passthrough(
     order: Sequence[int] | None = None,
     is_reworded: bool = False,
 ) -> dict[str, Any]:
-    """The passthrough data for lines that decode to `decoded`, so that `restore_entry` gives `entry`.
+    """Build passthrough data for lines that decode to `decoded`, so that `restore_entry` returns `entry`.
 
     `left_out` are the positions of content blocks that the lines do not have, `order` the positions of those they have.
     `is_reworded` stores the whole entry: the lines only paraphrase it.
@@ -119,7 +119,7 @@ def _changes(
 def _content_changes(
     wanted: Any, decoded: Any, left_out: Collection[int], order: Sequence[int] | None
 ) -> dict[str, Any] | None:
-    """The parts that turn decoded content into the wanted content; None when it has to be stored as a whole."""
+    """The parts that turn decoded content into the wanted content; None if the content has to be stored in full."""
     if isinstance(wanted, str) and decoded == [{"type": "text", "text": wanted}]:
         return {"text": True}
     if not isinstance(wanted, list) or not isinstance(decoded, list):
@@ -136,7 +136,7 @@ def _content_changes(
 
 
 def restore_entry(entry: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalEntry:
-    """The entry that was encoded, from what its lines decode to and their passthrough data."""
+    """Restore the encoded entry from the entry its lines decode to and their passthrough data."""
     if not found:
         return entry
     id = found.get("id")
@@ -191,7 +191,7 @@ def _restore_content(content: Any, found: Mapping[str, Any]) -> Any:
 
 
 def json_delta(old: Any, new: Any) -> dict[str, Any] | None:
-    """What turns one JSON value into another; None when they are the same."""
+    """The delta that turns one JSON value into another; None when they are equal."""
     if old is new or _is_same(old, new):
         return None
     if isinstance(old, dict) and isinstance(new, dict):
@@ -216,7 +216,7 @@ def _object_delta(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def apply_delta(old: Any, delta: Any) -> Any:
-    """A JSON value with a delta applied, as far as the two fit each other."""
+    """Apply a delta to a JSON value; parts of the delta that do not fit the value are ignored."""
     if not isinstance(delta, dict):
         return old
     if "is" in delta:
@@ -237,7 +237,7 @@ def apply_delta(old: Any, delta: Any) -> Any:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Equal, and not only because Python takes True for 1 and 1.0 for 1."""
+    """Whether two JSON values are equal. Python alone would treat True, 1 and 1.0 as equal."""
     return type(one) is type(other) and bool(one == other)
 
 

@@ -32,10 +32,10 @@ _decode = msgspec.json.Decoder(_Start).decode
 
 
 def find_session_leaf(lines: IndexedLines, moves: Iterator[tuple[int, int | None]]) -> int | None:
-    """The current entry, from the entries that would move the leaf, last one first, each with its target."""
+    """Find the current entry. `moves` are the entries that would move the leaf, last one first, with their targets."""
     sides = SideBranches(lines)
     last: dict[int, int] = {}
-    """By the start of a side branch: its last entry since the session was certainly moved."""
+    """By the start of a side branch: its last entry since the last certain move of the session."""
     leaf: int | None = None
     for node, to in moves:
         start = sides.start_of(to)
@@ -43,7 +43,7 @@ def find_session_leaf(lines: IndexedLines, moves: Iterator[tuple[int, int | None
             leaf = to
             break
         last.setdefault(start, to)
-    # An entry in a side branch leaves the branches inside of it, so the outermost branch decides.
+    # An entry in a side branch leaves the branches nested in it, so the outermost branch decides.
     return next((last[start] for start in reversed([*sides.starts_to(leaf)]) if start in last), leaf)
 
 
@@ -53,7 +53,7 @@ def is_move_of_session(lines: IndexedLines, node: int) -> bool:
 
 
 def is_start(custom_type: object) -> bool:
-    """Whether a `custom` entry of a type starts a side branch, provided that messages come before it."""
+    """Whether a `custom` entry of this type starts a side branch, if messages come before it."""
     return isinstance(custom_type, str) and custom_type in STARTS
 
 
@@ -118,7 +118,7 @@ class SideBranches:
         return is_start(kind) and (kind != SUB_AGENT or self._has_message_before(node))
 
     def _has_message_before(self, node: int) -> bool:
-        """Whether a message comes before; if not, the whole session is the sub-agent's own."""
+        """Whether a message comes before the node; if not, the whole session is a sub-agent's."""
         parents, types = self._lines.tree.parents(), self._lines.types
         above = parents[node]
         while above is not None and types[above] != "message":

@@ -15,11 +15,11 @@ from sessiontree.dialects.passthrough import PASSTHROUGH
 _SNAPSHOTS = frozenset({"file-history-snapshot", "file-history-delta", "file_snapshot"})
 _SESSION_TYPES = frozenset({"config", "custom", "session_info", "worktree"})
 _MAX_MESSAGES = 32
-"""The first prompt is searched among this many messages."""
+"""Number of messages searched for the first prompt."""
 
 
 def find_head(lines: IndexedLines, boundary: int) -> set[int]:
-    """The first line of the conversation, the first prompt, and the entry at which the session was forked."""
+    """Find the first line of the conversation, the first prompt, and the entry at which the session was forked."""
     in_tree = (node for node in range(boundary) if not is_metadata_id(lines.tree.ids[node]))
     first = next(in_tree, None)
     if first is None:
@@ -43,7 +43,7 @@ def iter_metadata(
     repeated: frozenset[str] = frozenset(),
     logs: frozenset[str] = frozenset(),
 ) -> Iterator[int]:
-    """The metadata lines that stay.
+    """Iterate over the metadata lines that stay.
 
     Before the boundary, only the last line of each type in `repeated` stays, and none of a type in `logs`.
     """

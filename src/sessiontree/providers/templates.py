@@ -27,7 +27,7 @@ def python_text(execution: BashExecution) -> str:
 
 def compaction_text(summary: str) -> str:
     """Render the summary of a compaction."""
-    return _summary_text("The earlier part of this conversation was compacted. This summary stands for it:", summary)
+    return _summary_text("The earlier part of this conversation was compacted. This summary replaces it:", summary)
 
 
 def branch_text(summary: str) -> str:

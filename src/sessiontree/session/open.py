@@ -118,11 +118,15 @@ def detect(head: bytes, location: str) -> Dialect:
     """Find the dialect with the highest score for the first bytes; if all scores are low, the path decides."""
     dialects: list[Dialect] = []
     scores: dict[str, int] = {}
-    for name in sorted(plugins.names("dialects"), key=lambda name: plugins.is_ours("dialects", name)):
+    # Dialects of other packages come first, so that they can claim a file. Of ours, native comes first: its header is
+    # unmistakable, and then no other dialect has to be loaded.
+    for name in sorted(
+        plugins.names("dialects"), key=lambda name: (plugins.is_ours("dialects", name), name != "native")
+    ):
         dialect: Dialect = plugins.load("dialects", name)
         score = scores[dialect.name] = dialect.recognize(head)
         if score >= CERTAIN:
-            return dialect  # no need to load the rest; dialects of other packages come first and were already tried
+            return dialect
         dialects.append(dialect)
     best = max(dialects, key=lambda dialect: scores[dialect.name])
     if scores[best.name] == 0:

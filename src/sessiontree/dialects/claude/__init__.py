@@ -1,4 +1,4 @@
-"""Claude Code transcripts: a chain of lines with many metadata lines between them, and no header.
+"""Claude Code transcripts: a chain of lines, with many metadata lines between them and no header.
 
 Reading:
 
@@ -12,13 +12,13 @@ Reading:
     parallel_calls  shards and results of parallel tool calls, which a plain walk misses
     path            the current leaf, and the path to a leaf: the four above combined
     context         a path -> the messages a model receives
-    tail_scan       the byte ranges of a large file that its context is made of
+    tail_scan       the byte ranges of a large file that its context is built from
     header          the session's id, folder, origin, title; format detection
     locations, related_files   where the client keeps transcripts and the files that belong to them
 
 Canonical entries in and out:
 
-    history         the whole conversation of a leaf, including what compactions replaced
+    history         the complete conversation of a leaf, including what compactions replaced
     decode          groups the lines of each entry; `decode_lines` decodes each group
     encoder         the encoder; `encode_user` and `encode_assistant` encode messages
     transcript      a transcript under construction, used by all of them

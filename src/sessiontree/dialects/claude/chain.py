@@ -1,8 +1,8 @@
-"""The chain of a transcript: what its rules need to know of each line, and the walk from a leaf to its root.
+"""The chain of a transcript: the facts its rules need about each line, and the walk from a leaf to its root.
 
 A link is a line that can be on a path: of a chain type, not progress, and not replaced by a later line with the same
-uuid (the client indexes lines by uuid, so a later one wins). Bodies are decoded only for lines that the rules ask
-about, and only a few facts of each are kept.
+uuid (the client indexes lines by uuid, so a later one wins). Bodies are decoded only for lines that the rules need, and
+only a few facts of each are kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Bridge: TypeAlias = Callable[[int, int, set[int]], int | None]
 
 
 class Facts(Struct, frozen=True):
-    """The fields of a line that the rules ask about."""
+    """The fields of a line that the rules need."""
 
     time: int | None
     session: str
@@ -37,7 +37,7 @@ class Facts(Struct, frozen=True):
 
 
 class Chain:
-    """The lines of one session and what was read of them. Made for one question and then dropped."""
+    """The lines of one session, with a cache of what was read. Created for a single query."""
 
     def __init__(self, lines: IndexedLines) -> None:
         self.lines = lines
@@ -45,7 +45,7 @@ class Chain:
         self.tree = lines.tree
         self.parents: Sequence[int | None] = lines.tree.parents()
         self.summaries = cast("Mapping[int, LineSummary | None]", lines.notes)
-        """The summaries made at open. Lines of an unusual shape have none."""
+        """The summaries created at open. Lines of an unusual form have none."""
         self._facts: dict[int, Facts] = {}
         self._entries: dict[int, Entry] = {}
         self._computed_summaries: dict[int, LineSummary] = {}
@@ -88,7 +88,7 @@ class Chain:
             node = self.parents[node]
 
     def recorded_parent(self, node: int) -> int | None:
-        """Return the parent that a line names, also where the tree cut a cycle there."""
+        """Return the parent that a line names, even where the tree cut a cycle."""
         parent = self.parents[node]
         return parent if parent is not None else self._cut_parents().get(node)
 
@@ -138,7 +138,7 @@ class Chain:
         return [self._entries[node] for node in nodes]
 
     def summary(self, node: int) -> LineSummary:
-        """Return the summary of a line: the one made at open, else one computed from its entry."""
+        """Return the summary of a line: the one created at open, else one computed from its entry."""
         summary = self.summaries.get(node) or self._computed_summaries.get(node)
         if summary is None:
             (entry,) = self.entries([node])
@@ -146,7 +146,7 @@ class Chain:
         return summary
 
     def load_summaries(self, nodes: Iterable[int]) -> None:
-        """Read in batches the entries whose summaries were not made at open."""
+        """Read, in batches, the entries whose summaries were not created at open."""
         self.entries([node for node in nodes if self.summaries.get(node) is None])
 
     @property
@@ -199,9 +199,9 @@ def read_entries(lines: IndexedLines, nodes: Sequence[int]) -> list[Entry]:
 
 
 def walk(chain: Chain, leaf: int, links: Mapping[int, int | None], bridge: Bridge) -> list[int]:
-    """Return the lines from root to leaf over recorded parents, or over `links` where those have another parent.
+    """Return the lines from root to leaf, following recorded parents or, where given, those in `links`.
 
-    Where the walk ends early, `bridge` is asked for a parent.
+    Where the walk ends early, `bridge` may return a parent.
     """
     path: list[int] = []
     seen: set[int] = set()

@@ -1,7 +1,7 @@
 """Content blocks, usage and stop reasons: the client's form to the native form (`decode_*`), and back (`encode_*`).
 
 This is the only mapping of content blocks. `decode_content` returns decoded JSON in the native form, `parse_content`
-the same as values. Nothing here knows of lines or entries.
+the same as values. Nothing here depends on lines or entries.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def encode_assistant_content(message: Fields, assign_call_id: Callable[[Fields],
 def _encode_blocks(content: Any, encode: Callable[[Any], Fields | None]) -> EncodedContent:
     encoded = EncodedContent()
     found = [(at, block, encode(block)) for at, block in enumerate(native_blocks(content))]
-    # The provider rejects empty texts. Where there is nothing else, the client leaves out the whole message itself.
+    # The provider rejects empty texts. A message with nothing else is left out by the client itself.
     has_more = any(form is not None and not _is_empty_text(form) for _, _, form in found)
     for at, block, form in found:
         if form is None:
@@ -246,7 +246,7 @@ def _encode_user_block(block: Any) -> Fields | None:
 
 
 def _encode_assistant_block(block: Any, message: Fields) -> Fields | None:
-    # The client sends thinking as it finds it, and the provider refuses any that it did not sign itself. So thinking is
+    # The client sends thinking as recorded, and the provider rejects any that it did not sign itself. So thinking is
     # written only with a signature, and only if the message came from this provider.
     if not isinstance(block, dict):
         return None
@@ -290,7 +290,7 @@ def tool_identifier(text: str) -> str:
 
 
 def encode_usage(usage: Any) -> Fields:
-    """Return token counts in the client's form, which has no way to omit them."""
+    """Return token counts in the client's form, where they are required."""
     found = usage if isinstance(usage, dict) else {}
     return {
         "input_tokens": number_in(found, "input") or 0,
@@ -332,7 +332,7 @@ def encode_command(message: Fields) -> tuple[str, str]:
 
 
 def text_of(content: Any) -> str:
-    """Return the text of some content, in the client's form or the native form: both spell it alike."""
+    """Return the text of some content, in the client's form or the native form: both have the same text blocks."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

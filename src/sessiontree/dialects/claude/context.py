@@ -1,8 +1,8 @@
 """The context of a path: its messages, decoded on first access, and the state at its end.
 
-A plan lists which messages a path has, in which order, and from which lines each is made. Line summaries suffice for
-that, so most bodies are not read; lines without a summary are. The plan is also what makes the shards of a response one
-message. Calls without results stay as they are: `providers` completes them.
+A plan lists the messages of a path in order, and the lines of each. Line summaries suffice for that, so bodies are read
+only for lines without a summary. The plan also joins the shards of a response into one message. Calls without results
+stay unchanged: `providers` completes them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from sessiontree.dialects.contract import IndexedLines
 from sessiontree.errors import ReplacedError
 
 _MODEL_WINDOW = 256
-"""How many lines before a boundary to search for a model."""
+"""Number of lines before a boundary to search for a model."""
 
 _MODE_FIELDS = {"mode": "mode", "permission-mode": "permissionMode"}
 
 
 def build_context(chain: Chain, path: Path) -> Context:
-    """Return what a model receives for a path."""
+    """Return the messages a model receives for a path."""
     lines, ids = chain.lines, chain.tree.ids
     plan = _plan_messages(chain, path)
     messages = LazyMessages(
@@ -162,7 +162,7 @@ class _Draft:
         summaries, types, tools = chain.summaries, chain.types, self.plan.tools
         unknown = [node for node in path.nodes if summaries.get(node) is None and types[node] in CONTEXT_TYPES]
         entries = dict(zip(unknown, chain.entries(unknown), strict=True))
-        for node in path.nodes:  # runs many thousands of times for a long session: keep it lean
+        for node in path.nodes:  # a hot loop: it runs many thousands of times for a long session
             summary = summaries.get(node)
             if summary is None:
                 if node in entries:
@@ -217,7 +217,7 @@ class _Draft:
 
 
 def _read_messages(lines: IndexedLines, ids: Sequence[str], plan: _Plan, positions: Sequence[int]) -> list[Message]:
-    """Decode some messages of a plan. `ids` are from when the plan was made: the file may have changed since."""
+    """Decode some messages of a plan. `ids` date from its creation, to detect that the file has changed since."""
     found: list[Message] = []
     for at, message in zip(positions, _read_joined(lines, ids, plan, positions), strict=True):
         is_placeholder = at in plan.placeholders

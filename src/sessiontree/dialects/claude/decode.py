@@ -1,4 +1,4 @@
-"""A history -> canonical entries: groups the lines of each entry, which `decode_lines` then decodes.
+"""Decode a history into canonical entries: group the lines of each entry, which `decode_lines` then decodes.
 
 The shards of a response are one entry, followed by its results; only lines that the model does not receive may come
 between them. A shell command and its output are one entry, and so are a boundary and its summary.
@@ -27,7 +27,7 @@ from sessiontree.dialects.defaults import iter_resolved
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 
 _LOOKAHEAD = 2
-"""The most lines of one entry, except for responses: a command and its output, a boundary and its summary."""
+"""Maximum lines of one entry, except for responses: a command and its output, a boundary and its summary."""
 
 _CONTEXT_TYPES = frozenset({"message", "custom_message", "branch_summary"})
 _Line: TypeAlias = tuple[int, Fields]
@@ -61,7 +61,7 @@ def find_common_fields(lines: IndexedLines) -> CommonFields:
 
 
 def must_decode_together(lines: IndexedLines, node: int, child: int) -> bool:
-    """Whether a line that follows another in a history may be part of the same entry, or a result of it."""
+    """Whether a line that follows another in a history may be part of the same entry, or a result of its calls."""
     if is_metadata_id(lines.tree.ids[child]) or lines.types[child] != "message":
         return True
     by_summary = _compare_summaries(lines, node, child)
@@ -79,7 +79,7 @@ def must_decode_together(lines: IndexedLines, node: int, child: int) -> bool:
 
 
 def _compare_summaries(lines: IndexedLines, node: int, child: int) -> bool | None:
-    """Answer by the summaries made at open, which spares reading the lines; None when those do not suffice."""
+    """Decide by the summaries created at open, without reading the lines; None when those do not suffice."""
     first, second = lines.notes.get(node), lines.notes.get(child)
     if not isinstance(second, LineSummary) or not isinstance(first, LineSummary):
         return None
@@ -109,7 +109,7 @@ class _Decoder:
     def __init__(self, lines: IndexedLines, *, finds_kept: bool = True) -> None:
         self._lines = lines
         self._finds_kept = finds_kept
-        """Whether to find out what a compaction kept, which takes decoding the lines before it."""
+        """Whether to find out what a compaction kept, which requires decoding the lines before it."""
         self._common = find_common_fields(lines)
         self._tool_names: dict[str, str] = {}
         self._shards: list[_Line] = []
@@ -239,8 +239,8 @@ class _Decoder:
         first = next((group.entry.id for group, _ in kept), None) if is_tail else None
         yield _Group(decode_lines.decode_compaction(line, summary, self._common, first), nodes)
         if not is_tail:
-            # A canonical compaction keeps everything from a certain entry on. Here some of that was not kept, so the
-            # kept entries are repeated after the summary. The client may have sent them before the summary.
+            # A canonical compaction keeps everything from a certain entry on. Here some of it was not kept, so the kept
+            # entries are repeated after the summary. The client may have sent them before the summary.
             repeated = [group for group, is_kept in kept if is_kept and group.is_in_context]
             for number, group in enumerate(repeated, 1):
                 # Children of the summary become children of the last repeated entry.
@@ -249,10 +249,10 @@ class _Decoder:
                 yield _Group(replace(group.entry, id=id, aliases=aliases), group.nodes)
 
     def _keeps_whole_path(self, chain: Chain, node: int, line: Fields, preserved: Preserved) -> bool:
-        """Whether a boundary preserves its whole path, with the summary at the end.
+        """Whether a boundary preserves its complete path, with the summary at the end.
 
-        "Summarize from here" writes this: the path is that of the message before, and the summarized part has become
-        a branch that was left.
+        "Summarize from here" writes such a boundary: it continues the path of the message before, and the summarized
+        part has become an abandoned branch.
         """
         metadata = object_in(line, "compactMetadata")
         anchored = object_in(metadata, "preservedMessages") or object_in(metadata, "preservedSegment")

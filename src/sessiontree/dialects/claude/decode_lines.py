@@ -1,8 +1,8 @@
-"""One entry's lines -> a canonical entry.
+"""Decode the lines of one entry into a canonical entry.
 
-Fields of a line that the canonical form has no place for become passthrough data under `claude`, one object for each
-line of the entry, so that an encoder can write them again. Fields that follow from the line's position or content are
-left out. Nothing here looks at other lines of the session.
+Fields of a line that the canonical form does not have become passthrough data under `claude`, one object for each line
+of the entry, so that an encoder can write them again. Fields that can be derived from the line's position or content
+are left out. Nothing here reads other lines of the session.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ NAME = "claude"
 """The key of client fields in passthrough data, and the prefix of custom types for the client's own lines."""
 
 VERSION = "2.1.325"
-"""The client version whose lines are written, as its rules were measured."""
+"""The client version that is written on lines: the one whose rules were measured."""
 
 GENERATED_RESPONSE = "msg_sessiontree_"
-"""The prefix of response ids that an encoder made up."""
+"""The prefix of response ids that an encoder generated."""
 
-# Fields that follow from a line's position or content, or that have no meaning in another file.
+# Fields that can be derived from a line's position or content, or that have no meaning in another file.
 DERIVED_FIELDS = frozenset(
     {
         "apiBlockIndex",
@@ -90,7 +90,7 @@ _bash_output = re.compile(
 class CommonFields(Struct, frozen=True):
     """Fields of the first chain line that nearly all lines repeat. They become passthrough data only where they differ.
 
-    The first line itself, known by its uuid, carries the version for all of them.
+    The first line itself, identified by its uuid, carries the version for all of them.
     """
 
     uuid: str = ""
@@ -169,7 +169,7 @@ def _content_field(message: Fields) -> Fields:
     return {} if is_decoded_in_full(content) else {"content": content}
 
 
-# User messages, and what the client puts in their place
+# User messages, and the client's own lines that are sent as user messages
 
 
 def decode_results(line: Fields, common: CommonFields, tool_names: Mapping[str, str]) -> list[CanonicalEntry]:
@@ -247,7 +247,7 @@ def decode_hidden(line: Fields, common: CommonFields) -> CanonicalEntry:
 
 
 def decode_command(input_line: Fields, output_line: Fields, common: CommonFields) -> CanonicalEntry | None:
-    """Decode the two lines of a shell command that the user ran; None when that is not what they are."""
+    """Decode the two lines of a shell command that the user ran; None if they are something else."""
     command = _bash_input.match(_text_on(input_line))
     output = _bash_output.match(_text_on(output_line))
     if command is None or output is None:
@@ -284,7 +284,7 @@ def _text_on(line: Fields) -> str:
 def decode_compaction(
     boundary: Fields, summary: Fields | None, common: CommonFields, first_kept: str | None = None
 ) -> CanonicalEntry:
-    """Decode a boundary and the summary after it. The caller finds out which entry is the first that was kept."""
+    """Decode a boundary and the summary after it. The caller determines the first kept entry."""
     metadata = object_in(boundary, "compactMetadata")
     fields: Fields = {
         "summary": _summary_text(summary),
@@ -301,7 +301,7 @@ def decode_compaction(
 def decode_branch_summary(
     boundary: Fields, summary: Fields | None, common: CommonFields, left_at: str | None
 ) -> CanonicalEntry:
-    """Decode a boundary that keeps its whole path: the summary is about a branch that was left."""
+    """Decode a boundary that keeps its complete path: its summary describes an abandoned branch."""
     details = _compaction_details(object_in(boundary, "compactMetadata"))
     fields = without_none({"fromId": left_at, "summary": _summary_text(summary), "details": details})
     entry = _entry("branch_summary", boundary, fields, _summary_alias(summary))
@@ -362,7 +362,7 @@ def _with_client_fields(
 
 
 def client_fields_of(entry: CanonicalEntry, count: int) -> Sequence[Fields]:
-    """Return the client fields for each line of an entry; empty ones when it now takes another number of lines."""
+    """Return the client fields for each line of an entry; empty ones if the number of lines has changed."""
     found = carried_data(entry, NAME)
     if not found:
         return [{}] * count

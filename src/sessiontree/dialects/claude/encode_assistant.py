@@ -1,6 +1,6 @@
-"""Assistant messages and tool results -> lines: one line for each block, and a result as a child of its call's line.
+"""Encode assistant messages and tool results: one line for each block, and a result as a child of its call's line.
 
-`transcript` has the exceptions: where a result becomes a child of another line.
+`transcript` handles the exceptions, where a result becomes a child of another line.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class AssistantEncoder:
         is_failed = message.get("stopReason") in ("error", "aborted")
         if not content.blocks and content.omitted and not is_failed:
             # The client would send an assistant line without content as "(no content)".
-            encoded = self._transcript.encode_as_metadata(entry, parent, "messages with nothing but unsigned thinking")
+            encoded = self._transcript.encode_as_metadata(entry, parent, "messages with only unsigned thinking")
             return Encoded(encoded.id, encoded.lines, [*content.notes, *encoded.notes])
         lines = self._build_shards(entry, parent, message, content, is_error=not content.blocks and is_failed)
         calls = find_calls(lines, message, content.positions) if _has_calls(content) else ()
@@ -96,7 +96,7 @@ class AssistantEncoder:
         return lines
 
     def _build_response(self, id: str, message: Fields, content: EncodedContent) -> Fields:
-        """Build the message fields that all shards share. Without a usable response id, it derives from the line's."""
+        """Build the message fields that all shards share. An unusable response id is replaced by a generated one."""
         response = string_in(message, "responseId") or ""
         is_usable = response.startswith("msg_") and tool_identifier(response) == response
         if not is_usable or response in self._responses:

@@ -1,4 +1,4 @@
-"""User messages, shell commands, and messages that the client or an extension injects -> lines.
+"""Encode user messages, shell commands, and messages that the client or an extension injects.
 
 An entry that was decoded from one of the client's own lines (an attachment, a command's output) is encoded as that line
 again, if it still has the same content.
@@ -118,7 +118,7 @@ def encode_injected(
 
 
 def encode_hidden(transcript: Transcript, entry: CanonicalEntry, parent: str | None) -> Encoded | None:
-    """Encode a client's line that the model does not receive; None when the entry is not such a line."""
+    """Encode a line of the client that the model does not receive; None when the entry is not such a line."""
     data = object_in(entry.fields, "data")
     kind = data.get("type")
     is_boundary = data.get("subtype") == "compact_boundary"

@@ -1,8 +1,8 @@
-"""Canonical entries -> a transcript that the client resumes in full.
+"""Encode canonical entries as a transcript that the client resumes in full.
 
 An assistant message is one line for each of its blocks, a result is a child of its call's line, a compaction is a
-boundary and a summary. Entries that the client has no line for go on metadata lines of our own type, which it skips.
-What a line has no place for is passthrough data on it, found by decoding the line and comparing.
+boundary and a summary. Entries that the client has no line type for are on metadata lines of our own type, which it
+skips. Content that a line cannot store is passthrough data on it, found by decoding the line and comparing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sessiontree.dialects.passthrough import carried_data
 
 _CONTEXT_TYPES = ("message", "custom_message", "branch_summary")
 _CONTINUED = "This session is being continued"
-"""How the client begins its summaries."""
+"""The first words of the client's summaries."""
 
 
 class ClaudeEncoder:
@@ -150,7 +150,7 @@ class ClaudeEncoder:
 
 
 def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: str | None) -> Encoded:
-    """Encode a compaction or a reset: a boundary, its summary, and a line that the kept lines can precede."""
+    """Encode a compaction or a reset: a boundary, its summary, and a line before which the kept lines are inserted."""
     builder, state = transcript.builder, transcript.state
     summary = string_in(entry.fields, "summary") or ""
     first_kept = string_in(entry.fields, "firstKeptEntryId")
@@ -181,8 +181,8 @@ def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: st
         summary_line = builder.chain_line("user", uuids[1], uuids[0], time, payload, client_fields[-1])
         lines.append(summary_line)
     if count > len(lines):
-        # Kept lines go between the summary and its children, so the summary needs a child. And a boundary without
-        # anything after it has no effect.
+        # The client inserts kept lines between the summary and its children, so the summary needs a child. And a
+        # boundary with nothing after it has no effect.
         lines.append(transcript.build_hidden_line(uuids[-1], anchor, time))
     decoded = decode_lines.decode_compaction(boundary, summary_line, transcript.common)
     transcript.add_passthrough(entry, boundary, decoded)
@@ -195,8 +195,8 @@ def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: st
 
 
 def _summary_text(summary: str) -> str:
-    # The same words as in `providers.templates`: the model receives them either way.
-    return f"The earlier part of this conversation was compacted. This summary stands for it:\n\n{summary}"
+    # The same text as in `providers.templates`: the model receives it either way.
+    return f"The earlier part of this conversation was compacted. This summary replaces it:\n\n{summary}"
 
 
 def _branch_summary_text(summary: str) -> str:

@@ -1,4 +1,4 @@
-"""A new transcript that starts with the history of another: its lines as they are, except for the session they name."""
+"""Start a transcript with the history of another: its lines are unchanged except for the session they name."""
 
 from __future__ import annotations
 

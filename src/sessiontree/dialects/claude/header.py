@@ -1,4 +1,4 @@
-"""Facts about a session, collected from its lines: id, folder, origin, git branch, title. And format detection."""
+"""Format detection, and facts collected from a session's lines: id, folder, origin, git branch, title."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TITLE_FIELDS = (
 )
 _MAX_TITLE = 200
 _COMMAND = r"<command-name>(.*?)</command-name>"
-# What the client does not take for a first prompt: command output, hooks, timers, interruptions, editor context.
+# Texts that the client does not use as a first prompt: command output, hooks, timers, interruptions, editor context.
 _NOT_A_PROMPT = (
     r"<local-command-stdout>|<session-start-hook>|<tick>|<goal>|\[Request interrupted by user[^\]]*\]"
     r"|\s*<ide_opened_file>[\s\S]*</ide_opened_file>\s*$|\s*<ide_selection>[\s\S]*</ide_selection>\s*$"
@@ -45,7 +45,7 @@ _NOT_A_PROMPT = (
 
 
 def recognize(head: bytes) -> int:
-    """Return how likely it is that a file with these first bytes is a transcript, up to `CERTAIN`."""
+    """Return a score, up to `CERTAIN`, for whether a file with these first bytes is a transcript."""
     records = head_records(head)
     if any(map(_is_of_another_client, records)):
         return 0

@@ -1,8 +1,8 @@
-"""The whole conversation of a leaf, including what preceded the compactions on its path.
+"""The complete conversation of a leaf, including what preceded the compactions on its path.
 
-Lines that a compaction preserved appear once, at their original position. Of the metadata lines only our own count:
-those that hold an entry. Each names the chain line it follows, and the metadata line between the two, if there is one;
-a chain line that follows metadata lines names the last of them in its passthrough data.
+Lines that a compaction preserved appear once, at their original position. The only metadata lines included are our own,
+which hold an entry. Each names the chain line it follows, and the metadata line between the two, if there is one. A
+chain line that follows metadata lines names the last of them in its passthrough data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ START = "start"
 
 _BATCH = 256
 
-# A caller that asks for the history of one leaf usually asks for those of all leaves.
+# A caller that needs the history of one leaf usually needs those of all leaves.
 _metadata_entries: WeakKeyDictionary[Tree, _MetadataEntries] = WeakKeyDictionary()
 
 
@@ -38,7 +38,7 @@ def find_history(lines: IndexedLines, leaf: int | None, read_options: ReadOption
 
 
 def _find_metadata_history(chain: Chain, leaf: int, read_options: ReadOptions) -> list[int]:
-    """Return what leads to a metadata line of ours; the client's own belong to no conversation."""
+    """Return the nodes up to a metadata line of ours; the client's own metadata lines belong to no conversation."""
     entries = _metadata_entries_of(chain.lines)
     if leaf not in entries.parents:
         return []
@@ -75,7 +75,7 @@ def _is_separator(chain: Chain, boundary: int) -> bool:
 
 
 def _with_compaction(chain: Chain, nodes: list[int]) -> list[int]:
-    # What a separator preserves starts with the summary of an earlier compaction, if there was one.
+    # The preserved lines of a separator start with the summary of an earlier compaction, if there was one.
     parent = chain.parents[nodes[0]] if nodes else None
     return [parent, *nodes] if parent is not None and chain.types[parent] == "compaction" else nodes
 

@@ -1,7 +1,7 @@
-"""Blocks of lines -> columns: envelopes and line summaries, in one decoding.
+"""Decode blocks of lines into columns: envelopes and line summaries, in one pass.
 
 This runs for every line of a file at open, so it does as little per line as possible. A summary is exact or absent:
-lines of an unusual shape have none, and `summarize_entry` computes the same from their entries when it is needed. With
+lines of an unusual form have none, and `summarize_entry` computes the same from their entries on demand. With
 summaries, the rules for paths and contexts need no second pass over the file.
 """
 
@@ -31,8 +31,8 @@ _CANONICAL_TYPES = {
 class LineSummary(Struct, frozen=True, gc=False):
     """Per-line index summary: role, response id, ids of tool calls and results.
 
-    A summary made at open also gives how many messages a model receives from the line: one for each result, or else
-    one if it is a message, or none.
+    A summary created at open also implies the number of messages that a model receives from the line: one for each
+    result, or else one if it is a message, or none.
     """
 
     is_message: bool = False
@@ -57,7 +57,7 @@ _NO_MESSAGE = LineSummary()
 
 
 def summarize_entry(entry: Entry) -> LineSummary:
-    """Return the summary of an entry, whatever the shape of its line."""
+    """Return the summary of an entry, whatever the form of its line."""
     if not isinstance(entry, MessageEntry):
         return _NO_MESSAGE
     first, calls = entry.message, tool_calls(entry.message)

@@ -1,4 +1,4 @@
-"""Builds the lines of one session: their common fields, ids and times."""
+"""Build the lines of one session: their common fields, ids and times."""
 
 from __future__ import annotations
 
@@ -147,8 +147,8 @@ class LineBuilder:
     ) -> Fields:
         """Build a chain line with the fields that the client writes, in its order.
 
-        Readers other than the client need more than the client does, so all fields are written. `entrypoint` is not:
-        the client's picker hides sessions that an SDK wrote.
+        Other readers need more fields than the client does, so all are written except `entrypoint`: the client's picker
+        hides sessions that an SDK wrote.
         """
         if self.common is None and string_in(client_fields, "version"):
             self.version = client_fields["version"]
@@ -179,7 +179,7 @@ class LineBuilder:
         return line
 
     def entry_line(self, entry: Fields, time: str, **more: Any) -> Fields:
-        """Build a metadata line of our own type, which the client skips, with an entry in the native shape."""
+        """Build a metadata line of our own type, which the client skips, with an entry in the native form."""
         return {"type": PASSTHROUGH, "sessionId": self.session, "timestamp": time, "entry": entry, **more}
 
     def metadata_line(self, kind: str, **fields: Any) -> Fields:

@@ -1,4 +1,4 @@
-"""Where the client keeps transcripts, and how it names them. Works on names only; nothing is read.
+"""Paths and names of the client's transcripts. Works on names only; nothing is read.
 
 <key>/<session>.jsonl                                      a session; <key> is made from the working directory
 <key>/<session>/subagents/agent-<id>.jsonl                 a sub-agent of it; also deeper, in `workflows/<run>/`
@@ -35,7 +35,7 @@ def _config_folder(environment: Mapping[str, str]) -> str:
 
 
 def classify_file(relative: str) -> SessionFile | None:
-    """Return what a file is, by its path below `projects`; None when it is not a transcript."""
+    """Return the role of a file, by its path below `projects`; None when it is not a transcript."""
     if not is_session_name(relative):
         return None
     parts = relative.split("/")
@@ -104,7 +104,7 @@ def is_uuid(text: str) -> bool:
 
 
 def session_uuid(id: str) -> str:
-    """Return the client's id for a session: it finds none whose id is not a UUID."""
+    """Return the client's id for a session: it finds only sessions whose id is a UUID."""
     return id if is_uuid(id) else generate_uuid(_session_namespace(), id)
 
 

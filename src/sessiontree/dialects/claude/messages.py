@@ -1,4 +1,4 @@
-"""A line of a transcript -> its messages: decoded JSON in the native form, or values, or the entry that holds them.
+"""Decode a line of a transcript into its messages: as JSON in the native form, as values, or as an entry.
 
 `decode_messages` is the only decoder of messages. `parse_line` builds entries from it, `context` and `decode` join the
 shards of a response (its lines, one content block each) and decide what a model receives.
@@ -47,7 +47,7 @@ from sessiontree.dialects.claude.records import (
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
 NO_CONTENT = "(no content)"
-"""What the client sends in place of a message without content."""
+"""The text that the client sends instead of a message without content."""
 
 CONTEXT_TYPES = frozenset({"message", "attachment"})
 """Types of entries that can hold a message for the model."""

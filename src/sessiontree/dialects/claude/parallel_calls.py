@@ -4,10 +4,10 @@ The client writes each block of a response as a line of its own (a shard), and e
 its call. The next turn is a child of the result written last. So a walk up from a leaf misses the other results, and
 the shards after the one it arrives at.
 
-The client (about 2.1.8x and newer) restores them by `message.id`: the response's shards off the path, and the results
-whose parent is one of its shards, go after the last shard on the path; shards in their order, then results in file
-order (measured; its SDK sorts by time). Of two results for one call the first is kept. A shard off the path whose call
-has no result is dropped. Without a `message.id` the client finds none of them; only a recovered reading does.
+The client (about 2.1.8x and newer) restores them by `message.id`. The response's shards off the path, and the results
+whose parent is one of its shards, are inserted after the last shard on the path: shards in their order, then results in
+file order (measured; its SDK sorts by time). Of two results for one call the first is kept. A shard off the path whose
+call has no result is dropped. Without a `message.id` the client finds none of them; `ReadOptions.recovered` does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec import Struct
 from sessiontree.dialects.claude.chain import Chain
 
 _NEIGHBORS = 16
-"""How many lines of the path on either side, in file order, to search for the response of an orphaned shard."""
+"""Number of lines of the path on either side, in file order, to search for the response of an orphaned shard."""
 
 _LEVELS_AHEAD = 3
 
@@ -73,7 +73,7 @@ class _ParallelLines:
                 self._add_shard(shard, node)
 
     def _load_ahead(self, starts: Sequence[int]) -> None:
-        # One batched read of what will be asked about: the children off the path, and the path around them.
+        # Read everything needed in one batch: the children off the path, and the path around them.
         wanted: set[int] = set()
         level = [self._path[at] for at in starts]
         for at in starts:

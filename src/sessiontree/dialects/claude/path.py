@@ -46,7 +46,7 @@ def find_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path
 
 
 def _walk_to_boundary(chain: Chain, leaf: int, read_options: ReadOptions) -> tuple[list[int], int | None, Preserved]:
-    """Return the path without parallel lines, the boundary that it begins with, and what that one preserved."""
+    """Return the path without parallel lines, the boundary that it begins with, and the lines this preserved."""
     links: dict[int, int | None] = {}
     bridge = client_bridge(chain)
     if read_options.recovered:

@@ -5,7 +5,7 @@ has a uuid, and so is a chain line without one: the client never follows those a
 
 Entry types are canonical: a line that holds a message is a "message", a compaction boundary is a "compaction", all
 others keep their own name. A client type that happens to have a canonical name gets a prefix. A metadata line of our
-own type holds an entry in the native shape, and has the type of that entry.
+own type holds an entry in the native form, and has the type of that entry.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ METADATA_TYPES = frozenset(
     }
 )
 SYNTHETIC = "<synthetic>"
-"""The model that the client names on assistant lines it made up itself, such as API errors."""
+"""The model that the client writes on assistant lines it generated itself, such as API errors."""
 
 NIL_UUID = "00000000-0000-0000-0000-000000000000"
-"""What a pin (`last-prompt`) names after the user rewound to before the pinned line."""
+"""The uuid in a pin (`last-prompt`) after the user rewound to before the pinned line."""
 
 # Marks in the passthrough data of a line. They are in users' files and never change.
 PART = "part"
@@ -138,5 +138,5 @@ def number_in(fields: Fields, key: str) -> int | float | None:
 
 
 def without(fields: Fields, *names: str) -> Fields:
-    """Return a copy of some fields without those named."""
+    """Return a copy of the fields without the named ones."""
     return {name: value for name, value in fields.items() if name not in names}

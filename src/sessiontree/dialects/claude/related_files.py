@@ -38,7 +38,7 @@ def find_related_files(lines: IndexedLines) -> list[RelatedFile]:
 
 
 def _may_name_file(raw: bytes) -> bool:
-    # Searching bytes spares decoding most lines. The words could also be written with \u escapes.
+    # A byte search avoids decoding most lines. The words could also be written with \u escapes.
     return b"agentId" in raw or b"tool-results" in raw or b"\\u00" in raw
 
 

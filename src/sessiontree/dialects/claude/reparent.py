@@ -2,8 +2,8 @@
 
 The client (2.1.150 and newer) bridges a missing parent by time: to the line with the greatest timestamp not after its
 own, if it is at most 5000 ms older (5000 yes, 5001 no; the order in the file does not matter). Otherwise its chain ends
-there and all earlier history is silently lost. We can do more when asked (`ReadOptions.recovered`, and repair): link to
-the preceding line of the file, and undo roots that neither a compaction nor a rewind made.
+there, and all earlier history is silently lost. `ReadOptions.recovered` and repair do more: they link to the preceding
+line of the file, and undo roots that neither a compaction nor a rewind created.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from sessiontree.dialects.claude.records import NIL_UUID
 from sessiontree.dialects.contract import Reparenting
 
 MAX_GAP_MS = 5000
-"""How much older a line may be to become the parent of one whose own is missing; measured."""
+"""Maximum age difference between a line whose parent is missing and its new parent; measured."""
 
 _MAX_LINES_BACK = 10_000
-"""How many links of the file to search for one of the same session."""
+"""Number of links of the file to search for one of the same session."""
 
 
 def client_bridge(chain: Chain) -> Bridge:
@@ -36,7 +36,7 @@ def client_bridge(chain: Chain) -> Bridge:
 
 
 def recovery_bridge(chain: Chain) -> Bridge:
-    """Bridge what reparenting leaves: with all missing parents replaced, only a cycle can end a walk early."""
+    """Bridge the remaining gaps: with all missing parents replaced, only a cycle can end a walk early."""
 
     def bridge(last: int, stopped: int, seen: set[int]) -> int | None:
         is_cycle = chain.recorded_parent(stopped) in seen
@@ -96,7 +96,7 @@ def _reparent_root(chain: Chain, node: int, links: Mapping[int, int | None]) -> 
 
 
 def _is_false_root(chain: Chain, node: int) -> bool:
-    """Whether a root was made by neither a compaction nor a rewind to the first prompt.
+    """Whether a root was created by neither a compaction nor a rewind to the first prompt.
 
     To the client, `parentUuid: null` in the middle of a file is a new root, and everything before it is invisible.
     Sub-agents have roots of their own.

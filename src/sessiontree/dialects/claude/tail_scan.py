@@ -1,8 +1,8 @@
-"""Finds the byte ranges of a large transcript that its current context is made of, without reading the rest.
+"""Find the byte ranges of a large transcript that its current context is built from, without reading the rest.
 
-After the last compaction boundary a context needs little of what precedes it: the messages that the boundary preserves,
-which it names, the last pin and the last mode. Those are searched for as bytes, from the end of the file. Whenever
-something is not as simple as that, the answer is None, and the whole file is read.
+A context after a compaction boundary needs little of what precedes the boundary: the preserved messages, which it
+names, the last pin and the last mode. A byte search from the end of the file finds them. In any more complicated case
+the result is None, and the complete file is read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TAIL_FRACTION = 4
 
 
 def find_context_ranges(size: int, read: Read) -> list[Range] | None:
-    """Return the ranges that the context is made of, in file order; None when the whole file has to be read."""
+    """Return the ranges that the context is built from, in file order; None if the complete file has to be read."""
     boundary = next(_iter_backwards(read, size, size - size // _TAIL_FRACTION, _BOUNDARY, _is_boundary), None)
     if boundary is None:
         return None
@@ -46,7 +46,7 @@ def find_context_ranges(size: int, read: Read) -> list[Range] | None:
 
 
 def is_path_exact(lines: IndexedLines, path: Sequence[str]) -> bool:
-    """Whether a path made of such ranges is certainly that of the whole file: it refers to nothing outside them."""
+    """Whether a path built from such ranges is certainly that of the complete file: it refers to nothing outside."""
     nodes = [lines.tree.node_of[id] for id in path]
     if not nodes or lines.types[nodes[0]] != "compaction":
         return False
@@ -90,7 +90,7 @@ def _find_lines(read: Read, end: int, ids: set[str]) -> list[Range] | None:
 
 
 def _find_pointers(read: Read, start: int, size: int) -> list[Range] | None:
-    """Return the last mode before an offset, unless one follows it; None when the only pin is before it."""
+    """Return the last mode before an offset, unless another follows it; None when the only pin is before it."""
     seen = [str(line["type"]) for _, line in _iter_backwards(read, size, start, _POINTERS, _is_pointer)]
     has_pin, has_mode = "last-prompt" in seen, any(kind in seen for kind in _MODES)
     found: list[Range] = []
@@ -123,7 +123,7 @@ def _iter_backwards(
             rest, end = chunk, start
             continue
         line_start = len(chunk)
-        # Searching for plain bytes is several times faster than for a pattern, and mostly there is nothing to find.
+        # Searching for plain bytes is several times faster than for a pattern, and usually finds nothing.
         is_absent = pattern is _BOUNDARY and _BOUNDARY_BYTES not in chunk
         matches = [] if is_absent else list(pattern.finditer(chunk, first_line))
         for found in reversed(matches):

@@ -1,8 +1,8 @@
 """A transcript under construction: places lines in the tree, holds back results, separates branches.
 
-The results of one response are held back until all have come, or until something else is encoded. Where some are
-missing, all become children of the response's last line instead of their own call's: the client drops calls off the
-path that have no result. In a file that is continued nothing can be held back, so there a result is a child of its own
+The results of one response are held back until all have been encoded, or until something else is. Where some are
+missing, all become children of the response's last line instead of their own call's line: the client drops calls off
+the path that have no result. In a file that is continued nothing can be held back. There a result is a child of its own
 call only if no later call of the response is open.
 """
 
@@ -139,8 +139,8 @@ class Transcript:
     def build_separator(self, entry: CanonicalEntry, parent: str) -> Fields:
         """Build a boundary that preserves exactly the path to an entry's parent.
 
-        What a compaction on another branch preserves follows its summary on every path, and all results of a response
-        belong to every path through it. A later boundary that lists its lines undoes both.
+        Lines that a compaction on another branch preserves follow its summary on every path, and all results of a
+        response belong to every path through it. A later boundary that lists its lines undoes both.
         """
         kept = self.state.context_lines(parent)
         self.state.mark_preserved(kept)

@@ -35,7 +35,7 @@ _LOGS = frozenset(
 
 
 def find_kept_lines(lines: IndexedLines, path: Sequence[int], models: Iterable[str | None]) -> set[int] | None:
-    """The lines that must stay for a path; None if it does not start at a compaction.
+    """Find the lines that must stay for a path; None if it does not start at a compaction.
 
     `models` are those of the answers on the path.
     """

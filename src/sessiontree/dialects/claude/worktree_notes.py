@@ -1,7 +1,7 @@
-"""Claude Code's own notes on worktrees and files.
+"""Claude Code's own records of worktrees and files.
 
 A `worktree-state` line records which worktree a session entered, or that it left it. `file-history-snapshot` and
-`file-history-delta` lines name copies of files from *before* an edit: not their last state, but often all there is.
+`file-history-delta` lines name copies of files from *before* an edit: not the last state, but often the only copy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Maps each encoded entry to its line uuids, parent and open tool calls; falls back to the file that is continued.
+"""Map each encoded entry to its line uuids, parent and open tool calls; fall back to the file that is continued.
 
 A parent is always the last line of an entry, the one that children name as their parent.
 """
@@ -24,7 +24,7 @@ class AfterMetadata(str):
     """The uuid of a chain line, as the position after one of the metadata entries that follow it.
 
     A metadata entry is encoded with the id of its parent, and its child gets that id as its own parent. So the string
-    itself has to remember which of the two was meant.
+    itself has to record which of the two it refers to.
     """
 
     __slots__ = ("metadata_id",)
@@ -146,8 +146,8 @@ class WriteState:
     def needs_boundary(self, parent: str | None, *, is_result: bool) -> bool:
         """Whether the client would mix what follows a line with lines of another branch.
 
-        The client adds all results of a response to every path through it, and puts preserved lines after the boundary
-        that preserves them. A file that is continued was written for that already.
+        The client adds all results of a response to every path through it, and inserts preserved lines after the
+        boundary that preserves them. A file that is continued was already written with that in mind.
         """
         if self._lines is not None or parent is None:
             return False

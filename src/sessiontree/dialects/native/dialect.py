@@ -1,7 +1,7 @@
 """The native format: Pi's version 3 plus our own entry types, marked by `"sessiontree"` in the header.
 
-Unlike in Pi's files, bookkeeping (labels, names, usage, settings) never moves the leaf, and moving the leaf is an entry
-of its own, so the file records the current entry.
+Unlike in Pi's files, bookkeeping (labels, names, usage, settings) never moves the leaf, and a move of the leaf is an
+entry of its own, so the file records the current entry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sessiontree.dialects.pi.content import hidden_line, is_never_sent
 from sessiontree.dialects.pi.encoder import EncodedLine, PiFamilyEncoder
 
 FORMAT = 1
-"""Version of our additions to the format; grows when an addition changes what older readers would do."""
+"""Version of our additions to the format; increased when an addition is incompatible with older readers."""
 
 BOOKKEEPING = frozenset({"label", "session_info", "usage", "config", "custom", "model_usage", "title_change"})
 
@@ -83,7 +83,7 @@ class NativeEncoder(PiFamilyEncoder):
             self._current = id
 
     def is_current(self, leaf: str | None) -> bool:
-        # Bookkeeping does not count, wherever it is, as in a file that Pi wrote.
+        # Bookkeeping is ignored anywhere, as in a file that Pi wrote.
         node = leaf
         while node != self._current and node in self._passive:
             node = self._parents[node]

@@ -1,4 +1,4 @@
-"""Where native sessions are: `<home>/sessions/<project>/<time>_<id>.jsonl`."""
+"""Paths of native sessions: `<home>/sessions/<project>/<time>_<id>.jsonl`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def classify_file(relative: str) -> SessionFile | None:
 
 
 def _home(environment: Mapping[str, str]) -> str:
-    """The folder that `paths.home` finds, for an environment other than this process's."""
+    """Like `paths.home`, for an environment other than this process's."""
     chosen = environment.get("SESSIONTREE_HOME")
     if chosen:
         return absolute_path(expand_home(chosen, environment))

@@ -1,26 +1,26 @@
 """The sessions of Neovate (formerly Takumi), 0.9 to 0.28 and later.
 
     dialect         the dialect
-    records         lines -> envelopes and entries
+    records         decodes lines into envelopes and entries
     path            leaf, path, history and context
     reparent        better parents where Neovate loses history
     header          id, origin, settings and title of a session
-    locations       where files are
-    metadata_lines  our own lines for what Neovate has no place for
-    content         canonical messages <-> bodies of lines
-    decode          lines -> canonical entries
-    encoder         canonical entries -> lines, with
-    line_builder      one line after the other,
-    result_buffer     the results of a response, which are one line,
-    kept_messages     the messages that a compaction keeps and repeats,
-    rewrite           files in another order
+    locations       paths of sessions, copies of files and tool output
+    metadata_lines  our own lines for entries that Neovate cannot store
+    content         converts canonical messages to bodies of lines, and back
+    decode          decodes lines into canonical entries
+    encoder         encodes canonical entries as lines, with the help of
+    line_builder      builds one line after the other
+    result_buffer     collects the results of a response, which are one line
+    kept_messages     the messages that a compaction keeps and repeats
+    rewrite           rewrites a file in another order
     fork            a fork within Neovate
 
 There is no header. Lines of the type `message` are entries; settings, file snapshots, titles and everything else are
-metadata lines. Neovate loads the chain of the last message in the file, in file order; several roots are common, since
-a compaction is a new root. 0.28 drops every response with a call that has no result in the current form. Providers do
-not need that from us, so reading keeps all responses; what we write has a result for each call, so that nothing is
-dropped.
+metadata lines. Neovate loads the chain of the last message in the file, in file order. Several roots are common, since
+a compaction is a new root. Version 0.28 drops every response with a call that has no result in the current form. We
+keep all responses when reading, because `providers` completes such calls. When writing, every call gets a result, so
+that Neovate drops nothing.
 """
 
 from sessiontree.dialects.neovate.dialect import NEOVATE

@@ -1,7 +1,7 @@
 """Message content, both ways: canonical messages <-> bodies of Neovate's lines.
 
-A *body* is a line without its envelope (uuids, type, timestamp, session). Encoding returns what it had to leave out or
-change; an entry that no line of the tree can hold encodes to None and goes to a metadata line.
+A *body* is a line without its envelope (uuids, type, timestamp, session). Encoding also returns notes about what it had
+to leave out or change. An entry that no line of the tree can hold encodes to None and is stored on a metadata line.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _BLOCK_RANKS = {
     "assistant": {"thinking": 0, "text": 1, "toolCall": 2},
     "toolResult": {"text": 0, "image": 0},
 }
-"""The blocks a role may have, and their order: Neovate throws on others, and writes an assistant's in this order."""
+"""The blocks a role may have, and their order: Neovate fails on others, and writes an assistant's in this order."""
 
 _BRANCH = "Another branch of this conversation was followed for a while and then left. This happened on it:"
-_NO_PLACE = "Neovate has no place for them"
-_SIGNATURE = LossNote("aside", "signatures of thinking", _NO_PLACE)
+_UNSUPPORTED = "Neovate cannot store them"
+_SIGNATURE = LossNote("aside", "signatures of thinking", _UNSUPPORTED)
 _REORDERED = LossNote("changed", "orders of blocks", "Neovate puts thinking first, then text, then calls")
 
 _command = re.compile(r"<bash-input>(.*)</bash-input>\Z", re.DOTALL)
@@ -59,7 +59,7 @@ _BlockChanges: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[LossNot
 
 
 class Call(Struct, frozen=True, gc=False):
-    """What a result has to repeat of its tool call."""
+    """The fields of a tool call that its result repeats."""
 
     name: str = ""
     input: Any = None
@@ -69,7 +69,7 @@ class Call(Struct, frozen=True, gc=False):
 
 
 def encode_entry(entry: CanonicalEntry) -> EncodedBodies | None:
-    """Any entry but a tool result; None when no line of the tree can hold it."""
+    """Encode any entry except a tool result; None when no line of the tree can hold it."""
     fields = entry.fields
     match entry.kind:
         case "message" if isinstance(fields.get("message"), dict):
@@ -117,7 +117,7 @@ def _encode_assistant(message: dict[str, Any]) -> EncodedBodies:
 
 
 def encode_result(message: dict[str, Any], call: Call) -> EncodedBodies:
-    """A tool result as one part of a message of the role `tool`."""
+    """Encode a tool result as one part of a message of the role `tool`."""
     content, changes = _encode_content(message, "toolResult")
     if isinstance(content, list) and len(content) == 1 and _is_text(content[0]):
         content = content[0]["text"]
@@ -147,11 +147,11 @@ def interrupted_result(id: str, call: Call) -> dict[str, Any]:
 
 
 def encode_stray_result(message: dict[str, Any]) -> EncodedBodies:
-    """A tool result without an open call before it, as a message of the user."""
+    """Encode a tool result without an open call before it, as a user message."""
     content, (_, _, notes) = _encode_content(message, "toolResult")
     given = [{"type": "text", "text": content}] if isinstance(content, str) else content
     opening = {"type": "text", "text": f"The tool {string(message, 'toolName') or 'that was called'} gave this result:"}
-    why = "the call they answer is not before them, and Neovate cannot send a result without one"
+    why = "the call they answer is not before them, and Neovate cannot send a result without its call"
     notes = (*notes, LossNote("changed", "tool results", why))
     return EncodedBodies([{"role": "user", "content": [opening, *given]}], notes=notes, is_reworded=True)
 
@@ -196,7 +196,7 @@ def _encode_content(message: dict[str, Any], role: str) -> tuple[Any, _BlockChan
         part = _encode_block(block, ranks)
         if part is None:
             left_out.append(at)
-            notes.append(LossNote("aside", f"blocks of type {_block_type(block)}", _NO_PLACE))
+            notes.append(LossNote("aside", f"blocks of type {_block_type(block)}", _UNSUPPORTED))
             continue
         parts.append((ranks[block["type"]], at, part))
         if block.get("thinkingSignature"):
@@ -208,7 +208,7 @@ def _encode_content(message: dict[str, Any], role: str) -> tuple[Any, _BlockChan
 
 
 def _encode_block(block: Any, allowed: dict[str, int]) -> dict[str, Any] | None:
-    """One block as a part; None when the role has no such part, or the block is malformed."""
+    """Encode one block as a part; None when the role has no such part, or the block is malformed."""
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str) or kind not in allowed:
         return None
@@ -257,7 +257,7 @@ def body_of(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def decode_bodies(bodies: Sequence[dict[str, Any]], id: str, timestamp: str, *, is_root: bool) -> CanonicalEntry:
-    """The entry of one body, or of a command's body followed by those of its output."""
+    """Decode one body, or a command's body followed by those of its output, into an entry."""
     first = bodies[0]
     if is_root and is_compaction(first):
         return CanonicalEntry("compaction", _decode_summary(first), id, timestamp)
@@ -284,7 +284,7 @@ def _decode_message(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def decode_result(part: dict[str, Any]) -> dict[str, Any]:
-    """The message of one result in its current form."""
+    """Decode one result in the current form into a message."""
     result = part.get("result")
     fields = result if isinstance(result, dict) else {"llmContent": result}
     content = _decode_content(fields.get("llmContent"))
@@ -298,7 +298,7 @@ def decode_result(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def normalize_result(part: dict[str, Any]) -> dict[str, Any]:
-    """A result part in the form that Neovate writes since 0.15."""
+    """Convert a result part to the form that Neovate has written since 0.15."""
     if part.get("type") != "tool_result":
         return part
     rest = {name: value for name, value in part.items() if name not in ("type", "id", "name")}
@@ -333,7 +333,7 @@ def _decode_summary(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decode_command(bodies: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A command the user ran, from its body and those of its output."""
+    """Decode a command the user ran, from its body and those of its output."""
     command, *outputs = bodies
     found = _command.match(string(command, "content"))
     return {

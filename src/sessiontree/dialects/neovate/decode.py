@@ -1,9 +1,9 @@
-"""Decodes Neovate's lines into canonical entries.
+"""Decode Neovate's lines into canonical entries.
 
-Lines are decoded in groups that make one entry or surround the same results: a command with its output, a message of
-the role `tool` with the lines that had to wait for it. An entry carries what its lines have beyond canonical form,
-under `neovate`: the entry is encoded again, and the difference to the lines is kept. A line that only repeats something
-(a copy of a kept message, a made-up result) decodes to nothing; its id becomes an alias of the entry before.
+Lines are decoded in groups that form one entry or belong to the same results: a command with its output, or a message
+of the role `tool` with the lines that had to wait for it. To preserve fields beyond the canonical form, the entry is
+encoded again, and its difference to the lines is carried under `neovate`. A line that only repeats something (a copy of
+a kept message, a generated result) decodes to nothing; its id becomes an alias of the entry before.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def must_decode_together(lines: IndexedLines, node: int, child: int) -> bool:
 
 
 def _has_only_fillers(line: _Line) -> bool:
-    """Whether all results of a line are made up or copied from another branch."""
+    """Whether all results of a line are generated or copied from another branch."""
     passthroughs = line.marks.get("results")
     return isinstance(passthroughs, list) and all(
         isinstance(passthrough, dict) and _is_filler(passthrough) for passthrough in passthroughs
@@ -89,7 +89,7 @@ def _has_only_fillers(line: _Line) -> bool:
 
 
 def _is_filler(passthrough: dict[str, Any]) -> bool:
-    """Whether a result is made up or a copy of one on another branch."""
+    """Whether a result is generated, or a copy of one on another branch."""
     return bool(passthrough.get("filler") or passthrough.get("copy"))
 
 
@@ -124,7 +124,7 @@ def _belongs_to(group: list[_Line], line: _Line) -> bool:
         return first.body.get("role") == "tool"
     if line.marks.get("part"):
         return is_command(first.body)
-    # Output that Neovate wrote follows its command; on lines of ours, `part` marks it.
+    # Output that Neovate wrote follows its command; on our own lines, `part` marks it.
     return (
         is_command(first.body)
         and PASSTHROUGH not in first.fields
@@ -134,7 +134,7 @@ def _belongs_to(group: list[_Line], line: _Line) -> bool:
 
 
 def _waiting_groups(waiting: list[_Line]) -> list[list[_Line]]:
-    """Lines that waiting for results, with the lines of one command in one group."""
+    """Group the lines that wait for results; the lines of one command form one group."""
     groups: list[list[_Line]] = []
     for line in waiting:
         if groups and line.marks.get("part"):
@@ -145,7 +145,7 @@ def _waiting_groups(waiting: list[_Line]) -> list[list[_Line]]:
 
 
 class _GroupDecoder:
-    """Decodes one group after the other; keeps the tool calls that later results answer."""
+    """Decodes one group after the other, and remembers the tool calls that later results answer."""
 
     def __init__(self, lines: IndexedLines) -> None:
         self._lines = lines
@@ -183,19 +183,18 @@ class _GroupDecoder:
     # Results
 
     def _decode_results_group(self, group: list[_Line]) -> list[CanonicalEntry]:
-        """The results of a line and the entries between them, except for those that splits decode to."""
+        """Decode the results of a line and the entries between them, except for those that splits decode to."""
         decoded = self._decode_turn(group)
         decoded = decoded[max(find_metadata_lines(self._lines).splits_of(group[0].id), default=0) :]
-        ids = {
-            entry.id for entry in decoded[:-1]
-        }  # the next line follows the last entry, from whichever line that came
+        # The next line follows the last entry, whichever line that was decoded from.
+        ids = {entry.id for entry in decoded[:-1]}
         self.alias_ids = tuple(line.id for line in group if line is group[-1] or line.id not in ids)
         if len(decoded) == 1 and decoded[0].id == group[0].id:
             self.alias_ids = ()
         return decoded
 
     def _decode_split(self, line: _Line, split: Split) -> list[CanonicalEntry]:
-        """The entries of a turn that a split decodes to: those after the split before it."""
+        """Decode the entries of a turn that belong to a split: those after the split before it."""
         metadata = find_metadata_lines(self._lines)
         found = [self._lines.tree.node_of.get(split.of)]
         found += [
@@ -254,7 +253,7 @@ class _GroupDecoder:
 
 
 def calls_before(lines: IndexedLines, node: int) -> dict[str, Call]:
-    """The calls that a line of results may answer: those of the response above it, past other results."""
+    """The calls that a line of results may answer: those of the response above it, skipping other results."""
     above = lines.tree.parent(node)
     seen: set[int] = set()
     while above is not None and above not in seen:
@@ -298,7 +297,7 @@ def _decode_metadata(line: _Line) -> CanonicalEntry:
 
 
 def _restore(decoded: CanonicalEntry, passthrough: dict[str, Any]) -> CanonicalEntry:
-    """The entry that a line was written for."""
+    """Restore the entry that a line was encoded from."""
     marks = marks_in(passthrough)
     found = {name: value for name, value in passthrough.items() if name != MARKS}
     entry = restore_entry(decoded, found | _older_parts(decoded, marks))
@@ -317,7 +316,7 @@ def _older_parts(decoded: CanonicalEntry, marks: dict[str, Any]) -> dict[str, An
 
 
 def _client_data(encoded: list[dict[str, Any]], bodies: list[dict[str, Any]]) -> dict[str, Any]:
-    """What some lines have beyond their entry: how they differ from the lines that it would be encoded to."""
+    """The difference between some lines and the lines that their entry would be encoded to."""
     if len(encoded) != len(bodies):
         return {"bodies": bodies} if encoded else {}
     deltas = [json_delta(*pair) for pair in zip(encoded, bodies, strict=True)]
@@ -337,6 +336,6 @@ def _numbered(id: str, number: int) -> str:
 
 
 def _position(line: _Line) -> int:
-    """How many results come before a line; -1 if unknown."""
+    """Number of results before a line; -1 if unknown."""
     found = line.fields.get("result") if metadata_entry(line.fields) else line.marks.get("result")
     return found if isinstance(found, int) and not isinstance(found, bool) else -1

@@ -1,8 +1,8 @@
 """Encoder for Neovate.
 
 New and existing files differ in two ways. In a new file all results of a response are in one line, so they are buffered
-(`result_buffer`); in an existing file each result is appended as a line of its own, because nothing may wait. And only
-an existing file can be rewritten in another order.
+(`result_buffer`). In an existing file each result is appended at once, as a line of its own. And only an existing file
+can be rewritten in another order.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class NeovateEncoder(LineBuilder):
         return buffer.add_entry(tuple(line_uuid for line_uuid, _ in lines))
 
     def _shared_uuid(self, entry: CanonicalEntry) -> str:
-        """A uuid for a line that is decoded with others, so that it may be the parent of another entry's child."""
+        """Return a uuid for a line that is decoded with others: it may be the parent of another entry's child."""
         return self._fresh_uuid(f"turn/{entry.id or entry.timestamp}")
 
     def _with_split(self, parent: Position) -> Position:
@@ -168,7 +168,7 @@ class NeovateEncoder(LineBuilder):
         return self._split(trace, count) if trace is not None and count < trace.through_last_result else parent
 
     def _split(self, trace: TurnTrace, count: int) -> Position:
-        """The position after the first entries of a turn, for a branch that starts there."""
+        """Return the position after the first entries of a turn, for a branch that starts there."""
         id = derived_uuid(f"{self._session_id}/split/{trace.results}/{count}")
         if id not in self._splits:
             self._splits[id] = trace, count
@@ -297,7 +297,7 @@ class NeovateEncoder(LineBuilder):
         target = entry.fields.get("targetId")
         node = self._lines.tree.node_of.get(target) if isinstance(target, str) else None
         if target is None or node is None:
-            why = "Neovate always continues from a message" if target is None else "there is no such message"
+            why = "Neovate always continues from a message" if target is None else "the target message does not exist"
             self._notes.append(
                 LossNote("dropped", "moves to before the first message" if target is None else "moves", why)
             )
@@ -329,7 +329,7 @@ def _call_id(entry: CanonicalEntry) -> str:
 
 
 def _with_result_count(fields: dict[str, Any], before: int, count: int) -> dict[str, Any]:
-    """A pending line, with the number of results before it, if others came later."""
+    """Return a pending line with the number of results before it, if others came later."""
     if before == count:
         return fields
     if fields["type"] == PASSTHROUGH:

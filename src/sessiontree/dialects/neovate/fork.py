@@ -1,4 +1,4 @@
-"""A fork as Neovate's `/branch` makes it: lines copied byte for byte, each with a mark of its origin."""
+"""Fork a session like Neovate's `/branch`: lines are copied byte for byte, each with a mark of its origin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sessiontree.dialects.neovate.records import string
 
 
 def encode_fork(lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
-    """Settings, history of a leaf with its snapshots and labels, and a title, as a new session."""
+    """Return the lines of a fork: settings, the history of a leaf with its snapshots and labels, and a title."""
     new = session_id(meta.id)
     nodes = set(find_history(lines, leaf, AS_CLIENT))
     nodes |= {node for node, kind in enumerate(lines.types) if kind == "config"}
@@ -43,7 +43,7 @@ def _related_metadata(lines: IndexedLines, ids: set[str]) -> set[int]:
 
 
 def _for_session(raw: bytes, session: str, meta: SessionMeta) -> bytes:
-    """The line for another session. The mark of an earlier fork is replaced, as Neovate does."""
+    """Return a line for another session. The mark of an earlier fork is replaced, as Neovate does."""
     try:
         fields: dict[str, Any] = parse_json(raw)
     except ValueError:
@@ -59,5 +59,5 @@ def _for_session(raw: bytes, session: str, meta: SessionMeta) -> bytes:
 
 
 def _last(lines: IndexedLines, leaf: int | None) -> dict[str, str]:
-    """The uuid that Neovate's own next line takes for its parent (see `metadata_lines`)."""
+    """The uuid that Neovate's own next line uses as its parent (see `metadata_lines`)."""
     return {} if leaf is None else {"uuid": lines.tree.ids[leaf]}

@@ -1,4 +1,4 @@
-"""Facts about a session: whether a file is one of Neovate's, its id, origin, settings and title."""
+"""Format detection, and facts about a session: its id, origin, settings and title."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _stem(location: str) -> str:
 
 
 def _fork_origin(lines: IndexedLines, nodes: Sequence[int], first: dict[str, Any]) -> ForkOrigin | None:
-    """Where a session was forked: the mark of the last copied message. All copied messages precede the new ones."""
+    """The origin of a fork: the mark of the last copied message. All copied messages precede the new ones."""
     if _fork_mark(first) is None:
         return None
     copied = bisect_left(nodes, True, key=lambda node: _fork_mark(lines.fields([node])[0]) is None)
@@ -89,12 +89,12 @@ def find_config(lines: IndexedLines) -> Config:
 
 
 def find_title(lines: IndexedLines) -> str | None:
-    """The newest given title, else the one in the settings, else the start of the first prompt."""
+    """The newest title line, else the title in the settings, else the start of the first prompt."""
     return find_given_title(lines) or next(_iter_prompts(lines), None)
 
 
 def find_given_title(lines: IndexedLines) -> str | None:
-    """The newest given title, else the one in the settings."""
+    """The newest title line, else the title in the settings."""
     for node in range(len(lines.types) - 1, -1, -1):
         if lines.types[node] == "session_info":
             (entry,) = lines.entries([node])
@@ -104,7 +104,7 @@ def find_given_title(lines: IndexedLines) -> str | None:
 
 
 def _iter_prompts(lines: IndexedLines) -> Iterator[str]:
-    """The user's prompts, each cut to a title: without shell output, interruptions and hidden text."""
+    """Iterate over the user's prompts, truncated to a title: without shell output, interruptions and hidden text."""
     nodes = _message_nodes(lines)
     for start in range(0, len(nodes), _STEP):
         for fields in lines.fields(nodes[start : start + _STEP]):

@@ -1,8 +1,8 @@
-"""The lines that a compaction may keep: Neovate's compaction starts a new root, so what it keeps is written again.
+"""The lines that a compaction may keep: Neovate's compaction starts a new root, so kept messages are written again.
 
-An encoder cannot read what it has written, and any line may be kept by a later compaction. So the latest lines are held
-in memory, up to a size far beyond what a compaction keeps; of older lines only the order. For an existing file, lines
-are read from it.
+An encoder cannot read what it has written, and a later compaction may keep any line. So the latest lines are held in
+memory, up to a size far beyond what a compaction keeps; of older lines only the order is kept. In an existing file,
+lines are read from the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sessiontree.dialects.neovate.path import find_summarized_end
 from sessiontree.dialects.neovate.records import MESSAGE, is_compaction, is_result, parts, string
 
 MAX_BYTES = 64 * 1024 * 1024
-"""How many bytes of lines are held."""
+"""Maximum size in bytes of the lines held in memory."""
 
 
 class EntryLine(Struct, frozen=True, gc=False):
@@ -68,7 +68,7 @@ class KeptMessages:
         return kept, len(available) == len(found)
 
     def _range(self, first: EntryLine, last: str | None) -> list[str]:
-        """The lines from one to another; none when the first does not lead to the last."""
+        """The lines from `first` to `last`; none when `first` is not an ancestor of `last`."""
         found: list[str] = []
         for uuid in self._iter_back(last):
             if any(original == first.uuid for original in self._iter_originals(uuid)):
@@ -99,7 +99,7 @@ class KeptMessages:
         return None if before is None else lines.tree.ids[before]
 
     def fields(self, uuid: str) -> dict[str, Any] | None:
-        """A decoded line; None when it is not held any more."""
+        """Return a decoded line; None when it is no longer held."""
         raw = self._raw.get(uuid)
         if raw is not None:
             fields: dict[str, Any] = parse_json(raw)

@@ -1,6 +1,6 @@
-"""Builds the lines of one entry after the other: ids, timestamps, passthrough data, metadata lines, repeated lines.
+"""Build the lines of one entry after the other: ids, timestamps, passthrough data, metadata lines, repeated lines.
 
-Which line follows which is decided in `encoder`.
+`encoder` decides the order of the lines.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from sessiontree.dialects.passthrough import (
 _uuid = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
 
 _UUID = 36
-"""How long a uuid is; most ids are shorter."""
+"""Length of a uuid; most ids are shorter."""
 
 _encode = msgspec.json.Encoder().encode
 _time = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)\Z")
 
-_IGNORED = "Neovate has no place for them; they are kept on lines that it ignores"
+_IGNORED = "Neovate cannot store them; they are kept on lines that it ignores"
 
 
 class LineBuilder:
@@ -122,14 +122,14 @@ class LineBuilder:
         return before
 
     def _copy_line(self, fields: dict[str, Any], uuid: str, time: str, marks: dict[str, Any]) -> dict[str, Any]:
-        """A line that repeats another, ready except for its parent."""
+        """Build a line that repeats another, complete except for its parent."""
         body = {name: value for name, value in fields.items() if name not in (PASSTHROUGH, "forkedFrom")}
         return {**body, "uuid": uuid, "timestamp": time, "sessionId": self._session_id, PASSTHROUGH: {MARKS: marks}}
 
     def _lines_of_draft(
         self, made: Draft, entry: CanonicalEntry, uuid: str, time: str
     ) -> list[tuple[str, dict[str, Any]]]:
-        """The lines of a draft with their uuids, ready except for their parents."""
+        """Build the lines of a draft with their uuids, complete except for their parents."""
         forked = self._fork_marks(entry, uuid)
         if len(made.bodies) == 1 and not forked:
             return [(uuid, self._message_fields(made.bodies[0], uuid, time, made.passthroughs[0]))]
@@ -147,7 +147,7 @@ class LineBuilder:
     def _message_fields(
         self, body: dict[str, Any], uuid: str, time: str, passthrough: dict[str, Any]
     ) -> dict[str, Any]:
-        """A message line except for its parent, with its keys in Neovate's order."""
+        """Build a message line without its parent, with its keys in Neovate's order."""
         origin = self._meta.forked_from
         marks = passthrough.get(MARKS) or {}
         if origin is not None and marks.get("forked"):
@@ -171,7 +171,7 @@ class LineBuilder:
         return fields
 
     def _emit(self, uuid: str, parent: str | None, fields: dict[str, Any], follows: str | None = None) -> None:
-        """Write a message line. A compaction has no parent; `follows` is what it comes after all the same."""
+        """Write a message line. A compaction has no parent; `follows` is the line it comes after."""
         before = fields["parentUuid"] = uuid_of(parent)
         raw = render_line(fields)
         self._out.append(raw)
@@ -181,7 +181,7 @@ class LineBuilder:
     # Metadata lines
 
     def _append_metadata(self, entry: CanonicalEntry, parent: str | None) -> str | None:
-        """Write an entry that Neovate has no place for; its id is that of its parent."""
+        """Write an entry that Neovate cannot store; its id is that of its parent."""
         fields, id = self._metadata_fields(entry, parent, self._time_of(entry))
         self._emit_metadata({**fields, **self._after_mark(parent)})
         if not parent and self._lines is not None:  # the file has no id for this position
@@ -284,7 +284,7 @@ def _kind(entry: CanonicalEntry) -> str:
 
 
 def render_line(fields: dict[str, Any]) -> bytes:
-    """One line without LF. Numbers that JSON does not know become null: one such line makes Neovate refuse the file."""
+    """Render a line without LF. NaN and infinity become null: one such line makes Neovate reject the file."""
     try:
         return _encode(fields)
     except (UnicodeEncodeError, msgspec.MsgspecError, OverflowError):
@@ -322,7 +322,7 @@ def _iso(ms: Any) -> str | None:
 
 
 class Draft(Struct, frozen=True, gc=False):
-    """The bodies of an entry's lines, each with its passthrough data, before they get a place in the file."""
+    """The bodies of an entry's lines, each with its passthrough data, before their position in the file is known."""
 
     bodies: list[dict[str, Any]]
     passthroughs: list[dict[str, Any]]
@@ -337,7 +337,7 @@ def has_tree_line(entry: CanonicalEntry) -> bool:
 
 
 def draft(entry: CanonicalEntry, uuid: str, timestamp: str, marks: dict[str, Any], *, is_root: bool) -> Draft | None:
-    """Draft any entry but a result that answers a call; None when it has to go to a metadata line."""
+    """Draft any entry except a result that answers a call; None if the entry needs a metadata line."""
     bare = with_carried_data(entry, MARKS, None)
     encoded = encode_stray_result(bare.fields["message"]) if is_tool_result(bare) else encode_entry(bare)
     if encoded is None:
@@ -345,7 +345,7 @@ def draft(entry: CanonicalEntry, uuid: str, timestamp: str, marks: dict[str, Any
     bodies = _with_client_data(encoded.bodies, client_data(entry))
     decoded = decode_bodies(bodies, uuid, timestamp, is_root=is_root)
     if len(bodies) == 1 and is_output(bodies[0]):
-        marks = {**marks, "alone": True}  # else it would be taken for the output of a command before it
+        marks = {**marks, "alone": True}  # otherwise it would be read as the output of a command before it
     further = [{MARKS: {"part": True}} for _ in bodies[1:]]
     passthrough = _passthrough(bare, decoded, encoded, marks)
     return Draft(bodies, [passthrough, *further], encoded.notes, calls_of(bodies[0]))
@@ -372,13 +372,13 @@ def _passthrough(
 
 
 def client_data(entry: CanonicalEntry) -> dict[str, Any]:
-    """What an entry carries of the Neovate lines it was decoded from."""
+    """The passthrough data of an entry from the Neovate lines it was decoded from."""
     found = carried_data(entry, MARKS)
     return found if isinstance(found, dict) else {}
 
 
 def _with_client_data(bodies: list[dict[str, Any]], data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Bodies with what their lines had beyond canonical form when they came from Neovate."""
+    """Add the fields beyond the canonical form that the lines had when they came from Neovate."""
     whole, deltas = data.get("bodies"), data.get("lines")
     if isinstance(whole, list) and whole and all(isinstance(body, dict) for body in whole):
         return whole
@@ -388,7 +388,7 @@ def _with_client_data(bodies: list[dict[str, Any]], data: dict[str, Any]) -> lis
 
 
 def result_line_fields(entry: CanonicalEntry) -> dict[str, Any]:
-    """What a line of results had beyond its results; carried by the first of them."""
+    """The fields of a line of results beyond its results; carried by the first result."""
     found = client_data(entry).get("around")
     return found if isinstance(found, dict) else {}
 

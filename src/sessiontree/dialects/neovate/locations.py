@@ -1,4 +1,4 @@
-"""Where Neovate keeps sessions, copies of files and long tool output.
+"""Paths of Neovate's sessions, copies of files and long tool output.
 
     <folder>/<id>.jsonl          a session; without the folder for the working directory `/`
     <folder>/agent-<id>.jsonl    a sub-agent, without a link to its session
@@ -90,7 +90,7 @@ def session_id(id: str) -> str:
 
 
 def derived_uuid(name: str) -> str:
-    """A version 5 UUID for a name, made without `uuid.UUID`, which is slow."""
+    """A version 5 UUID for a name, computed without `uuid.UUID`, which is slow."""
     digest = _namespace()()
     digest.update(hexlify(name.encode("utf-8", "surrogatepass")))
     found = digest.hexdigest()
@@ -99,7 +99,7 @@ def derived_uuid(name: str) -> str:
 
 @functools.cache
 def _namespace() -> Callable[[], hashlib._Hash]:
-    """A copy of the digest that already has our namespace."""
+    """Return a function that copies a digest which already includes our namespace."""
     from hashlib import sha1
     from uuid import NAMESPACE_URL, uuid5
 

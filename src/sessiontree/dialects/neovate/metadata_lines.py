@@ -1,15 +1,15 @@
-"""Our own metadata lines: entries that Neovate has no place for, on lines of a type that it ignores.
+"""Our own metadata lines: entries that Neovate cannot store, on lines of a type that it ignores.
 
     {"type":"sessiontree","sessionId":…,"timestamp":…,"uuid":…,"id":…,"parent":…,"after":…,"entry":{"type":…,…}}
 
-`parent` is the message line that the entry follows and `after` the metadata line between them, if there is one; a
+`parent` is the message line that the entry follows, and `after` the metadata line between them, if there is one. A
 message that follows a metadata line has `after` in its passthrough data. `uuid` is that of the last message line
-before: Neovate takes the uuid of the last line of the file, of any type, for the parent of some of its messages, and
+before: Neovate uses the uuid of the last line of the file, of any type, as the parent of some of its messages, and
 would start a new root after a line without one.
 
-A *split* is a metadata line between a response and its results, where a branch starts among them: all results of a
-response are one line, and nothing can follow half a line. It decodes to the entries of the turn up to there, and the
-line of results to the rest:
+A *split* is a metadata line between a response and its results, for a branch that starts among the results: all results
+of a response are one line, and nothing can follow half a line. It decodes to the entries of the turn up to that point,
+and the line of results to the rest:
 
     {"type":"sessiontree",…,"parent":…,"after":…,"entry":{"type":"sessiontree:split","of":…,"at":…,"lines":[…]}}
 
@@ -20,10 +20,10 @@ Message lines that we wrote have *marks*, in their passthrough data under `neova
 
 * `timestamp`: the entry's own, where the line has another;
 * `after`: the metadata line before the message; `behind`: the line before a compaction; `root`: a root on purpose;
-* `part`: the line belongs to the entry before it; `copy`: it repeats what a compaction kept; `alone`: it looks like the
-  output of a command and is not; `forked`: its fork mark is ours;
-* `results`: passthrough data for each result of the line, `{"filler": true}` for one that we made up, `{"copy": true}`
-  for one that another branch decodes to; `result`: how many results came before this line, which had to wait for all.
+* `part`: the line belongs to the entry before it; `copy`: it repeats what a compaction kept; `alone`: it only looks
+  like the output of a command; `forked`: its fork mark is ours;
+* `results`: passthrough data for each result of the line, `{"filler": true}` for a generated result, `{"copy": true}`
+  for one that belongs to another branch; `result`: the number of results before this line, which had to wait for all.
 
 Older versions also stored `without`, `order`, `blocks` and `plain` here (see `decode`).
 """
@@ -44,14 +44,14 @@ SPLIT = "sessiontree:split"
 """The type of the entry on a split."""
 
 MARKS = "neovate"
-"""The part of passthrough data with marks; on a canonical entry, what it carries of the Neovate lines it came from."""
+"""The part of passthrough data with marks; on a canonical entry, data from the Neovate lines it was decoded from."""
 
 
 class Position(str):
-    """The uuid of a line (empty before the first) that also names a metadata line after it, or a place in a turn.
+    """The uuid of a line (empty before the first) that also names a metadata line after it, or a position in a turn.
 
     `Encoded.id` of a metadata line is that of its parent, and of a result that of the line with all results. The next
-    entry gets this id as its parent, so the id itself has to remember which of them was meant.
+    entry gets this id as its parent, so the id itself has to record which of them it refers to.
     """
 
     __slots__ = ("entry_count", "metadata_id", "trace")
@@ -59,7 +59,7 @@ class Position(str):
     """Empty when no metadata line is meant."""
     trace: TurnTrace | None
     entry_count: int
-    """How many entries of the turn come before."""
+    """Number of entries of the turn before this position."""
 
     def __new__(cls, uuid: str, metadata_id: str, trace: TurnTrace | None = None, entry_count: int = 0) -> Position:
         made = super().__new__(cls, uuid)
@@ -68,7 +68,7 @@ class Position(str):
 
 
 class TurnTrace(Struct):
-    """What is kept of a turn, so that a branch can start in the middle of it."""
+    """A record of a turn, so that a branch can start in the middle of it."""
 
     assistant: str
     after: str = ""
@@ -78,9 +78,9 @@ class TurnTrace(Struct):
     entries: list[tuple[str, ...]] = []
     """The entries after the response: empty for a result, else the lines or the metadata line it became."""
     through_last_result: int = 0
-    """How many of these entries are decoded with the line of results: those up to the last result."""
+    """Number of these entries that are decoded with the line of results: those up to the last result."""
     copied_results: int = 0
-    """How many results at the start of the line are those of another branch."""
+    """Number of results at the start of the line that belong to another branch."""
     copies: list[str] = []
     """The lines after the results that repeat those of another branch."""
     copy_of: str = ""
@@ -141,7 +141,7 @@ _cache: WeakKeyDictionary[IndexedLines, tuple[int, MetadataLines]] = WeakKeyDict
 
 
 def find_metadata_lines(lines: IndexedLines) -> MetadataLines:
-    """Our metadata lines. Cached until lines are added, because each branch of a session asks for them."""
+    """Find our metadata lines. Cached until lines are added, because each branch of a session needs them."""
     known = _cache.get(lines)
     if known is not None and known[0] == len(lines.types):
         return known[1]
@@ -191,7 +191,7 @@ def _splits(lines: list[MetadataLine]) -> dict[str, dict[int, int]]:
 
 
 def marks_of(line: dict[str, Any]) -> dict[str, Any]:
-    """How to decode a message line that we wrote; empty for lines of Neovate itself."""
+    """The marks on a message line that we wrote; empty for Neovate's own lines."""
     return marks_in(passthrough_of(line))
 
 

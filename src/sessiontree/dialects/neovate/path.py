@@ -1,8 +1,8 @@
-"""The leaf and the lines that belong to it: as Neovate loads them, or with what it loses.
+"""The leaf and the lines that belong to it: as Neovate loads them, or including what it loses.
 
 A compaction is a new root. `find_history` continues from it to the messages it summarizes: at the line that a
 compaction of ours names, else at the message before it in the file. With `ReadOptions.recovered` a path does so too,
-and follows the links of `reparent`; results of calls that were cancelled together are siblings, and all of them belong
+and follows the links of `reparent`. Results of calls that were canceled together are siblings, and all of them belong
 to the path.
 """
 
@@ -69,7 +69,7 @@ def _reparentings(lines: IndexedLines) -> dict[int, int]:
 
 def _chain(lines: IndexedLines, leaf: int | None, links: Mapping[int, int]) -> list[int]:
     """Root to leaf with some parents replaced, continued from each compaction to the messages it summarizes."""
-    # The step beyond a compaction is only for reading: as a parent link in the file it would bring the history back.
+    # The step beyond a compaction is only for reading: a parent link in the file would undo the compaction.
     parts: list[list[int]] = []
     seen: set[int] = set()
     node = leaf
@@ -96,7 +96,7 @@ def find_summarized_end(lines: IndexedLines, root: int) -> int | None:
 
 
 def _in_file_order(lines: IndexedLines, chain: Sequence[int]) -> list[int]:
-    """The lines of a chain in file order. An id that occurs twice brings both of its lines."""
+    """The lines of a chain in file order. If an id occurs twice, both of its lines are included."""
     ids, types = lines.tree.ids, lines.types
     wanted = {ids[node] for node in chain}
     if len(lines.tree.node_of) == len(ids):
@@ -125,7 +125,7 @@ def _metadata_before(lines: IndexedLines, metadata: MetadataLines, node: int) ->
 
 
 def trailing_metadata(lines: IndexedLines, metadata: MetadataLines, uuid: str) -> list[int]:
-    """The metadata lines after the last message, up to the last one that is not bookkeeping: the session is at it."""
+    """The metadata lines after the last message, up to the last one that is not bookkeeping: the current entry."""
     passive = BOOKKEEPING | {"leaf"}
     found = [line for line in metadata.children_of(uuid) if lines.types[line.node] not in passive]
     return _last_chain(metadata, found)
@@ -145,7 +145,7 @@ def _last_compaction(lines: IndexedLines, nodes: Sequence[int]) -> int:
 
 
 def _with_lost_results(lines: IndexedLines, chain: list[int]) -> list[int]:
-    """The chain with results off the path that answer calls on it that are open otherwise."""
+    """Return the chain with results off the path that answer its open calls."""
     entries = lines.entries(chain)
     messages = [message for entry in entries if isinstance(entry, MessageEntry) for message in entry.messages]
     answered = {message.tool_call_id for message in messages if isinstance(message, ToolResult)}

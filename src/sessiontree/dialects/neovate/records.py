@@ -1,4 +1,4 @@
-"""Neovate's lines -> envelopes and entries. One of our metadata lines is parsed as the entry inside it."""
+"""Decode Neovate's lines into envelopes and entries. A metadata line of ours is parsed as the entry inside it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MESSAGE = "message"
 
 _CANONICAL_TYPES = {"config": "config", "snapshot": "file_snapshot", "custom-title": "session_info"}
 _RESERVED_TYPES = frozenset({MESSAGE, "file_snapshot"})
-"""Types of lines of the tree and of the many snapshots, so that our metadata lines must not have them."""
+"""Types of lines of the tree and of the frequent snapshots; our metadata lines must not have them."""
 
 milliseconds = lru_cache(maxsize=64)(context.milliseconds)
 """Cached, because the timestamp of a line is needed several times in a row."""
@@ -274,7 +274,7 @@ def _block(part: object) -> Block:
 
 
 def image(part: dict[str, Any]) -> Image:
-    """An image, whose data may be a whole data URL."""
+    """Parse an image, whose data may be a complete data URL."""
     data, mime_type = string(part, "data"), string(part, "mimeType")
     url = data_url.match(data)
     if url:

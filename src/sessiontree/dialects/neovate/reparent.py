@@ -1,8 +1,8 @@
 """Reparenting where Neovate loses history:
 
 * the first message after an old automatic compaction, written without a parent, follows the summary;
-* a root after a line that is not a message follows the message before it: Neovate takes the parent from the last line
-  of the file, of any type;
+* a root after a line that is not a message follows the message before it: Neovate uses the last line of the file, of
+  any type, as the parent;
 * a message whose parent is lost follows the message before it.
 """
 
@@ -30,9 +30,9 @@ def find_reparentings(lines: IndexedLines) -> list[Reparenting]:
 
 
 def _root_reparenting(lines: IndexedLines, root: int, before: int) -> Reparenting | None:
-    """The parent that a root lacks; None for a root on purpose."""
-    # On purpose: a compaction, a root that we wrote as one, where a cycle was opened, or a root moved after its own
-    # children to become the current entry.
+    """Find the parent that a root lacks; None for an intended root."""
+    # Intended roots: a compaction, a root that we wrote as one, the node where a cycle was cut, or a root moved after
+    # its own children to become the current entry.
     fields, earlier = lines.fields([root, before])
     if fields.get("parentUuid") or is_compaction(fields) or marks_of(fields).get("root"):
         return None
@@ -44,7 +44,7 @@ def _root_reparenting(lines: IndexedLines, root: int, before: int) -> Reparentin
 
 
 def _iter_with_before(lines: IndexedLines) -> Iterator[tuple[int, int]]:
-    """Each message but the first, with the message before it in the file."""
+    """Iterate over all messages except the first, each with the message before it in the file."""
     before: int | None = None
     for node, kind in enumerate(lines.types):
         if kind == MESSAGE:

@@ -1,7 +1,7 @@
 """Buffer for the results of one response, until all of its tool calls are answered.
 
-Neovate keeps all results of a turn in one message, and leaves out a response with an unanswered call. Whatever comes
-between the results waits until the line of results is written.
+Neovate stores all results of a turn in one message, and leaves out a response with an unanswered call. Entries between
+the results wait until the line of results is written.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from sessiontree.dialects.neovate.records import string
 
 
 class PendingLine(Struct, frozen=True):
-    """A line that is ready except for its parent."""
+    """A line that is complete except for its parent."""
 
     fields: dict[str, Any]
     uuid: str
     """Empty for a metadata line."""
     count: int
-    """How many results of this turn come before it."""
+    """Number of results of this turn before it."""
 
 
 class ResultBuffer:
@@ -48,7 +48,7 @@ class ResultBuffer:
         return parent == self.tail and count == len(self.trace.entries)
 
     def add_entry(self, lines: tuple[str, ...], metadata_id: str = "") -> str:
-        """Record an entry by its lines (a result has none); the parent id for the next entry."""
+        """Record an entry by its lines (a result has none); returns the parent id for the next entry."""
         self.trace.entries.append(lines)
         if not lines:
             self.trace.through_last_result = len(self.trace.entries)
@@ -66,7 +66,7 @@ class ResultBuffer:
 
     @property
     def is_started(self) -> bool:
-        """Whether there are results or lines that wait for them."""
+        """Whether there are any results, or lines that wait for them."""
         return self.uuid is not None or bool(self.pending)
 
     def is_open(self, call: str) -> bool:
@@ -78,7 +78,7 @@ class ResultBuffer:
         self.passthroughs.append(passthrough)
 
     def copy_result(self, part: dict[str, Any]) -> None:
-        """Take over a result of another branch after the same response."""
+        """Add a copy of a result of another branch after the same response."""
         call = string(part, "toolCallId")
         if call in self._open:
             self.answer(call, part, {"copy": True})
@@ -95,7 +95,7 @@ class ResultBuffer:
 
     @property
     def own_results(self) -> int:
-        """The number of results that are neither made up nor copied from another branch."""
+        """The number of results that are neither generated nor copied from another branch."""
         return sum(
             1 for passthrough in self.passthroughs if not passthrough.get("filler") and not passthrough.get("copy")
         )

@@ -1,4 +1,4 @@
-"""Rewrites a file with its lines in another order, or with other settings.
+"""Rewrite a file with its lines in another order, or with other settings.
 
 Neovate continues from the last message of the file and shows its path in file order. To continue elsewhere, that
 message has to come last, and its path has to be in order.
@@ -16,7 +16,7 @@ from sessiontree.dialects.neovate.records import MESSAGE
 
 
 def rewrite_with_leaf(lines: IndexedLines, node: int) -> list[bytes] | None:
-    """All lines of the file with a leaf and its path at the end; None when they are there already."""
+    """All lines of the file with a leaf and its path at the end; None when they are already there."""
     path = lines.tree.path(node)
     at = _first_out_of_order(path)
     if node != find_leaf(lines):
@@ -25,7 +25,7 @@ def rewrite_with_leaf(lines: IndexedLines, node: int) -> list[bytes] | None:
 
 
 def rewrite_in_order(lines: IndexedLines, node: int) -> list[bytes] | None:
-    """All lines of the file with the path to a node in order; None when it is already."""
+    """All lines of the file with the path to a node in order; None when it is already in order."""
     path = lines.tree.path(node)
     at = _first_out_of_order(path)
     return _move_to_end(lines, path[at:]) if at < len(path) else None

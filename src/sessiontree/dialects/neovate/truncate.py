@@ -10,7 +10,7 @@ from sessiontree.dialects.truncation import find_head, iter_metadata
 
 
 def find_kept_lines(lines: IndexedLines, path: Sequence[int], _models: Iterable[str | None]) -> set[int] | None:
-    """The lines that must stay for a path; None if it does not start at a compaction."""
+    """Find the lines that must stay for a path; None if it does not start at a compaction."""
     if not path or lines.tree.parent(path[0]) is not None or not is_compaction(lines.fields([path[0]])[0]):
         return None
     kept = {*path, *find_head(lines, path[0])}

@@ -3,10 +3,10 @@
 | module      | contents                                                   |
 |-------------|------------------------------------------------------------|
 | `dialect`   | the dialect, where it differs from Pi                      |
-| `detect`    | telling its files from Pi's; the title slot                |
+| `detect`    | detection of its files; the title slot                     |
 | `context`   | which messages of a path are sent                          |
 | `encoder`   | canonical entries -> lines; renaming a session             |
-| `locations` | where sessions and blobs are                               |
+| `locations` | paths of sessions and blobs                                |
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class RetriedTurn(MessageEntry, frozen=True, tag="message"):
 
 
 def as_client_reads(path: Path, loaded: dict[str, Entry]) -> Path:
-    """The path without what this client does not know. Every entry that is loaded is added to `loaded`."""
+    """Return the path without entries this client does not know. Each loaded entry is added to `loaded`."""
 
     def load(positions: Sequence[int]) -> list[Entry]:
         entries = [
@@ -112,9 +112,9 @@ def _is_empty_error(turn: Assistant) -> bool:
 
 
 def without_dangling_calls(sent: SentMessages) -> SentMessages:
-    """The messages without unanswered calls; a message that would be empty is left out."""
-    # Providers refuse signed thinking in a message that was changed, so the signatures go, and redacted thinking, which
-    # is nothing but a signature.
+    """Remove unanswered calls; a message that would be empty is left out."""
+    # Providers reject signed thinking in a message that was changed, so signatures are removed, and redacted thinking
+    # too, because it is only a signature.
     answered = {message.tool_call_id for message, _ in sent if isinstance(message, ToolResult)}
     kept: SentMessages = []
     for message, source in sent:
@@ -137,7 +137,7 @@ def _unsigned(block: Block) -> Block:
 
 
 def without_failed_turns(sent: SentMessages) -> SentMessages:
-    """The messages without aborted or failed turns and the results of their calls.
+    """Remove aborted or failed turns and the results of their calls.
 
     A turn stays if the note about its interrupted thinking follows it.
     """

@@ -1,4 +1,4 @@
-"""How a file of oh-my-pi or xcsh differs from one of Pi, and the title slot."""
+"""Distinguish files of oh-my-pi and xcsh from Pi's, and parse and render the title slot."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LONGEST_TIME = 32
 
 
 def is_title_slot(fields: dict[str, Any]) -> bool:
-    """The line before the header that holds the title, padded to 256 bytes."""
+    """Whether this is the line before the header that holds the title, padded to 256 bytes."""
     return (
         fields.get("type") == SLOT
         and fields.get("v") == 1
@@ -52,7 +52,7 @@ def is_title_slot(fields: dict[str, Any]) -> bool:
 
 
 def render_slot(title: str, source: str | None, updated_at: str) -> bytes:
-    """A title slot without its LF, always of the same size. A title that does not fit is cut between characters."""
+    """Render a title slot without LF, always of the same size. A title that is too long is cut between characters."""
     fields: dict[str, Any] = {"type": SLOT, "v": 1, "title": title[:SLOT_SIZE]}
     if source is not None:
         fields["source"] = source
@@ -71,7 +71,7 @@ def is_own_header(fields: dict[str, Any]) -> bool:
 
 
 def is_own_record(fields: dict[str, Any]) -> bool:
-    """Whether an entry is one that only oh-my-pi or xcsh writes."""
+    """Whether only oh-my-pi or xcsh writes such an entry."""
     kind, message = fields.get("type"), fields.get("message")
     if not isinstance(kind, str) or not isinstance(fields.get("timestamp"), str):
         return False

@@ -1,12 +1,12 @@
 """The sessions of oh-my-pi and xcsh, where they differ from Pi's:
 
 * the first line may be a title slot, overwritten in place at each rename; it is a metadata line, and its title counts;
-* a reset boundary starts the context anew, unless a compaction follows it;
-* an explicit model outranks the models that assistant messages name, and there is one per role;
-* the context is what can be sent: without calls that have no result and without failed turns. With
-  `ReadOptions.recovered` they stay.
+* a reset boundary starts an empty context, unless a compaction follows it;
+* an explicit model overrides the models that assistant messages name, and each role has its own;
+* the context has only what can be sent: no calls without a result, and no failed turns. With `ReadOptions.recovered`
+  they stay.
 
-The leaf is the last line of any type, as in Pi's files. Usage outside of turns and changes of the title decode to the
+The leaf is the last line of any type, as in Pi's files. Usage outside turns and changes of the title decode to the
 native entry types.
 """
 
@@ -194,7 +194,7 @@ def _is_slot_line(lines: IndexedLines, node: int) -> bool:
 
 
 def _with_own_fields(entry: MessageEntry, raw: bytes) -> Entry:
-    """Fields that native entries do not have: a retried turn, and the usage of a sub-agent."""
+    """Add fields that native entries do not have: a retried turn, and the usage of a sub-agent."""
     message = entry.message
     if isinstance(message, Assistant) and _RETRIED in raw:
         if _message_fields(raw).get("retryRecovery"):
@@ -218,7 +218,7 @@ def _message_fields(raw: bytes) -> dict[str, Any]:
 
 
 def is_truncated(text: str) -> bool:
-    """Whether the client cut a text when it wrote it, which its notice shows."""
+    """Whether the client truncated a text when it wrote it: the text then ends with a notice."""
     return text.endswith(TRUNCATION_NOTICE)
 
 

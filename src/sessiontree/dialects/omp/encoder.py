@@ -1,8 +1,8 @@
 """Encoder for oh-my-pi: a title slot and a header before the entries, and its own form of some entries.
 
-The name of a session is not an entry here. A new file has it in the slot and in the header. In an existing file the
-slot is overwritten in place; a file without one, as xcsh writes it, is rewritten with another header. Either way an
-entry records the change.
+The name of a session is not an entry in this format. A new file has it in the slot and in the header. In an existing
+file the slot is overwritten in place; a file without one, as xcsh writes it, is rewritten with another header. Either
+way an entry records the change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ROLES = frozenset(
         "user",
     }
 )
-_IGNORED = "oh-my-pi has nothing of the kind; they are kept on lines that it ignores"
+_IGNORED = "oh-my-pi has no equivalent; they are kept on lines that it ignores"
 _NOTES = {
     "config": LossNote("aside", "settings", _IGNORED),
     "context_edit": LossNote(
@@ -43,7 +43,7 @@ _NOTES = {
     "file_snapshot": LossNote("aside", "file snapshots", _IGNORED),
     "worktree": LossNote("aside", "worktrees", _IGNORED),
 }
-_PROMPTS = LossNote("aside", "system prompts", "oh-my-pi makes its own; they are kept on lines that it ignores")
+_PROMPTS = LossNote("aside", "system prompts", "oh-my-pi builds its own; they are kept on lines that it ignores")
 _UNKNOWN_ROLE = LossNote("aside", "messages of unknown roles", _IGNORED)
 _NO_HEADER = LossNote("changed", "names", "the file has no header for it; only an entry records it")
 
@@ -80,7 +80,7 @@ class OhMyPiEncoder(PiFamilyEncoder):
                 return EncodedLine(kind, fields, (_NOTES[kind],) if kind in _NOTES else ())
 
     def _rename(self, lines: IndexedLines, encoded: Encoded, name: str) -> Encoded:
-        """The encoded entry, with the name also put where the client looks for it."""
+        """Add the name where the client looks for it to an encoded entry."""
         slot = render_slot(name, "user", self._time)
         first = next(iter(lines.raw_lines()), b"")
         if len(first) == SLOT_SIZE - 1 and _is_slot(first):
@@ -103,7 +103,7 @@ class OhMyPiEncoder(PiFamilyEncoder):
 
 
 def with_key(fields: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
-    """Fields with one of them renamed in place; unchanged if the new name is taken."""
+    """Rename a field, keeping the order; unchanged if the new name is taken."""
     if new in fields:
         return dict(fields)
     return {new if name == old else name: value for name, value in fields.items()}
@@ -130,7 +130,7 @@ def _message(entry: CanonicalEntry, message: dict[str, Any]) -> EncodedLine:
 
 
 def _model_change(entry: CanonicalEntry) -> EncodedLine:
-    """One field has provider and model id."""
+    """Encode a model change: one field has provider and model id."""
     fields = entry.fields
     provider, model_id = fields.get("provider"), fields.get("modelId")
     if fields.get("model") or not isinstance(provider, str) or not isinstance(model_id, str):
@@ -149,7 +149,7 @@ def _title_change(entry: CanonicalEntry) -> dict[str, Any]:
 
 
 def _is_countable(fields: Mapping[str, Any]) -> bool:
-    """Whether oh-my-pi can add it to the session's usage."""
+    """Whether oh-my-pi can add an entry to the session's usage."""
     return isinstance(fields.get("usage"), dict) and all(
         isinstance(fields.get(name), str) for name in ("provider", "model")
     )

@@ -1,4 +1,4 @@
-"""Where oh-my-pi and xcsh keep sessions, sub-agents and blobs, below the folder `sessions`:
+"""Paths of sessions, sub-agents and blobs of oh-my-pi and xcsh, below the folder `sessions`:
 
 <bucket>/<time>_<id>.jsonl                      a session
 <bucket>/<time>_<id>/<agent>.jsonl              a sub-agent of it, which may have a folder of its own in turn
@@ -49,7 +49,7 @@ def classify_file(relative: str) -> SessionFile | None:
 
 
 def _sessions_folder(environment: Mapping[str, str], data: str | None) -> str:
-    """Below the agent's folder or a profile's; below the XDG folder `data` if oh-my-pi was moved there."""
+    """The sessions folder of the agent or a profile; in the XDG folder `data` if oh-my-pi was moved there."""
     root = os.path.join(home_folder(environment), environment.get("PI_CONFIG_DIR") or ".omp")
     profile = _profile(environment)
     chosen = environment.get("PI_CODING_AGENT_DIR")
@@ -83,7 +83,7 @@ def _real_path(path: str) -> str:
 
 
 def parent_session_kind(parent_session: str) -> Literal["id", "path"]:
-    """How a header names its parent: by id after a fork, by the path of its file after a branch or for a sub-agent."""
+    """How a header names its parent: by id after a fork, by its file's path after a branch or for a sub-agent."""
     is_path = "/" in parent_session or "\\" in parent_session or parent_session.endswith(".jsonl")
     return "path" if is_path else "id"
 

@@ -6,7 +6,7 @@
 | `encoder`         | canonical entries -> lines: ids, references, current entry, passthrough   |
 | `content`         | entries that Pi stores differently                                        |
 | `required_fields` | fields that Pi and oh-my-pi fail without                                  |
-| `locations`       | where Pi keeps sessions                                                   |
+| `locations`       | paths of Pi's sessions                                                    |
 """
 
 from __future__ import annotations

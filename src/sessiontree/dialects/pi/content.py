@@ -1,7 +1,7 @@
 """Encoding of entries that Pi stores differently from native files and oh-my-pi, or not at all.
 
-Entry types that Pi does not know are written as they are: Pi takes such a line for a link in the chain without content.
-Where a line would mislead Pi or make it fail, Pi's form is written and the entry becomes passthrough data.
+Entry types that Pi does not know are written unchanged: to Pi such a line is a link in the chain without content. Where
+a line would mislead Pi or make it fail, Pi's form is written and the entry becomes passthrough data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sessiontree.dialects.pi.required_fields import with_required_fields
 _ROLES = frozenset(
     {"assistant", "bashExecution", "branchSummary", "compactionSummary", "custom", "system", "toolResult", "user"}
 )
-_IGNORED = "Pi has nothing of the kind; they are kept on lines that it ignores"
+_IGNORED = "Pi has no equivalent; they are kept on lines that it ignores"
 _NOTES = {
     "config": LossNote("aside", "settings", _IGNORED),
     "file_snapshot": LossNote("aside", "file snapshots", _IGNORED),
@@ -72,7 +72,7 @@ class PiEncoder(PiFamilyEncoder):
             self._newest_message = id
 
     def _looks_stale(self) -> bool:
-        """Whether bookkeeping at the end leads away from the newest message, as in a file of a killed process."""
+        """Whether bookkeeping at the end is on another branch than the newest message, as after a killed process."""
         if self._last_kind not in _PASSIVE_FOR_DOCTOR or self._newest_message is None:
             return False
         node = self._last
@@ -82,7 +82,7 @@ class PiEncoder(PiFamilyEncoder):
 
 
 def is_never_sent(entry: CanonicalEntry) -> bool:
-    """Whether an entry is marked as not to be sent, in a way that only oh-my-pi understands."""
+    """Whether an entry has a mark, known only to oh-my-pi, that excludes it from the context."""
     if entry.kind == "custom_message":
         custom_type = entry.fields.get("customType")
         return isinstance(custom_type, str) and custom_type in _UNSENT_CUSTOM_TYPES
@@ -91,13 +91,13 @@ def is_never_sent(entry: CanonicalEntry) -> bool:
 
 
 def hidden_line(entry: CanonicalEntry) -> EncodedLine:
-    """An entry as it is, followed by a `context_edit` that leaves it out of the context."""
+    """Encode an entry unchanged, followed by a `context_edit` that removes it from the context."""
     note = LossNote("mapped", "entries that were never sent", "an edit of the context leaves them out")
     return EncodedLine(entry.kind, entry.fields, (note,), is_hidden=True)
 
 
 def with_model_pair(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A model change in canonical form: provider and model id in two fields, also where one field has both."""
+    """Return a model change in canonical form: provider and model id in two fields, even if one field had both."""
     model = fields.get("model")
     if not isinstance(model, str) or "provider" in fields or "modelId" in fields:
         return fields
@@ -134,7 +134,7 @@ def _message(entry: CanonicalEntry, message: dict[str, Any]) -> EncodedLine:
 
 
 def content_for_model(message: Mapping[str, Any]) -> str | list[Any] | None:
-    """What a model receives for a message of a role that only oh-my-pi has; None for any other role."""
+    """The content a model receives for a message of a role that only oh-my-pi has; None for any other role."""
     match message.get("role"):
         case "developer":
             content = message.get("content")

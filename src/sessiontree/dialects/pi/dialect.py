@@ -1,10 +1,10 @@
 """Pi's sessions, versions 1 to 3, and the line format that native files and those of oh-my-pi share with them.
 
-Pi takes the last line of the file for the leaf, whatever its type, and the model of the latest assistant message
-outranks an earlier model change. Here, a line in a side branch is the leaf only if that branch is the current one
-(`side_branches`).
+Pi uses the last line of the file as the leaf, whatever its type, and the model of the latest assistant message
+overrides an earlier model change. Unlike in Pi, a line in a side branch is the leaf only if that branch is the current
+one (`side_branches`).
 
-Old versions decode to the current one, and a model change to provider and id in two fields.
+Lines of old versions decode to the current version, and a model change to provider and id in two fields.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _decode_lines = msgspec.json.Decoder(_Record).decode_lines
 
 
 class PiFamily(DialectBase):
-    """What the files of Pi, oh-my-pi and native ones have in common: header and entries."""
+    """The line format shared by Pi, oh-my-pi and native files: header and entries."""
 
     version = 3
     has_header = True
@@ -65,7 +65,7 @@ class PiFamily(DialectBase):
         return Columns(types, ids, parents)
 
     def is_record(self, fields: dict[str, Any]) -> bool:
-        # Blocks inside of an entry have types and ids too, but no timestamp.
+        # Blocks inside an entry have types and ids too, but no timestamp.
         return isinstance(fields.get("type"), str) and isinstance(fields.get("timestamp"), str)
 
     def is_header(self, fields: dict[str, Any]) -> bool:
@@ -181,7 +181,7 @@ class Pi(PiFamily):
 
 
 def _as_version_3(lines: IndexedLines, node: int, line: dict[str, Any]) -> dict[str, Any]:
-    """A decoded line upgraded to the current version: compaction bounds by id, and the new name of a role."""
+    """Upgrade a decoded line to the current version: compaction bounds by id, and the new name of a role."""
     message = line.get("message")
     if isinstance(message, dict) and message.get("role") == "hookMessage":
         line = {**line, "message": {**message, "role": "custom"}}

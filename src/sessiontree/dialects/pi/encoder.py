@@ -48,7 +48,7 @@ class EncodedLine(Struct, frozen=True):
 
 
 class PiFamilyEncoder:
-    """Encodes one session; its client takes the last line of the file for the current entry."""
+    """Encodes one session; its client uses the last line of the file as the current entry."""
 
     passive_types = frozenset({"config", "label", "leaf", "model_usage", "session_info", "title_change", "usage"})
     """Types of lines that may follow the leaf at the end of the file without changing the context."""
@@ -112,11 +112,11 @@ class PiFamilyEncoder:
     # Overridden by the dialects
 
     def encode_line(self, entry: CanonicalEntry) -> EncodedLine:
-        """The line for an entry in the client's own form. What it loses becomes passthrough data."""
+        """Encode an entry in the client's own form. What the line loses becomes passthrough data."""
         return EncodedLine(entry.kind, entry.fields)
 
     def is_current(self, leaf: str | None) -> bool:
-        """Whether the client takes this entry for the current one, with the lines written so far."""
+        """Whether this is the client's current entry, with the lines written so far."""
         node = self._last
         while node != leaf and node in self._passive:
             node = self._parents[node]
@@ -132,10 +132,10 @@ class PiFamilyEncoder:
     # Internal
 
     def _complete_line(self, entry: CanonicalEntry) -> EncodedLine:
-        """The line for an entry, with passthrough data for what decoding the line would lose."""
+        """Encode an entry, with passthrough data for what decoding the line would lose."""
         has_message = entry.kind != "message" or isinstance(entry.fields.get("message"), dict)
         if not has_message or entry.kind in ("", "session"):
-            line = ignored_line()  # clients fail on such lines, or take them for something else
+            line = ignored_line()  # clients fail on such lines or misread them
         else:
             line = self.encode_line(entry)
         if line.kind == entry.kind and line.fields is entry.fields and _ENVELOPE.isdisjoint(line.fields):
@@ -160,7 +160,7 @@ class PiFamilyEncoder:
         return id in self._parents or id in self._existing
 
     def _derive_id(self, old: str) -> str:
-        """A free id of eight hex digits: random in an existing file, else reproducible."""
+        """Return an unused id of eight hex digits: random in an existing file, else reproducible."""
         if self._lines is not None:
             while True:
                 id = new_entry_id(self._existing)
@@ -175,7 +175,7 @@ class PiFamilyEncoder:
         return id
 
     def _with_new_references(self, entry: CanonicalEntry) -> dict[str, Any]:
-        """The fields, with references to entries whose id had to change updated."""
+        """Return the fields with updated references to entries whose id had to change."""
         changed: dict[str, str] = {}
         for name in _REFERENCES.get(entry.kind, ()):
             target = entry.fields.get(name)
@@ -207,5 +207,5 @@ def session_name(entry: CanonicalEntry) -> str:
 
 
 def ignored_line(*notes: LossNote) -> EncodedLine:
-    """A line that clients ignore: the whole entry becomes passthrough data."""
+    """A line that clients ignore: the complete entry becomes passthrough data."""
     return EncodedLine(PASSTHROUGH, {}, notes)

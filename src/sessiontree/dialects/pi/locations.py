@@ -1,4 +1,4 @@
-"""Where Pi keeps sessions: a folder per working directory below `sessions`, or one flat folder chosen by the user."""
+"""Paths of Pi's sessions: a folder per working directory below `sessions`, or one flat folder chosen by the user."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sessiontree.errors import UsageError
 def find_destination(meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
     folder = _chosen_folder(environment) or os.path.join(_own_folder(environment), folder_name(meta.cwd))
     path = os.path.join(folder, file_name(meta))
-    # Resumed by path: Pi takes an id for a prefix and resumes the first session that matches.
+    # Resume by path: Pi treats an id as a prefix and resumes the first session that matches.
     return Destination(path, ("pi", "--session", path))
 
 
 def session_roots(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The chosen folder, if any, and the agent's own: choosing another one does not remove older sessions."""
+    """The user's chosen folder, if any, and the agent's own, which may still hold older sessions."""
     own, chosen = _own_folder(environment), _chosen_folder(environment)
     return (own,) if chosen is None else (chosen, own)
 
@@ -47,7 +47,7 @@ def folder_name(cwd: str) -> str:
 
 
 def file_name(meta: SessionMeta) -> str:
-    """Timestamp and id, checked so that the name cannot leave the folder."""
+    """File name of a session: timestamp and id, checked so that it cannot leave the folder."""
     if not is_session_id(meta.id):
         raise UsageError(f"{meta.id!r} cannot be a session id: letters, digits, '-', '_' and '.', no '..'")
     return f"{re.sub(r'[^0-9A-Za-z+-]', '-', meta.timestamp)}_{meta.id}.jsonl"

@@ -1,4 +1,4 @@
-"""Fields that Pi and oh-my-pi require in a message; without them they fail when they open or send it.
+"""Fields that Pi and oh-my-pi require in a message: without them they fail to open or send it.
 
 Both need the content of responses and results as blocks. oh-my-pi adds up the cost of every response with token counts.
 Pi sends redacted thinking only in its own form.
