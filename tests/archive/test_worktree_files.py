@@ -439,7 +439,7 @@ def test_what_claude_code_noted_itself_is_listed_and_restored(tmp_path: Path, tr
     copies.mkdir(parents=True)
     (copies / "0123abcd@v2").write_text("an earlier b")
     before = contents(tmp_path / "user")
-    assert "noted by Claude Code" in command("worktree", "list").out
+    assert "recorded by Claude Code" in command("worktree", "list").out
     (row,) = command("worktree", "list", "--json").json["worktrees"]
     assert (row["path"], row["branch"], row["isThere"]) == (str(tree), "feature", True)
     remove(tmp_path, tree)

@@ -1,9 +1,9 @@
 """`sessiontree chat`: an agent in a terminal, line by line.
 
-    line_editor    reads what the user types: with prompt_toolkit, or plain lines without it or without a terminal
+    line_editor    reads the user's input: with prompt_toolkit, or else as plain lines
     key_listener   reads keys while a run is in progress
-    type_ahead     queues what is typed meanwhile
-    terminal       output: control characters removed, colors if wanted
+    type_ahead     queues lines that are typed during a run
+    terminal       output with colors, and without control characters from sessions
     event_printer  the events of a run as lines on the terminal
     user_prompts   approvals, choices from a list, calls that a crash left open
     commands/      the /commands
@@ -11,5 +11,5 @@
     conversation   the main loop: prompts, commands, interrupts
     print_mode     one answer for a script (`--print`)
 
-Front ends own no behavior: sessions are changed by `agent`, `branches`, `compaction` and the other packages.
+Front ends have no behavior of their own: `agent`, `branches`, `compaction` and other packages change sessions.
 """

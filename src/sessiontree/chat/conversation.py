@@ -1,4 +1,4 @@
-"""The main loop of a chat: a prompt, a /command or a !command at a time, and Ctrl-C at any time.
+"""The main loop of a chat: reads a prompt, a /command or a !command, and runs it.
 
 Ctrl-C interrupts what is in progress and leaves the session valid; a second one, or Ctrl-D, quits.
 """
@@ -53,7 +53,7 @@ async def run_chat(options: StartOptions, first: str | None = None, *, choose_se
         def end(number: int) -> None:
             # Cancel instead of exiting, so that the session is left valid.
             ended_by.append(number)
-            conversation.is_over = True  # a !command interprets the cancellation as its own
+            conversation.is_over = True  # a !command takes the cancellation as its own
             running.cancel()
 
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -173,7 +173,7 @@ class Conversation:
         self._record_session()
 
     def _steer(self, line: str) -> bool:
-        """Send a line to the current run; False for what must wait until it ends."""
+        """Send a line to the current run; False if the line has to wait until the run ends."""
         if self.controller.run is None or line.startswith("/") or parse_user_command(line.strip()) is not None:
             return False
         try:
@@ -273,9 +273,9 @@ class Conversation:
         return commands.complete(self, text)
 
     def take_paste(self, text: str) -> str:
-        """A placeholder for a large paste, or an image for the path of one.
+        """Replace a large paste by a placeholder, and the path of an image by the image.
 
-        Terminals paste no images, but the path of a file that is dragged into them.
+        Terminals cannot paste images; dragging an image file into one pastes its path.
         """
         path = text.strip().strip("'\"")
         if path.lower().endswith(_IMAGES) and os.path.isfile(path):

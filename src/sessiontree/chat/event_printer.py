@@ -115,21 +115,21 @@ class EventPrinter:
 
 
 class LiveOutput:
-    """The last lines of a running command's output. Replaced by whatever is printed next."""
+    """The last lines of a running command's output. The next output replaces them."""
 
     def __init__(self, screen: Screen, title: str) -> None:
         self._screen, self._title = screen, title
         self._output = ""
 
     def append(self, text: str, *, is_alone: bool = True) -> None:
-        """Show new output. If several commands run at once, with the title of this one."""
+        """Show new output, under the command's title if several commands are running."""
         self._output = (self._output + text)[-_KEPT:]
         lines = [f"  {line}" for line in last_lines(self._output, _PREVIEW)]
         self._screen.show_temporary(lines if is_alone else [f"… {self._title}", *lines], DIM)
 
 
 def last_lines(text: str, count: int) -> list[str]:
-    """The last lines of an output. A line with carriage returns (a progress bar) counts as its last state."""
+    """The last lines of an output. Of a line with carriage returns (a progress bar), only the last state counts."""
     lines = text.rstrip("\n").split("\n")[-count:]
     return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 

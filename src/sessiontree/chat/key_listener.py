@@ -1,4 +1,4 @@
-"""Read keys while a run is in progress. Nothing is echoed; the first key that types text opens an input line.
+"""Read keys while a run is in progress. Nothing is echoed; the first printable key opens an input line.
 
 Ctrl-C stays a signal, so that it works whatever the program is doing.
 """
@@ -28,7 +28,7 @@ _LOCAL_FLAGS = 3
 
 
 class KeyListener:
-    """Reads keys between prompts. Keys that opened no line go to the next prompt."""
+    """Reads keys between prompts. Keys that did not open a line become input of the next prompt."""
 
     def __init__(self, input: Input, output: Output, line: PromptSession[str], message: str) -> None:
         self._input, self._output = input, output
@@ -73,14 +73,14 @@ class KeyListener:
 
 
 def _types_text(press: KeyPress) -> bool:
-    """Whether a key opens an input line. Enter, arrows and spaces do not: people press them absentmindedly."""
+    """Whether a key opens an input line. Enter, arrows and spaces do not: users press them absentmindedly."""
     if isinstance(press.key, Keys):
         return press.key is Keys.BracketedPaste
     return press.key.isprintable() and not press.key.isspace()
 
 
 def _enable_signals() -> None:
-    """Make Ctrl-C a signal again, which prompt_toolkit reads as a key, while no line is open."""
+    """Make Ctrl-C a signal while no line is open; prompt_toolkit reads it as a key."""
     with contextlib.suppress(termios.error):
         attributes = termios.tcgetattr(sys.stdin.fileno())
         attributes[_LOCAL_FLAGS] |= termios.ISIG

@@ -1,4 +1,4 @@
-"""Questions on a terminal while lanes run: keys typed between questions are neither shown nor used as answers."""
+"""Questions on a terminal while lanes run. Keys typed between questions are discarded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LanePrompts:
         self._waiting: asyncio.Future[bytes] | None = None
 
     async def ask(self, question: str) -> str:
-        """Ask a question and return the line that is typed; `EOFError` at the end of input."""
+        """Ask a question and return the typed line; `EOFError` at the end of input."""
         self._screen.end_line()
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()

@@ -1,4 +1,4 @@
-"""The live view of an exploration in a terminal, approval questions of its lanes, and the choice at the end.
+"""The live view of an exploration in a terminal: progress, approval questions, and the decision at the end.
 
 On a terminal a table at the bottom of the screen is redrawn in place; elsewhere plain lines are printed. Ctrl-C asks
 which lane to stop while the others continue; a second Ctrl-C stops all.
@@ -41,7 +41,7 @@ from sessiontree.views.text import clean, one_line
 
 _REDRAW_SECONDS = 0.12
 _QUIET_SECONDS = 0.5
-"""Time before the user is shown why nothing happens yet."""
+"""Seconds after which a message explains the wait."""
 _HINT = "Ctrl-C: stop a lane · twice: stop all"
 _STYLES: dict[LineStyle, str] = {"plain": "", "heading": BOLD, "quiet": DIM, "bad": RED, "command": DIM}
 _CHOICE = "Decide [keep N, merge N N, drop N, diff N, show N, leave, Enter to decide later]:"
@@ -51,7 +51,7 @@ class LaneApprover:
     """Approves or denies what a lane wants to do.
 
     With `autoEdit`, files in the lane's own worktree may be changed; with `yolo`, commands may be run too. Anything
-    outside of the worktree is asked about in every mode, and denied if there is no user to ask.
+    outside the worktree needs approval in every mode, and is denied if there is no user to ask.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class LaneApprover:
         self._lane, self._mode, self._tools, self._ask = lane, mode, tools, ask
 
     async def ask(self, question: Question) -> Reply:
-        # `may_always` is false for questions that have to be asked each time, such as files outside of the worktree.
+        # `may_always` is false for questions that have to be asked each time, such as files outside the worktree.
         if question.may_always and (self._mode == "yolo" or (self._mode == "autoEdit" and self._is_own(question))):
             return Reply("once")
         if self._ask is None:

@@ -1,4 +1,4 @@
-"""Read what the user types: with prompt_toolkit in a terminal, else as plain lines.
+"""Read the user's input: with prompt_toolkit in a terminal, else as plain lines.
 
 Both readers raise `EOFError` at the end of the input (Ctrl-D) and `KeyboardInterrupt` for Ctrl-C.
 """
@@ -34,17 +34,17 @@ PROMPT = "> "
 NEXT = "next> "
 """The prompt for lines that are typed during a run."""
 FORK = "/fork"
-"""The command for pressing Esc twice."""
+"""The command that pressing Esc twice runs."""
 
 
 class SteeringLine(str):
-    """A line for the current run, not for after it."""
+    """A line to send to the current run instead of after it."""
 
     __slots__ = ()
 
 
 class EditorHost(Protocol):
-    """What a reader needs from the chat."""
+    """The interface of the chat that a reader uses."""
 
     def complete(self, text: str) -> Sequence[tuple[str, str]]:
         """Completions of the last word, with descriptions."""
@@ -60,7 +60,7 @@ class EditorHost(Protocol):
 
 
 class Prompter(Protocol):
-    """Prompter the user a question."""
+    """Asks the user a question."""
 
     async def ask(self, question: str) -> str:
         """The answer, on one line."""
@@ -245,7 +245,7 @@ def open_reader(screen: Screen, host: EditorHost, source: TextIO) -> Reader:
 
 
 def _output() -> Output:
-    """An output that does not query the cursor position: some terminals answer late or not at all."""
+    """An output that does not query the cursor position: some terminals respond late or not at all."""
     from prompt_toolkit.data_structures import Size
     from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -257,7 +257,7 @@ def _output() -> Output:
 
 
 def _safe_display() -> Processor:
-    """Displays a replacement for characters that would reorder the line; the text itself stays."""
+    """Displays a replacement for characters that would reorder the line; the text itself is unchanged."""
     from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 
     class SafeDisplay(Processor):
@@ -268,7 +268,8 @@ def _safe_display() -> Processor:
 
 
 def _replace_unsafe(text: str) -> str:
-    """Replace one character by one, as the cursor counts them. prompt_toolkit displays control characters itself."""
+    # One character for each, because the cursor position counts them. ASCII control characters are left to
+    # prompt_toolkit.
     return text if text.isascii() else "".join(one if one.isascii() or clean(one) == one else "\ufffd" for one in text)
 
 

@@ -1,4 +1,4 @@
-"""Terminal output. Every text passes `clean`, also when it comes in pieces."""
+"""Terminal output. All text passes through `clean`, even if it arrives in pieces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLAIN_WIDTH = 100
 
 
 class Screen:
-    """Writes to a terminal, or to a file or pipe in its place."""
+    """Writes to a terminal, or to a file or pipe instead."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -23,7 +23,7 @@ class Screen:
         self._has_color = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._is_at_start = True
         self._temporary: list[str] = []
-        """Lines at the end that the next output replaces."""
+        """Temporary lines at the end, which the next output replaces."""
         self._drawn_at = 0
         """The terminal's width when they were written."""
 
@@ -42,7 +42,7 @@ class Screen:
             size = os.get_terminal_size(self._out.fileno())
         except OSError:  # the terminal is gone
             size = os.terminal_size((PLAIN_WIDTH, 24))
-        return shutil.get_terminal_size(size)  # checks $COLUMNS; looks at standard output, which may be a file
+        return shutil.get_terminal_size(size)  # $COLUMNS first; standard output may be a file
 
     def _rows(self) -> int:
         """How many rows the temporary lines take."""

@@ -16,7 +16,7 @@ _LONGEST_PREVIEW = 80
 
 
 class ApprovalPrompts:
-    """Prompter a run's approval questions. Nothing else is printed while one is on the screen."""
+    """Asks the approval questions of a run. Nothing else is printed while one is on the screen."""
 
     def __init__(self, screen: Screen, reader: Prompter, interrupt: Callable[[], object]) -> None:
         self._screen, self._reader, self._interrupt = screen, reader, interrupt
@@ -43,7 +43,7 @@ class ApprovalPrompts:
                 await asyncio.sleep(1)
                 return Reply("no", "the user interrupted it")
             except EOFError:
-                return Reply("no", "no one can approve it")
+                return Reply("no", "there is no user to approve it")
             finally:
                 self._is_free.set()
 

@@ -1,6 +1,7 @@
 """The command line: one module per command, data on stdout, messages on stderr.
 
-Front ends own no behavior: a command parses its arguments, calls the library and prints what `views` rendered.
+Front ends have no behavior of their own: a command parses its arguments, calls the library and prints what `views`
+rendered.
 """
 
 from __future__ import annotations

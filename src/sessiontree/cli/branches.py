@@ -1,8 +1,8 @@
 """List the branches of a session: last entry, name, distance from the active branch, size and age.
 
-AHEAD counts the messages that only that branch has, BEHIND those that only the active branch has (and entries, if there
-are more). The name is the last label on the branch, or the lane or sub-agent it belongs to. Processes that have the
-file open for writing are reported on stderr where the system can tell.
+AHEAD counts the messages that only that branch has, BEHIND those that only the active branch has; entries are counted
+too if there are more of them. The name is the last label on the branch, or the lane or sub-agent it belongs to.
+Processes that have the file open for writing are reported on stderr, if the system can list them.
 """
 
 from __future__ import annotations

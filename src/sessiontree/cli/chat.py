@@ -1,4 +1,4 @@
-"""Chat with a model that can read, edit and run things in this folder. The session is saved.
+"""Chat with a model that can read files, edit them and run commands in this folder. The session is saved.
 
 Works with every agent's sessions: --session continues one in place, --fork in a copy. --print prints one answer for
 scripts and denies everything that needs approval; standard input is the prompt, or is appended to it. Without a
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--approval",
         metavar="MODE",
         choices=("default", "autoEdit", "yolo"),
-        help="what needs approval: default, autoEdit (edits here do not), yolo (nothing does)",
+        help="approval mode: default (ask), autoEdit (edit files here without asking), yolo (never ask)",
     )
     parser.add_argument("--name", metavar="TEXT", help="name the session")
     parser.add_argument(

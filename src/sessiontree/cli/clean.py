@@ -1,4 +1,4 @@
-"""Move sessions that were not used for a while to the archive. Without --yes, only show a table of them.
+"""Move sessions that have not been used for a while to the archive. Without --yes, only list them.
 
 The age is that of the last message, not of the file. Pinned sessions always stay.
 """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   sessiontree compact 019c2f3a --dry-run
-  sessiontree compact s.jsonl --instructions "keep all about the lexer" --keep 8000
+  sessiontree compact s.jsonl --instructions "keep everything about the lexer" --keep 8000
 
 Strategies: recent (keep the newest messages), segment (keep whole turns), replace (keep nothing). The default is what
 the session's agent does."""

@@ -1,7 +1,7 @@
 """Find the session to continue: this terminal's last session if it belongs to this project, else the project's newest.
 
-Sessions of other projects are never chosen; projects are told apart by real path and repository. With -r, choose from a
-numbered list.
+Sessions of other projects are never chosen; projects are distinguished by real path and repository. With -r, choose
+from a numbered list.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Check sessions for problems: what is wrong and where, its effect, what the client does, and what `repair` does."""
+"""Check sessions for problems.
+
+Reports the position and effect of each, what the client does, and what `repair` does.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ EXAMPLES = """examples:
   sessiontree doctor damaged.jsonl
   sessiontree doctor ~/.pi/agent/sessions --json
 
-Exits with 3 if messages are hidden or data is damaged, with 0 if there are at most notes."""
+Exits with 3 if messages are hidden or data is damaged, and with 0 if there are only notes or no problems."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

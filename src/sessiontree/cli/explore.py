@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sessiontree.explore.worktrees import LaneWorktrees
     from sessiontree.session.session import Session
 
-JSON = "print one JSON object; start and resume print each event as one, and the results as the last"
+JSON = "print one JSON object; start and resume print one for each event, then one with the results"
 EXAMPLES = """examples:
   sessiontree explore 019c2f3a "make the parser faster" --n 3 --check "pytest -q" --budget 200k --budget 10m
   sessiontree explore keep 019c2f3a 2
@@ -45,17 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     start = add_subcommand(subcommands, "start", "start lanes, watch them, then decide", _START)
     start.add_argument("prompt", metavar="PROMPT", nargs="?", help="the prompt for all lanes")
     source = start.add_mutually_exclusive_group()
-    source.add_argument("--prompts", metavar="FILE", help="a lane for each prompt in this file; - is standard input")
+    source.add_argument("--prompts", metavar="FILE", help="start a lane for each prompt in this file (-: stdin)")
     source.add_argument("--n", metavar="N", type=int, help="number of lanes (default: one for each model)")
     start.add_argument(
         "--model", metavar="NAME", action="append", default=[], help="provider:name; repeat it to let models take turns"
     )
     start.add_argument("--at", metavar="ENTRY", help="entry that lanes start from (default: the current entry)")
     start.add_argument(
-        "--parallel", metavar="N", type=int, default=PARALLEL, help="lanes that run at the same time (default: 4)"
+        "--parallel", metavar="N", type=int, default=PARALLEL, help="number of lanes to run at a time (default: 4)"
     )
-    start.add_argument("--fork-on-denied", action="store_true", help="fork a lane if one of its calls was denied")
-    start.add_argument("--fork-on-repeats", metavar="N", type=int, help="fork a lane after N equal errors in a row")
+    start.add_argument("--fork-on-denied", action="store_true", help="fork a lane if one of its tool calls was denied")
+    start.add_argument("--fork-on-repeats", metavar="N", type=int, help="fork a lane after N identical errors in a row")
     start.add_argument(
         "--fork-below", metavar="N", type=float, help="fork a lane if a judge's confidence in it is below N (0 to 1)"
     )
@@ -64,12 +64,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=MAX_DEPTH,
-        help="levels of forks; 2 forks the forks too (default: 2)",
+        help="levels of automatic forks; with 2, forks may fork too (default: 2)",
     )
     start.add_argument(
-        "--max-lanes", metavar="N", type=int, default=MAX_LANES, help="lanes in all, including forks (default: 16)"
+        "--max-lanes",
+        metavar="N",
+        type=int,
+        default=MAX_LANES,
+        help="maximum number of lanes and forks (default: 16)",
     )
-    start.add_argument("--no-worktrees", action="store_true", help="let all lanes work in the project's own folder")
+    start.add_argument("--no-worktrees", action="store_true", help="let all lanes work in the project's folder")
     resume = add_subcommand(subcommands, "resume", "continue lanes whose process ended", _RESUME)
     resume.add_argument(
         "--again",
@@ -87,21 +91,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="limit for all lanes together: 200k tokens, $2 or 10m; repeatable"
             + (". Continues lanes that reached a limit" if parser is resume else ""),
         )
-        parser.add_argument("--check", metavar="COMMAND", help="run this command when a lane finishes, to compare them")
+        parser.add_argument(
+            "--check", metavar="COMMAND", help="run this command when a lane finishes, to test its work"
+        )
         parser.add_argument("--fork-on", metavar="COMMAND", help="fork a lane if this command fails when it finishes")
         parser.add_argument(
             "--approval",
             metavar="MODE",
             choices=("default", "autoEdit", "yolo"),
             default="autoEdit",
-            help="what needs approval: default, autoEdit (not files in a lane's worktree; the default), yolo (nor "
-            "commands)",
+            help="approval mode: default (ask), autoEdit (lanes may change files in their worktree), yolo (and run "
+            "commands); autoEdit if not given",
         )
     add_subcommand(subcommands, "list", "list the explorations of a session", "List the explorations of a session.")
     compare = add_subcommand(subcommands, "compare", "compare the results of lanes", _COMPARE)
     keep = add_subcommand(subcommands, "keep", "make a lane current and apply its files", _KEEP)
     keep.add_argument("lane", metavar="LANE")
-    keep.add_argument("--no-files", action="store_true", help="leave the files of the project alone")
+    keep.add_argument("--no-files", action="store_true", help="do not change the project's files")
     merge = add_subcommand(subcommands, "merge", "merge lanes and apply their files", _MERGE)
     merge.add_argument("lanes", metavar="LANE", nargs="+")
     drop = add_subcommand(subcommands, "drop", "mark lanes as dropped", _DROP)
@@ -119,12 +125,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 _START = """Start an exploration: several lanes that continue a session in parallel.
 
-One prompt makes --n lanes, or one for each --model; --prompts FILE makes one for each line, or for each block between
-lines of three hyphens. On a terminal you are asked at the end which lane to keep."""
+One PROMPT starts --n lanes, or one lane for each --model. --prompts FILE starts one for each line, or for each block
+between lines of three hyphens. On a terminal, you are asked at the end which lane to keep."""
 _RESUME = """Continue the lanes of an exploration whose process ended.
 
-Lanes without an end continue from their last entry; no tool call is repeated. A check or rule command stored in the
-session is not run unless you pass it again. Without anything to continue, leftover folders of lanes are removed."""
+Unfinished lanes continue from their last entry; no tool call is repeated. A check or rule command stored in the
+session is not run unless you pass it again. If there is nothing to continue, leftover folders of lanes are removed."""
 _COMPARE = "Compare the lanes of an exploration: state, check, files, turns, tokens, cost, time and answer."
 _KEEP = """Make a lane the current branch and apply its files to the project, as uncommitted changes.
 
@@ -133,7 +139,7 @@ _MERGE = """Merge lanes: summarize them on the current branch and apply the file
 
 If the current entry is before the lanes, they are merged into the first of them. If files conflict, nothing is
 written."""
-_DROP = "Mark lanes as dropped. They stay in the tree, and their files in git."
+_DROP = "Mark lanes as dropped. They stay in the tree, and their files stay in git."
 _DIFF = "Show the files of a lane as a diff. In a file or pipe it is a patch for `git apply`, including binary files."
 
 
@@ -251,7 +257,7 @@ def _print_diff(session: Session, state: ExplorationState, worktrees: LaneWorktr
 
     lane = state.lane(options.lane)
     if lane.worktree is None:
-        raise UsageError(f"lane {lane.number} had no worktree, so its changes cannot be told apart from yours")
+        raise UsageError(f"lane {lane.number} had no worktree, so its changes cannot be distinguished from yours")
     if options.json:
         text = worktrees.diff(lane.worktree)
         files = [plain(file) for file in worktrees.files(lane.worktree)]

@@ -1,4 +1,4 @@
-"""Export a session as Markdown, a self-contained HTML page, plain text, JSON, or its own lines.
+"""Export a session as Markdown, a self-contained HTML page, plain text, JSON, or its original lines.
 
 Prints to stdout, or writes a new file with --out; existing files are never overwritten. Exports the path to the current
 entry, or every branch with --branch all. --redact masks keys, tokens, private keys, passwords, e-mail addresses and

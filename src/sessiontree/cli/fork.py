@@ -1,7 +1,7 @@
 """Copy a branch into a new session, for the same agent or another one.
 
 Forking at a prompt copies the messages before it and prints the prompt for editing; forking at the first prompt gives
-an empty session. The new session records its origin the way its client does.
+an empty session. The new session records its origin in its client's own way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--before",
         action=argparse.BooleanOptionalAction,
-        help="copy only up to the entry before it (default: for prompts)",
+        help="copy only the entries before it (the default for prompts)",
     )
     parser.add_argument(
         "--to", metavar="DIALECT", help="claude, pi, omp, neovate or native (default: the same as SESSION)"

@@ -1,7 +1,8 @@
 """List the prompts you typed, newest first, or search them, best match first.
 
-QUERY has the syntax of `search`: words, "phrases", -not, OR, prefix*, agent:, project:, since:, before:. Quote what the
-shell would interpret; put -- before a query that begins with a hyphen. ×3 marks a prompt that was typed three times.
+QUERY has the syntax of `search`: words, "phrases", -not, OR, prefix*, agent:, project:, since:, before:. Quote
+characters that the shell would interpret; put -- before a query that begins with a hyphen. ×3 marks a prompt that was
+typed three times.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _print_notes(history: PromptHistory) -> None:
 
 def _print_summary(history: PromptHistory, found: list[Prompt], imported: Imported | None) -> None:
     if imported is not None and (imported.added or imported.unreadable):
-        unreadable = f"; unreadable places: {imported.unreadable}" if imported.unreadable else ""
+        unreadable = f"; unreadable records: {imported.unreadable}" if imported.unreadable else ""
         files = plural(imported.sources, "new or changed file")
         stderr.print_line(f"imported {plural(imported.added, 'prompt')} from {files}{unreadable}")
     if not found:

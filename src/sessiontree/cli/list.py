@@ -1,8 +1,7 @@
-"""List the sessions of this project, of all agents on this machine; with --all, of every project.
+"""List this project's sessions from all agents on this machine; with --all, the sessions of every project.
 
-A mark before the title: ! is a damaged session, - one without messages, ? a draft. A number with ~ is estimated from
-both ends of a large file. Sub-agents are listed below the session that started them; with --tree, forks below the
-session they were forked from.
+Marks before the title: ! damaged, - no messages, ? draft. A number with ~ is estimated from both ends of a large file.
+Sub-agents are listed below the session that started them; with --tree, forks below the session they were forked from.
 """
 
 from __future__ import annotations

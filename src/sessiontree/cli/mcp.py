@@ -1,7 +1,8 @@
-"""Serve past sessions to agents as MCP tools on stdin and stdout: search, read messages, list, recent decisions.
+"""Serve past sessions to agents as MCP tools on stdin and stdout: search, read messages, list sessions, recent
+decisions.
 
-Agents start it; --json prints the configuration for them. It only reads, and only sessions that `list --all` shows.
-Results are short and marked as untrusted content. Needs `pip install 'sessiontree[mcp]'`.
+Agents start it; --json prints the configuration to give them. It changes no session, and reads only those that `list
+--all` shows. Results are short and marked as untrusted content. Needs `pip install 'sessiontree[mcp]'`.
 """
 
 from __future__ import annotations

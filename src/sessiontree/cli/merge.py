@@ -2,7 +2,7 @@
 
 --how summary (default) appends a summary of the other branch, with its files and decisions; --how append copies all its
 messages; --how pick copies selected entries, tool calls always with their results. The merge becomes the current entry.
-What was merged before is not merged again.
+Messages that were merged before are not merged again.
 """
 
 from __future__ import annotations

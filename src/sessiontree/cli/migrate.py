@@ -1,4 +1,4 @@
-"""Upgrade a file of an old version to the current one, with an atomic rename and a backup."""
+"""Upgrade a session file to the current version of its format. The file is replaced atomically; a backup is kept."""
 
 from __future__ import annotations
 

@@ -27,14 +27,14 @@ EXAMPLES = """examples:
   sessiontree mv 019c2f3a --cwd ~/work/new-place --yes
   sessiontree mv --project /home/me/old /home/me/new
 
-`sessiontree restore` moves the file back, with what was added since."""
+`sessiontree restore` moves the file back, including anything added since."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION", nargs="?")
     parser.add_argument("--cwd", metavar="NEW", help="the new folder of the session")
     parser.add_argument(
-        "--project", metavar=("OLD", "NEW"), nargs=2, help="all sessions of a folder and its subfolders"
+        "--project", metavar=("OLD", "NEW"), nargs=2, help="move all sessions of a folder and its subfolders"
     )
     parser.add_argument("--yes", action="store_true", help="move them")
     add_root_option(parser)

@@ -11,7 +11,7 @@ from sessiontree.cli.output import terminal_columns
 from sessiontree.cli.stderr import EXIT_CODES
 from sessiontree.errors import UsageError
 
-# Options of the root that stand for a command.
+# Root options that are short for a command.
 SHORTCUTS = {"-c": ("continue",), "-r": ("continue", "-r")}
 
 # Commands whose arguments are a query: a word may begin with a hyphen, and options may come between words.
@@ -25,7 +25,7 @@ _EXAMPLES = """examples:
   sessiontree tree 019c2f3a
   sessiontree search "json flag" --context 1"""
 ARGUMENTS = """SESSION is the path of a session file, a session id or its first 8 or more characters, a title, or a
-part of a title that no other session has.
+part of a title that matches only one session.
 
 ENTRY is an entry id, its first characters, or a label."""
 

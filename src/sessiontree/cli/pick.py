@@ -1,4 +1,4 @@
-"""Copy selected entries of other branches after an entry. Tool calls are always copied with their results.
+"""Copy selected entries from other branches, appending them after an entry. Tool calls are copied with their results.
 
 Entries are copied in their original order. Entries that are on the path already, or were picked before, are skipped.
 The last copied entry becomes the current one.

@@ -1,4 +1,4 @@
-"""Remove what sessions have outside their files before they are deleted: the worktrees of their lanes, saved first."""
+"""Remove the worktrees of a session's lanes before the session is deleted; their work is saved first."""
 
 from __future__ import annotations
 

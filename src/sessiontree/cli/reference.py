@@ -29,7 +29,7 @@ def _lines() -> Iterator[str]:
     root, commands = build_parsers(COMMANDS)
     yield "# Command line reference"
     yield ""
-    yield f"Generated from the code by `{GENERATED_BY}`. [The command line](cli.md) has an overview."
+    yield f"Generated from the code by `{GENERATED_BY}`; do not edit it. [The command line](cli.md) has an overview."
     yield ""
     yield _escaped(DESCRIPTION)
     yield ""

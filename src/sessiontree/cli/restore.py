@@ -1,6 +1,6 @@
 """Restore from the archive: a cleaned session, a kept copy, or the previous version of a rewritten session.
 
-Nothing is overwritten. A rewritten session keeps what was added to it since.
+Nothing is overwritten. Lines added to a rewritten session since then are kept.
 """
 
 from __future__ import annotations

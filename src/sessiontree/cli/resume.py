@@ -20,7 +20,7 @@ EXAMPLES = """examples:
   sessiontree resume 019c2f3a --in claude
   sessiontree resume ~/.claude/projects/-work/4f1c.jsonl --in pi --print
 
---print installs the converted copy, too; it only does not start the agent."""
+--print also installs the converted copy, but does not start the agent."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

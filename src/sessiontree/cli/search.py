@@ -1,8 +1,8 @@
-"""Search the messages of all agents' sessions: every branch, before compactions, thinking and tool calls.
+"""Search the messages of all agents' sessions, on every branch, including compacted messages, thinking and tool calls.
 
 QUERY: words (all must match), "phrases", -not, OR, prefix*, re:/pattern/, and the filters role:, tool:, file:, agent:,
-project:, model:, in:, is:error, is:abandoned, branch:active, since:, before:. Quote what the shell would interpret. A
-word may begin with one hyphen; after --, everything is part of the query.
+project:, model:, in:, is:error, is:abandoned, branch:active, since:, before:. Quote characters that the shell would
+interpret. A word may begin with one hyphen; after --, everything is part of the query.
 
 The best match comes first. A hit that a model no longer sees is marked: it is on an abandoned branch or before a
 compaction. Files that are not indexed yet are searched directly, and indexed afterwards.
@@ -27,8 +27,8 @@ from sessiontree.views.listing import short_ids
 from sessiontree.views.search_results import describe_hit, draw_place, draw_session, draw_snippet, grouped
 from sessiontree.views.text import clean, cut, one_line, plural
 
-# What opens a session (the readers, passages, the pager) is imported where it is used: a plain search takes 0.1 s,
-# and importing those takes a third of that.
+# Modules that open a session (the readers, passages, the pager) are imported where they are used: a plain search takes
+# 0.1 s, and importing them takes a third of that.
 if TYPE_CHECKING:
     from sessiontree.core.entries import Entry
     from sessiontree.library.library import Library
@@ -91,7 +91,7 @@ def _check(options: Options) -> None:
         if value is not None and value < least:
             raise UsageError(f"--{name} {value}: expected {least} or more")
     if options.rebuild and options.no_refresh:
-        raise UsageError("--rebuild and --no-refresh exclude each other")
+        raise UsageError("--rebuild and --no-refresh cannot be used together")
     if options.context is not None:
         options.context = min(options.context, _MOST_CONTEXT)
 
@@ -223,7 +223,7 @@ def _print_no_match(library: Library, results: Results, options: Options) -> Non
     tries += ["no filters"] if results.query.filters != type(results.query.filters)() else []
     tries += ["no --project"] if options.project else []
     if results.unindexed and options.no_refresh:
-        tries.append("no --no-refresh")
+        tries.append("without --no-refresh")
     if tries:
         stderr.print_line(f"try: {'; '.join(tries)}")
 

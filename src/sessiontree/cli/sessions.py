@@ -1,7 +1,7 @@
 """Find and open the session that SESSION names.
 
-The quick ways come first: a path is opened directly, and the id of a native session is matched against file names. Only
-then all agents' sessions are searched by id and title.
+Fast lookups come first: a path is opened directly, and the id of a native session is matched against file names. Only
+then are all agents' sessions searched by id and title.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def find_session(name: str, options: Options) -> tuple[str, str | None]:
     try:
         return paths.find_session_file(home, name), None
     except NotFoundError:
-        from sessiontree.cli.library_options import open_library  # not needed in the common case
+        from sessiontree.cli.library_options import open_library  # most lookups do not need it
 
         with open_library(options) as library:
             found = library.find(name)

@@ -1,4 +1,4 @@
-"""Print the active path as text; with --all, every branch and every salvaged fragment, each marked."""
+"""Print the active path as text; with --all, every branch and every fragment salvaged from damage, each marked."""
 
 from __future__ import annotations
 

@@ -25,13 +25,13 @@ EXAMPLES = """examples:
   sessiontree shrink 7053107e --dead-branches --yes
   sessiontree shrink s.jsonl --to-tail --yes
 
-`sessiontree restore` restores the file byte for byte, with what was added since."""
+`sessiontree restore` restores the file byte for byte, plus anything added since."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument(
-        "--dead-branches", action="store_true", help="also remove branches without the current entry or a label"
+        "--dead-branches", action="store_true", help="also remove branches with neither the current entry nor a label"
     )
     parser.add_argument(
         "--to-tail", action="store_true", help="for files over 50 MB: keep only the last part and a pointer"

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> None:
     if options.json and options.csv:
-        raise UsageError("--json and --csv exclude each other")
+        raise UsageError("--json and --csv cannot be used together")
     since = parse_since(options.since) if options.since else None
     project = requested_project(options)
     with open_library(options) as library:

@@ -1,4 +1,4 @@
-"""Synchronize sessions with a folder, both ways; for a mounted or synced folder shared between machines.
+"""Synchronize sessions with a folder, both ways. Use a mounted or synced folder to share sessions between machines.
 
 Nothing is overwritten or deleted. A session that grew in both places gets the lines of both as branches; the newer one
 becomes current.
@@ -16,7 +16,7 @@ EXAMPLES = """examples:
   sessiontree sync ~/Dropbox/sessions --dry-run
   sessiontree sync /mnt/shared/sessions
 
-A session that was cleaned here comes back if the folder still has it; clean the folder, too."""
+A session that was cleaned here comes back if the folder still has it; remove it there, too."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

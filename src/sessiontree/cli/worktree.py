@@ -1,7 +1,7 @@
 """Save the git worktree of a session, and restore it after it was removed.
 
-save: record path, branch, commit and uncommitted files, in a native session itself or next to another agent's.
-restore: recreate the worktree with its files, or report what is missing. list: all sessions with a worktree.
+save: record path, branch, commit and uncommitted files, in the session file (native sessions) or next to it. restore:
+recreate the worktree with its files, or report what is missing. list: show all sessions with a worktree.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _list(home: Home, options: Options) -> None:
     known = {path for _, path, _, _ in rows}
     for path, noted in iter_noted_worktrees(home.roots_by_dialect.get("claude", ())):
         if path not in known:
-            rows.append((os.path.splitext(os.path.basename(path))[0], path, noted, "noted by Claude Code"))
+            rows.append((os.path.splitext(os.path.basename(path))[0], path, noted, "recorded by Claude Code"))
     if options.json:
         worktrees = [
             {"session": session, "file": path, **_to_json(worktree), "from": origin, "isThere": _is_there(worktree)}

@@ -50,7 +50,7 @@ async def explore_ways(talk: Conversation, rest: str) -> None:
         raise UsageError(_USAGE)
     if len(number) > len(str(_MAX_LANES)) or int(number) > _MAX_LANES:
         raise UsageError(
-            f"{number} lanes requested, at most {_MAX_LANES} here; ask for fewer, or run "
+            f"{number} lanes requested, but at most {_MAX_LANES} are allowed here; request fewer, or run "
             f"`sessiontree explore SESSION PROMPT --n {number} --max-lanes {number}`"
         )
     controller, models = talk.controller, list[Model]()
@@ -95,7 +95,7 @@ def _prepare(
         lane_worktrees=worktrees,
         hooks=(LaneMessages(),),
         summarizer=summarizer_for(settings),
-        keep_worktrees=True,  # until the user has decided; see `_clean_up`
+        keep_worktrees=True,  # removed by `_clean_up` once the user has decided
     )
 
 

@@ -41,7 +41,7 @@ def _print_current(screen: Screen, selected: Selected) -> None:
 
 
 async def _choose_summary(chat: Conversation) -> bool | str:
-    """Whether to summarize the branch being left; a text is the focus of the summary."""
+    """Ask whether to summarize the branch being left; a string is what the summary focuses on."""
     if chat.controller.settings.branch_summary.skip_prompt:
         return False
     answer = (await chat.reader.ask("Summarize the branch you are leaving? [y/N, or type what to focus on]")).strip()
@@ -104,7 +104,7 @@ async def _choose_branch(chat: Conversation, question: str) -> str | None:
 
 
 async def switch(chat: Conversation, rest: str) -> None:
-    """Switch to another branch. Moving further along the same one leaves nothing to summarize."""
+    """Switch to another branch. If the target continues the current branch, there is nothing to summarize."""
     wanted = rest or await _choose_branch(chat, "Which branch?")
     if wanted is None:
         return

@@ -25,7 +25,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS, nargs="?", metavar="SHELL", help="bash, zsh or fish")
-    # Used by the scripts: the words of the line are on stdin, each followed by NUL, unquote or as typed.
+    # Used by the scripts: the words of the line are on stdin, each followed by NUL, unquoted or as typed.
     parser.add_argument("--complete", choices=("plain", "quoted"), help=argparse.SUPPRESS)
 
 
