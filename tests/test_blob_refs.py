@@ -1,4 +1,4 @@
-"""Large content in and out of entries: what goes to a blob comes back as it was, and a lost blob is only a problem."""
+"""Blob references: large content is restored unchanged, and a lost blob is only a problem."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_image_data_that_is_not_exact_base64_stays_where_it_is(data: str) -> Non
     assert there_and_back(fields) == (fields, fields)
 
 
-def test_image_data_that_is_no_base64_and_very_long_comes_back() -> None:
+def test_very_long_image_data_that_is_not_base64_comes_back() -> None:
     fields = {"content": [image("!" * 500_001)]}
     stored, restored = there_and_back(fields)
     assert len(json.dumps(stored)) < 1000
@@ -100,7 +100,7 @@ def test_a_very_large_image_is_stored_as_bytes() -> None:
     assert restored == fields
 
 
-def test_a_long_string_goes_to_a_blob_and_the_entry_says_where() -> None:
+def test_a_long_string_goes_to_a_blob_and_the_entry_has_its_pointer() -> None:
     fields = {"message": {"content": [{"type": "text", "text": LONG}]}}
     stored, restored = there_and_back(fields)
     assert stored[BLOB_POINTERS] == ["/message/content/0/text"]
@@ -150,14 +150,14 @@ def test_text_that_looks_like_a_reference_stays_text() -> None:
     assert restore(externalize(fields, blobs.put), blobs.get) == fields
 
 
-def test_text_that_looks_like_a_reference_beside_a_long_string_stays_text() -> None:
+def test_text_that_looks_like_a_reference_next_to_a_long_string_stays_text() -> None:
     blobs = MemoryBlobs()
     fields = {"one": LONG, "two": PREFIX + blobs.put(b"something else")}
     assert restore(externalize(fields, blobs.put), blobs.get) == fields
 
 
 @pytest.mark.parametrize("data", [PREFIX, PREFIX + "ab", PREFIX + NAME.upper(), PREFIX + NAME + "0", "blob:" + NAME])
-def test_image_data_that_is_no_whole_reference_is_left_alone(data: str) -> None:
+def test_image_data_that_is_not_a_complete_reference_is_unchanged(data: str) -> None:
     fields = {"content": [image(data)]}
     assert restore(fields, lambda _: b"wrong") == fields
 
@@ -171,7 +171,7 @@ def test_a_field_of_the_same_name_as_ours_survives(own: Any) -> None:
     assert there_and_back(small)[1] == small
 
 
-def test_what_needs_no_blob_is_unchanged() -> None:
+def test_an_entry_that_needs_no_blob_is_unchanged() -> None:
     fields = {"a": [1, 2.5, None, True, "x"], "b": {"c": {}}}
     assert externalize(fields, MemoryBlobs().put) == fields
     assert restore(fields, MemoryBlobs().get) == fields
@@ -183,7 +183,7 @@ def test_the_same_content_is_one_blob() -> None:
     assert stored["a"] == stored["b"]
 
 
-def test_a_cheap_look_never_misses_large_content() -> None:
+def test_the_cheap_test_never_misses_large_content() -> None:
     assert may_hold_large_content(json_line({"content": [image(IMAGE)]}))
     assert may_hold_large_content(json_line({"data": LONG}))
     assert not may_hold_large_content(json_line({"data": "x" * 2000}))
@@ -192,7 +192,7 @@ def test_a_cheap_look_never_misses_large_content() -> None:
 # Cutting instead
 
 
-def test_cutting_leaves_a_notice_and_the_limit() -> None:
+def test_truncation_adds_a_notice_within_the_limit() -> None:
     cut = truncate({"a": {"b": [LONG]}, "c": "short"})
     text = cut["a"]["b"][0]
     assert len(text) <= STRING_CHARACTERS
@@ -218,13 +218,13 @@ def test_where_a_blob_is_missing_the_reference_stays() -> None:
     assert restored["data"] == PREFIX + NAME
 
 
-def test_a_text_blob_that_is_no_text_raises_nothing() -> None:
+def test_a_text_blob_that_is_not_text_raises_no_error() -> None:
     restored = restore({"data": PREFIX + NAME, BLOB_POINTERS: ["/data"]}, lambda _: b"\xff\xfe\x00")
     assert isinstance(restored["data"], str)
 
 
 @pytest.mark.parametrize("listed", [[5, None, {}], "/data", {"/data": 1}, [["/data"]]])
-def test_a_list_of_places_that_is_none_raises_nothing(listed: Any) -> None:
+def test_a_malformed_list_of_pointers_raises_no_error(listed: Any) -> None:
     fields = {"data": PREFIX + NAME, BLOB_POINTERS: listed}
     assert restore(fields, lambda _: b"wrong")["data"] == PREFIX + NAME
 
@@ -244,7 +244,7 @@ def session_in(home: Path, line: bytes) -> Session:
     return sessiontree.open(path, home=home)
 
 
-def test_a_missing_blob_is_a_problem_and_no_exception(tmp_path: Path) -> None:
+def test_a_missing_blob_is_a_problem_and_not_an_exception(tmp_path: Path) -> None:
     session = session_in(tmp_path, LINE)
     assert session.problems == []
     message = session.context().messages[1]
@@ -257,7 +257,7 @@ def test_a_missing_blob_is_a_problem_and_no_exception(tmp_path: Path) -> None:
     assert len(session.context().messages) == 3
 
 
-def test_a_damaged_blob_is_a_problem_and_no_exception(tmp_path: Path) -> None:
+def test_a_damaged_blob_is_a_problem_and_not_an_exception(tmp_path: Path) -> None:
     path = blob_path(tmp_path, NAME)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"not what the name says")
@@ -267,7 +267,7 @@ def test_a_damaged_blob_is_a_problem_and_no_exception(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["link", "folder"])
-def test_a_blob_that_is_no_file_is_a_problem_and_no_exception(what: str, tmp_path: Path) -> None:
+def test_a_blob_that_is_not_a_file_is_a_problem_and_not_an_exception(what: str, tmp_path: Path) -> None:
     path = blob_path(tmp_path, NAME)
     path.parent.mkdir(parents=True)
     if what == "link":
@@ -281,7 +281,7 @@ def test_a_blob_that_is_no_file_is_a_problem_and_no_exception(what: str, tmp_pat
     assert len(session.problems) == 1
 
 
-def test_a_text_blob_that_is_no_text_is_a_problem_and_no_exception(tmp_path: Path) -> None:
+def test_a_text_blob_that_is_not_text_is_a_problem_and_not_an_exception(tmp_path: Path) -> None:
     with sessiontree.create(home=tmp_path, cwd=tmp_path) as session:
         session.append("user", [image(IMAGE)])
     (name,) = [name for _, _, names in os.walk(tmp_path / "blobs") for name in names]
@@ -289,7 +289,7 @@ def test_a_text_blob_that_is_no_text_is_a_problem_and_no_exception(tmp_path: Pat
     assert session_in(tmp_path, line).entry("m1").id == "m1"
 
 
-def test_deep_nesting_beside_a_reference_raises_nothing() -> None:
+def test_deep_nesting_next_to_a_reference_raises_no_error() -> None:
     for depth in (100, 400, 600, 900):
         line = entry("custom", "m1", "m0", customType=PREFIX, data="HERE").replace(
             b'"HERE"', b"[" * depth + b"]" * depth
@@ -318,7 +318,7 @@ def test_large_content_of_a_session_goes_to_blobs_and_comes_back(tmp_path: Path)
     assert reopened.problems == []
 
 
-def test_a_session_that_cuts_writes_no_blobs(tmp_path: Path) -> None:
+def test_a_session_that_truncates_writes_no_blobs(tmp_path: Path) -> None:
     with sessiontree.create(home=tmp_path, cwd=tmp_path, large_content="truncate") as session:
         session.append("user", LONG)
         assert STRING_CHARACTERS < os.path.getsize(session.location) < STRING_CHARACTERS + 1000
@@ -335,7 +335,7 @@ def test_a_session_that_keeps_everything_inline_writes_no_blobs(tmp_path: Path) 
     assert not (tmp_path / "blobs").exists()
 
 
-def test_what_a_header_asks_for_holds_for_every_writer_and_for_forks(tmp_path: Path) -> None:
+def test_the_setting_in_a_header_applies_to_every_writer_and_to_forks(tmp_path: Path) -> None:
     with sessiontree.create(home=tmp_path, cwd=tmp_path, large_content="inline") as session:
         session.append("user", [image(IMAGE)])
     with sessiontree.open(session.location) as later:
@@ -363,7 +363,7 @@ def test_settings_go_to_blobs_even_where_everything_else_stays_on_its_line(tmp_p
 
 
 @pytest.mark.parametrize("asked", ["truncate", "nonsense", 7, None, ["inline"]])
-def test_a_file_cannot_ask_for_anything_that_loses_content(tmp_path: Path, asked: Any) -> None:
+def test_a_header_cannot_request_truncation(tmp_path: Path, asked: Any) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(header(sessiontree=1, largeContent=asked))
     with sessiontree.open(path, home=tmp_path) as session:
@@ -420,7 +420,7 @@ def spelled_out(value: Any) -> Any:
 
 @examples(100)
 @given(st.dictionaries(keys, values, max_size=3))
-def test_any_entry_comes_back_as_it_was_and_is_small_in_between(short: dict[str, Any]) -> None:
+def test_any_entry_comes_back_unchanged_and_is_small_in_between(short: dict[str, Any]) -> None:
     fields = spelled_out(short)
     stored, restored = there_and_back(fields)
     assert len(json.dumps(stored)) < 20_000

@@ -1,4 +1,4 @@
-"""A path to what a model sees: compaction, resets, edits, and the state along the path."""
+"""Contexts built from a path: compactions, resets, edits, and the settings in force."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_without_compaction_every_message_is_in_the_context() -> None:
     assert context.path == context.sources == ("1", "2", "3")
 
 
-def test_entries_that_say_nothing_are_on_the_path_but_not_in_the_messages() -> None:
+def test_entries_without_messages_are_on_the_path_but_not_in_the_context() -> None:
     context = build(
         user("1"), Custom("2", data={"a": 1}), Label("3", target_id="1", label="x"), Unknown("4"), user("5")
     )
@@ -128,11 +128,11 @@ def test_a_compaction_at_the_root_has_nothing_to_keep() -> None:
     assert spoken(compaction("c", "1"), user("2")) == ["summary c", "2"]
 
 
-def test_a_bound_on_an_entry_that_says_nothing_keeps_what_follows_it() -> None:
+def test_a_bound_on_an_entry_without_a_message_keeps_what_follows_it() -> None:
     assert spoken(user("1"), Label("l", target_id="1"), user("2"), compaction("c", "l")) == ["summary c", "2"]
 
 
-def test_an_older_compaction_inside_the_kept_range_says_nothing() -> None:
+def test_an_older_compaction_inside_the_kept_range_adds_no_message() -> None:
     path = [
         user("1"),
         compaction("old", "1", system_message=System(content="old prompt")),
@@ -154,7 +154,7 @@ def test_the_system_checkpoint_of_a_compaction_comes_first() -> None:
     assert context.sources == ("c", "c", "1", "2")
 
 
-def test_the_checkpoint_stays_although_kept_system_messages_go() -> None:
+def test_the_checkpoint_stays_although_kept_system_messages_are_left_out() -> None:
     path = [system("s"), user("1"), compaction("c", "s", system_message=System(content="prompt"))]
     assert spoken(*path) == ["prompt", "summary c", "1"]
 
@@ -175,7 +175,7 @@ def test_a_reset_after_a_compaction_leaves_out_its_summary_too() -> None:
     assert spoken(user("1"), compaction("c", "1"), user("2"), ResetBoundary("r"), user("3")) == ["3"]
 
 
-def test_a_reset_before_a_compaction_says_nothing() -> None:
+def test_a_reset_before_a_compaction_has_no_effect() -> None:
     assert spoken(user("1"), ResetBoundary("r"), user("2"), compaction("c", "1"), user("3")) == [
         "summary c",
         "1",
@@ -184,7 +184,7 @@ def test_a_reset_before_a_compaction_says_nothing() -> None:
     ]
 
 
-def test_without_the_rule_a_reset_says_nothing() -> None:
+def test_without_the_rule_a_reset_has_no_effect() -> None:
     assert spoken(user("1"), ResetBoundary("r"), user("2"), rules=PI) == ["1", "2"]
     path = [user("1"), compaction("c", None), user("2"), ResetBoundary("r"), user("3")]
     assert spoken(*path, rules=PI) == ["summary c", "2", "3"]
@@ -207,7 +207,7 @@ def test_an_edit_replaces_the_content_of_a_message() -> None:
 @pytest.mark.parametrize(
     "message", [Assistant(content=(Text("long"),), model="m"), ToolResult("long", tool_call_id="t")]
 )
-def test_a_text_put_in_for_assistant_and_tool_content_becomes_a_block(message: Message) -> None:
+def test_a_replacement_text_for_assistant_or_tool_content_becomes_a_block(message: Message) -> None:
     (found,) = build(
         MessageEntry("1", message=message), ContextEdit("e", target_id="1", replacement=Replacement("short"))
     ).messages
@@ -223,7 +223,7 @@ def test_an_edit_changes_nothing_but_the_content() -> None:
     assert found == ToolResult(5, tool_call_id="t", tool_name="read", content=(Text("short"),), is_error=True)
 
 
-def test_an_edit_with_blocks_puts_in_the_blocks() -> None:
+def test_an_edit_can_replace_content_by_blocks() -> None:
     blocks = (Text("a"), Image("AAAA"))
     (found,) = build(user("1"), ContextEdit("e", target_id="1", replacement=Replacement(blocks))).messages
     assert found == User(content=blocks)
@@ -263,11 +263,11 @@ def test_anything_else_can_be_left_out_and_cannot_be_replaced_as_in_pi(target: E
     assert edited.messages == build(target).messages
 
 
-def test_an_edit_of_an_entry_that_is_not_there_changes_nothing() -> None:
+def test_an_edit_of_a_missing_entry_has_no_effect() -> None:
     assert spoken(user("1"), ContextEdit("e", target_id="2")) == ["1"]
 
 
-def test_an_edit_before_the_kept_range_is_forgotten_with_the_rest() -> None:
+def test_an_edit_before_the_kept_range_has_no_effect() -> None:
     path = [user("1"), ContextEdit("e", target_id="2"), user("2"), compaction("c", "2")]
     assert spoken(*path) == ["summary c", "2"]
 
@@ -285,7 +285,7 @@ def test_a_branch_summary_is_a_message() -> None:
     assert found == BranchSummaryText(1771236001000, summary="left", from_id="9")
 
 
-def test_an_empty_branch_summary_says_nothing() -> None:
+def test_an_empty_branch_summary_adds_no_message() -> None:
     assert spoken(BranchSummary("1", from_id="9"), user("2")) == ["2"]
 
 
@@ -300,7 +300,7 @@ def test_a_compaction_summary_has_the_time_of_its_entry() -> None:
     assert found.timestamp == 1771236001000
 
 
-def test_every_message_of_a_path_can_be_had_as_it_was_said() -> None:
+def test_every_message_of_a_path_can_be_read_as_recorded() -> None:
     path = path_of(
         user("1"),
         compaction("c", None),
@@ -314,7 +314,7 @@ def test_every_message_of_a_path_can_be_had_as_it_was_said() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01T00:00:00Z", "0000-00-00", "1771236001000"])
-def test_a_time_that_is_none_is_none(text: str) -> None:
+def test_an_invalid_time_is_none(text: str) -> None:
     assert milliseconds(text) is None
 
 
@@ -337,13 +337,13 @@ def test_the_last_thinking_level_counts() -> None:
     assert state(*levels).thinking_level == "high"
 
 
-def test_a_thinking_level_change_without_level_means_what_the_rules_say() -> None:
+def test_a_thinking_level_change_without_a_level_follows_the_rules() -> None:
     path = [ThinkingLevelChange("1", thinking_level="high"), ThinkingLevelChange("2")]
     assert state(*path, rules=NATIVE).thinking_level == "off"
     assert state(*path, rules=PI).thinking_level is None
 
 
-def test_state_is_read_on_the_whole_path_also_before_a_compaction() -> None:
+def test_state_is_read_from_the_complete_path_even_before_a_compaction() -> None:
     path = [
         ThinkingLevelChange("1", thinking_level="high"),
         ModelChange("2", provider="p", model_id="m"),
@@ -376,7 +376,7 @@ def test_without_a_change_the_last_answer_names_the_model(rules: Rules) -> None:
     assert found.models == {"default": "p/second"}
 
 
-def test_an_answer_that_names_no_model_is_passed_over() -> None:
+def test_an_answer_without_a_model_is_skipped() -> None:
     assert state(assistant("1", "named", "p"), assistant("2")).model == ModelRef("p", "named")
 
 
@@ -390,7 +390,7 @@ def test_an_answer_without_provider_names_its_model_alone() -> None:
     assert (found.model, found.models) == (ModelRef(None, "m"), {"default": "m"})
 
 
-def test_a_model_written_the_other_way_is_read() -> None:
+def test_a_model_in_the_other_form_is_read() -> None:
     found = state(ModelChange("1", model="openrouter/meta/llama"))
     assert (found.model, found.models) == (ModelRef("openrouter", "meta/llama"), {"default": "openrouter/meta/llama"})
 

@@ -26,21 +26,21 @@ NATIVE_SAMPLE = (
 )
 
 
-def test_files_keep_the_contract_of_a_store(tmp_path: Path) -> None:
+def test_file_stores_fulfill_the_contract(tmp_path: Path) -> None:
     assert len(check_store(lambda name: FileStore(tmp_path / name))) == 12
 
 
-def test_memory_keeps_the_contract_of_a_store() -> None:
+def test_memory_stores_fulfill_the_contract() -> None:
     stores: dict[str, MemoryStore] = {}
     check_store(lambda name: stores.setdefault(name, MemoryStore()))
 
 
-def test_blob_stores_keep_their_contract(tmp_path: Path) -> None:
+def test_blob_stores_fulfill_the_contract(tmp_path: Path) -> None:
     check_blob_store(lambda: FileBlobs(tmp_path))
     check_blob_store(MemoryBlobs)
 
 
-def test_dialects_keep_their_contract_on_every_sample_cut_and_scrambled() -> None:
+def test_dialects_fulfill_the_contract_on_every_sample_cut_and_scrambled() -> None:
     check_dialect(PI, [path.read_bytes() for path in CORPUS], cuts=60)
     check_dialect(NATIVE, [NATIVE_SAMPLE], cuts=500)
 

@@ -1,4 +1,4 @@
-"""The corpus: what Pi 1.5.0 rebuilt from each file, every file cut at every byte, and that reading changes nothing."""
+"""The corpus: each file read as by Pi 1.5.0, every file cut at every byte, and that reading changes nothing."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_self_parent_that_crashes_pi_is_read_as_a_root() -> None:
 
 
 @pytest.mark.parametrize("dialect", ["pi", "omp"])
-def test_a_title_slot_before_the_header_that_pi_refuses_is_read_over(dialect: str) -> None:
+def test_a_title_slot_before_the_header_that_pi_rejects_is_skipped(dialect: str) -> None:
     session = opened(read("41_title_slot"), dialect)
     assert session.id == "019c0000-0000-7000-8000-00000000000a"
     assert session.path_ids() == ["1", "2"]
@@ -173,7 +173,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name not in ODD])
-def test_a_sound_file_has_no_problems(name: str) -> None:
+def test_a_valid_file_has_no_problems(name: str) -> None:
     session = opened(read(name))
     session.context()
     assert session.problems == []
@@ -181,7 +181,7 @@ def test_a_sound_file_has_no_problems(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ODD))
-def test_the_oddity_of_a_file_is_said_with_its_place(name: str) -> None:
+def test_the_problem_of_a_file_is_reported_with_its_position(name: str) -> None:
     number, kind = ODD[name]
     start, line = list(iter_lines(read(name)))[number - 1]
     assert places(opened(read(name)).problems) == [(number, start, start + len(line), kind)]
@@ -220,7 +220,7 @@ def test_of_a_cut_line_no_byte_is_lost(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["33_malformed_middle", "31_dup_ids", "37_v1", "41_title_slot", "45_parent_empty_string"]
 )
-def test_a_file_that_grows_reads_like_one_that_was_whole(name: str) -> None:
+def test_a_file_read_while_it_grows_gives_the_same_entries(name: str) -> None:
     data = read(name)
     whole = opened(data)
     for cut in range(data.index(b"\n", data.index(b'"type":"session"')) + 1, len(data)):

@@ -1,4 +1,4 @@
-"""The damage table: for every dialect and every kind of damage, what is still on disk is shown, the path is exact."""
+"""The damage table: for every dialect and kind of damage, all remaining entries are shown and the path is exact."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_dialect_of_a_damaged_session_is_still_known(tmp_path: Path, dialect
 
 
 @pytest.mark.parametrize(("dialect", "kind"), CASES)
-def test_every_item_still_on_disk_is_shown(tmp_path: Path, dialect: str, kind: str) -> None:
+def test_every_entry_still_on_disk_is_shown(tmp_path: Path, dialect: str, kind: str) -> None:
     path = damaged(tmp_path, dialect, kind)
     shown = "\n".join(full_transcript(sessiontree.open(path)))
     data = path.read_bytes()
@@ -44,7 +44,7 @@ def test_every_item_still_on_disk_is_shown(tmp_path: Path, dialect: str, kind: s
 
 
 @pytest.mark.parametrize(("dialect", "kind"), CASES)
-def test_the_live_path_is_exact_once_recovered(tmp_path: Path, dialect: str, kind: str) -> None:
+def test_a_recovered_reading_has_the_exact_path(tmp_path: Path, dialect: str, kind: str) -> None:
     path = damaged(tmp_path, dialect, kind)
     session = sessiontree.open(path, read_options=ReadOptions(recovered=True))
     expected = [MARKS[item] for item in MAIN if item not in DAMAGE[kind].costs]
@@ -65,7 +65,7 @@ def test_doctor_has_a_finding_for_each_loss(tmp_path: Path, dialect: str, kind: 
 
 
 @pytest.mark.parametrize(("dialect", "kind"), CASES)
-def test_after_repair_the_owners_own_rule_finds_the_whole_path(tmp_path: Path, dialect: str, kind: str) -> None:
+def test_after_repair_the_clients_own_rule_finds_the_complete_path(tmp_path: Path, dialect: str, kind: str) -> None:
     path = damaged(tmp_path, dialect, kind)
     session = sessiontree.open(path)
     carry_out(plan_repair(session), session)

@@ -1,4 +1,4 @@
-"""Documentation that cannot drift: snippets and examples run, and what exists is documented."""
+"""Documentation stays current: snippets and examples run, and every command, type and problem is documented."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_example_runs(example: str, tmp_path: Path) -> None:
     assert done.stdout
 
 
-def test_the_demo_draws_a_tree_and_two_contexts_and_says_what_to_try(tmp_path: Path) -> None:
+def test_the_demo_draws_a_tree_and_two_contexts_and_suggests_commands(tmp_path: Path) -> None:
     shown = run_python("examples/demo.py", home=tmp_path).stdout
     assert "├─○" in shown
     assert "◀ here" in shown
@@ -105,7 +105,7 @@ def test_every_kind_of_problem_is_documented() -> None:
     assert kinds - set(re.findall(r"`([a-z0-9-]+)`", page)) == set()
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_are_valid() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -1,4 +1,4 @@
-"""What a line means: every type and role is read as it was written, and nothing is too odd to be read."""
+"""Parsing of entries: every type and role is read as it was written, and no input is rejected."""
 
 from __future__ import annotations
 
@@ -163,13 +163,13 @@ def test_an_unknown_type_keeps_all_of_its_fields() -> None:
 
 
 @pytest.mark.parametrize("kind", [None, 5, ["message"], {"a": 1}, ""])
-def test_a_type_that_is_no_word_is_unknown(kind: Any) -> None:
+def test_a_type_that_is_not_a_string_is_unknown(kind: Any) -> None:
     entry = parsed(type=kind, id="1")
     assert isinstance(entry, Unknown)
     assert (entry.id, entry.fields["type"]) == ("1", kind)
 
 
-def test_a_line_that_is_no_object_is_read_as_an_unknown_entry() -> None:
+def test_a_line_that_is_not_an_object_is_read_as_an_unknown_entry() -> None:
     for raw in (b"[]", b"5", b"null", b"{", b"", b"\xff"):
         assert PI.parse(raw) == Unknown()
 
@@ -183,23 +183,23 @@ def test_an_unknown_role_keeps_all_of_its_fields(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", [None, 5, ["user"], {}])
-def test_a_role_that_is_no_word_is_unknown(role: Any) -> None:
+def test_a_role_that_is_not_a_string_is_unknown(role: Any) -> None:
     message = spoken({"role": role, "content": "text"})
     assert isinstance(message, OtherMessage)
     assert message_text(message) == "text"
 
 
 @pytest.mark.parametrize("message", [None, "text", 5, ["text"]])
-def test_a_message_that_is_no_object_is_kept(message: Any) -> None:
+def test_a_message_that_is_not_an_object_is_kept(message: Any) -> None:
     assert spoken(message) == OtherMessage(fields={"content": message})
 
 
-def test_the_old_name_of_a_role_is_understood() -> None:
+def test_the_old_name_of_a_role_is_accepted() -> None:
     assert spoken({"role": "hookMessage", "customType": "note", "content": "hi"}) == CustomText(None, "note", "hi")
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "toolResult", "custom"])
-def test_null_content_is_no_content(role: str) -> None:
+def test_null_content_is_empty(role: str) -> None:
     message = spoken({"role": role, "content": None})
     assert message.role == role
     assert message_blocks(message) == ()
@@ -207,7 +207,7 @@ def test_null_content_is_no_content(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "toolResult", "custom", "system"])
-def test_missing_content_is_no_content(role: str) -> None:
+def test_missing_content_is_empty(role: str) -> None:
     assert message_blocks(spoken({"role": role})) == ()
 
 
@@ -219,7 +219,7 @@ def test_an_unknown_block_is_kept_between_known_ones() -> None:
 
 
 @pytest.mark.parametrize("block", [None, "text", 5, [], {}, {"type": None}, {"type": 5}, {"text": "no type"}])
-def test_a_block_of_no_kind_is_kept(block: Any) -> None:
+def test_a_block_without_a_type_is_kept(block: Any) -> None:
     message = spoken({"role": "user", "content": [block, {"type": "text", "text": "a"}]})
     assert isinstance(message, User)
     first, second = message.content
@@ -228,28 +228,28 @@ def test_a_block_of_no_kind_is_kept(block: Any) -> None:
     assert second == Text("a")
 
 
-def test_content_that_is_one_block_without_a_list_is_that_block() -> None:
+def test_a_single_block_without_a_list_is_read() -> None:
     assert spoken({"role": "user", "content": {"type": "text", "text": "a"}}) == User(content=(Text("a"),))
 
 
-def test_a_field_of_the_wrong_type_takes_its_default_and_spares_the_others() -> None:
+def test_a_field_of_the_wrong_type_gets_its_default_and_the_others_are_read() -> None:
     entry = parsed(type="compaction", id="1", summary=5, firstKeptEntryId="0", tokensBefore="many", fromHook="yes")
     assert entry == Compaction("1", first_kept_entry_id="0")
 
 
-def test_a_wrong_field_of_a_message_spares_the_others() -> None:
+def test_a_wrong_field_of_a_message_does_not_affect_the_others() -> None:
     message = spoken({"role": "assistant", "content": "hi", "model": 5, "provider": "p", "timestamp": "late"})
     assert message == Assistant(content="hi", provider="p")
 
 
-def test_a_wrong_field_of_a_block_spares_the_others() -> None:
+def test_a_wrong_field_of_a_block_does_not_affect_the_others() -> None:
     message = spoken(
         {"role": "assistant", "content": [{"type": "toolCall", "id": "t", "name": "read", "arguments": "a"}]}
     )
     assert tool_calls(message) == (ToolCall("t", "read", {}),)
 
 
-def test_a_wrong_field_of_the_usage_spares_the_other_counts() -> None:
+def test_a_wrong_field_of_the_usage_does_not_affect_the_others() -> None:
     message = spoken({"role": "assistant", "content": "hi", "usage": {"input": 10, "output": 2, "cost": "cheap"}})
     assert isinstance(message, Assistant)
     assert message.usage == Usage(10, 2)
@@ -276,7 +276,7 @@ def test_an_unknown_block_in_a_checkpoint_does_not_lose_the_system_prompt() -> N
     assert message_text(entry.system_message) == "prompt"
 
 
-def test_ids_that_are_no_strings_take_their_defaults() -> None:
+def test_ids_that_are_not_strings_get_their_defaults() -> None:
     assert parsed(type="reset_boundary", id=5, parentId=["x"], timestamp=7) == ResetBoundary()
 
 
@@ -288,7 +288,7 @@ def test_a_lone_surrogate_is_kept() -> None:
     assert PI.parse(render_json(entry)) == entry
 
 
-def test_bytes_that_are_no_utf8_are_kept() -> None:
+def test_bytes_that_are_not_utf8_are_kept() -> None:
     entry = PI.parse(b'{"type":"session_info","id":"1","name":"a\xff\xc3b"}')
     assert isinstance(entry, SessionInfo)
     assert entry.name is not None
@@ -316,7 +316,7 @@ def test_control_characters_and_python_numbers_are_read() -> None:
 
 
 @pytest.mark.parametrize("depth", [100, 500, 950, 990, 1000, 5000, 100_000])
-def test_nesting_of_any_depth_raises_nothing(depth: int) -> None:
+def test_nesting_of_any_depth_raises_no_error(depth: int) -> None:
     raw = b'{"type":"custom","id":"1","data":' + b"[" * depth + b"]" * depth + b"}"
     entry = PI.parse(raw)
     assert isinstance(entry, Custom if depth <= 500 else Custom | Unknown)
@@ -342,7 +342,7 @@ def test_only_assistants_call_tools() -> None:
     assert tool_calls(Assistant(content="text")) == ()
 
 
-def test_what_a_message_says_is_its_text() -> None:
+def test_every_kind_of_message_has_a_text() -> None:
     assert message_text(BashExecution(command="ls", output="a\n")) == "ls\na\n"
     assert message_text(CompactionSummary(summary="S")) == "S"
     assert message_text(User(content=(Text("a"), Image("AAAA"), Text("b")))) == "a\nb"

@@ -1,4 +1,4 @@
-"""What holds for every file of every dialect in the corpus."""
+"""Invariants for every file of every dialect in the corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids and places: names that sort, never collide, are found by a prefix, and cannot lead out of their folder."""
+"""Ids and paths: names that sort, never collide, are found by a prefix, and cannot leave their folder."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def test_session_ids_are_written_in_lower_case_with_hyphens() -> None:
     assert is_session_id(found)
 
 
-def test_session_ids_sort_in_the_order_they_were_made() -> None:
+def test_session_ids_sort_in_the_order_of_creation() -> None:
     ids = [new_session_id() for _ in range(20_000)]
     assert ids == sorted(ids)
     assert len(set(ids)) == len(ids)
 
 
-def test_session_ids_made_by_threads_are_all_different() -> None:
+def test_session_ids_generated_by_threads_are_all_different() -> None:
     made: list[list[str]] = [[] for _ in range(4)]
     threads = [
         threading.Thread(target=lambda ids=ids: ids.extend(new_session_id() for _ in range(2000))) for ids in made
@@ -137,18 +137,18 @@ def test_times_are_in_utc_to_the_millisecond_and_do_not_go_back() -> None:
 
 
 @pytest.mark.parametrize("id", BAD_IDS)
-def test_an_id_that_could_be_a_path_is_no_session_id(id: str) -> None:
+def test_an_id_that_could_be_a_path_is_not_a_session_id(id: str) -> None:
     assert not is_session_id(id)
 
 
 @pytest.mark.parametrize("id", [ONE, "a", "A9", "my.session_1-b", "0" * 200])
-def test_ids_of_letters_digits_and_a_few_marks_are_session_ids(id: str) -> None:
+def test_ids_of_letters_digits_and_some_punctuation_are_session_ids(id: str) -> None:
     assert is_session_id(id)
 
 
 @examples(200)
 @given(st.text(st.sampled_from("ab09._-/\\\x00\n ~é"), max_size=8))
-def test_no_session_id_leads_out_of_its_folder(text: str) -> None:
+def test_no_session_id_can_leave_its_folder(text: str) -> None:
     if is_session_id(text):
         assert os.path.normpath(os.path.join("/folder", text)) == f"/folder/{text}"
         assert not text.startswith((".", "-"))
@@ -167,14 +167,14 @@ def test_a_session_is_not_created_under_a_bad_id(id: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("stamp", ["../../x", "/etc/passwd", "a\x00b", "2026-02-16T10:00:00.000Z", ""])
-def test_a_time_cannot_lead_out_of_the_folder(stamp: str, tmp_path: Path) -> None:
+def test_a_time_cannot_leave_the_folder(stamp: str, tmp_path: Path) -> None:
     path = session_path(str(tmp_path), Header(id=ONE, timestamp=stamp, cwd="/work"))
     assert os.path.dirname(path) == str(tmp_path / "sessions" / project_folder_name("/work"))
     assert "\x00" not in path
 
 
 @pytest.mark.parametrize("cwd", ["/srv/../../etc", "..", "/", "", "/a/" + "x" * 300, "/tmp/\udcff"])
-def test_a_cwd_cannot_lead_out_of_the_folder(cwd: str, tmp_path: Path) -> None:
+def test_a_cwd_cannot_leave_the_folder(cwd: str, tmp_path: Path) -> None:
     path = session_path(str(tmp_path), Header(id=ONE, timestamp="2026", cwd=cwd))
     assert os.path.dirname(os.path.dirname(path)) == str(tmp_path / "sessions")
     assert len(os.fsencode(os.path.basename(os.path.dirname(path)))) <= 80
@@ -226,7 +226,7 @@ def test_a_session_in_a_folder_with_another_script_is_created_and_found(tmp_path
     assert sessiontree.open(session.id, home=tmp_path / "home").cwd == str(project)
 
 
-def test_the_home_folder_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_home_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SESSIONTREE_HOME", str(tmp_path / "here"))
     assert home() == str(tmp_path / "here")
     monkeypatch.setenv("SESSIONTREE_HOME", "~/there")
@@ -245,7 +245,7 @@ def test_without_the_variable_home_is_the_data_folder(monkeypatch: pytest.Monkey
 # Finding a session
 
 
-def test_a_session_is_found_by_its_whole_id(tmp_path: Path) -> None:
+def test_a_session_is_found_by_its_full_id(tmp_path: Path) -> None:
     path = put(tmp_path, ONE)
     put(tmp_path, TWO)
     assert find_session_file(str(tmp_path), ONE) == str(path)
@@ -271,13 +271,13 @@ def test_an_ambiguous_prefix_is_an_error_that_lists_the_candidates(tmp_path: Pat
     assert OTHER not in str(caught.value)
 
 
-def test_a_prefix_that_is_a_whole_id_means_that_session(tmp_path: Path) -> None:
+def test_a_prefix_that_is_a_full_id_matches_only_that_session(tmp_path: Path) -> None:
     path = put(tmp_path, "session-a")
     put(tmp_path, "session-ab")
     assert find_session_file(str(tmp_path), "session-a") == str(path)
 
 
-def test_a_short_id_is_found_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_short_id_is_found_by_its_full_text(tmp_path: Path) -> None:
     path = put(tmp_path, "abc")
     assert find_session_file(str(tmp_path), "abc") == str(path)
 
@@ -288,20 +288,20 @@ def test_a_prefix_of_fewer_than_eight_characters_is_too_short(tmp_path: Path) ->
         find_session_file(str(tmp_path), ONE[:7])
 
 
-def test_a_prefix_that_fits_nothing_says_where_it_looked(tmp_path: Path) -> None:
+def test_an_unknown_prefix_is_an_error_that_names_the_folder_searched(tmp_path: Path) -> None:
     put(tmp_path, ONE)
     with pytest.raises(NotFoundError, match=re.escape(str(tmp_path / "sessions"))):
         find_session_file(str(tmp_path), "ffffffff")
 
 
-def test_looking_into_a_home_that_does_not_exist_finds_nothing(tmp_path: Path) -> None:
+def test_a_missing_home_folder_has_no_sessions(tmp_path: Path) -> None:
     assert list(iter_session_files(str(tmp_path / "nowhere"))) == []
     with pytest.raises(NotFoundError):
         find_session_file(str(tmp_path / "nowhere"), ONE)
 
 
 @pytest.mark.parametrize("id", BAD_IDS)
-def test_a_bad_id_is_not_looked_for(id: str, tmp_path: Path) -> None:
+def test_an_invalid_id_is_not_searched_for(id: str, tmp_path: Path) -> None:
     put(tmp_path, ONE)
     with pytest.raises(NotFoundError):
         find_session_file(str(tmp_path), id)
@@ -313,7 +313,7 @@ def test_opening_by_a_bad_name_is_a_clear_error(wanted: str, tmp_path: Path) -> 
         sessiontree.open(wanted, home=tmp_path)
 
 
-def test_files_that_are_no_sessions_are_not_listed(tmp_path: Path) -> None:
+def test_files_that_are_not_sessions_are_not_listed(tmp_path: Path) -> None:
     path = put(tmp_path, ONE)
     for name in ("notes.txt", f"{ONE}.jsonl", f".2026_{TWO}.jsonl.tmp", f"2026_{TWO}.jsonl.bak"):
         (path.parent / name).write_bytes(b"")
@@ -344,7 +344,7 @@ def test_a_session_is_not_written_through_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("others", [[], [OTHER], [TWO], ["019c00000"], ["019c0000x"], [ONE + "x"], ["019c0000-00000"]])
-def test_the_short_form_of_an_id_means_that_session_and_no_other(others: list[str], tmp_path: Path) -> None:
+def test_the_short_form_of_an_id_is_unambiguous(others: list[str], tmp_path: Path) -> None:
     path = put(tmp_path, ONE)
     for other in others:
         put(tmp_path, other)
@@ -353,7 +353,7 @@ def test_the_short_form_of_an_id_means_that_session_and_no_other(others: list[st
     assert find_session_file(str(tmp_path), found) == str(path)
 
 
-def test_the_short_form_is_as_short_as_can_be(tmp_path: Path) -> None:
+def test_the_short_form_is_as_short_as_possible(tmp_path: Path) -> None:
     put(tmp_path, ONE)
     put(tmp_path, OTHER)
     assert short_id(str(tmp_path), ONE) == ONE[:8]

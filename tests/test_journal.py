@@ -1,4 +1,4 @@
-"""The lines of a session: whatever is wrong with a file is read over, and said with line, byte range and kind."""
+"""The journal: damage of any kind is skipped, and reported with line, byte range and kind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def texts(session: Session) -> list[str]:
     return [message_text(message) for message in session.context().messages]
 
 
-def test_a_sound_session_has_no_problems() -> None:
+def test_a_valid_session_has_no_problems() -> None:
     session = opened(header() + FIRST + SECOND + THIRD)
     assert session.ids == ["m0", "m1", "m2"]
     assert session.problems == []
@@ -47,7 +47,7 @@ def test_a_sound_session_has_no_problems() -> None:
 
 
 @pytest.mark.parametrize("blank", [b"\n", b"  \t\n", b"\r\n"])
-def test_a_blank_line_is_passed_over(blank: bytes) -> None:
+def test_a_blank_line_is_skipped(blank: bytes) -> None:
     session, start, end = damaged(header(), FIRST, line=blank, behind=SECOND)
     assert session.ids == ["m0", "m1"]
     assert places(session.problems) == [(3, start, end, "blank-line")]
@@ -55,7 +55,7 @@ def test_a_blank_line_is_passed_over(blank: bytes) -> None:
 
 
 @pytest.mark.parametrize("scalar", [b"null", b"0", b"123", b'"text"', b"true", b"[]", b"[1,2]"])
-def test_a_line_that_is_no_object_is_kept_and_is_no_entry(scalar: bytes) -> None:
+def test_a_line_that_is_not_an_object_is_kept_as_a_fragment(scalar: bytes) -> None:
     session, start, end = damaged(header(), FIRST, line=scalar + b"\n", behind=SECOND)
     assert session.ids == ["m0", "m1"]
     assert session.leaf == "m1"
@@ -66,7 +66,7 @@ def test_a_line_that_is_no_object_is_kept_and_is_no_entry(scalar: bytes) -> None
 @pytest.mark.parametrize(
     "fields", [{}, {"a": 1}, {"type": 5, "id": "x"}, {"type": ""}, {"id": "x"}, {"type": "text", "text": "t"}]
 )
-def test_an_object_that_is_no_entry_is_kept(fields: dict[str, Any]) -> None:
+def test_an_object_that_is_not_an_entry_is_kept(fields: dict[str, Any]) -> None:
     session, start, end = damaged(header(), FIRST, line=json_line(fields), behind=SECOND)
     assert session.ids == ["m0", "m1"]
     assert places(session.problems) == [(3, start, end, "not-an-entry")]
@@ -81,7 +81,7 @@ def test_a_line_that_cannot_be_decoded_is_kept(garbage: bytes) -> None:
     assert [fragment.raw for fragment in session.fragments] == [garbage]
 
 
-def test_a_line_of_nul_bytes_is_passed_over() -> None:
+def test_a_line_of_nul_bytes_is_skipped() -> None:
     session, start, end = damaged(header(), FIRST, line=b"\x00" * 512 + b"\n", behind=SECOND)
     assert session.ids == ["m0", "m1"]
     assert places(session.problems) == [(3, start, end, "nul-run")]
@@ -135,7 +135,7 @@ def test_garbage_after_a_record_is_kept_and_the_record_is_read() -> None:
     assert places(session.problems) == [(3, end - 7, end, "undecodable")]
 
 
-def test_a_fused_line_and_a_blank_line_in_one_block_are_both_seen() -> None:
+def test_a_fused_line_and_a_blank_line_in_one_block_are_both_reported() -> None:
     """As many objects as lines, and yet not one on each."""
     fused = SECOND[:-1] + THIRD
     data = header() + FIRST + fused + b"\n" + said("m3", "m2")
@@ -163,14 +163,14 @@ def test_objects_inside_a_torn_record_do_not_become_entries() -> None:
 # Encodings
 
 
-def test_a_byte_order_mark_is_passed_over() -> None:
+def test_a_byte_order_mark_is_skipped() -> None:
     session = opened(BOM + header() + FIRST)
     assert session.id == HEADER["id"]
     assert session.ids == ["m0"]
     assert places(session.problems) == [(1, 0, 3, "bom")]
 
 
-def test_windows_line_ends_are_said_once() -> None:
+def test_windows_line_ends_are_reported_once() -> None:
     data = (header() + FIRST + SECOND).replace(b"\n", b"\r\n")
     session = opened(data)
     assert session.ids == ["m0", "m1"]
@@ -178,7 +178,7 @@ def test_windows_line_ends_are_said_once() -> None:
     assert texts(session) == ["hello", "hello"]
 
 
-def test_windows_line_ends_at_the_start_of_a_block_are_said_with_the_same_range() -> None:
+def test_windows_line_ends_at_the_start_of_a_block_are_reported_with_the_same_range() -> None:
     """The LF is no more part of a line where a block is decoded in one go than elsewhere."""
     before = header() + b"".join(chain(25, "x" * 4000))
     odd = said("odd", "m24", "y" * 60_000).replace(b"\n", b"\r\n")
@@ -188,7 +188,7 @@ def test_windows_line_ends_at_the_start_of_a_block_are_said_with_the_same_range(
     assert places(session.problems) == [(27, len(before), len(before) + len(odd) - 1, "crlf")]
 
 
-def test_bad_utf8_inside_an_entry_is_said_and_the_entry_is_read() -> None:
+def test_bad_utf8_inside_an_entry_is_reported_and_the_entry_is_read() -> None:
     bad = SECOND.replace(b"hello", b"he\xff\xc3llo")
     session, start, end = damaged(header(), FIRST, line=bad, behind=THIRD)
     assert session.ids == ["m0", "m1", "m2"]
@@ -197,7 +197,7 @@ def test_bad_utf8_inside_an_entry_is_said_and_the_entry_is_read() -> None:
     assert session.raw("m1") == bad[:-1]
 
 
-def test_a_lone_surrogate_is_said_and_kept() -> None:
+def test_a_lone_surrogate_is_reported_and_kept() -> None:
     odd = SECOND.replace(b"hello", b"\\ud83d!")
     session, start, end = damaged(header(), FIRST, line=odd, behind=THIRD)
     assert places(session.problems) == [(3, start, end, "lone-surrogate")]
@@ -205,7 +205,7 @@ def test_a_lone_surrogate_is_said_and_kept() -> None:
 
 
 @pytest.mark.parametrize("value", [b"NaN", b"1e400", b'"a\tb"', b"-Infinity"])
-def test_json_that_is_not_strict_is_said_and_read(value: bytes) -> None:
+def test_json_that_is_not_strict_is_reported_and_read(value: bytes) -> None:
     odd = entry("custom", "x", "m0", customType="c", data="HERE").replace(b'"HERE"', value)
     session, start, end = damaged(header(), FIRST, line=odd, behind=said("m1", "x"))
     assert session.ids == ["m0", "x", "m1"]
@@ -213,7 +213,7 @@ def test_json_that_is_not_strict_is_said_and_read(value: bytes) -> None:
 
 
 @pytest.mark.parametrize("in_first_block", [True, False])
-def test_a_number_of_thousands_of_digits_raises_nothing(in_first_block: bool) -> None:
+def test_a_number_of_thousands_of_digits_raises_no_error(in_first_block: bool) -> None:
     lines = chain(4 if in_first_block else 60, "x" * 4000)
     odd = entry("custom", "x", "m0", data="HERE").replace(b'"HERE"', b"9" * 5000)
     session = opened(header() + b"".join(lines) + odd + said("last", "m0"))
@@ -222,7 +222,7 @@ def test_a_number_of_thousands_of_digits_raises_nothing(in_first_block: bool) ->
     assert session.entry("x").id == "x"
 
 
-def test_nesting_of_any_depth_raises_nothing() -> None:
+def test_nesting_of_any_depth_raises_no_error() -> None:
     for depth in [*range(880, 1005, 5), *range(980, 992), 100_000]:
         for text in (b"", b"\\ud800"):
             deep = entry("custom", "x", "m0", text="TEXT", data="HERE")
@@ -282,12 +282,12 @@ def test_garbage_before_the_header_hides_nothing() -> None:
 @pytest.mark.parametrize(
     "data", [b"hello world\n", b"# title\n\ntext\n", b'{"a":1}\n', b"\x7fELF\x00\x00\n", b"[]\n", b"\x00" * 100]
 )
-def test_a_file_that_is_no_session_is_refused(data: bytes) -> None:
+def test_a_file_that_is_not_a_session_is_refused(data: bytes) -> None:
     with pytest.raises(NotASessionError, match="line 1 byte 0"):
         opened(data)
 
 
-def test_an_empty_file_is_a_session_that_had_no_time_to_become_one() -> None:
+def test_an_empty_file_is_read_as_a_session_whose_creation_was_interrupted() -> None:
     session = opened(b"")
     assert (session.ids, session.leaf, texts(session)) == ([], None, [])
     assert places(session.problems) == [(1, 0, 0, "no-header")]
@@ -328,7 +328,7 @@ def v1(index: object = 2) -> bytes:
     )
 
 
-def test_version_1_is_read_as_one_path_with_made_ids() -> None:
+def test_version_1_is_read_as_one_path_with_generated_ids() -> None:
     session = opened(v1())
     assert len(session.ids) == len(set(session.ids)) == 5
     assert all(len(id) == 8 and int(id, 16) >= 0 for id in session.ids)
@@ -344,7 +344,7 @@ def test_version_1_gives_the_same_ids_each_time_and_for_each_prefix() -> None:
     assert opened(v1()[: -len(json_line(V1[-1]))]).ids == ids[:-1]
 
 
-def test_lines_of_version_1_that_are_alike_get_different_ids() -> None:
+def test_equal_lines_of_version_1_get_different_ids() -> None:
     session = opened(v1())
     assert session.raw(session.ids[0]) == session.raw(session.ids[2])
 
@@ -404,14 +404,14 @@ def test_an_entry_without_id_keeps_the_parent_it_names() -> None:
 
 
 @pytest.mark.parametrize("id", [5, None, "", ["x"]])
-def test_an_id_that_is_no_word_is_no_id(id: object) -> None:
+def test_an_id_that_is_not_a_string_is_ignored(id: object) -> None:
     line = json_line({"type": "message", "id": id, "parentId": "m0", "timestamp": TIME, "message": {"role": "user"}})
     session, start, end = damaged(header(), FIRST, line=line)
     assert len(session.ids) == 2
     assert places(session.problems) == [(3, start, end, "no-id")]
 
 
-def test_an_empty_parent_is_a_root_and_said() -> None:
+def test_an_empty_parent_is_a_root_and_reported() -> None:
     line = said("x", "")
     session, start, end = damaged(header(), FIRST, line=line)
     assert session.roots() == ["m0", "x"]
@@ -419,7 +419,7 @@ def test_an_empty_parent_is_a_root_and_said() -> None:
 
 
 @pytest.mark.parametrize("parent", [5, ["m0"], {"id": "m0"}, True])
-def test_a_parent_that_is_no_word_is_a_root_and_said(parent: Any) -> None:
+def test_a_parent_that_is_not_a_string_is_a_root_and_reported(parent: Any) -> None:
     session, start, end = damaged(header(), FIRST, line=said("x", parent))
     assert session.roots() == ["m0", "x"]
     assert [place[:3] for place in places(session.problems)] == [(3, start, end)]
@@ -429,7 +429,7 @@ def test_a_parent_that_is_no_word_is_a_root_and_said(parent: Any) -> None:
     ("parent", "kind"),
     [("lost", "missing-parent"), ("x", "self-parent"), ("later", "forward-reference"), ("y", "cycle")],
 )
-def test_oddities_of_the_tree_are_said_at_their_line(parent: str, kind: str) -> None:
+def test_problems_of_the_tree_are_reported_at_their_line(parent: str, kind: str) -> None:
     behind = said("y", "x") + said("later")
     session, start, end = damaged(header(), FIRST, line=said("x", parent), behind=behind)
     assert session.ids == ["m0", "x", "y", "later"]
@@ -437,7 +437,7 @@ def test_oddities_of_the_tree_are_said_at_their_line(parent: str, kind: str) -> 
     assert f"({parent!r})" in session.problems[0].action
 
 
-def test_a_duplicate_id_is_said_at_the_earlier_line() -> None:
+def test_a_duplicate_id_is_reported_at_the_earlier_line() -> None:
     session, start, end = damaged(header(), line=said("m0", None, "first"), behind=said("m0", None, "second") + SECOND)
     assert places(session.problems) == [(2, start, end, "duplicate-id")]
     assert texts(session) == ["second", "hello"]
@@ -448,7 +448,7 @@ def test_a_duplicate_id_is_said_at_the_earlier_line() -> None:
     ]
 
 
-def test_problems_are_in_file_order_and_each_says_what_was_done() -> None:
+def test_problems_are_in_file_order_and_each_names_its_action() -> None:
     session = opened(BOM + header() + said("a", "lost") + b"\n" + b"junk\n" + said("b", "b") + b"5\n" + said("c")[:30])
     assert [problem.kind for problem in session.problems] == [
         "bom",
@@ -482,14 +482,14 @@ def test_a_torn_last_line_is_reported_not_dropped() -> None:
     assert [fragment.raw for fragment in session.fragments] == [torn]
 
 
-def test_a_last_line_without_newline_is_read_and_said() -> None:
+def test_a_last_line_without_newline_is_read_and_reported() -> None:
     session, start, end = damaged(header(), FIRST, line=SECOND[:-1])
     assert session.ids == ["m0", "m1"]
     assert places(session.problems) == [(3, start, end, "no-final-newline")]
 
 
 @pytest.mark.parametrize("tail", [SECOND[:-1] + THIRD[:-1], b"\x00\x00" + SECOND[:-1]], ids=["fused", "behind-nuls"])
-def test_a_missing_newline_is_said_also_where_the_last_line_had_to_be_salvaged(tail: bytes) -> None:
+def test_a_missing_newline_is_reported_even_if_the_last_line_was_salvaged(tail: bytes) -> None:
     session, start, end = damaged(header(), FIRST, line=tail)
     assert (3, start, end, "no-final-newline") in places(session.problems)
 
@@ -520,7 +520,7 @@ FUSED = said("p", "m149")[:-1] + said("q", "p")
         (said("p").replace(b"\n", b"\r\n"), "crlf", ["p"]),
     ],
 )
-def test_damage_far_after_the_first_block_is_reported_with_its_place(line: bytes, kind: str, ids: list[str]) -> None:
+def test_damage_far_after_the_first_block_is_reported_with_its_position(line: bytes, kind: str, ids: list[str]) -> None:
     assert len(BEFORE) > 2 * BLOCK_SIZE
     session = opened(BEFORE + line + BEHIND)
     assert places(session.problems) == [(AT + 2, len(BEFORE), len(BEFORE) + len(line) - 1, kind)]
@@ -547,7 +547,7 @@ def test_a_line_longer_than_a_block_is_an_entry_like_any_other() -> None:
     assert session.raw("g") == giant[:-1]
 
 
-def test_raw_bytes_come_in_the_order_asked_for() -> None:
+def test_raw_bytes_come_in_the_requested_order() -> None:
     session = opened(BEFORE + BEHIND)
     wanted = ["m199", "m0", "m100", "m101", "m3"]
     assert [each.id for each in session.entries(wanted)] == wanted
@@ -575,7 +575,7 @@ ODD_LINES = [
 
 @examples(150)
 @given(st.lists(st.sampled_from(ODD_LINES), max_size=8), st.integers(1, 700), st.integers(0, 3))
-def test_what_is_read_does_not_depend_on_where_the_blocks_end(lines: list[bytes], padding: int, torn: int) -> None:
+def test_entries_do_not_depend_on_where_the_blocks_end(lines: list[bytes], padding: int, torn: int) -> None:
     """The same lines at the start of a file and after the first block give the same entries and problems."""
     data = b"".join(lines)
     data = data[: len(data) - torn]
@@ -593,7 +593,7 @@ def test_what_is_read_does_not_depend_on_where_the_blocks_end(lines: list[bytes]
 
 @examples(150)
 @given(st.lists(st.sampled_from(ODD_LINES), max_size=8), st.lists(st.integers(0, 2000), max_size=4))
-def test_a_file_read_while_it_grows_is_the_file_read_at_once(lines: list[bytes], cuts: list[int]) -> None:
+def test_a_file_read_while_it_grows_equals_the_file_read_at_once(lines: list[bytes], cuts: list[int]) -> None:
     data = header() + FIRST + SECOND + b"".join(lines)
     ends = [*sorted({max(len(header()), min(cut, len(data))) for cut in cuts}), len(data)]
     store = MemoryStore(data[: ends[0]])
@@ -610,7 +610,7 @@ def test_a_file_read_while_it_grows_is_the_file_read_at_once(lines: list[bytes],
 
 @examples(100)
 @given(st.lists(st.sampled_from(ODD_LINES), max_size=8), st.data())
-def test_no_byte_of_a_file_goes_unmentioned(lines: list[bytes], data: st.DataObject) -> None:
+def test_every_byte_of_a_file_is_accounted_for(lines: list[bytes], data: st.DataObject) -> None:
     """Every byte is part of the header, an entry, or a problem; the rest is line ends."""
     content = header() + FIRST + b"".join(lines)
     content = content[: data.draw(st.integers(len(header()), len(content)))]
@@ -636,7 +636,7 @@ def heard(session: Session) -> list[Entry]:
     return found
 
 
-def test_refresh_gives_what_another_writer_appended() -> None:
+def test_refresh_returns_entries_of_another_writer() -> None:
     store = MemoryStore(header() + FIRST)
     session = opened(store)
     entries = heard(session)
@@ -658,7 +658,7 @@ def test_refresh_does_not_move_our_current_entry() -> None:
     assert session.leaf == "m0"
 
 
-def test_refresh_goes_on_counting_lines_and_bytes() -> None:
+def test_refresh_continues_counting_lines_and_bytes() -> None:
     store = MemoryStore(header() + FIRST)
     session = opened(store)
     grow(store, SECOND + b"junk\n")
@@ -667,7 +667,7 @@ def test_refresh_goes_on_counting_lines_and_bytes() -> None:
     assert places(session.problems) == [(4, at, at + 4, "undecodable")]
 
 
-def test_a_torn_tail_that_is_completed_later_is_read_whole() -> None:
+def test_a_torn_tail_that_is_completed_later_is_read() -> None:
     store = MemoryStore(header() + FIRST + SECOND[:50])
     session = opened(store)
     assert [problem.kind for problem in session.problems] == ["torn-tail"]
@@ -688,7 +688,7 @@ def test_of_a_completed_tail_only_the_new_entries_are_reported() -> None:
     assert [each.id for each in entries] == ["m1", "m2"]
 
 
-def test_a_missing_newline_that_comes_later_is_a_problem_no_more() -> None:
+def test_a_missing_newline_that_comes_later_is_no_longer_a_problem() -> None:
     store = MemoryStore(header() + FIRST + SECOND[:-1])
     session = opened(store)
     entries = heard(session)
@@ -699,7 +699,7 @@ def test_a_missing_newline_that_comes_later_is_a_problem_no_more() -> None:
     assert [each.id for each in entries] == ["m2"]
 
 
-def test_a_torn_tail_that_someone_closes_stays_a_fragment() -> None:
+def test_a_torn_tail_that_another_writer_terminates_stays_a_fragment() -> None:
     store = MemoryStore(header() + FIRST + SECOND[:50])
     session = opened(store)
     grow(store, b"\n" + said("n", "m0"))
@@ -708,7 +708,7 @@ def test_a_torn_tail_that_someone_closes_stays_a_fragment() -> None:
     assert places(session.problems) == [(3, at, at + 50, "undecodable")]
 
 
-def test_what_we_write_after_a_torn_tail_is_not_reported_as_written_by_others() -> None:
+def test_our_own_write_after_a_torn_tail_is_not_reported_as_foreign() -> None:
     store = MemoryStore(header() + FIRST + SECOND[:50])
     session = opened(store)
     entries = heard(session)
@@ -718,7 +718,7 @@ def test_what_we_write_after_a_torn_tail_is_not_reported_as_written_by_others() 
     assert opened(store).ids == ["m0", mine.id]
 
 
-def test_what_others_wrote_before_our_own_write_is_reported_by_the_next_refresh() -> None:
+def test_entries_of_others_before_our_own_write_are_reported_by_the_next_refresh() -> None:
     store = MemoryStore(header() + FIRST)
     session = opened(store)
     grow(store, SECOND)

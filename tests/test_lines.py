@@ -1,4 +1,4 @@
-"""Bytes to lines: every byte is handed out once, and lines end where their LF is."""
+"""Splitting bytes into lines: every byte is returned once, and lines end at their LF."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_reading_starts_at_the_given_offset() -> None:
     assert blocks(b"ab\ncd\nef\n", 16, start=3) == [(3, b"cd\nef\n", True)]
 
 
-def test_a_block_ends_with_its_last_whole_line() -> None:
+def test_a_block_ends_with_its_last_complete_line() -> None:
     assert blocks(b"abc\ndef\nghi\n", 6) == [(0, b"abc\n", True), (4, b"def\n", True), (8, b"ghi\n", True)]
 
 
@@ -53,11 +53,11 @@ def test_a_torn_tail_is_a_block_of_its_own_and_marked() -> None:
     assert blocks(b"ab\ncd", 16) == [(0, b"ab\n", True), (3, b"cd", False)]
 
 
-def test_a_lone_torn_line_is_handed_out() -> None:
+def test_a_torn_line_alone_is_a_block() -> None:
     assert blocks(b"abc", 16) == [(0, b"abc", False)]
 
 
-def test_a_line_longer_than_a_block_stays_whole() -> None:
+def test_a_line_longer_than_a_block_is_not_split() -> None:
     long = b"x" * 1000 + b"\n"
     first, *rest = blocks(b"a\n" + long + b"b\n", 8)
     assert first == (0, b"a\n", True)
@@ -65,11 +65,11 @@ def test_a_line_longer_than_a_block_stays_whole() -> None:
     assert b"".join(part for _, part, _ in rest) == long + b"b\n"
 
 
-def test_a_long_torn_line_stays_whole() -> None:
+def test_a_long_torn_line_is_not_split() -> None:
     assert blocks(b"a\n" + b"x" * 1000, 8) == [(0, b"a\n", True), (2, b"x" * 1000, False)]
 
 
-def test_the_memory_of_a_giant_line_is_given_back() -> None:
+def test_the_memory_of_a_giant_line_is_released() -> None:
     data = b"x" * 100_000 + b"\n" + b"ab\n" * 100_000
     sizes = [len(block.buffer) for block in iter_blocks(reader(data), block_size=64)]
     assert sizes[0] > 100_000
@@ -116,7 +116,7 @@ def test_line_ends_stop_at_the_given_size() -> None:
 
 
 @pytest.mark.parametrize("size", [BLOCK_SIZE - 1, BLOCK_SIZE, BLOCK_SIZE + 1, 2 * BLOCK_SIZE])
-def test_a_line_about_as_long_as_a_block_stays_whole(size: int) -> None:
+def test_a_line_about_as_long_as_a_block_is_not_split(size: int) -> None:
     long = b"x" * (size - 1) + b"\n"
     assert blocks(long + b"end\n", BLOCK_SIZE)[0][1].startswith(long)
     assert b"".join(part for _, part, _ in blocks(long + b"end\n", BLOCK_SIZE)) == long + b"end\n"

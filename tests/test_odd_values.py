@@ -1,7 +1,7 @@
 """Valid JSON with unexpected values: every operation succeeds or raises one of our errors.
 
-A line may be sound and still hold a list where a text belongs. Each round puts a few such values into a file of the
-corpus and then does with it what users do: read, draw, examine, mend, convert, compact, export, write on.
+A line may be valid JSON and still have a list where a text is expected. Each round puts a few such values into a file
+of the corpus and then runs typical operations: read, draw, examine, repair, convert, compact, export, append.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DEEPEST = 6
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_whatever_a_line_holds_nothing_fails_but_in_our_words(seed: int, tmp_path: Path) -> None:
+def test_unexpected_values_raise_only_our_own_errors(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     path = tmp_path / "odd.jsonl"
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""The door for parts of other packages: listing imports nothing, ours come in the same way."""
+"""Plugins of other packages: listing imports nothing, and our own are loaded in the same way."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def install(folder: Path, entry_points: str | bytes, package: str = "acme_sessio
     (metadata / "entry_points.txt").write_bytes(raw)
 
 
-def test_our_own_parts_are_listed() -> None:
+def test_our_own_plugins_are_listed() -> None:
     assert {"native", "pi"} <= set(plugins.names("dialects"))
     assert {"file", "memory"} <= set(plugins.names("stores"))
     assert plugins.names("dialects") == sorted(plugins.names("dialects"))
 
 
-def test_loading_gives_our_own_parts() -> None:
+def test_loading_returns_our_own_plugins() -> None:
     assert plugins.load("dialects", "native") is NATIVE
     assert plugins.load("dialects", "pi") is PI
     assert plugins.load("stores", "file") is FileStore
     assert plugins.load("stores", "memory") is MemoryStore
 
 
-def test_listing_names_imports_none_of_them() -> None:
+def test_listing_names_imports_no_plugin() -> None:
     loaded = run(
         "import sys, json\n"
         "from sessiontree import plugins\n"
@@ -61,7 +61,7 @@ def test_listing_names_imports_none_of_them() -> None:
     assert "importlib.metadata" not in loaded
 
 
-def test_loading_one_imports_only_that_one() -> None:
+def test_loading_a_plugin_imports_only_that_plugin() -> None:
     loaded = run(
         "import sys, json\n"
         "from sessiontree import plugins\n"
@@ -73,12 +73,12 @@ def test_loading_one_imports_only_that_one() -> None:
     assert not [name for name in loaded if name.startswith("sessiontree.dialects")]
 
 
-def test_an_unknown_name_is_an_error_that_lists_what_there_is() -> None:
+def test_an_unknown_name_is_an_error_that_lists_the_known_names() -> None:
     with pytest.raises(NotFoundError, match=r"no dialect named 'klingon'.*native.*pi"):
         plugins.load("dialects", "klingon")
 
 
-def test_a_kind_nobody_has_is_said_to_be_empty() -> None:
+def test_an_unknown_kind_is_reported_as_empty() -> None:
     kind: Any = "telescopes"
     assert plugins.names(kind) == []
     with pytest.raises(NotFoundError, match="available: none"):
@@ -86,7 +86,7 @@ def test_a_kind_nobody_has_is_said_to_be_empty() -> None:
 
 
 @pytest.mark.parametrize("info", ["dist-info", "egg-info"])
-def test_a_part_of_another_package_is_found(info: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_of_another_package_is_found(info: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "[sessiontree.dialects]\nacme = acme_sessions:DIALECT\n", info=info)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "acme_sessions", raising=False)
@@ -118,7 +118,7 @@ def test_entry_points_are_read_as_installers_write_them(tmp_path: Path, monkeypa
     assert plugins.load("tools", "extra") == "the dialect of acme"
 
 
-def test_an_entry_point_may_be_a_whole_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_point_may_be_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "[sessiontree.tools]\nmodule = acme_sessions\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "acme_sessions", raising=False)
@@ -136,7 +136,7 @@ def test_the_first_on_the_path_wins_a_name(tmp_path: Path, monkeypatch: pytest.M
         plugins.load("tools", "acme")
 
 
-def test_a_broken_package_of_someone_else_does_not_hide_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_package_does_not_hide_our_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, b"[sessiontree.dialects]\nna\xefve = acme:DIALECT\n")
     (tmp_path / "empty-1.0.dist-info").mkdir()
     (tmp_path / "file-1.0.dist-info").write_bytes(b"not a folder")
@@ -145,12 +145,12 @@ def test_a_broken_package_of_someone_else_does_not_hide_ours(tmp_path: Path, mon
     assert {"native", "pi"} <= set(plugins.names("dialects"))
 
 
-def test_a_path_that_is_no_folder_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_is_not_a_folder_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path / "nowhere"), str(tmp_path / "x.zip"), *sys.path])
     assert "native" in plugins.names("dialects")
 
 
-def test_a_dialect_of_someone_else_is_asked_before_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dialect_of_another_package_is_tried_before_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "[sessiontree.dialects]\nzoo = zoo_sessions:ZOO\n", package="zoo_sessions")
     (tmp_path / "zoo_sessions.py").write_text(
         "from sessiontree.dialects.contract import CERTAIN\n"

@@ -1,4 +1,4 @@
-"""The public face: exactly these names, each importable, and an import that costs next to nothing."""
+"""The public API: exactly these names, each importable, and a cheap import."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_dir_lists_the_public_names() -> None:
     assert set(PUBLIC) <= set(dir(sessiontree))
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = sessiontree.nonsense
 

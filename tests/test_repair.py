@@ -57,7 +57,7 @@ def repaired(path: Path) -> Path:
 CHAIN = (message("1", None, "one"), message("2", "1", "two"), message("3", "2", "three"))
 
 
-def test_a_healthy_session_has_no_findings_and_is_left_alone_byte_for_byte(tmp_path: Path) -> None:
+def test_a_healthy_session_has_no_findings_and_is_not_changed(tmp_path: Path) -> None:
     path = written(tmp_path, *CHAIN)
     before = path.read_bytes(), path.stat().st_mtime_ns
     assert found(path) == {}
@@ -67,7 +67,7 @@ def test_a_healthy_session_has_no_findings_and_is_left_alone_byte_for_byte(tmp_p
     assert [entry.name for entry in tmp_path.iterdir()] == ["s.jsonl"]
 
 
-def test_a_lost_line_is_found_counted_and_the_history_before_it_comes_back(tmp_path: Path) -> None:
+def test_a_lost_line_is_reported_and_the_history_before_it_is_recovered(tmp_path: Path) -> None:
     path = written(tmp_path, CHAIN[0], CHAIN[1], message("4", "3", "four"), message("5", "4", "five"))
     assert texts(path) == ["four", "five"]
     finding = found(path)["missing-parent"]
@@ -80,7 +80,7 @@ def test_a_lost_line_is_found_counted_and_the_history_before_it_comes_back(tmp_p
     assert found(path) == {}
 
 
-def test_recovered_reading_shows_the_same_without_touching_the_file(tmp_path: Path) -> None:
+def test_a_recovered_reading_shows_the_same_without_writing(tmp_path: Path) -> None:
     from sessiontree.dialects.contract import ReadOptions
 
     path = written(tmp_path, CHAIN[0], CHAIN[1], message("4", "3", "four"))
@@ -118,7 +118,7 @@ def test_each_kind_of_damage_is_found_and_repaired(tmp_path: Path, damage: Any, 
     assert backup.read_bytes() == original
 
 
-def test_every_byte_that_left_the_file_is_in_the_side_car_with_its_offset(tmp_path: Path) -> None:
+def test_every_removed_byte_is_in_the_sidecar_with_its_offset(tmp_path: Path) -> None:
     stub = CHAIN[1][:60]
     path = written(tmp_path, CHAIN[0], stub + CHAIN[2], CHAIN[1], b"\xff\xfe broken", CHAIN[1][:30], end=b"")
     original = path.read_bytes()
@@ -132,7 +132,7 @@ def test_every_byte_that_left_the_file_is_in_the_side_car_with_its_offset(tmp_pa
     assert {stub.encode(), b"\xff\xfe broken", CHAIN[1][:30].encode()} <= taken
 
 
-def test_an_id_used_twice_gets_both_entries_back(tmp_path: Path) -> None:
+def test_both_entries_with_the_same_id_are_recovered(tmp_path: Path) -> None:
     path = written(tmp_path, message("1", None, "first"), message("1", None, "second"), message("2", "1", "answer"))
     assert found(path)["duplicate-id"].count == 1
     repaired(path)
@@ -162,7 +162,7 @@ def test_an_entry_without_an_id_gets_one_in_the_file(tmp_path: Path) -> None:
     assert (session.ids, session.problems, texts(path)) == (ids, [], ["one", "nameless"])
 
 
-def test_bookkeeping_of_a_dead_process_no_longer_hides_the_real_branch(tmp_path: Path) -> None:
+def test_bookkeeping_of_a_killed_process_no_longer_hides_the_real_branch(tmp_path: Path) -> None:
     marker = (
         '{"type":"custom","id":"x","parentId":"1","timestamp":"2026-01-01T00:00:09.000Z","customType":"session_exit"}'
     )
@@ -173,7 +173,7 @@ def test_bookkeeping_of_a_dead_process_no_longer_hides_the_real_branch(tmp_path:
     assert "stale-leaf" not in found(path)
 
 
-def test_tool_calls_and_results_that_do_not_fit_are_named(tmp_path: Path) -> None:
+def test_unmatched_tool_calls_and_results_are_reported(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         message("1", None, "q"),
@@ -188,7 +188,7 @@ def test_tool_calls_and_results_that_do_not_fit_are_named(tmp_path: Path) -> Non
     assert findings["lost-parallel-results"].count == 1
 
 
-def test_a_compaction_that_keeps_from_an_entry_off_its_path_is_named(tmp_path: Path) -> None:
+def test_a_compaction_that_keeps_from_an_entry_off_its_path_is_reported(tmp_path: Path) -> None:
     compaction = '{"type":"compaction","id":"c","parentId":"2","timestamp":"t",'
     compaction += '"summary":"S","firstKeptEntryId":"gone","tokensBefore":1}'
     path = written(tmp_path, CHAIN[0], CHAIN[1], compaction)
@@ -207,7 +207,7 @@ def test_repair_to_a_new_file_leaves_the_old_one_and_never_overwrites(tmp_path: 
         carry_out(plan, session, str(tmp_path / "new.jsonl"))
 
 
-def test_untouched_lines_keep_every_byte(tmp_path: Path) -> None:
+def test_other_lines_keep_every_byte(tmp_path: Path) -> None:
     odd = '{ "type" : "message", "id":"2","parentId":"1","timestamp":"t",'
     odd += '"message":{"role":"user","content":"\\u00fc \\ud83d"},"n":1.0}'
     path = written(tmp_path, CHAIN[0], odd, "garbage", message("3", "2", "three"))
@@ -247,7 +247,7 @@ def claude_file(tmp_path: Path, *lines: str) -> Path:
     return path
 
 
-def test_a_sub_agent_whose_transcript_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_sub_agent_without_its_transcript_is_reported(tmp_path: Path) -> None:
     answer = [{"type": "tool_result", "tool_use_id": "t1", "content": "done"}]
     path = claude_file(
         tmp_path, claude_line("a", None, "go"), claude_line("b", "a", answer, toolUseResult={"agentId": "x1"})
@@ -259,7 +259,7 @@ def test_a_sub_agent_whose_transcript_is_gone_is_named(tmp_path: Path) -> None:
     assert "missing-subagent" not in found(path)
 
 
-def test_spilled_output_is_found_beside_the_session_when_its_recorded_place_is_gone(tmp_path: Path) -> None:
+def test_spilled_output_is_found_next_to_the_session_if_its_recorded_path_is_gone(tmp_path: Path) -> None:
     text = "Output too large. Full output saved to: /gone/tool-results/t1.txt\n\nPreview"
     path = claude_file(
         tmp_path, claude_line("a", None, [{"type": "tool_result", "tool_use_id": "t1", "content": text}])
@@ -273,12 +273,12 @@ def test_spilled_output_is_found_beside_the_session_when_its_recorded_place_is_g
     assert findings["moved-output"].severity == "note"
 
 
-def test_lines_of_several_sessions_in_one_file_are_named(tmp_path: Path) -> None:
+def test_lines_of_several_sessions_in_one_file_are_reported(tmp_path: Path) -> None:
     path = claude_file(tmp_path, claude_line("a", None, "one"), claude_line("b", "a", "two", sessionId="other"))
     assert found(path)["several-sessions"].cost == "lines of 2 sessions"
 
 
-def test_a_title_where_the_client_does_not_look_is_found(tmp_path: Path) -> None:
+def test_a_title_where_the_client_does_not_look_is_reported(tmp_path: Path) -> None:
     filler = [claude_line(f"f{number}", None, "x" * 1000) for number in range(80)]
     title = json.dumps({"type": "custom-title", "customTitle": "T", "sessionId": "s"})
     path = claude_file(tmp_path, *filler, title, *[line.replace('"f', '"g') for line in filler])
@@ -286,7 +286,7 @@ def test_a_title_where_the_client_does_not_look_is_found(tmp_path: Path) -> None
     assert sessiontree.open(path).name == "T"
 
 
-def test_content_that_its_client_truncated_is_found(tmp_path: Path) -> None:
+def test_content_that_its_client_truncated_is_reported(tmp_path: Path) -> None:
     from sessiontree.dialects.omp import OMP
 
     notice = "\n\n[Session persistence truncated large content]"
@@ -300,7 +300,7 @@ def test_content_that_its_client_truncated_is_found(tmp_path: Path) -> None:
     ("folder", "dialect"),
     [(".claude/projects/x", "claude"), (".neovate/projects/x", "neovate"), (".omp/agent/sessions/x", "omp")],
 )
-def test_where_the_content_does_not_tell_the_place_does(tmp_path: Path, folder: str, dialect: str) -> None:
+def test_an_ambiguous_file_is_recognized_by_its_path(tmp_path: Path, folder: str, dialect: str) -> None:
     path = tmp_path / folder / "s.jsonl"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"")

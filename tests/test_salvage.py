@@ -1,4 +1,4 @@
-"""A damaged line to its records: whatever is still whole is found, and the rest is named."""
+"""Salvaging a damaged line: every complete record is found, and the rest is classified as damage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def records(raw: bytes) -> list[Any]:
 ONE, TWO, THREE = record("one"), record("two"), record("three")
 
 
-def test_a_whole_record_is_one_piece_with_its_fields() -> None:
+def test_a_complete_record_is_one_piece_with_its_fields() -> None:
     assert salvage(ONE, is_record) == [Piece(0, len(ONE), "record", json.loads(ONE))]
 
 
@@ -49,7 +49,7 @@ def test_three_records_on_one_line_are_three_records() -> None:
     assert shape(ONE + TWO + b" " + THREE) == [("record", ONE), ("record", TWO), ("record", THREE)]
 
 
-def test_white_space_around_a_record_belongs_to_no_piece() -> None:
+def test_whitespace_around_a_record_belongs_to_no_piece() -> None:
     assert shape(b"  " + ONE + b" \r") == [("record", ONE)]
 
 
@@ -92,17 +92,17 @@ def test_garbage_before_a_record_is_damage() -> None:
     assert shape(b"garbage " + ONE) == [("damage", b"garbage"), ("record", ONE)]
 
 
-def test_a_line_cut_short_is_damage_as_a_whole() -> None:
+def test_a_truncated_line_is_one_piece_of_damage() -> None:
     assert shape(ONE[:-1]) == [("damage", ONE[:-1])]
 
 
-def test_objects_inside_a_torn_record_are_no_records() -> None:
+def test_objects_inside_a_torn_record_are_not_records() -> None:
     """An entry may carry copies of entries. When it is torn, those are still not lines of this file."""
     torn = b'{"type":"custom","timestamp":"t","data":[' + ONE + b"," + TWO + b',{"type":"mess'
     assert shape(torn) == [("damage", torn)]
 
 
-def test_objects_inside_a_glued_stub_are_no_records() -> None:
+def test_objects_inside_a_glued_stub_are_not_records() -> None:
     stub = b'{"type":"custom","timestamp":"t","data":{"copy":' + ONE + b',"more":"cut'
     assert shape(stub + TWO) == [("damage", stub), ("record", TWO)]
 
@@ -137,7 +137,7 @@ def test_a_byte_order_mark_is_a_piece_of_its_own() -> None:
     assert shape(b"\xef\xbb\xbf" + ONE) == [("bom", b"\xef\xbb\xbf"), ("record", ONE)]
 
 
-def test_a_byte_order_mark_alone_is_no_damage() -> None:
+def test_a_byte_order_mark_alone_is_not_damage() -> None:
     assert shape(b"\xef\xbb\xbf") == [("bom", b"\xef\xbb\xbf")]
 
 
@@ -171,7 +171,7 @@ def test_a_control_character_inside_a_record_is_kept() -> None:
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "1e400", "12345678901234567890"])
-def test_a_huge_number_hides_no_record_and_raises_nothing(number: str) -> None:
+def test_a_huge_number_hides_no_record_and_raises_no_error(number: str) -> None:
     raw = b'{"type":"message","timestamp":"t","number":' + number.encode() + b"}"
     assert json.loads(TWO) in records(raw + TWO)
 
@@ -187,7 +187,7 @@ def test_a_record_after_deep_nesting_is_found() -> None:
     assert records(b"[" * 100_000 + ONE) == [json.loads(ONE)]
 
 
-def test_nesting_about_as_deep_as_the_decoder_goes_raises_nothing() -> None:
+def test_nesting_near_the_decoder_limit_raises_no_error() -> None:
     """Two decoders with two limits look at a line; whatever one takes and the other refuses must not get out."""
     for depth in range(880, 1005):
         raw = b'{"type":"m","timestamp":"\\ud800","data":' + b"[" * depth + b"]" * depth + b"}" + TWO
@@ -202,7 +202,7 @@ def test_a_long_hostile_line_takes_no_more_than_a_few_seconds(unit: bytes) -> No
     assert time.process_time() - began < 5
 
 
-def test_a_long_line_of_small_records_is_read_in_little_time() -> None:
+def test_a_long_line_of_small_records_is_read_quickly() -> None:
     began = time.process_time()
     assert len(records(ONE * 20_000)) == 20_000
     assert time.process_time() - began < 5
@@ -262,7 +262,7 @@ tokens = st.sampled_from(
 @examples(300)
 @given(st.lists(tokens, max_size=12).map(b"".join) | st.binary(max_size=60))
 @example(b'\xef\xbb\xbf\x00{"a":1}\x00')
-def test_pieces_are_in_order_and_leave_out_nothing_but_white_space(raw: bytes) -> None:
+def test_pieces_are_in_order_and_leave_out_only_whitespace(raw: bytes) -> None:
     at = 0
     for piece in salvage(raw, is_record):
         assert at <= piece.start < piece.end

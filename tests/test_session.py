@@ -1,4 +1,4 @@
-"""The objects a developer holds: `Session` and `Branch`."""
+"""The main API objects: `Session` and `Branch`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_session_in_memory_leaves_no_files(tmp_path: Path, monkeypatch: pytest
     assert not (tmp_path / "home").exists()
 
 
-def test_the_header_says_who_when_and_where(session: sessiontree.Session) -> None:
+def test_the_header_has_id_time_and_folder(session: sessiontree.Session) -> None:
     session.append("user", "hello")
     header = lines(session)[0]
     assert list(header)[:5] == ["type", "version", "id", "timestamp", "cwd"]
@@ -74,7 +74,7 @@ def test_the_header_says_who_when_and_where(session: sessiontree.Session) -> Non
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", header["timestamp"])
 
 
-def test_an_entry_can_be_said_in_several_ways(session: sessiontree.Session) -> None:
+def test_append_accepts_an_entry_in_several_forms(session: sessiontree.Session) -> None:
     session.append("user", "one")
     session.append(role="user", content="two")
     session.append({"role": "user", "content": "three"})
@@ -94,7 +94,7 @@ def test_an_entry_can_be_said_in_several_ways(session: sessiontree.Session) -> N
         {"content": "x"},
     ],
 )
-def test_what_is_no_entry_is_refused_and_nothing_is_written(
+def test_an_invalid_entry_is_refused_and_nothing_is_written(
     session: sessiontree.Session, entry: dict[str, Any]
 ) -> None:
     session.append("user", "first")
@@ -104,7 +104,7 @@ def test_what_is_no_entry_is_refused_and_nothing_is_written(
     assert Path(session.location).read_bytes() == before
 
 
-def test_unknown_types_and_fields_live_on_untouched(session: sessiontree.Session) -> None:
+def test_unknown_types_and_fields_are_preserved(session: sessiontree.Session) -> None:
     entry = session.append({"type": "from_the_future", "deep": {"a": [1, None, "ü"]}, "n": 12345678901234567890})
     session.append({"role": "user", "content": "hi", "extra": {"kept": True}})
     again = sessiontree.open(session.location)
@@ -155,7 +155,7 @@ def test_the_current_entry_is_in_the_file(session: sessiontree.Session) -> None:
     assert again.append("user", "from nothing").parent_id is None
 
 
-def test_a_reader_that_takes_the_last_line_for_the_leaf_lands_in_the_right_place(session: sessiontree.Session) -> None:
+def test_a_reader_that_uses_the_last_line_as_the_leaf_finds_the_current_entry(session: sessiontree.Session) -> None:
     first = session.append("user", "first")
     session.append("user", "second")
     session.move(first.id)
@@ -190,7 +190,7 @@ def test_labels_are_set_changed_and_cleared(session: sessiontree.Session) -> Non
         session.label("nowhere0", "x")
 
 
-def test_a_name_is_one_line_and_can_be_taken_away(session: sessiontree.Session) -> None:
+def test_a_name_is_one_line_and_can_be_removed(session: sessiontree.Session) -> None:
     session.append("user", "x")
     session.rename("two\r\n lines ")
     assert sessiontree.open(session.location).name == "two lines"
@@ -227,7 +227,7 @@ def test_usage_is_added_up_over_all_branches(session: sessiontree.Session) -> No
     assert (totals.cache_written, totals.cost) == (8, 1.0)
 
 
-def test_messages_to_an_entry_are_as_they_were_said(session: sessiontree.Session) -> None:
+def test_messages_to_an_entry_are_as_recorded(session: sessiontree.Session) -> None:
     one = session.append("user", "one")
     two = session.append("user", "two")
     session.append({"type": "compaction", "summary": "S", "firstKeptEntryId": two.id, "tokensBefore": 9})
@@ -237,7 +237,7 @@ def test_messages_to_an_entry_are_as_they_were_said(session: sessiontree.Session
     assert texts(session.context()) == ["S", "two", "three"]
 
 
-def test_a_fork_copies_the_path_byte_for_byte_and_knows_its_origin(session: sessiontree.Session) -> None:
+def test_a_fork_copies_the_path_byte_for_byte_and_records_its_origin(session: sessiontree.Session) -> None:
     ids = [session.append("user", f"message {number} ü").id for number in range(4)]
     bound = session.append({"type": "compaction", "summary": "S", "firstKeptEntryId": ids[2], "tokensBefore": 1}).id
     last = session.append("user", "after").id
@@ -259,7 +259,7 @@ def test_a_fork_copies_the_path_byte_for_byte_and_knows_its_origin(session: sess
     assert texts(sessiontree.open(forked.location, dialect="pi").context()) == texts(session.context())
 
 
-def test_a_label_that_was_set_from_another_branch_comes_along(session: sessiontree.Session) -> None:
+def test_a_label_set_from_another_branch_is_copied_too(session: sessiontree.Session) -> None:
     root = session.append("user", "root")
     kept = session.append("user", "kept")
     session.move(root.id)
@@ -309,7 +309,7 @@ def test_a_missing_blob_is_a_listed_problem_and_never_an_exception(
     assert again.problems[0].line == 2
 
 
-def test_a_damaged_blob_is_a_listed_problem_and_put_again_mends_it(
+def test_a_damaged_blob_is_a_listed_problem_and_storing_it_again_repairs_it(
     session: sessiontree.Session, tmp_path: Path
 ) -> None:
     session.append("user", "z" * 600_000)
@@ -324,7 +324,7 @@ def test_a_damaged_blob_is_a_listed_problem_and_put_again_mends_it(
     assert mended.problems == []
 
 
-def test_large_content_can_be_cut_with_a_notice_instead(tmp_path: Path) -> None:
+def test_large_content_can_be_truncated_with_a_notice_instead(tmp_path: Path) -> None:
     session = sessiontree.create(cwd="/", path=tmp_path / "s.jsonl", home=tmp_path, large_content="truncate")
     session.append("user", "a" * 700_000)
     (text,) = texts(sessiontree.open(session.location).context())
@@ -354,7 +354,7 @@ V1 = (
 )
 
 
-def test_an_old_file_is_read_without_touching_it_and_written_only_after_migrate(tmp_path: Path) -> None:
+def test_an_old_file_is_read_without_changes_and_written_only_after_migrate(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_text(V1)
     session = sessiontree.open(path)
@@ -396,7 +396,7 @@ def test_the_fork_of_an_old_file_is_of_the_current_version(tmp_path: Path) -> No
     assert path.read_text() == V1
 
 
-def test_lone_surrogates_and_odd_characters_survive_a_round_trip(session: sessiontree.Session) -> None:
+def test_lone_surrogates_and_unusual_characters_survive_a_round_trip(session: sessiontree.Session) -> None:
     text = "half \ud83d emoji, \x00 \x1b[31m \u2028 \u202e 한국어 \U0001f600"
     session.append("user", text)
     again = sessiontree.open(session.location)

@@ -1,4 +1,4 @@
-"""The tree: it accepts any input and never loops."""
+"""The tree: it accepts any input and never loops forever."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def odd(tree: Tree) -> list[tuple[int, str, str]]:
 FOREST = [("a", None), ("b", "a"), ("c", "b"), ("d", "b"), ("e", "d"), ("x", None), ("y", "x")]
 
 
-def test_an_empty_tree_answers() -> None:
+def test_an_empty_tree_can_be_queried() -> None:
     tree = Tree()
     assert len(tree) == 0
     assert (tree.roots(), tree.leaves(), tree.path(None), list(tree.iter_subtree(None)), odd(tree)) == (
@@ -97,11 +97,11 @@ def test_a_subtree_is_walked_depth_first() -> None:
     assert list(tree.iter_subtree(None)) == [0, 1, 2, 3, 4, 5, 6]
 
 
-def test_an_ordinary_tree_has_no_oddities() -> None:
+def test_an_ordinary_tree_has_no_problems() -> None:
     assert odd(grown(*FOREST)) == []
 
 
-def test_children_seen_before_more_came_are_not_the_last_word() -> None:
+def test_children_are_updated_after_more_nodes_are_added() -> None:
     tree = grown(("a", None), ("b", "a"))
     assert tree.children(0) == [1]
     tree.append("c", "a")
@@ -111,7 +111,7 @@ def test_children_seen_before_more_came_are_not_the_last_word() -> None:
     assert tree.leaves() == [1, 2, 3]
 
 
-def test_an_orphan_is_a_root_and_said_to_be_one() -> None:
+def test_an_orphan_is_a_root_and_reported() -> None:
     tree = grown(("a", None), ("b", "lost"), ("c", "b"))
     assert tree.roots() == [0, 1]
     assert tree.path(2) == [1, 2]
@@ -121,7 +121,7 @@ def test_an_orphan_is_a_root_and_said_to_be_one() -> None:
 
 @pytest.mark.parametrize("by_append", [True, False])
 @pytest.mark.parametrize("looked", [True, False])
-def test_an_orphan_finds_its_parent_when_that_comes_later(by_append: bool, looked: bool) -> None:
+def test_an_orphan_gets_its_parent_when_that_is_added(by_append: bool, looked: bool) -> None:
     tree = grown(("child", "parent"))
     if looked:
         assert tree.is_orphan(0)
@@ -135,7 +135,7 @@ def test_an_orphan_finds_its_parent_when_that_comes_later(by_append: bool, looke
     assert odd(tree) == [(0, "forward-reference", "parent")]
 
 
-def test_a_forward_reference_is_followed_and_said() -> None:
+def test_a_forward_reference_is_followed_and_reported() -> None:
     tree = grown(("a", None), ("c", "b"), ("b", "a"))
     assert tree.path(1) == [0, 2, 1]
     assert odd(tree) == [(1, "forward-reference", "b")]
@@ -177,7 +177,7 @@ def test_an_entry_appended_as_its_own_parent_is_a_root() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 3, 10, 5000])
-def test_a_ring_is_cut_at_its_earliest_entry(size: int) -> None:
+def test_a_cycle_is_cut_at_its_earliest_entry(size: int) -> None:
     ring: Fed = [(f"n{at}", f"n{(at + 1) % size}") for at in range(size)]
     tree = grown(("before", None), *ring, ("hangs-on", "n0"))
     assert tree.roots() == [0, 1]
@@ -186,19 +186,19 @@ def test_a_ring_is_cut_at_its_earliest_entry(size: int) -> None:
     assert [each for each in odd(tree) if each[1] == "cycle"] == [(1, "cycle", "n1")]
 
 
-def test_two_rings_are_both_cut() -> None:
+def test_two_cycles_are_both_cut() -> None:
     tree = grown(("a", "b"), ("b", "a"), ("c", "d"), ("d", "c"))
     assert tree.roots() == [0, 2]
     assert [each for each in odd(tree) if each[1] == "cycle"] == [(0, "cycle", "b"), (2, "cycle", "d")]
 
 
-def test_a_tail_that_leads_into_a_ring_is_kept() -> None:
+def test_a_tail_that_leads_into_a_cycle_is_kept() -> None:
     tree = grown(("t", "a"), ("a", "b"), ("b", "a"))
     assert tree.path(0) == [1, 0]
     assert tree.roots() == [1]
 
 
-def test_a_ring_that_closes_later_is_cut_when_it_closes() -> None:
+def test_a_cycle_that_closes_later_is_cut_when_it_closes() -> None:
     tree = grown(("a", "b"))
     assert tree.path(0) == [0]
     tree.extend(["b"], ["a"])
@@ -206,7 +206,7 @@ def test_a_ring_that_closes_later_is_cut_when_it_closes() -> None:
     assert odd(tree) == [(0, "cycle", "b")]
 
 
-def test_a_ring_that_a_later_entry_opens_again_is_a_ring_no_more() -> None:
+def test_a_cycle_that_a_later_entry_breaks_is_no_longer_cut() -> None:
     """The later entry with an id has it, so a cycle with the earlier one may become a plain path."""
     tree = grown(("a", "b"), ("b", "a"))
     assert tree.path(1) == [0, 1]
@@ -253,7 +253,7 @@ def reference(nodes: Fed) -> tuple[list[int | None], set[tuple[int, str, str]]]:
 
 @examples(400)
 @given(fed)
-def test_parents_and_oddities_follow_the_rules(nodes: Fed) -> None:
+def test_parents_and_problems_follow_the_rules(nodes: Fed) -> None:
     parents, problems = reference(nodes)
     tree = grown(*nodes)
     assert list(tree.parents()) == parents
@@ -263,7 +263,7 @@ def test_parents_and_oddities_follow_the_rules(nodes: Fed) -> None:
 
 @examples(400)
 @given(fed, st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.booleans()), max_size=14))
-def test_a_tree_fed_in_parts_is_the_tree_fed_at_once(nodes: Fed, parts: list[tuple[int, bool, bool]]) -> None:
+def test_a_tree_built_in_parts_equals_the_tree_built_at_once(nodes: Fed, parts: list[tuple[int, bool, bool]]) -> None:
     whole, pieces = grown(*nodes), Tree()
     at = 0
     for size, by_append, looked in [*parts, (len(nodes), False, True)]:
@@ -313,5 +313,5 @@ def test_the_common_ancestor_is_the_last_step_two_paths_share(nodes: Fed, data: 
     assert tree.common_ancestor(one, other) == (shared[-1] if shared else None)
 
 
-def test_an_oddity_is_a_value() -> None:
+def test_a_tree_problem_is_a_value() -> None:
     assert TreeProblem(1, "cycle", "a") == TreeProblem(1, "cycle", "a")

@@ -9,6 +9,7 @@ Each picture is what a tmux pane shows after the keys of its scene were typed.
 from __future__ import annotations
 
 import html
+import json
 import os
 import re
 import shlex
@@ -31,6 +32,8 @@ from examples.sample_library import write_library  # noqa: E402 - the repository
 
 HERE = Path(__file__).parent
 LOGIN = '"Fix the flaky login test"'
+JSON = '"Add a --json flag"'
+LANES = "--prompts ../prompts.txt --model scripted:../model.json --approval yolo"
 
 # name: (columns, rows, project, keys to type; each is typed after the one before has finished)
 SCENES: dict[str, tuple[int, int, str, tuple[str, ...]]] = {
@@ -39,7 +42,7 @@ SCENES: dict[str, tuple[int, int, str, tuple[str, ...]]] = {
     "branches": (100, 10, "shop", (f"sessiontree branches {LOGIN}",)),
     "diff": (100, 30, "shop", (f"sessiontree diff {LOGIN} c69f6407 1106ac9b",)),
     "show": (100, 30, "tools", ('sessiontree show "Add a --json flag"',)),
-    "context": (100, 20, "shop", ('sessiontree context "Move the queue to PostgreSQL"',)),
+    "context": (100, 26, "shop", ('sessiontree context "Move the queue to PostgreSQL"',)),
     "search": (100, 14, "shop", ("sessiontree search clock",)),
     "search-cjk": (100, 10, "shop", ("sessiontree search 完成",)),
     "doctor": (100, 14, "shop", ('sessiontree doctor "Rate limits for the API"',)),
@@ -47,6 +50,7 @@ SCENES: dict[str, tuple[int, int, str, tuple[str, ...]]] = {
     "convert": (100, 22, "shop", (f"sessiontree convert {LOGIN} --to pi",)),
     "stats": (100, 16, "shop", ("sessiontree stats --all",)),
     "info": (100, 24, "shop", (f"sessiontree info {LOGIN}",)),
+    "explore": (100, 24, "tools", (f"sessiontree explore start {JSON} {LANES}",)),
     "chat": (90, 26, "tools", ("sessiontree chat --model demo", "Why does the test fail?", "y", "y", "/tree")),
 }
 
@@ -123,12 +127,25 @@ def _without_web_fonts() -> str:
     )
 
 
+def _prepare_lanes(projects: Path) -> None:
+    """A repository to work in, three prompts, and a model that answers by a script."""
+    tools = projects / "tools"
+    (tools / "parser.py").write_text("import argparse\n")
+    git = ["git", "-C", str(tools), "-c", "user.name=sample", "-c", "user.email=sample@localhost"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "parser"]):
+        subprocess.run([*git, *command], check=True)
+    (projects / "prompts.txt").write_text("Use click.\nUse typer.\nKeep argparse.\n")
+    call = {"name": "write", "arguments": {"path": "parser.py", "content": "import click\n"}}
+    turns = [{"text": "I'll change the parser.", "toolCalls": [call]}, {"text": "Done: the flag works."}]
+    (projects / "model.json").write_text(json.dumps({"turns": turns}))
+
+
 def main() -> None:
     wanted = sys.argv[1:] or list(SCENES)
     with tempfile.TemporaryDirectory(prefix="home-", dir="/tmp") as folder:
         home = Path(folder)
         write_library(home)
-        (home / "projects" / "tools" / "parser.py").write_text("import argparse\n")
+        _prepare_lanes(home / "projects")
         for name in wanted:
             draw(name, home)
     print("view them with any browser; commands:", shlex.join(wanted))

@@ -1,4 +1,4 @@
-"""Whatever is done in whatever order: no call is parted from its result, and no line is lost."""
+"""Any sequence of operations: no call is separated from its result, and no line is lost."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Walk:
 @pytest.mark.parametrize("dialect", DIALECTS)
 @examples(20)
 @given(st.lists(STEPS, min_size=2, max_size=9))
-def test_after_any_steps_pairs_are_whole_and_every_line_is_there(dialect: str, steps: list[tuple[Any, ...]]) -> None:
+def test_after_any_steps_pairs_are_complete_and_no_line_is_lost(dialect: str, steps: list[tuple[Any, ...]]) -> None:
     walk = Walk(dialect)
     for step in [("say", 1, 2), ("say", 1, 1), *steps]:
         walk.do(step)

@@ -1,4 +1,4 @@
-"""Merging, in every dialect: what is brought, what is recorded, and that nothing is brought twice."""
+"""Merges in every dialect: what is copied, what is recorded, and that nothing is copied twice."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_summary_contains_what_the_other_branch_learned(world: World) -> None:
     assert findings(found) == []
 
 
-def test_append_says_every_message_again_with_calls_and_results_whole(world: World) -> None:
+def test_append_copies_every_message_with_complete_calls_and_results(world: World) -> None:
     done = merge(world.opened(), world.one, into=world.other, how="append")
     found = world.opened()
     texts = said(found)
@@ -69,7 +69,7 @@ def test_append_says_every_message_again_with_calls_and_results_whole(world: Wor
     assert findings(found) == []
 
 
-def test_a_join_records_both_parents(world: World) -> None:
+def test_a_merge_entry_records_both_parents(world: World) -> None:
     done = merge(world.opened(), world.one, into=world.other, how="append")
     found = world.opened()
     (join,) = find_merges(found).values()
@@ -79,7 +79,7 @@ def test_a_join_records_both_parents(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["summary", "append"])
-def test_merging_twice_adds_nothing_and_says_so(world: World, how: str) -> None:
+def test_merging_twice_adds_nothing_and_reports_that(world: World, how: str) -> None:
     merge(world.opened(), world.one, into=world.other, how=how)  # type: ignore[arg-type]
     after = world.path.read_bytes()
     there_again = merge(world.opened(), world.one, into=world.other, how=how)  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def test_merging_twice_adds_nothing_and_says_so(world: World, how: str) -> None:
     assert world.path.read_bytes() == after
 
 
-def test_what_was_said_since_the_last_merge_is_news_and_nothing_else(world: World) -> None:
+def test_only_messages_since_the_last_merge_are_merged(world: World) -> None:
     merge(world.opened(), world.one, into=world.other, how="append")
     joined = world.opened().leaf
     more = world.say(world.one, "And now?", "Trying again.", ("toolu_c", "lexer.py", "x"), "13 passed", "Fixed it.")
@@ -103,7 +103,7 @@ def test_what_was_said_since_the_last_merge_is_news_and_nothing_else(world: Worl
     check_pairs_are_whole(world.opened(), None)
 
 
-def test_what_a_branch_has_from_us_is_not_brought_back(world: World) -> None:
+def test_messages_that_came_from_our_branch_are_not_merged_back(world: World) -> None:
     merge(world.opened(), world.one, into=world.other, how="append")
     joined = str(world.opened().leaf)
     more = world.say(joined, "Go on.", "Going on.", ("toolu_d", "z.py", "z"), "ok", "Went on.")
@@ -126,7 +126,7 @@ def test_a_file_that_both_changed_differently_is_a_conflict(world: World) -> Non
     assert (list(join.conflicts[0]["ours"]), list(join.conflicts[0]["theirs"])) == (["toolu_b"], ["toolu_a"])
 
 
-def test_the_same_change_on_both_sides_is_none(world: World) -> None:
+def test_the_same_change_on_both_sides_is_not_a_conflict(world: World) -> None:
     same = ("toolu_s", "same.py", "equal")
     one = world.say(world.fork, "One.", "Doing it.", same, "ok", "Done.")
     other = world.say(world.fork, "Other.", "Doing it, too.", same, "ok", "Done, too.")
@@ -148,7 +148,7 @@ def test_a_dry_run_writes_nothing_and_shows_everything(world: World) -> None:
 
 @pytest.mark.parametrize("target", DIALECTS)
 @pytest.mark.parametrize("how", ["summary", "append"])
-def test_a_branch_of_another_session_and_dialect_is_brought_the_same_way(
+def test_a_branch_of_another_session_and_dialect_is_merged_the_same_way(
     world: World, target: str, how: str, tmp_path: Path
 ) -> None:
     path = new_file(target, tmp_path / "t")
@@ -180,7 +180,7 @@ def test_a_fork_and_its_origin_share_their_beginning(world: World) -> None:
     assert said(world.opened())[-3:-1] == ["only in the fork", "indeed"]
 
 
-def test_a_place_where_calls_wait_for_results_is_refused(world: World) -> None:
+def test_merging_between_calls_and_their_results_is_refused(world: World) -> None:
     session = world.opened()
     branch = session.branch(world.other)
     branch.append("user", "wait")
@@ -205,7 +205,7 @@ def test_calls_without_results_are_not_copied(world: World) -> None:
     assert "toolu_w" not in [each.id for message in found.context().messages for each in tool_calls(message)]
 
 
-def test_a_branch_that_begins_with_results_brings_their_call_along(world: World) -> None:
+def test_a_branch_that_begins_with_results_is_merged_with_their_call(world: World) -> None:
     session = world.opened()
     branch = session.branch(world.fork)
     branch.append("user", "read it")
@@ -225,13 +225,13 @@ def test_a_branch_that_begins_with_results_brings_their_call_along(world: World)
     assert findings(found) == []
 
 
-def test_an_entry_that_goes_on_from_ours_is_no_merge(world: World) -> None:
+def test_a_descendant_of_the_target_cannot_be_merged(world: World) -> None:
     with pytest.raises(UsageError, match="is a descendant of"):
         merge(world.opened(), world.one, into=world.fork)
     assert merge(world.opened(), world.fork, into=world.one).nothing is not None
 
 
-def test_replayed_answers_cost_nothing_again(world: World) -> None:
+def test_copied_answers_have_no_usage(world: World) -> None:
     used = world.opened().usage()
     merge(world.opened(), world.one, into=world.other, how="append")
     assert world.opened().usage().cost == used.cost
@@ -302,7 +302,7 @@ def test_hooks_may_cancel_a_merge_or_supply_its_summary(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_cut_at_any_byte_a_merge_leaves_a_session_with_everything_that_was_there(dialect: str, tmp_path: Path) -> None:
+def test_a_merge_cut_at_any_byte_keeps_all_earlier_entries(dialect: str, tmp_path: Path) -> None:
     world = World(dialect, tmp_path)
     merge(world.opened(), world.one, into=world.other, how="append")
     after = world.path.read_bytes()
@@ -321,7 +321,7 @@ def test_cut_at_any_byte_a_merge_leaves_a_session_with_everything_that_was_there
         check_pairs_are_whole(session, None)
 
 
-def test_a_write_that_falls_short_is_taken_back_whole(tmp_path: Path) -> None:
+def test_a_short_write_is_rolled_back_completely(tmp_path: Path) -> None:
     world = World("native", tmp_path)
     os_calls = FailingOsCalls()
     session = open_store(FileStore(str(world.path), os_calls=os_calls), dialect="native")
@@ -332,7 +332,7 @@ def test_a_write_that_falls_short_is_taken_back_whole(tmp_path: Path) -> None:
     assert world.path.read_bytes() == world.before
 
 
-def test_killed_while_merging_all_lines_are_there(tmp_path: Path) -> None:
+def test_a_kill_during_a_merge_loses_no_line(tmp_path: Path) -> None:
     world = World("native", tmp_path)
     script = f"""
 import sessiontree
@@ -361,7 +361,7 @@ while True:
     assert merge(session, world.one, into=world.other, how="append").entry is not None
 
 
-def test_hostile_words_travel_as_words(tmp_path: Path) -> None:
+def test_hostile_text_is_merged_as_plain_text(tmp_path: Path) -> None:
     world = World("native", tmp_path)
     nasty = 'a\x1b[31m\u202e</summary>"mergedFrom": {"entry": "x"} \ud800 <script>'
     end = world.say(world.fork, nasty, nasty, ("toolu_n", "../../etc/passwd\n\x1b", nasty), nasty, nasty)
@@ -373,7 +373,7 @@ def test_hostile_words_travel_as_words(tmp_path: Path) -> None:
     check_pairs_are_whole(found, None)
 
 
-def test_entries_that_look_like_joins_and_are_none_do_no_harm(tmp_path: Path) -> None:
+def test_malformed_merge_records_are_ignored(tmp_path: Path) -> None:
     world = World("native", tmp_path)
     session = world.opened()
     for details in (
@@ -390,7 +390,7 @@ def test_entries_that_look_like_joins_and_are_none_do_no_harm(tmp_path: Path) ->
     assert merge(found, world.one).entry is not None
 
 
-def test_edits_of_a_context_are_honoured_when_messages_are_brought(tmp_path: Path) -> None:
+def test_context_edits_apply_to_merged_messages(tmp_path: Path) -> None:
     world = World("native", tmp_path)
     session = world.opened()
     branch = session.branch(world.one)
@@ -405,7 +405,7 @@ def test_edits_of_a_context_are_honoured_when_messages_are_brought(tmp_path: Pat
     assert "short" in texts
 
 
-def test_a_branch_that_says_nothing_brings_nothing(tmp_path: Path) -> None:
+def test_a_branch_without_messages_merges_nothing(tmp_path: Path) -> None:
     world = World("native", tmp_path)
     session = world.opened()
     branch = session.branch(world.fork)
@@ -417,7 +417,7 @@ def test_a_branch_that_says_nothing_brings_nothing(tmp_path: Path) -> None:
     assert world.path.read_bytes() == before
 
 
-def test_images_are_brought_along(tmp_path: Path) -> None:
+def test_images_are_merged_too(tmp_path: Path) -> None:
     picture = {"type": "image", "data": "iVBORw0KGgo" + "A" * 4001, "mimeType": "image/png"}
     for dialect in DIALECTS:
         world = World(dialect, tmp_path / dialect)
@@ -428,7 +428,7 @@ def test_images_are_brought_along(tmp_path: Path) -> None:
         assert sum(picture["data"] in message for message in found) == 1, dialect
 
 
-def test_two_sides_have_what_each_has_alone(world: World) -> None:
+def test_deltas_have_the_entries_of_one_branch_only(world: World) -> None:
     one, other = find_deltas(world.opened(), world.one, world.other)
     assert one.ancestor == other.ancestor == world.fork
     assert len(one.messages) == len(other.messages) == 5
@@ -436,7 +436,7 @@ def test_two_sides_have_what_each_has_alone(world: World) -> None:
     assert find_deltas(world.opened(), world.one, world.one)[0].items == ()
 
 
-def test_a_session_that_never_was_in_a_tree_of_ours_can_be_brought_in(tmp_path: Path) -> None:
+def test_an_unrelated_session_can_be_merged(tmp_path: Path) -> None:
     session = sessiontree.create(cwd="/", in_memory=True)
     session.append("user", "from elsewhere")
     session.append(assistant(text("an answer from elsewhere")))

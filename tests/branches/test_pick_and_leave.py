@@ -1,4 +1,4 @@
-"""Picking chosen entries, leaving a branch with a summary, listing branches, comparing them: in every dialect."""
+"""Pick entries, leave a branch with a summary, list and compare branches, in every dialect."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def source_of(world: World, words: str) -> str:
 # Pick
 
 
-def test_a_result_travels_with_its_call_and_the_other_results(world: World) -> None:
+def test_a_result_is_picked_with_its_call_and_the_other_results(world: World) -> None:
     done = pick(world.opened(), [source_of(world, "ValueError")], onto=world.other)
     found = world.opened()
     assert said(found)[7:10] == [
@@ -67,7 +67,7 @@ def test_a_result_travels_with_its_call_and_the_other_results(world: World) -> N
     assert findings(found) == []
 
 
-def test_picked_entries_come_in_the_order_they_were_said_in(world: World) -> None:
+def test_picked_entries_keep_the_order_of_the_conversation(world: World) -> None:
     wanted = [source_of(world, "fails"), source_of(world, "Write it by hand")]
     pick(world.opened(), wanted, onto=world.other)
     assert said(world.opened())[7:9] == ["Write it by hand.", "The hand-written one fails."]
@@ -83,7 +83,7 @@ def test_picking_twice_adds_nothing(world: World) -> None:
     assert world.path.read_bytes() == after
 
 
-def test_a_merge_brings_what_was_not_picked_before(world: World) -> None:
+def test_a_merge_adds_only_what_was_not_picked_before(world: World) -> None:
     pick(world.opened(), [source_of(world, "fails")], onto=world.other)
     done = merge(world.opened(), world.one, how="append")
     assert done.messages == 4
@@ -100,7 +100,7 @@ def test_entries_of_several_branches_can_be_picked_at_once(world: World) -> None
     check_pairs_are_whole(world.opened(), None)
 
 
-def test_what_says_nothing_cannot_be_picked(tmp_path: Path) -> None:
+def test_entries_without_a_message_cannot_be_picked(tmp_path: Path) -> None:
     world = World("native", tmp_path)
     session = world.opened()
     mode = session.branch(world.one).append({"type": "mode_change", "mode": "plan"})
@@ -133,7 +133,7 @@ def test_the_summary_of_a_branch_is_the_first_entry_of_the_new_one(world: World)
     assert said(world.opened())[-1] == "on"
 
 
-def test_it_is_pis_entry_with_files_and_where_it_came_from(tmp_path: Path) -> None:
+def test_the_summary_is_an_entry_in_pis_form_with_files_and_origin(tmp_path: Path) -> None:
     world = World("pi", tmp_path)
     left = leave(world.opened(), world.fork)
     entry = world.opened().entry(str(left.entry))
@@ -144,14 +144,14 @@ def test_it_is_pis_entry_with_files_and_where_it_came_from(tmp_path: Path) -> No
     assert entry.from_hook is False
 
 
-def test_nothing_said_on_the_way_is_a_plain_move(world: World) -> None:
+def test_leaving_a_branch_without_messages_is_a_plain_move(world: World) -> None:
     before_it = world.opened().leaf
     left = leave(world.opened(), str(before_it))
     assert left.entry is None
     assert world.path.read_bytes() == world.before
 
 
-def test_files_of_nested_summaries_are_carried_on(tmp_path: Path) -> None:
+def test_files_of_nested_summaries_are_included(tmp_path: Path) -> None:
     world = World("native", tmp_path)
     first = leave(world.opened(), world.fork)
     session = world.opened()
@@ -185,7 +185,7 @@ def test_a_summary_on_the_branch_is_included_even_if_it_hardly_fits(tmp_path: Pa
     assert isinstance(shown[0], BranchSummaryText)
 
 
-def test_whatever_goes_wrong_leaves_the_session_as_it_was(tmp_path: Path) -> None:
+def test_a_failure_leaves_the_session_unchanged(tmp_path: Path) -> None:
     world = World("native", tmp_path)
 
     class Failing:
@@ -231,7 +231,7 @@ def test_instructions_reach_the_summarizer(tmp_path: Path) -> None:
 # Listing and comparing
 
 
-def test_every_branch_is_listed_with_its_name_and_how_far_it_is(world: World) -> None:
+def test_every_branch_is_listed_with_its_name_and_distance(world: World) -> None:
     session = world.opened()
     session.label(world.one, "手写")
     session.move(world.other)
@@ -249,7 +249,7 @@ def test_every_branch_is_listed_with_its_name_and_how_far_it_is(world: World) ->
     assert world.opened().find_entry("手写") == world.one
 
 
-def test_a_branch_that_was_merged_says_where(world: World) -> None:
+def test_a_merged_branch_lists_its_merge_entries(world: World) -> None:
     done = merge(world.opened(), world.one, into=world.other)
     merged = {branch.leaf: branch.merged_into for branch in list_branches(world.opened())}
     assert merged[world.one] == (done.entry,)
@@ -294,7 +294,7 @@ def test_processes_that_have_the_file_open_for_writing_are_listed(tmp_path: Path
         child.communicate(b"")
 
 
-def test_joins_survive_a_conversion(world: World) -> None:
+def test_merge_records_survive_a_conversion(world: World) -> None:
     merge(world.opened(), world.one, into=world.other)
     made = sessiontree.convert(world.opened(), "native", branch="all")
     store = world.path.parent / "converted.jsonl"

@@ -1,4 +1,4 @@
-"""What people see: the commands, the tree with its joins, the pages."""
+"""Output for users: commands, the tree with its merges, and HTML pages."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
-def test_a_page_of_two_branches_shows_hostile_words_as_words(run: Run, world: World, tmp_path: Path) -> None:
+def test_a_page_of_two_branches_escapes_hostile_text(run: Run, world: World, tmp_path: Path) -> None:
     end = world.say(world.fork, NASTY, NASTY, ("toolu_n", "<b>.py", NASTY), NASTY, NASTY)
     world.opened().label(end, "<i>label</i>")
     out = tmp_path / "diff.html"
@@ -136,7 +136,7 @@ def test_merging_on_the_command_line(run: Run, world: World) -> None:
     assert nodes[world.other]["mergedFrom"] is None
 
 
-def test_a_join_is_in_the_side_tree_of_a_page_with_a_way_to_both_parents(run: Run, tmp_path: Path) -> None:
+def test_the_tree_of_a_page_links_a_merge_to_both_parents(run: Run, tmp_path: Path) -> None:
     for dialect in ("native", "claude", "neovate"):
         world = World(dialect, tmp_path / dialect)
         run("merge", str(world.path), world.one, "--into", world.other)
@@ -187,7 +187,7 @@ def test_leaving_with_a_summary_on_the_command_line(run: Run, world: World) -> N
         (("branch", "S", "by hand", "--instructions", "x"), 2, "--summarize"),
     ],
 )
-def test_bad_input_is_one_line_that_names_what_is_wrong(
+def test_bad_input_is_reported_in_one_line(
     run: Run, world: World, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
     ran = run(*(str(world.path) if argument == "S" else argument for argument in arguments))
@@ -197,7 +197,7 @@ def test_bad_input_is_one_line_that_names_what_is_wrong(
     assert world.path.read_bytes() == world.before
 
 
-def test_hostile_words_reach_no_terminal(run: Run, world: World) -> None:
+def test_control_characters_never_reach_the_terminal(run: Run, world: World) -> None:
     end = world.say(world.fork, NASTY, NASTY, ("toolu_n", NASTY, NASTY), NASTY, NASTY)
     world.opened().label(end, "x\x1b]0;title\x07")
     for arguments in (
@@ -215,7 +215,9 @@ def test_hostile_words_reach_no_terminal(run: Run, world: World) -> None:
 
 
 @pytest.mark.parametrize(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
-def test_colours_are_for_terminals_that_want_them(world: World, variables: dict[str, str], coloured: bool) -> None:
+def test_colors_are_used_only_on_terminals_that_support_them(
+    world: World, variables: dict[str, str], coloured: bool
+) -> None:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 90, 0, 0))
     environment = {**os.environ, "TERM": "xterm", **variables}

@@ -1,4 +1,4 @@
-"""Sessions with branches, in every dialect, as files; and what must hold of any of them at any time."""
+"""Session files with branches in every dialect, and the invariants that each must keep at all times."""
 
 from __future__ import annotations
 

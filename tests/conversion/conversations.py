@@ -1,4 +1,4 @@
-"""Conversations to convert: one that has everything, and generated ones."""
+"""Conversations to convert: one with every feature, and generated ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every dialect to every other one and back: the same conversation, and a report of what the target could not hold."""
+"""Conversions from every dialect to every other and back: the same conversation, and a report of losses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def told(session: Session) -> list[object]:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_everything_survives_the_way_there_and_back(source: str, target: str) -> None:
+def test_everything_survives_a_round_trip(source: str, target: str) -> None:
     there = converted(everything(), source)
     across = converted(there, target)
     assert first_difference(there, there.leaf, across, all_branches=True) is None
@@ -62,7 +62,7 @@ def test_doctor_finds_nothing_in_a_converted_session(target: str) -> None:
 @pytest.mark.parametrize("target", DIALECTS)
 @examples(25)
 @given(session=sessions())
-def test_any_conversation_survives_the_way_there_and_back(target: str, session: Session) -> None:
+def test_any_conversation_survives_a_round_trip(target: str, session: Session) -> None:
     there = converted(session, target)
     assert first_difference(session, session.leaf, there, all_branches=True) is None
     assert told(converted(there, "native")) == told(session)
@@ -79,7 +79,7 @@ def test_every_session_of_the_corpus_converts_to_every_dialect_and_back(path: Pa
 
 
 @pytest.mark.parametrize("target", DIALECTS)
-def test_the_report_is_kept_in_the_target_and_never_goes_on_to_the_next(target: str) -> None:
+def test_the_report_is_stored_in_the_target_and_not_converted_again(target: str) -> None:
     there = b"".join(sessiontree.convert(everything(), target, branch="all").lines)
     assert there.count(b"sessiontree.conversion") == 1
     assert b'"carried"' in there
@@ -87,7 +87,7 @@ def test_the_report_is_kept_in_the_target_and_never_goes_on_to_the_next(target: 
     assert back.count(b"sessiontree.conversion") == 1
 
 
-def test_sub_agents_and_spilled_output_follow_a_fork(tmp_path: Path) -> None:
+def test_sub_agents_and_spilled_output_are_copied_with_a_fork(tmp_path: Path) -> None:
     source = next(path for path in CORPUS if path.stem == "08_subagent")
     place = tmp_path / f"{sessiontree.open(source).id}.jsonl"
     place.write_bytes(source.read_bytes())

@@ -1,4 +1,4 @@
-"""Mapping of tool calls: what is mapped, what is kept, and that the intent never changes."""
+"""Mapping of tool calls: which calls are mapped, which are kept, and that the intent never changes."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ SHARING = {frozenset(("pi", "native"))}
 
 @pytest.mark.parametrize("target", AGENTS)
 @pytest.mark.parametrize(("what", "source"), [(what, source) for what, calls in SAME_CALL.items() for source in calls])
-def test_every_agent_says_the_same_call_in_its_own_words(what: str, source: str, target: str) -> None:
+def test_every_agent_has_its_own_form_of_the_same_call(what: str, source: str, target: str) -> None:
     calls = SAME_CALL[what]
     name, arguments = calls[source]
     mapped = map_call(name, arguments, source, target)
@@ -163,7 +163,7 @@ def changed(name: str, arguments: dict[str, Any], source: str, target: str) -> t
     return mapped.changed
 
 
-def test_a_mapping_that_loses_nothing_has_nothing_to_say() -> None:
+def test_a_lossless_mapping_has_no_notes() -> None:
     assert changed("Read", {"file_path": "a"}, "claude", "pi") == ()
     assert changed("Bash", {"command": "ls", "description": "List"}, "claude", "neovate") == ()
 
@@ -302,7 +302,7 @@ def multi_edit(*edits: tuple[str, str]) -> dict[str, Any]:
     return {"file_path": "a", "edits": [{"old_string": old, "new_string": new} for old, new in edits]}
 
 
-def test_edits_one_after_the_other_become_edits_at_once_when_they_cannot_meet() -> None:
+def test_sequential_edits_become_simultaneous_edits_if_they_cannot_overlap() -> None:
     mapped = map_call("MultiEdit", multi_edit(("x = 1", "x = 2"), ("y = 3", "y = 4")), "claude", "pi")
     assert mapped == Mapped(
         "edit",
@@ -328,9 +328,7 @@ short = st.text(alphabet="abc", min_size=1, max_size=3)
 
 
 @given(st.text(alphabet="abc", max_size=14), st.lists(st.tuples(short, short), min_size=2, max_size=3))
-def test_edits_made_at_once_give_the_file_that_they_gave_one_after_the_other(
-    text: str, edits: list[tuple[str, str]]
-) -> None:
+def test_simultaneous_edits_give_the_same_file_as_sequential_edits(text: str, edits: list[tuple[str, str]]) -> None:
     if map_call("MultiEdit", multi_edit(*edits), "claude", "pi") is None:
         return
     stepwise = text
@@ -348,21 +346,21 @@ def test_edits_made_at_once_give_the_file_that_they_gave_one_after_the_other(
     assert at_once + text[done:] == stepwise
 
 
-def test_edits_of_which_there_is_one_are_one_edit() -> None:
+def test_a_list_of_one_edit_is_a_single_edit() -> None:
     mapped = map_call("MultiEdit", multi_edit(("b", "c")), "claude", "neovate")
     assert mapped is not None
     assert mapped.name == "edit"
     assert map_call("MultiEdit", {"file_path": "a", "edits": []}, "claude", "pi") is None
 
 
-def test_literal_text_becomes_a_regular_expression_for_it() -> None:
+def test_literal_text_becomes_an_escaped_regular_expression() -> None:
     mapped = map_call("grep", {"pattern": "f(x) [1]", "literal": True}, "pi", "claude")
     assert mapped is not None
     assert mapped.arguments["pattern"] == r"f\(x\) \[1\]"
     assert mapped.changed == ("the literal text became a regular expression that matches it",)
 
 
-def test_arguments_that_change_nothing_where_they_are_do_not_hinder() -> None:
+def test_arguments_without_effect_do_not_prevent_mapping() -> None:
     assert map_call("Grep", {"pattern": "a", "-n": False, "-C": 3}, "claude", "neovate") == Mapped(
         "grep", {"pattern": "a", "output_mode": "files_with_matches"}
     )
@@ -370,14 +368,14 @@ def test_arguments_that_change_nothing_where_they_are_do_not_hinder() -> None:
     assert map_call("bash", {"command": "ls", "pty": False}, "omp", "pi") == Mapped("bash", {"command": "ls"})
 
 
-def test_neovates_added_line_end_is_written_out() -> None:
+def test_the_line_end_that_neovate_adds_is_written_out() -> None:
     mapped = map_call("write", {"file_path": "a", "content": "x"}, "neovate", "claude")
     assert mapped is not None
     assert mapped.arguments == {"file_path": "a", "content": "x\n"}
     assert "line end" in mapped.changed[0]
 
 
-def test_names_alone_are_mapped_where_they_are_clear() -> None:
+def test_names_without_arguments_are_mapped_if_unambiguous() -> None:
     assert map_name("Task", "claude", "neovate") == "task"
     assert map_name("find", "pi", "omp") == "glob"
     assert map_name("find", "omp", "pi") is None, "two different tools of oh-my-pi have had this name"
@@ -389,7 +387,7 @@ def test_names_alone_are_mapped_where_they_are_clear() -> None:
     assert map_name("read", "nobody", "pi") is None
 
 
-def test_given_arguments_are_left_as_they_are() -> None:
+def test_the_arguments_passed_in_are_not_modified() -> None:
     arguments = {"path": "a", "edits": [{"oldText": "b", "newText": "c"}], "oldText": "d", "newText": "e"}
     before = json.dumps(arguments)
     mapped = map_call("edit", arguments, "pi", "omp")
@@ -441,7 +439,7 @@ def test_junk_never_raises_and_never_changes_its_meaning(
 
 
 @given(st.sampled_from(VALID), st.data(), agents)
-def test_a_call_with_one_argument_spoilt_never_raises(
+def test_a_call_with_one_invalid_argument_never_raises(
     call: tuple[str, str, dict[str, Any]], data: st.DataObject, target: str
 ) -> None:
     source, name, arguments = call
@@ -454,14 +452,12 @@ def test_a_call_with_one_argument_spoilt_never_raises(
 
 
 @pytest.mark.parametrize(("source", "name", "arguments"), VALID)
-def test_an_argument_that_nobody_knows_keeps_the_call_as_it_is(
-    source: str, name: str, arguments: dict[str, Any]
-) -> None:
+def test_a_call_with_an_unknown_argument_is_kept(source: str, name: str, arguments: dict[str, Any]) -> None:
     assert all(map_call(name, {**arguments, "unknown": 1}, source, target) is None for target in AGENTS)
 
 
 @pytest.mark.parametrize("arguments", [None, [], "text", 3, {"path": {"deep": [{}]}}, {"edits": [[[]]], "path": "a"}])
-def test_arguments_of_a_strange_shape_keep_the_call_as_it_is(arguments: Any) -> None:
+def test_a_call_with_malformed_arguments_is_kept(arguments: Any) -> None:
     for name in NAMES:
         for source in AGENTS:
             assert all(map_call(name, arguments, source, target) is None for target in AGENTS)
@@ -548,12 +544,12 @@ likely_calls = st.one_of(
 
 
 @given(likely_calls, agents)
-def test_there_and_back_a_call_means_the_same(call: tuple[str, str, dict[str, Any]], target: str) -> None:
+def test_a_call_has_the_same_intent_after_a_round_trip(call: tuple[str, str, dict[str, Any]], target: str) -> None:
     source, name, arguments = call
     check_meaning_is_kept(name, arguments, source, target)
 
 
-def test_most_likely_calls_are_mapped_somewhere() -> None:
+def test_typical_calls_are_mapped_to_some_agent() -> None:
     """Otherwise the property above would prove nothing."""
     mapped = [
         map_call(name, arguments, source, target) is not None
@@ -564,7 +560,7 @@ def test_most_likely_calls_are_mapped_somewhere() -> None:
     assert sum(mapped) > len(mapped) / 2
 
 
-def test_calls_in_real_claude_sessions_are_said_in_pis_words() -> None:
+def test_calls_in_real_claude_sessions_are_mapped_to_pi() -> None:
     """Every call that Claude Code wrote into the samples, except the sub-agent, which Pi does not have."""
     kept = {
         block["name"]
@@ -575,7 +571,7 @@ def test_calls_in_real_claude_sessions_are_said_in_pis_words() -> None:
     assert kept == {"Agent", "bash", "read"}, "the last two are Pi's own, in the session that was converted from Pi"
 
 
-def test_calls_in_neovate_sessions_are_said_in_claudes_words() -> None:
+def test_calls_in_neovate_sessions_are_mapped_to_claude() -> None:
     files = (CORPUS / "neovate").glob("*.jsonl")
     names = {block["name"] for file in files for block in tool_uses(file)}
     assert names == {"read"}

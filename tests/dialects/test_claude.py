@@ -194,7 +194,7 @@ def test_progress_is_passed_through() -> None:
     assert path_of(*lines) == ["a", "b"]
 
 
-def test_a_ring_gives_what_can_be_walked_once() -> None:
+def test_a_cycle_is_walked_only_once() -> None:
     lines = [user("a", "c"), assistant("b", "a"), user("c", "b"), assistant("d", "b")]
     assert path_of(*lines) == ["c", "a", "b", "d"]
 
@@ -236,7 +236,7 @@ def test_lines_that_lost_the_same_parent_are_linked_to_the_same_line() -> None:
     assert path_of(*lines, read_options=RECOVERED) == ["a", "c"]
 
 
-def test_lines_of_another_session_are_passed_over_when_history_is_brought_back() -> None:
+def test_lines_of_another_session_are_skipped_when_history_is_recovered() -> None:
     lines = [user("a", None, 0), user("other", None, 100, sessionId="t"), user("c", "lost", 60000)]
     assert path_of(*lines, read_options=RECOVERED) == ["a", "c"]
 
@@ -300,11 +300,11 @@ def test_without_the_id_of_the_response_shards_and_results_are_lost() -> None:
     assert path_of(*parallel(None)) == ["a", "s1", "s2", "r2", "b"]
 
 
-def test_shards_and_results_without_the_id_of_the_response_come_back_in_a_recovered_reading() -> None:
+def test_a_recovered_reading_finds_shards_and_results_without_a_response_id() -> None:
     assert path_of(*parallel(None), read_options=RECOVERED) == ["a", "s1", "r1", "s2", "s3", "r3", "r2", "b"]
 
 
-def test_shards_that_are_siblings_are_put_in_the_order_they_were_written() -> None:
+def test_sibling_shards_are_in_the_order_they_were_written() -> None:
     lines = [
         user("a", None),
         shard("s1", "a", "1"),
@@ -358,7 +358,7 @@ def test_a_shard_off_the_path_without_a_result_is_dropped() -> None:
     assert path_of(*lines) == ["a", "s1", "s2", "r1", "r2", "b"]
 
 
-def test_a_branch_that_was_left_is_not_taken_for_a_part_of_the_response() -> None:
+def test_an_abandoned_branch_is_not_read_as_part_of_the_response() -> None:
     lines = [
         user("a", None),
         shard("s1", "a", "1"),
@@ -420,7 +420,7 @@ def test_a_boundary_begins_the_path() -> None:
     assert path_of(*compacted()) == ["B", "S", "e", "f"]
 
 
-def test_a_boundary_with_a_parent_begins_the_path_all_the_same() -> None:
+def test_a_boundary_with_a_parent_still_begins_the_path() -> None:
     lines = compacted()
     lines[4]["parentUuid"] = "d"
     assert path_of(*lines) == ["B", "S", "e", "f"]
@@ -480,7 +480,7 @@ def test_a_boundary_with_nothing_after_it_is_ignored() -> None:
     assert session.path_ids("B") == ["a", "b", "c", "d", "B"]
 
 
-def test_of_a_compaction_without_its_summary_only_what_follows_is_sent_and_a_recovered_reading_brings_all() -> None:
+def test_without_a_summary_only_later_messages_are_sent_except_in_a_recovered_reading() -> None:
     lines = [each for each in compacted() if each["uuid"] != "S"]
     assert path_of(*lines) == ["B", "e", "f"]
     assert path_of(*lines, read_options=RECOVERED) == ["a", "b", "c", "d", "B", "e", "f"]
@@ -557,7 +557,7 @@ def test_request_errors_are_dropped_and_other_synthetic_answers_stay() -> None:
     assert texts_of(user("a", None), assistant("b", "a", message=synthetic)) == ["says a", "says b"]
 
 
-def test_answers_of_white_space_are_dropped_and_empty_ones_say_so() -> None:
+def test_blank_answers_are_dropped_and_empty_ones_become_a_placeholder() -> None:
     assert texts_of(user("a", None), assistant("b", "a", 0, text(" \n"))) == ["says a"]
     assert texts_of(user("a", None), assistant("b", "a", message={"content": []})) == ["says a", "(no content)"]
 

@@ -1,4 +1,4 @@
-"""Claude Code: transcripts decoded to canonical entries, and the whole history of a leaf."""
+"""Claude Code: transcripts decoded to canonical entries, and the complete history of a leaf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claude Code: what the real client 2.1.325 sent when it resumed each golden, and the contract of a dialect."""
+"""Claude Code: the requests that the real client 2.1.325 sent for each golden, and the dialect contract."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_nothing_is_lost_or_added_by_a_recovered_reading_of_a_healthy_file(golde
 
 
 @each_golden
-def test_a_golden_is_recognised_for_what_it_is(golden: Path) -> None:
+def test_a_golden_is_recognized(golden: Path) -> None:
     assert detect(golden.read_bytes()[: 64 * 1024], golden.name) is CLAUDE
 
 

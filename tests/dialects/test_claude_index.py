@@ -1,4 +1,4 @@
-"""Claude Code: line summaries made at open agree with the entries, and messages are decoded on first access."""
+"""Claude Code: line summaries created at open agree with the entries, and messages are decoded on first access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claude Code: how files are recognised, what single lines mean, the session's header and its title."""
+"""Claude Code: format detection, parsing of individual lines, and the session's header and title."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def message_in(fields: dict[str, Any]) -> Any:
 # Recognising
 
 
-def test_a_line_of_the_chain_makes_sure() -> None:
+def test_a_chain_line_is_recognized_with_certainty() -> None:
     assert CLAUDE.recognize(json_line(prompt("hi"))) == CERTAIN
     assert CLAUDE.recognize(b"\xef\xbb\xbfgarbage\n" + json_line(prompt("hi"))) == CERTAIN
 
 
-def test_metadata_alone_is_likely() -> None:
+def test_metadata_alone_is_recognized_as_likely() -> None:
     assert 0 < CLAUDE.recognize(json_line({"type": "summary", "summary": "x", "leafUuid": "y"})) < 60
 
 
-def test_a_first_line_longer_than_the_head_is_still_recognised() -> None:
+def test_a_first_line_longer_than_the_head_is_still_recognized() -> None:
     assert 0 < CLAUDE.recognize(json_line({**prompt("x"), "isSidechain": False, "z": "y" * 70000})[: 64 * 1024]) < 60
 
 
@@ -74,7 +74,7 @@ def test_a_first_line_longer_than_the_head_is_still_recognised() -> None:
         {"name": "package", "version": "1"},
     ],
 )
-def test_files_of_others_are_not_recognised(foreign: dict[str, Any]) -> None:
+def test_files_of_other_clients_are_not_recognized(foreign: dict[str, Any]) -> None:
     assert CLAUDE.recognize(json_line(foreign)) == 0
 
 
@@ -93,7 +93,7 @@ def test_chain_lines_have_their_uuid_and_everything_else_is_metadata() -> None:
     assert [type_of(entry) for entry in session] == ["message", "custom-title", "message", "new"]
 
 
-def test_a_snapshot_that_names_a_message_is_not_taken_for_it() -> None:
+def test_a_snapshot_that_names_a_message_is_not_read_as_that_message() -> None:
     session = session_of({"type": "file-history-snapshot", "messageId": "u", "snapshot": {}}, prompt("hi"))
     assert session.ids == ["@0", "u"]
 
@@ -171,7 +171,7 @@ def test_a_boundary_is_a_compaction() -> None:
 @pytest.mark.parametrize(
     "message", [None, "text", {"content": None}, {"content": {"type": "text", "text": "x"}}, [1], 7]
 )
-def test_a_message_of_any_shape_is_read(message: Any) -> None:
+def test_a_message_of_any_form_is_read(message: Any) -> None:
     for kind in ("user", "assistant"):
         assert type_of(parsed({"type": kind, "uuid": "u", "message": message})) == "message"
 
@@ -179,7 +179,7 @@ def test_a_message_of_any_shape_is_read(message: Any) -> None:
 # Header
 
 
-def test_the_header_is_gathered_from_the_lines() -> None:
+def test_the_header_is_collected_from_the_lines() -> None:
     header = session_of(
         {"type": "mode", "mode": "normal", "sessionId": "of the mode"},
         prompt("hi", "u1", cwd="/first", sessionId="old"),
@@ -222,7 +222,7 @@ def test_the_last_recorded_prompt_precedes_a_summary_and_that_the_first_prompt()
     assert session_of(prompt("hi")).name == "hi"
 
 
-def test_the_first_prompt_is_the_first_that_means_something() -> None:
+def test_the_first_prompt_skips_client_generated_text() -> None:
     meaningless = [
         prompt("caveat", isMeta=True),
         prompt("summary", isCompactSummary=True),

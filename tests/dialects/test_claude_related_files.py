@@ -30,11 +30,11 @@ TRANSCRIPT = os.path.join("projects", "-x", "5a.jsonl")
         ("/x/emoji😀dir", "-x-emoji--dir"),
     ],
 )
-def test_the_key_of_a_project_is_its_path_with_dashes_counted_in_utf_16(cwd: str, key: str) -> None:
+def test_a_project_key_has_a_dash_for_each_special_utf_16_unit(cwd: str, key: str) -> None:
     assert project_key(cwd) == key
 
 
-def test_a_long_key_is_cut_and_gets_a_hash_of_the_whole_path() -> None:
+def test_a_long_key_is_cut_and_gets_a_hash_of_the_full_path() -> None:
     one, other = "/" + "a" * 220, "/" + "a" * 219 + "b"
     assert project_key("/" + "a" * 199) == "-" + "a" * 199
     assert project_key(one)[:201] == project_key(other)[:201] == "-" + "a" * 199 + "-"
@@ -64,7 +64,7 @@ def test_a_sub_agent_s_transcript_is_in_the_session_s_folder_or_next_to_the_sess
     )
 
 
-def test_a_sub_agent_s_files_know_each_other_by_name() -> None:
+def test_the_files_of_a_sub_agent_are_linked_by_name() -> None:
     (transcript, _) = agent_transcripts(TRANSCRIPT, "acompact-1")
     assert agent_of(transcript) == agent_of(agent_meta(transcript)) == "acompact-1"
     assert agent_of(TRANSCRIPT) is None

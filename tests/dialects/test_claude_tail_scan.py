@@ -1,4 +1,4 @@
-"""Large transcripts with a boundary: the context built from the end of the file is that of the whole file."""
+"""Large transcripts with a boundary: the context built from the end of the file equals that of the complete file."""
 
 from __future__ import annotations
 

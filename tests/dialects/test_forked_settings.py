@@ -1,4 +1,4 @@
-"""What a fork takes along of the settings of a session: everything but what was approved there."""
+"""Settings of a fork: copied from the session, except for approvals."""
 
 from __future__ import annotations
 

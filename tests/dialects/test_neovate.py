@@ -1,4 +1,4 @@
-"""Neovate: which messages 0.14, 0.17 and 0.28 loaded from each file of the corpus, and each rule by itself."""
+"""Neovate: which messages 0.14, 0.17 and 0.28 loaded from each file of the corpus, and each rule on its own."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def only(*lines: bytes) -> Message:
 # The corpus
 
 
-def test_the_corpus_is_whole() -> None:
+def test_the_corpus_is_complete() -> None:
     assert sorted(EXPECTED) == FILES
     assert REFUSED == ["cycle", "spaces_line"]
     assert LOSING_028 == ["old_tool_result", "partial_two_tools", "unmatched_middle"]
@@ -141,14 +141,14 @@ def test_a_cycle_that_hangs_neovate_is_cut_where_it_starts() -> None:
     assert [problem.kind for problem in session.problems] == ["cycle"]
 
 
-def test_a_line_of_spaces_that_neovate_refuses_is_passed_over() -> None:
+def test_a_line_of_spaces_that_neovate_rejects_is_skipped() -> None:
     session = opened(read("spaces_line"))
     assert session.path_ids() == ["a", "b"]
     assert [problem.kind for problem in session.problems] == ["blank-line"]
 
 
 @pytest.mark.parametrize("damage", [b'{"type":"message","uuid":"c","par', b"null\n", b"\xef\xbb\xbf\n", b"[1]\n"])
-def test_a_bad_line_for_which_neovate_refuses_the_session_costs_nothing_else(damage: bytes) -> None:
+def test_a_bad_line_that_neovate_rejects_loses_nothing_else(damage: bytes) -> None:
     session = opened(message("a", None), message("b", "a"), damage)
     assert session.path_ids() == ["a", "b"]
     assert session.problems != []
@@ -169,7 +169,7 @@ def test_the_contract_holds_on_the_corpus() -> None:
 # Recognising
 
 
-def test_the_files_of_others_are_not_taken() -> None:
+def test_files_of_other_clients_are_not_recognized() -> None:
     claude = json_line({"type": "user", "uuid": "a", "parentUuid": None, "message": {"role": "user"}})
     assert NEOVATE.recognize(claude) == 0
     assert NEOVATE.recognize(header() + said("a")) == 0
@@ -184,7 +184,7 @@ def test_a_config_line_alone_is_enough() -> None:
 
 
 @pytest.mark.parametrize("line", [config(pastedTextMap={"a": "x" * 1000}), message("a", None, "x" * 1000)])
-def test_a_first_line_longer_than_the_head_is_recognised_by_its_beginning(line: bytes) -> None:
+def test_a_first_line_longer_than_the_head_is_recognized_by_its_start(line: bytes) -> None:
     assert NEOVATE.recognize(line[:200]) == 60
 
 
@@ -193,7 +193,7 @@ def test_what_is_not_a_session_is_refused() -> None:
         opened(b"just some words\n")
 
 
-def test_a_session_can_be_gone_on_with() -> None:
+def test_a_session_can_be_continued() -> None:
     session = opened(message("a", None, "one"))
     session.append("user", "more")
     assert texts(session) == ["one", "more"]
@@ -271,7 +271,7 @@ def test_an_answer_that_is_a_text_is_that_text() -> None:
     assert message_text(only(message("a", None, "", "assistant", text="hi"))) == "hi"
 
 
-def test_a_model_without_a_provider_is_kept_whole() -> None:
+def test_a_model_without_a_provider_is_kept_unchanged() -> None:
     found = only(message("a", None, "hi", "assistant", model="gpt-x"))
     assert isinstance(found, Assistant)
     assert (found.provider, found.model) == (None, "gpt-x")
@@ -319,7 +319,7 @@ def test_system_messages_and_unknown_roles_are_kept() -> None:
 
 
 @pytest.mark.parametrize("content", [5, {"type": "odd"}, [5, "loose", None], None])
-def test_content_of_an_unknown_shape_is_kept(content: Any) -> None:
+def test_content_of_an_unknown_form_is_kept(content: Any) -> None:
     line = json_line({"type": "message", "uuid": "a", "parentUuid": None, "role": "user", "content": content})
     found = only(line)
     assert isinstance(found, User)
@@ -416,7 +416,7 @@ def test_a_long_file_reads_the_same_in_blocks() -> None:
 # What only we bring back
 
 
-def test_recovered_links_a_compaction_back_to_what_it_summarises() -> None:
+def test_recovered_links_a_compaction_to_the_messages_it_summarizes() -> None:
     lines = [message("a", None), answer("b", "a"), compaction("c"), answer("d", "c")]
     assert opened(*lines).path_ids() == ["c", "d"]
     session = opened(*lines, read_options=RECOVERED)
@@ -432,7 +432,7 @@ def test_recovered_begins_the_context_with_the_last_of_several_compactions() -> 
     assert texts(session) == ["two", "e"]
 
 
-def test_recovered_puts_a_summary_back_that_old_automatic_compaction_orphaned() -> None:
+def test_recovered_restores_a_summary_orphaned_by_an_old_automatic_compaction() -> None:
     lines = [message("a", None), answer("b", "a"), compaction("c"), answer("d", None), message("e", "d")]
     assert texts(opened(*lines)) == ["d", "e"]
     session = opened(*lines, read_options=RECOVERED)
@@ -449,7 +449,7 @@ def test_recovered_links_a_false_root_after_a_line_that_is_not_a_message(metadat
     assert texts(session) == list("abcd")
 
 
-def test_recovered_leaves_a_root_that_nothing_explains_alone() -> None:
+def test_recovered_does_not_change_an_unexplained_root() -> None:
     assert opened(read("two_roots"), read_options=RECOVERED).path_ids() == ["c", "d"]
     assert opened(config(), message("a", None), read_options=RECOVERED).path_ids() == ["a"]
 
@@ -459,7 +459,7 @@ def test_recovered_links_a_message_whose_parent_is_lost_to_the_one_before() -> N
     assert session.path_ids() == ["a", "b", "d", "e"]
 
 
-def test_recovered_includes_the_results_of_calls_that_were_cancelled_together() -> None:
+def test_recovered_includes_the_results_of_calls_canceled_together() -> None:
     lines = [answer("a", None, [call("1"), call("2"), call("3")])]
     lines += [message(f"r{at}", "a", [outcome(str(at))], "tool") for at in (1, 2, 3)]
     lines += [message("e", "r3", "next")]
@@ -470,7 +470,7 @@ def test_recovered_includes_the_results_of_calls_that_were_cancelled_together() 
     assert [found.tool_call_id for found in given] == ["1", "2", "3"]
 
 
-def test_recovered_takes_no_second_answer_and_no_other_branch() -> None:
+def test_recovered_includes_no_second_answer_and_no_other_branch() -> None:
     lines = [answer("a", None, [call("1")]), message("x", "a", [outcome("1", "old")], "tool"), message("y", "a", "why")]
     lines += [message("b", "a", [outcome("1", "new")], "tool")]
     assert opened(*lines, read_options=RECOVERED).path_ids() == ["a", "b"]
@@ -516,11 +516,11 @@ def test_recovered_never_lets_a_root_follow_its_own_child() -> None:
         ("/", ""),
     ],
 )
-def test_the_folder_of_a_project_is_named_as_neovate_names_it(cwd: str, name: str) -> None:
+def test_the_folder_of_a_project_has_neovates_name(cwd: str, name: str) -> None:
     assert project_folder_name(cwd) == name
 
 
-def test_copies_of_files_and_long_output_have_their_places() -> None:
+def test_copies_of_files_and_long_output_have_neovates_paths() -> None:
     found = file_history_path("/h/.neovate/projects/p", "abcd1234", "src/a.py", 2)
     assert found == "/h/.neovate/projects/p/file-history/abcd1234/4cb4854bf9d4ea6b@v2"
     assert tool_output_folder("/h/.neovate") == "/h/.neovate/tool-output"

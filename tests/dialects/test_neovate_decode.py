@@ -1,4 +1,4 @@
-"""Sessions of Neovate in shared words: what each line becomes, and that nothing of it is lost on the way back."""
+"""Neovate's lines decoded to canonical entries: what each line becomes, and that a round trip loses nothing."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_results_of_the_old_form_are_the_same_and_text_next_to_them_follows() ->
     assert (said.id, said.aliases, said.fields["message"]["role"]) == ("b.2", ("b",), "user")
 
 
-def test_a_compaction_follows_what_it_summarises() -> None:
+def test_a_compaction_follows_the_messages_it_summarizes() -> None:
     entries = decode(
         message("a", None), answer("b", "a", "ok"), SNAPSHOT, compaction("c"), title("T"), answer("d", "c", "on")
     )
@@ -219,14 +219,14 @@ RICH = [
 ]
 
 
-def test_what_canonical_form_has_no_place_for_is_passthrough_data_and_comes_back_complete() -> None:
+def test_fields_beyond_canonical_form_survive_as_passthrough_data() -> None:
     entries = decode(*RICH)
     assert bodies(rewritten(entries)) == bodies(b"".join(RICH))
     shown = entries[0].fields["sessiontree"]["neovate"]
     assert shown == {"lines": [{"set": {"hidden": True, "uiContent": "shown"}, "in": shown["lines"][0]["in"]}]}
 
 
-def test_the_way_there_and_back_gives_the_same_entries() -> None:
+def test_a_round_trip_gives_the_same_entries() -> None:
     entries = decode(*RICH)
     again = decode(rewritten(entries))
     assert [(entry.kind, entry.fields, entry.id, entry.timestamp) for entry in again] == [

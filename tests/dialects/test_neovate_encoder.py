@@ -1,4 +1,4 @@
-"""Encoding for Neovate: each rule by itself, and that Neovate loads everything that was written."""
+"""Encoder for Neovate: each rule on its own, and that Neovate loads everything that was written."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def test_blocks_are_put_in_the_clients_order_and_decoded_in_their_own() -> None:
     assert "orders of blocks" in {note.what for note in writer.notes}
 
 
-def test_blocks_the_client_would_throw_on_are_passthrough_data() -> None:
+def test_blocks_the_client_would_fail_on_are_passthrough_data() -> None:
     odd = [{"type": "redactedThinking", "data": "x"}, {"type": "image", "data": PIXEL}, 5, {"type": "new"}]
     item = answer("a", odd[0], text("said"), *odd[1:])
     writer = written(item, user("b", [text("see"), {"type": "new"}, {"type": "text"}]))
@@ -322,7 +322,7 @@ def test_calls_that_are_open_at_the_end_are_answered_too() -> None:
     assert writer.decoded()[-1].aliases[-1] == writer.messages[-1]["uuid"]
 
 
-def test_what_comes_between_results_waits_for_them_and_is_decoded_in_its_place() -> None:
+def test_entries_between_results_wait_for_them_and_are_decoded_in_order() -> None:
     items = [
         answer("a", call("1"), call("2")),
         entry("custom", "s0", customType="x"),
@@ -455,7 +455,7 @@ ASIDES = [
 
 
 @pytest.mark.parametrize("item", ASIDES, ids=lambda item: item.id)
-def test_what_the_client_has_no_place_for_is_never_a_parent_and_comes_back(item: CanonicalEntry) -> None:
+def test_entries_the_client_cannot_store_are_never_a_parent_and_are_restored(item: CanonicalEntry) -> None:
     items = [user("a"), item, answer("b", text("ok"))]
     writer = written(*items)
     first, last = writer.messages
@@ -605,7 +605,7 @@ def test_messages_from_the_origin_of_a_fork_carry_its_mark() -> None:
         (META.id, "/", f"/home/me/.neovate/projects/{SESSION}.jsonl"),
     ],
 )
-def test_a_session_goes_where_the_client_looks_for_it(id: str, cwd: str, path: str) -> None:
+def test_a_session_is_written_where_the_client_looks_for_it(id: str, cwd: str, path: str) -> None:
     found = NEOVATE.destination(SessionMeta(id, TIME, cwd), {"HOME": "/home/me"})
     assert found.path == path
     assert found.resume == ("neovate", "--resume", path[-14:-6])
@@ -631,7 +631,7 @@ def test_results_that_are_appended_are_lines_of_their_own_in_a_row() -> None:
     assert [item.id for item in writer.decoded()] == ["a", "b", "r1", "r2"]
 
 
-def test_open_calls_are_answered_before_the_conversation_goes_on() -> None:
+def test_open_calls_are_answered_before_the_conversation_continues() -> None:
     writer = continued(written(user("a")))
     writer.chain(answer("b", call("1"), call("2")), result("r", "2"), user("c"), parent=writer.messages[-1]["uuid"])
     assert [line["role"] for line in loaded(writer.data)] == ["user", "assistant", "tool", "tool", "user"]
@@ -666,7 +666,7 @@ def test_moving_puts_the_line_last_and_leaves_every_other_byte() -> None:
     assert (written_.rewrite, list(written_.lines)) == (None, [])
 
 
-def test_moving_there_and_back_keeps_the_conversation_in_order() -> None:
+def test_moving_back_and_forth_keeps_the_conversation_in_order() -> None:
     writer = continued(Writer().chain(*(user(id, id) for id in "abcd")).end("d"))
     a, b, c, d = (line["uuid"] for line in writer.messages)
     for target in (b, d):

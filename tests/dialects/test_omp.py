@@ -1,4 +1,4 @@
-"""oh-my-pi and xcsh: what oh-my-pi 18.3.4 rebuilt from each file of the corpus, and each rule by itself."""
+"""oh-my-pi and xcsh: what oh-my-pi 18.3.4 rebuilt from each file of the corpus, and each rule on its own."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def slot(title: str, **fields: Any) -> bytes:
 # The corpus
 
 
-def test_the_corpus_is_whole_and_oh_my_pi_reads_all_of_it() -> None:
+def test_the_corpus_is_complete_and_oh_my_pi_reads_all_of_it() -> None:
     assert sorted(EXPECTED) == FILES
     assert all("error" not in expectation(name) for name in FILES)
 
@@ -146,7 +146,7 @@ def test_state_title_and_labels_are_those_of_oh_my_pi(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_is_taken_for_oh_my_pis_only_if_it_bears_its_marks(name: str) -> None:
+def test_a_file_is_recognized_as_oh_my_pis_only_by_its_marks(name: str) -> None:
     found = detect(read(name), name)
     assert found.name == ("omp" if name in OWN else "pi")
     assert OMP.recognize(read(name)) == OWN.get(name, 40)
@@ -199,7 +199,7 @@ def test_a_native_header_wins_over_every_mark() -> None:
     assert detect(head, "here").name == "native"
 
 
-def test_a_title_slot_without_a_header_is_still_recognised() -> None:
+def test_a_title_slot_without_a_header_is_still_recognized() -> None:
     assert OMP.recognize(slot("A name") + b'{"type":"sess') == 80
 
 
@@ -256,7 +256,7 @@ def test_the_header_that_is_found_has_the_title_of_the_slot() -> None:
 # Where the context begins
 
 
-def test_a_reset_after_the_last_compaction_starts_the_context_anew() -> None:
+def test_a_reset_after_the_last_compaction_starts_an_empty_context() -> None:
     compaction = entry("compaction", "b", "a", summary="S", firstKeptEntryId="a")
     found = context(said("a", None, "one"), compaction, entry("reset_boundary", "c", "b"), said("d", "c", "two"))
     assert texts(found) == ["two"]
@@ -278,7 +278,7 @@ def test_what_the_providers_history_does_not_cover_is_sent_even_before_the_kept_
 
 
 @pytest.mark.parametrize("through", ["c", "nowhere"])
-def test_a_providers_history_that_covers_all_or_ends_nowhere_keeps_nothing(through: str) -> None:
+def test_a_provider_history_that_covers_everything_or_has_no_end_keeps_nothing(through: str) -> None:
     remote = {"openaiRemoteCompaction": {"provider": "openai", "replacementHistory": []}}
     fields = {"firstKeptEntryId": "a", "providerReplayThroughEntryId": through, "preserveData": remote}
     lines = [said("a", None, "one"), said("b", "a", "two"), said("c", "b", "three")]
@@ -288,7 +288,7 @@ def test_a_providers_history_that_covers_all_or_ends_nowhere_keeps_nothing(throu
 @pytest.mark.parametrize(
     "remote", [None, {}, {"provider": "", "replacementHistory": []}, {"provider": "openai", "replacementHistory": {}}]
 )
-def test_a_history_of_the_provider_that_is_not_valid_counts_for_nothing(remote: Any) -> None:
+def test_an_invalid_provider_history_is_ignored(remote: Any) -> None:
     fields = {"firstKeptEntryId": "a", "preserveData": {"openaiRemoteCompaction": remote}}
     assert texts(context(said("a", None, "one"), entry("compaction", "b", "a", summary="S", **fields))) == ["S", "one"]
 
@@ -302,7 +302,7 @@ def test_an_edit_of_the_context_that_only_pi_knows_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("custom_type", ["prewalk-plan", "vibe-mode-context"])
-def test_custom_messages_of_passing_use_are_left_out(custom_type: str) -> None:
+def test_transient_custom_messages_are_left_out(custom_type: str) -> None:
     assert context(entry("custom_message", "a", customType=custom_type, content="x")).messages == ()
 
 
@@ -317,7 +317,7 @@ def test_a_custom_message_with_a_text_or_a_list_is_sent(content: Any) -> None:
     assert isinstance(message, CustomText)
 
 
-def test_a_call_without_a_result_is_taken_out_and_the_signatures_with_it() -> None:
+def test_a_call_without_a_result_is_removed_with_the_signatures() -> None:
     thinking = {"type": "thinking", "thinking": "hm", "thinkingSignature": "s"}
     redacted = {"type": "redactedThinking", "data": "x"}
     lines = [turn("a", None, thinking, redacted, call("1"), call("2"), stop="toolUse"), result("b", "a", "1")]
@@ -335,7 +335,7 @@ def test_a_message_of_which_all_calls_have_results_keeps_its_signatures() -> Non
     assert message.content == (Thinking("hm", "s"), RedactedThinking("x"), ToolCall("1", "read", {}))
 
 
-def test_a_message_that_was_nothing_but_calls_without_results_is_left_out() -> None:
+def test_a_message_with_only_unanswered_calls_is_left_out() -> None:
     assert texts(context(said("a"), turn("b", "a", call("1"), stop="toolUse"))) == ["hello"]
 
 
@@ -355,26 +355,26 @@ def test_a_failed_turn_stays_if_a_note_about_its_interruption_follows() -> None:
     assert texts(context(turn("a", None, text("half"), stop="aborted"), note)) == ["half", "note"]
 
 
-def test_what_follows_a_failed_turn_is_seen_past_another_failed_turn() -> None:
+def test_a_note_is_found_after_another_failed_turn() -> None:
     note = entry("custom_message", "d", "c", customType="interrupted-thinking", content="note")
     other = [turn("b", "a", call("1"), stop="error"), result("c", "b", "1")]
     lines = [turn("a", None, text("half"), stop="aborted"), *other, note]
     assert texts(context(*lines)) == ["half", "note"]
 
 
-def test_an_error_without_a_word_is_left_out_even_before_an_interruption() -> None:
+def test_an_error_without_text_is_left_out_even_before_an_interruption() -> None:
     note = entry("custom_message", "b", "a", customType="interrupted-thinking", content="note")
     assert texts(context(turn("a", None, stop="error", errorMessage="boom"), note)) == ["note"]
 
 
-def test_a_turn_that_was_tried_again_is_left_out_but_still_names_the_model() -> None:
+def test_a_retried_turn_is_left_out_but_still_sets_the_model() -> None:
     session = opened(header(), said("a"), turn("b", "a", text("first try"), retryRecovery={"attempt": 1}))
     assert texts(session.context()) == ["hello"]
     assert session.context().state.model == ModelRef("p", "m")
     assert isinstance(session.entry("b"), RetriedTurn)
 
 
-def test_a_text_that_only_speaks_of_a_retry_is_sent() -> None:
+def test_a_text_that_only_mentions_a_retry_is_sent() -> None:
     assert texts(context(turn("a", None, text('{"retryRecovery":1}')))) == ['{"retryRecovery":1}']
 
 
@@ -415,18 +415,18 @@ def test_notes_survive_a_compaction_and_come_before_its_summary() -> None:
     assert texts(context(*lines, entry("compaction", "c", "b", summary="S"))) == ["notes", "S"]
 
 
-def test_notes_before_a_reset_are_gone() -> None:
+def test_notes_before_a_reset_are_left_out() -> None:
     lines = [notes("a", None, {"version": 1, "text": "notes"}), entry("reset_boundary", "b", "a"), said("c", "b")]
     assert texts(context(*lines)) == ["hello"]
 
 
-def test_cleared_notes_hide_the_older_ones_and_say_nothing() -> None:
+def test_cleared_notes_hide_the_older_ones_and_add_no_message() -> None:
     lines = [notes("a", None, {"version": 1, "text": "notes"}), notes("b", "a", {"version": 1, "text": ""})]
     assert context(*lines).messages == ()
 
 
 @pytest.mark.parametrize("data", [None, {"version": 1}, {"version": 1, "text": "é" * 8193}, {"text": "x"}])
-def test_notes_that_are_not_valid_are_passed_over(data: Any) -> None:
+def test_invalid_notes_are_skipped(data: Any) -> None:
     lines = [notes("a", None, {"version": 1, "text": "kept"}), notes("b", "a", data)]
     assert texts(context(*lines)) == ["kept"]
 
@@ -500,7 +500,7 @@ def test_a_long_file_with_usage_reads_the_same_in_blocks() -> None:
         ("/a b/日本", "--a b-日本--"),
     ],
 )
-def test_the_bucket_of_a_folder_is_named_as_oh_my_pi_names_it(cwd: str, bucket: str) -> None:
+def test_the_bucket_of_a_folder_has_oh_my_pis_name(cwd: str, bucket: str) -> None:
     assert bucket_name(cwd, "/tmp/enc-home", "/tmp") == bucket
 
 
@@ -526,7 +526,7 @@ def test_a_file_elsewhere_has_no_folder_of_blobs(path: str) -> None:
     assert blob_folder(path) is None
 
 
-def test_a_cut_text_is_known_by_its_notice() -> None:
+def test_a_truncated_text_is_recognized_by_its_notice() -> None:
     assert is_truncated("long\n\n[Session persistence truncated large content]")
     assert not is_truncated("[Session persistence truncated large content] is what it says")
 

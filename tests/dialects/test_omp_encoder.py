@@ -1,4 +1,4 @@
-"""Encoding for oh-my-pi: the title slot, its own forms of entries, renaming, and locations."""
+"""Encoder for oh-my-pi: the title slot, its own forms of entries, renaming, and locations."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_slot_has_256_bytes_whatever_the_title(title: str, source: str | None)
     assert title.encode("utf-16", "surrogatepass").startswith(fields["title"].encode("utf-16", "surrogatepass"))
 
 
-def test_a_title_is_cut_by_whole_characters_and_no_earlier_than_it_must() -> None:
+def test_a_title_is_cut_between_characters_and_as_late_as_possible() -> None:
     fields = json.loads(render_slot("é" * 300, "user", TIME))
     assert len(fields["pad"]) < 2
     assert set(fields["title"]) == {"é"}
@@ -98,7 +98,7 @@ def test_a_session_without_a_name_has_an_empty_slot() -> None:
     assert encoded.session().name is None
 
 
-def test_names_on_the_way_are_recorded_and_the_last_one_is_in_the_slot() -> None:
+def test_every_name_is_recorded_and_the_last_one_is_in_the_slot() -> None:
     entries = [
         new_entry("session_info", "i", name="first"),
         message("a"),
@@ -115,7 +115,7 @@ def test_names_on_the_way_are_recorded_and_the_last_one_is_in_the_slot() -> None
 
 
 @pytest.mark.parametrize("fields", [{}, {"name": None}, {"name": "x", "title": "y"}, {"name": "x", "source": "auto"}])
-def test_odd_names_come_back_as_they_were(fields: dict[str, Any]) -> None:
+def test_unusual_names_survive_a_round_trip(fields: dict[str, Any]) -> None:
     one = new_entry("session_info", "i", **fields)
     encoded = EncodedSession("omp", [(one, None)])
     assert fields_of(encoded)[0]["type"] == "title_change"
@@ -142,12 +142,12 @@ def test_renaming_overwrites_the_slot_in_place_and_adds_an_entry() -> None:
     assert journal.problems() == []
 
 
-def test_taking_the_name_away_empties_the_slot() -> None:
+def test_removing_the_name_empties_the_slot() -> None:
     data = EncodedSession("omp", [(message("a"), None)], start=NAMED).data
     assert OMP.find_title(journal_of(renamed(data, ""))) is None
 
 
-def test_a_file_without_a_slot_is_written_anew_with_another_header_and_nothing_else() -> None:
+def test_a_file_without_a_slot_is_rewritten_with_only_a_new_header() -> None:
     lines = [header(id="0123456789abcdef", title="old", other=[1, 1.50]), said("a"), b"{torn\n", said("b", "a")]
     data = b"".join(lines)
     written = rename(data, "new", "b")
@@ -161,7 +161,7 @@ def test_a_file_without_a_slot_is_written_anew_with_another_header_and_nothing_e
     assert OMP.find_title(journal_of(renamed(data, "new"))) == "new"
 
 
-def test_a_slot_of_an_odd_size_is_never_overwritten_in_place() -> None:
+def test_a_slot_of_an_unusual_size_is_never_overwritten_in_place() -> None:
     slot = b'{"type":"title","v":1,"title":"old","updatedAt":"t","pad":""}\n'
     data = slot + header() + said("a")
     journal = journal_of(renamed(data, "new"))
@@ -228,7 +228,7 @@ def test_usage_outside_of_turns_has_its_own_name_where_it_can_be_counted() -> No
     assert encoded.session().usage().input == 7
 
 
-def test_a_system_prompt_is_put_where_oh_my_pi_does_not_stumble_over_it() -> None:
+def test_a_system_prompt_is_stored_where_oh_my_pi_ignores_it() -> None:
     entries = [message("a", "system", "be good"), message("b"), message("c", "stranger")]
     encoded = EncodedSession("omp", chained(*entries))
     assert [fields["type"] for fields in fields_of(encoded)] == ["sessiontree", "message", "sessiontree"]
@@ -287,7 +287,7 @@ def test_a_short_summary_is_shown_but_is_not_a_given_title() -> None:
     assert OMP.find_given_title(journal) is None
 
 
-def test_what_pi_wrote_for_oh_my_pis_roles_goes_back_as_it_was() -> None:
+def test_messages_encoded_for_pi_get_oh_my_pis_roles_back() -> None:
     entries = [
         message("a", "developer", "be brief"),
         new_entry("model_change", "b", provider="p", modelId="m", role="smol"),

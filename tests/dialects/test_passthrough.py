@@ -1,4 +1,4 @@
-"""Passthrough data: what is built is restored, and lines of older versions decode to the same entries as before."""
+"""Passthrough data: entries are restored from it, and lines of older versions decode to the same entries as before."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_content_is_not_stored_twice() -> None:
     assert restore_entry(message([text]), {"text": True}) == message(long)
 
 
-def test_carried_data_is_kept_beside_the_parts() -> None:
+def test_carried_data_is_kept_next_to_the_parts() -> None:
     entry = CanonicalEntry("label", {"label": "a", "sessiontree": {"tools": {"agent": "pi"}, "pi": 1}}, "x")
     found = build_passthrough(entry, CanonicalEntry("label", {"label": "b", "sessiontree": {"claude": 1}}, "y"))
     assert found == {
@@ -125,7 +125,7 @@ def test_lines_of_older_versions_decode_to_the_same_entries(name: str) -> None:
 
 
 @pytest.mark.parametrize("part", [1, "x", None, [], {}, [[1]], [["a", 1]], [[-1, {}]], [[9, {}]], [[0, None]]])
-def test_malformed_passthrough_data_raises_nothing(part: Any) -> None:
+def test_malformed_passthrough_data_raises_no_error(part: Any) -> None:
     entry = CanonicalEntry("message", {"message": {"role": "user", "content": [{"type": "text", "text": "a"}]}}, "x")
     for names in (
         ["id"],

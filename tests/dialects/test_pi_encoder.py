@@ -1,4 +1,4 @@
-"""Encoding in Pi's line format: what is encoded decodes to the same, and the current entry is kept."""
+"""Encoder for Pi's line format: lines decode to the same entries, and the current entry is kept."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_file_written_for_another_client_decodes_to_the_same(name: str, target
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_any_id_is_kept_and_an_empty_or_used_one_is_made_anew(dialect: str) -> None:
+def test_any_id_is_kept_and_an_empty_or_used_one_is_replaced(dialect: str) -> None:
     first, second, third = message("a b/ü"), message(""), message("a b/ü", content="again")
     encoded = EncodedSession(dialect, [(first, None), (second, "a b/ü"), (third, "a b/ü")])
     ids = [each.id for each, _ in encoded.decoded()[:3]]
@@ -142,7 +142,7 @@ def test_any_id_is_kept_and_an_empty_or_used_one_is_made_anew(dialect: str) -> N
     assert encoded.findings() == set()
 
 
-def test_made_ids_depend_on_the_session() -> None:
+def test_generated_ids_depend_on_the_session() -> None:
     other = msgspec.structs.replace(META, id="another")
     assert (
         EncodedSession("pi", [(message(""), None)]).ids != EncodedSession("pi", [(message(""), None)], start=other).ids
@@ -192,7 +192,7 @@ def test_answers_have_blocks_and_a_cost_where_tokens_were_counted(dialect: str) 
     assert encoded.decoded()[0][0].fields == given.fields
 
 
-def test_hidden_thinking_is_in_pis_own_form_and_comes_back() -> None:
+def test_redacted_thinking_is_in_pis_own_form_and_survives_a_round_trip() -> None:
     given = needy(content=[{"type": "redactedThinking", "data": "xx"}])
     encoded = EncodedSession("pi", [(given, None)])
     (block,) = parsed(encoded.lines)[-1]["message"]["content"]
@@ -266,14 +266,14 @@ def test_carried_data_stays_on_the_line(dialect: str) -> None:
         CanonicalEntry("title", {"v": 1, "title": "T", "updatedAt": "", "pad": ""}, "x", TIME),
     ],
 )
-def test_an_entry_that_would_be_taken_for_something_else_still_comes_back(dialect: str, odd: CanonicalEntry) -> None:
+def test_an_entry_that_would_be_misread_survives_a_round_trip(dialect: str, odd: CanonicalEntry) -> None:
     encoded = EncodedSession(dialect, chained(message("a"), odd))
     assert [each for each, _ in encoded.decoded()][:2] == [message("a"), odd]
     assert encoded.findings() == set()
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_entry_nested_too_deeply_for_a_line_is_dropped_and_noted_and_the_chain_holds(dialect: str) -> None:
+def test_an_entry_nested_too_deeply_is_dropped_and_noted_and_the_chain_stays_connected(dialect: str) -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -305,7 +305,7 @@ def test_types_that_pi_does_not_know_stay_as_lines_and_are_noted(kind: str, what
     assert [note.kind for note in encoded.notes] == [what]
 
 
-def test_a_model_of_another_role_is_put_where_pi_does_not_take_it_for_its_own() -> None:
+def test_a_model_of_another_role_is_stored_where_pi_ignores_it() -> None:
     smol = new_entry("model_change", "b", provider="p", modelId="m", role="smol")
     encoded = EncodedSession("pi", chained(new_entry("model_change", "a", provider="x", modelId="y"), smol))
     assert kinds(encoded) == ["model_change", "sessiontree"]
@@ -320,7 +320,7 @@ def test_a_model_in_one_field_becomes_pis_pair() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"model": "nameless"}, {"provider": "p"}, {}])
-def test_a_model_without_a_provider_is_kept_out_of_pis_sight(fields: dict[str, Any]) -> None:
+def test_a_model_without_a_provider_is_stored_where_pi_ignores_it(fields: dict[str, Any]) -> None:
     one = new_entry("model_change", "a", **fields)
     encoded = EncodedSession("pi", [(one, None)])
     assert kinds(encoded) == ["sessiontree"]
@@ -384,7 +384,7 @@ def test_a_session_at_its_last_line_needs_nothing_else(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_session_that_is_elsewhere_ends_with_a_line_that_leads_there(dialect: str) -> None:
+def test_a_session_whose_leaf_is_not_last_ends_with_a_move(dialect: str) -> None:
     branches = [(message("a"), None), (message("b"), "a"), (message("c"), "a")]
     encoded = EncodedSession(dialect, branches, "b")
     (line,) = parsed(encoded.closing)
@@ -414,7 +414,7 @@ def test_a_label_on_another_branch_is_not_last_where_the_last_line_counts(dialec
     assert [found.role for found in context_of(encoded.journal())[0]] == ["user", "user"]
 
 
-def test_bookkeeping_that_doctor_would_take_for_a_dead_branch_is_not_last_in_pi() -> None:
+def test_bookkeeping_that_doctor_would_report_is_not_last_in_pi() -> None:
     label = new_entry("label", "l", targetId="a", label="x")
     encoded = EncodedSession("pi", [(message("a"), None), (message("b"), "a"), (message("c"), "a"), (label, "b")], "b")
     assert [fields["type"] for fields in parsed(encoded.closing)] == ["leaf"]
@@ -454,7 +454,7 @@ def test_settings_that_no_entry_has_are_kept(dialect: str) -> None:
 # Telling
 
 
-def test_version_1_is_decoded_with_made_ids_and_bounds_by_id() -> None:
+def test_version_1_is_decoded_with_generated_ids_and_bounds_by_id() -> None:
     lines = [
         {"type": "message", "timestamp": TIME, "message": {"role": "user", "content": "one"}},
         {"type": "message", "timestamp": TIME, "message": {"role": "hookMessage", "customType": "t", "content": "h"}},
@@ -512,7 +512,7 @@ def test_a_model_change_is_decoded_with_provider_and_id_in_two_fields(dialect: s
         ("/c:/x", "--c--x--"),
     ],
 )
-def test_pi_finds_a_session_in_the_folder_of_its_working_folder(cwd: str, folder: str) -> None:
+def test_pi_finds_a_session_in_the_folder_of_its_working_directory(cwd: str, folder: str) -> None:
     start = SessionMeta("019c-s", "2026-11-15T06:44:51.316Z", cwd)
     found = PI.destination(start, {"HOME": "/h"})
     assert found.path == f"/h/.pi/agent/sessions/{folder}/2026-11-15T06-44-51-316Z_019c-s.jsonl"
@@ -534,7 +534,7 @@ def test_pi_takes_its_folders_from_the_environment(environment: dict[str, str], 
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_nothing_in_a_session_leads_out_of_the_folder(dialect: str) -> None:
+def test_no_session_is_written_outside_the_folder(dialect: str) -> None:
     with pytest.raises(UsageError):
         DIALECTS[dialect].destination(SessionMeta("../x", "t", "/w"), {"HOME": "/h"})
     odd = DIALECTS[dialect].destination(SessionMeta("s", "../../t", "/w"), {"HOME": "/h"})

@@ -1,4 +1,4 @@
-"""Writing in place, in every dialect: append, branch, label, rename, move, by the rules of the owner."""
+"""Append, branch, label, rename and move in existing files of every dialect, by the rules of each client."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def again(path: Path) -> Session:
     return sessiontree.open(path)
 
 
-def test_what_is_appended_is_there_at_the_next_start(path: Path) -> None:
+def test_appended_entries_are_there_after_reopening(path: Path) -> None:
     session = sessiontree.open(path)
     before = path.read_bytes()
     session.append("user", "四 🙂")
@@ -64,7 +64,7 @@ def test_what_is_appended_is_there_at_the_next_start(path: Path) -> None:
     assert [finding.rule.id for finding in examine(found) if finding.rule.severity != "note"] == []
 
 
-def test_a_branch_goes_its_own_way_and_is_where_the_next_start_stands(path: Path) -> None:
+def test_a_new_branch_is_current_after_reopening(path: Path) -> None:
     session = sessiontree.open(path)
     first = session.path_ids()[0]
     branch = session.branch(first)
@@ -86,7 +86,7 @@ def test_moving_is_durable(path: Path) -> None:
     assert said(again(path)) == ["one", "two", "a b", "three", "on"]
 
 
-def test_a_name_and_a_label_are_there_at_the_next_start(path: Path) -> None:
+def test_a_name_and_a_label_are_there_after_reopening(path: Path) -> None:
     session = sessiontree.open(path)
     first = session.path_ids()[0]
     session.rename("名前 of it")
@@ -119,7 +119,7 @@ def test_a_torn_tail_is_closed_before_anything_is_appended(path: Path) -> None:
     assert b"torn\n" in path.read_bytes()
 
 
-def test_what_another_window_wrote_is_seen_and_kept(path: Path) -> None:
+def test_lines_of_another_window_are_read_and_kept(path: Path) -> None:
     mine, theirs = sessiontree.open(path), sessiontree.open(path)
     theirs.append("user", "from the other window")
     mine.append("user", "from mine")
@@ -128,7 +128,7 @@ def test_what_another_window_wrote_is_seen_and_kept(path: Path) -> None:
     assert "from mine" in texts
 
 
-def test_renaming_does_not_change_what_others_appended_meanwhile(path: Path) -> None:
+def test_renaming_keeps_lines_that_others_appended_meanwhile(path: Path) -> None:
     mine, theirs = sessiontree.open(path), sessiontree.open(path)
     theirs.append("user", "kept")
     mine.rename("a name")
@@ -157,7 +157,7 @@ def test_an_image_is_where_the_client_finds_it(path: Path) -> None:
     assert [block.data for block in blocks_of(message.content) if isinstance(block, Image)] == [data]
 
 
-def test_what_was_handed_over_stays_as_it_was(path: Path) -> None:
+def test_the_entry_passed_in_is_not_modified(path: Path) -> None:
     message = {
         **assistant(text("five"), call("toolu_2", "read", {"path": "x"})),
         "timestamp": 1_760_000_000_000,
@@ -170,7 +170,7 @@ def test_what_was_handed_over_stays_as_it_was(path: Path) -> None:
     assert message == before
 
 
-def test_a_fork_from_before_the_first_message_can_be_talked_in(path: Path) -> None:
+def test_a_fork_from_before_the_first_message_can_be_continued(path: Path) -> None:
     origin = sessiontree.open(path)
     fork = origin.fork(None)
     assert (said(fork), fork.dialect.name, fork.read_only) == ([], origin.dialect.name, None)

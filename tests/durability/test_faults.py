@@ -1,4 +1,4 @@
-"""Full disks, broken disks, short writes and power cuts: nothing written is lost, nothing half-written stays."""
+"""Full disks, broken disks, short writes and power cuts: nothing written is lost, and no partial line stays."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_with_fsync_per_append_a_power_cut_loses_no_append_that_returned(tmp_pat
     assert sessiontree.open(path).ids == returned
 
 
-def test_with_the_systems_pace_a_power_cut_may_lose_the_tail_but_flush_keeps_it(tmp_path: Path) -> None:
+def test_with_system_durability_a_power_cut_may_lose_the_tail_but_flush_keeps_it(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     sessiontree.create(cwd="/", path=path, appear="now").close()
     os_calls = LosingOsCalls()
@@ -241,7 +241,7 @@ def test_an_overwrite_that_falls_short_is_undone(path: Path, size: int) -> None:
     assert path.read_bytes() == before
 
 
-def test_an_overwrite_that_cannot_be_undone_says_which_bytes_are_new(path: Path) -> None:
+def test_an_overwrite_that_cannot_be_undone_reports_which_bytes_are_new(path: Path) -> None:
     os_calls = FailingOsCalls()
     store = FileStore(path, os_calls=os_calls)
     before = path.read_bytes()

@@ -64,7 +64,7 @@ def test_an_append_reads_the_lines_of_others_first_and_refresh_still_reports_the
     assert sessiontree.open(session.location).parent(mine.id) == sessiontree.open(session.location).parent(theirs.id)
 
 
-def test_two_windows_that_go_on_from_one_place_become_two_branches(session: sessiontree.Session) -> None:
+def test_two_windows_that_continue_from_one_entry_become_two_branches(session: sessiontree.Session) -> None:
     other = sessiontree.open(session.location)
     mine = [session.append("user", f"mine {number}").id for number in range(3)]
     theirs = [other.append("user", f"theirs {number}").id for number in range(3)]
