@@ -127,12 +127,12 @@ def _add_assistant(turns: list[Turn], turn: AssistantTurn) -> None:
     """
     if not turn.blocks:
         return
-    for place in reversed(range(len(turns))):
-        earlier = turns[place]
+    for index in reversed(range(len(turns))):
+        earlier = turns[index]
         if isinstance(earlier, ResultsTurn):
             continue
         if isinstance(earlier, AssistantTurn) and turn.response_id and turn.response_id == earlier.response_id:
-            turns[place] = msgspec.structs.replace(earlier, blocks=earlier.blocks + turn.blocks)
+            turns[index] = msgspec.structs.replace(earlier, blocks=earlier.blocks + turn.blocks)
             return
         break
     turns.append(turn)
@@ -140,21 +140,21 @@ def _add_assistant(turns: list[Turn], turn: AssistantTurn) -> None:
 
 def _assistant_turn(message: Assistant, notes: list[str]) -> AssistantTurn:
     blocks = tuple(
-        spoken for block in blocks_of(message.content) if (spoken := _spoken_block(block, notes)) is not None
+        converted for block in blocks_of(message.content) if (converted := _assistant_block(block, notes)) is not None
     )
     return AssistantTurn(blocks, message.api, message.provider, message.model, message.response_id)
 
 
-def _spoken_block(block: Block, notes: list[str]) -> AssistantBlock | None:
+def _assistant_block(block: Block, notes: list[str]) -> AssistantBlock | None:
     match block:
         case Text():
-            return _spoken_text(block, notes)
+            return _assistant_text(block, notes)
         case Thinking():
-            return _spoken_thinking(block)
+            return _assistant_thinking(block)
         case RedactedThinking():
             return block if block.data.isascii() else RedactedThinking()
         case ToolCall():
-            return _spoken_call(block, notes)
+            return _assistant_call(block, notes)
         case Image() | OtherBlock():
             _note_left_out(block, "an assistant message", notes)
             return None
@@ -162,7 +162,7 @@ def _spoken_block(block: Block, notes: list[str]) -> AssistantBlock | None:
             assert_never(block)
 
 
-def _spoken_text(block: Text, notes: list[str]) -> Text | None:
+def _assistant_text(block: Text, notes: list[str]) -> Text | None:
     text = _text(block.text, notes)
     if text is None or text.text != block.text:
         return text
@@ -173,7 +173,7 @@ def _sendable_signature(signature: str | None) -> str | None:
     return signature if signature and signature.isascii() else None
 
 
-def _spoken_thinking(block: Thinking) -> Thinking:
+def _assistant_thinking(block: Thinking) -> Thinking:
     thinking = sendable_text(block.thinking)
     signature = block.thinking_signature
     # A signature is valid only for the exact text.
@@ -182,7 +182,7 @@ def _spoken_thinking(block: Thinking) -> Thinking:
     return Thinking(thinking, signature, block.redacted)
 
 
-def _spoken_call(call: ToolCall, notes: list[str]) -> ToolCall:
+def _assistant_call(call: ToolCall, notes: list[str]) -> ToolCall:
     arguments = sendable_json(call.arguments)
     if arguments != call.arguments:
         notes.append(f"Arguments of the call {quoted(call.id)} that JSON in UTF-8 cannot hold were replaced.")
