@@ -1,7 +1,7 @@
 """Pair tool calls with results: every call gets exactly one result, directly after the turn with the call.
 
-Calls and results are matched by id alone. Afterwards every id is unique, the results of a turn are in recorded order
-with the generated ones last, and user messages between call and result come after them.
+Calls and results are matched by id alone. Afterwards every id is unique. The results of a turn are in recorded order
+with the generated ones last, and user messages between a call and its result come after the results.
 """
 
 from __future__ import annotations

@@ -205,11 +205,11 @@ def _user_blocks(
         case CustomText():
             return _shown_blocks(blocks_of(message.content), "a custom message", notes)
         case BashExecution():
-            return () if message.exclude_from_context else _told(command_text(message), notes)
+            return () if message.exclude_from_context else _text_blocks(command_text(message), notes)
         case CompactionSummary():
-            return () if is_blank(message.summary) else _told(compaction_text(message.summary), notes)
+            return () if is_blank(message.summary) else _text_blocks(compaction_text(message.summary), notes)
         case BranchSummaryText():
-            return () if is_blank(message.summary) else _told(branch_text(message.summary), notes)
+            return () if is_blank(message.summary) else _text_blocks(branch_text(message.summary), notes)
         case OtherMessage():
             return _other_blocks(message, notes)
         case _:
@@ -220,7 +220,7 @@ def _other_blocks(message: OtherMessage, notes: list[str]) -> tuple[UserBlock, .
     """Convert a message of a nonstandard role: a known role of another agent, or else its text."""
     if message.kind == "pythonExecution" and _string_field(message.fields, "code") is not None:
         execution = convert_fields(BashExecution, {**message.fields, "command": message.fields["code"]})
-        return () if execution.exclude_from_context else _told(python_text(execution), notes)
+        return () if execution.exclude_from_context else _text_blocks(python_text(execution), notes)
     if message.kind == "fileMention" and isinstance(message.fields.get("files"), list):
         mentioned = [block for file in message.fields["files"] for block in _file_blocks(file)]
         return _shown_blocks(mentioned, "a file mention", notes)
@@ -265,7 +265,7 @@ def _text(text: str, notes: list[str]) -> Text | None:
     return None if is_blank(text) else Text(_cleaned(text, notes))
 
 
-def _told(text: str, notes: list[str]) -> tuple[UserBlock, ...]:
+def _text_blocks(text: str, notes: list[str]) -> tuple[UserBlock, ...]:
     return (Text(_cleaned(text, notes)),)
 
 
