@@ -1,4 +1,4 @@
-"""Run a command in this process, on a machine of its own."""
+"""Fixtures: run a command in this process, on a simulated machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.archive.machine import environment
 
 
 class Ran:
-    """What a command printed, and its exit code."""
+    """Output and exit code of a command."""
 
     def __init__(self, code: int, out: bytes, err: bytes) -> None:
         self.code, self.out, self.err = code, out.decode(), err.decode()
@@ -55,5 +55,5 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest
 
 @pytest.fixture(params=[pytest.param(7, id="every-7th-call"), pytest.param(1, id="every-call", marks=pytest.mark.slow)])
 def stride(request: pytest.FixtureRequest) -> int:
-    """At which calls a process is killed: at some in the ordinary run, at each of them in the slow one."""
+    """Step between the calls at which a process is killed: some calls in an ordinary run, every call in a slow one."""
     return int(request.param)

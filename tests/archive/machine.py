@@ -1,4 +1,4 @@
-"""A machine with sessions of several agents, and child processes that are killed at a chosen call."""
+"""A simulated machine with sessions of several agents, and child processes that are killed at a chosen system call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLAUDE_ID = "7053107e-0000-4000-8000-00000000000b"
 
 
 def environment(tmp: Path) -> dict[str, str]:
-    """Variables that keep all of a user's folders below one, with the cache next to it."""
+    """Environment variables that keep all folders of a user below one folder, with the cache next to it."""
     return {
         "HOME": str(tmp / "user"),
         "SESSIONTREE_HOME": str(tmp / "home"),

@@ -1,4 +1,4 @@
-"""What the levels of zstd and its rivals cost on lines like those of sessions. Run it with `python -m`."""
+"""Measure speed and size of zstd levels and other compressors on session lines. Run it with `python -m`."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_restored_claude_session_has_the_current_time_and_others_their_own(tmp
     assert native.stat().st_mtime == 1_000_000_000
 
 
-def test_everything_is_for_its_owner_only(tmp_path: Path) -> None:
+def test_all_files_are_readable_by_the_user_only(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     path.chmod(0o644)
     old = os.umask(0)
@@ -93,7 +93,7 @@ def test_everything_is_for_its_owner_only(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_restoring_never_overwrites_and_writes_nothing_at_all_then(tmp_path: Path) -> None:
+def test_restoring_never_overwrites_and_writes_nothing_on_a_conflict(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_claude(tmp_path)
     archive_claude(home, path)
     agent = path.with_suffix("") / "subagents" / "agent-x.jsonl"
@@ -123,7 +123,7 @@ def test_a_session_that_changes_while_it_is_archived_is_not_deleted(
     assert path.read_bytes().endswith(b"more\n")
 
 
-def test_a_damaged_object_is_noticed_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_damaged_object_is_detected_and_nothing_is_written(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     home.archive.archive(session_info(path))
     (packed,) = (tmp_path / "home" / "archive" / "objects").rglob("*.zst")
@@ -167,7 +167,7 @@ def test_a_link_in_the_folder_is_neither_followed_nor_archived(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("make", ["outside", "dotted", "link", "folder link", "root", "nul", "missing", "folder"])
-def test_a_path_that_is_not_a_file_below_a_known_root_is_refused(tmp_path: Path, make: str) -> None:
+def test_a_path_that_is_not_a_file_below_a_known_root_is_rejected(tmp_path: Path, make: str) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     outside = tmp_path / "outside" / "x.jsonl"
     outside.parent.mkdir()
@@ -192,7 +192,7 @@ def test_a_path_that_is_not_a_file_below_a_known_root_is_refused(tmp_path: Path,
     assert home.archive.items() == []
 
 
-def test_nothing_is_restored_through_a_link_that_leads_out_of_the_roots(tmp_path: Path) -> None:
+def test_nothing_is_restored_through_a_link_that_points_outside_the_roots(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     home.archive.archive(session_info(path))
     path.parent.rmdir()
@@ -206,7 +206,7 @@ def test_nothing_is_restored_through_a_link_that_leads_out_of_the_roots(tmp_path
 @pytest.mark.parametrize(
     "path", ["/etc/x.jsonl", "{root}/../../x.jsonl", "{root}/a/../../../x", "relative.jsonl", "{root}"]
 )
-def test_a_catalog_line_with_a_path_outside_the_roots_is_refused(tmp_path: Path, path: str) -> None:
+def test_a_catalog_line_with_a_path_outside_the_roots_is_rejected(tmp_path: Path, path: str) -> None:
     home, session = home_of(tmp_path), write_native(tmp_path)
     item = home.archive.archive(session_info(session)).item
     wanted = path.format(root=tmp_path / "home" / "sessions")
@@ -221,7 +221,7 @@ def test_a_catalog_line_with_a_path_outside_the_roots_is_refused(tmp_path: Path,
     assert contents(tmp_path / "home" / "sessions") == {}
 
 
-def test_names_with_control_characters_and_no_utf8_come_back_as_they_were(tmp_path: Path) -> None:
+def test_names_with_control_characters_or_invalid_utf8_are_restored_unchanged(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_claude(tmp_path)
     odd = os.fsencode(path.with_suffix("")) + b"/a\x1b[31m\n\xff.txt"
     with open(odd, "wb") as file:
@@ -245,7 +245,7 @@ def test_a_damaged_catalog_line_is_reported_and_the_others_are_used(tmp_path: Pa
     assert len(again.catalog.problems) == 1
 
 
-def test_a_prefix_that_fits_several_sessions_is_refused_with_the_candidates(tmp_path: Path) -> None:
+def test_an_ambiguous_prefix_is_rejected_with_the_candidates(tmp_path: Path) -> None:
     home = home_of(tmp_path)
     for name in ("one", "two"):
         home.archive.archive(session_info(write_native(tmp_path, name=name)))
@@ -269,7 +269,7 @@ def test_a_kept_copy_is_refreshed_when_the_session_grows_and_survives_its_deleti
         os.unlink(file)
     home.archive.restore(home.archive.find(CLAUDE_ID))
     assert contents(tmp_path / "user") == before
-    assert len(home.archive.items()) == 1, "a kept copy stays"
+    assert len(home.archive.items()) == 1, "the copy is not deleted"
 
 
 def test_an_older_copy_stays_when_the_session_was_rewritten(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_an_older_copy_stays_when_the_session_was_rewritten(tmp_path: Path) -> N
     assert kept == [first, path.read_bytes()]
 
 
-def test_purging_deletes_only_what_no_other_item_needs(tmp_path: Path) -> None:
+def test_purging_deletes_only_objects_that_no_other_item_uses(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     kept = home.archive.keep(session_info(path))
     moved = home.archive.archive(session_info(path)).item
@@ -320,7 +320,7 @@ def prepare(tmp: Path) -> None:
 
 
 def sound(tmp: Path) -> dict[str, bytes]:
-    """What the machine must hold, whatever happened: the same files, in their places or in the archive."""
+    """Check that every file is unchanged, at its path or in the archive."""
     home = home_of(tmp)
     found = {
         file.path: b"".join(home.archive.objects.read(file.sha256))
@@ -351,7 +351,7 @@ def test_a_process_killed_while_archiving_leaves_the_original_or_a_verified_arch
     assert steps > 30
 
 
-def test_a_process_killed_while_restoring_leaves_whole_files_and_the_archive(tmp_path: Path, stride: int) -> None:
+def test_a_process_killed_while_restoring_leaves_complete_files_and_the_archive(tmp_path: Path, stride: int) -> None:
     def prepared(here: Path) -> None:
         archive_claude(home_of(here), write_claude(here))
 
@@ -369,7 +369,7 @@ def test_a_process_killed_while_restoring_leaves_whole_files_and_the_archive(tmp
     assert steps > 15
 
 
-def test_a_process_killed_while_refreshing_a_copy_leaves_a_whole_copy(tmp_path: Path, stride: int) -> None:
+def test_a_process_killed_while_refreshing_a_copy_leaves_a_complete_copy(tmp_path: Path, stride: int) -> None:
     def prepared(here: Path) -> None:
         path = write_claude(here)
         home_of(here).archive.keep(session_info(path, "claude", CLAUDE_ID))

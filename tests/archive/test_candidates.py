@@ -43,7 +43,7 @@ sys.addaudithook(_listen)
 
 @contextmanager
 def opened_files() -> Iterator[list[str]]:
-    """The files that this process opens."""
+    """Record the files that this process opens."""
     global _opened
     _opened = []
     try:
@@ -123,7 +123,7 @@ def test_a_name_between_the_ends_of_a_large_file_counts(tmp_path: Path, command:
     assert chosen(command, "--keep-named") == set()
 
 
-def test_a_session_that_went_on_after_it_was_listed_is_not_old_any_more(tmp_path: Path, command: Command) -> None:
+def test_a_session_that_continued_after_it_was_listed_is_not_old_any_more(tmp_path: Path, command: Command) -> None:
     path = write_claude(tmp_path)
     assert chosen(command) == {str(path)}
     with path.open("ab") as file:
@@ -141,7 +141,7 @@ def test_a_file_that_is_not_a_session_is_neither_counted_nor_kept(tmp_path: Path
     assert [one["path"] for one in command("keep", "--all", "--json").json["kept"]] == [str(path)]
 
 
-def test_a_pin_holds_for_a_session_without_an_id(tmp_path: Path, command: Command) -> None:
+def test_a_session_without_an_id_can_be_pinned(tmp_path: Path, command: Command) -> None:
     path = write_native(tmp_path, [header(id=None, sessiontree=1), *native_lines()[1:]])
     assert chosen(command) == {str(path)}
     command("pin", str(path))
@@ -202,6 +202,6 @@ def test_mv_project_opens_only_sessions_of_that_project(tmp_path: Path, command:
     assert str(other) not in opened
 
 
-def test_a_session_that_seems_old_is_looked_at_once_more_where_that_is_not_sure() -> None:
+def test_details_of_a_missing_file_are_none() -> None:
     gone = Candidate("/nowhere/x.jsonl", "claude", "x", active=1, is_dated=False)
     assert read_details(gone) is None

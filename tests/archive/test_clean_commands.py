@@ -17,7 +17,7 @@ from tests.builders import entry
 NEW_TIME = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
 
 
-def test_a_dry_run_shows_what_would_go_and_touches_nothing(tmp_path: Path, command: Command) -> None:
+def test_a_dry_run_lists_the_sessions_and_touches_nothing(tmp_path: Path, command: Command) -> None:
     native, claude = write_native(tmp_path), write_claude(tmp_path)
     before = contents(tmp_path)
     ran = command("clean", "--older-than", "30d")
@@ -31,7 +31,7 @@ def test_a_dry_run_shows_what_would_go_and_touches_nothing(tmp_path: Path, comma
     assert contents(tmp_path) == before
 
 
-def test_with_yes_they_move_into_the_archive_and_restore_brings_them_back(tmp_path: Path, command: Command) -> None:
+def test_with_yes_sessions_move_into_the_archive_and_restore_brings_them_back(tmp_path: Path, command: Command) -> None:
     write_native(tmp_path)
     write_claude(tmp_path)
     before = contents(tmp_path)
@@ -55,7 +55,7 @@ def test_age_counts_from_the_last_message_and_not_from_the_date_of_the_file(tmp_
     assert [row["path"] for row in rows["sessions"]] == [str(new_file_old_talk)]
 
 
-def test_named_labelled_pinned_and_other_agents_sessions_stay_when_asked_for(tmp_path: Path, command: Command) -> None:
+def test_named_labeled_pinned_and_other_agents_sessions_stay_on_request(tmp_path: Path, command: Command) -> None:
     named = write_native(tmp_path, [*native_lines(), entry("session_info", "i1", "n3", name="mine")], name="2026_named")
     labelled = write_native(
         tmp_path, [*native_lines(), entry("label", "l1", "n3", targetId="m0", label="here")], name="2026_labelled"
@@ -76,7 +76,7 @@ def test_named_labelled_pinned_and_other_agents_sessions_stay_when_asked_for(tmp
         command("clean", "--agent", "nobody")
 
 
-def test_purge_deletes_for_good_only_with_yes(tmp_path: Path, command: Command) -> None:
+def test_purge_deletes_permanently_only_with_yes(tmp_path: Path, command: Command) -> None:
     write_native(tmp_path)
     before = contents(tmp_path)
     assert "permanently" in command("clean", "--purge").err
@@ -119,7 +119,9 @@ def test_a_session_that_cannot_be_archived_is_reported_and_the_others_are_archiv
     assert claude.exists()
 
 
-def test_the_deletion_by_claude_code_is_warned_about_until_there_is_a_copy(tmp_path: Path, command: Command) -> None:
+def test_a_warning_about_deletion_by_claude_code_is_shown_until_there_is_a_copy(
+    tmp_path: Path, command: Command
+) -> None:
     path = write_claude(tmp_path)
     old = time.time() - 28 * 86400
     os.utime(path, (old, old))
@@ -130,7 +132,7 @@ def test_the_deletion_by_claude_code_is_warned_about_until_there_is_a_copy(tmp_p
     assert command("clean", "--older-than", "9y", "--json").json["deletedSoonByTheirAgent"] == []
 
 
-def test_keep_copies_one_or_all_and_refreshes_by_later_runs(tmp_path: Path, command: Command) -> None:
+def test_keep_copies_one_or_all_sessions_and_later_runs_refresh_the_copies(tmp_path: Path, command: Command) -> None:
     path = write_claude(tmp_path)
     write_native(tmp_path)
     assert command("keep", CLAUDE_ID[:8], "--json").json["kept"][0]["path"] == str(path)
@@ -164,7 +166,7 @@ def test_restore_writes_elsewhere_on_request_and_overwrites_nothing(tmp_path: Pa
         command("restore")
 
 
-def test_titles_with_escape_sequences_are_shown_harmless(tmp_path: Path, command: Command) -> None:
+def test_escape_sequences_in_titles_are_made_harmless(tmp_path: Path, command: Command) -> None:
     write_native(tmp_path, [*native_lines(), entry("session_info", "i1", "n3", name="red \x1b[31m\u202e title")])
     for shown in (command("clean").out, command("clean", "--yes").out, command("restore", "--list").out):
         assert "\x1b" not in shown
@@ -173,6 +175,6 @@ def test_titles_with_escape_sequences_are_shown_harmless(tmp_path: Path, command
 
 
 @pytest.mark.parametrize("text", ["", "30", "d", "-3d", "30x", "3.5d", "99999999d"])
-def test_an_invalid_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="30d"):
         parse_duration(text)

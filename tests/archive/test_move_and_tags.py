@@ -63,7 +63,7 @@ def test_a_claude_session_moves_with_its_folder_to_where_claude_code_looks(tmp_p
     assert contents(tmp_path / "user") == before
 
 
-def test_pi_oh_my_pi_and_neovate_sessions_go_where_their_owners_look(tmp_path: Path) -> None:
+def test_pi_oh_my_pi_and_neovate_sessions_go_where_their_clients_look(tmp_path: Path) -> None:
     home = home_of(tmp_path)
     user = tmp_path / "user"
     pi = user / ".pi" / "agent" / "sessions" / "--work-a--" / f"2026-02-16T10-00-00-000Z_{NATIVE_ID}.jsonl"
@@ -79,7 +79,7 @@ def test_pi_oh_my_pi_and_neovate_sessions_go_where_their_owners_look(tmp_path: P
     assert (found.parent.name, found.read_bytes()) == ("work-b", before)
 
 
-def test_a_move_is_undone_with_what_was_added_since(tmp_path: Path) -> None:
+def test_undoing_a_move_keeps_lines_added_since(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     target = moved(home, path, "/work/b")
     with target.open("ab") as file:
@@ -89,7 +89,7 @@ def test_a_move_is_undone_with_what_was_added_since(tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_a_file_or_folder_that_is_in_the_way_is_never_overwritten(tmp_path: Path) -> None:
+def test_an_existing_file_or_folder_is_never_overwritten(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_claude(tmp_path)
     other = path.parent.parent / "-work-b" / path.name
     other.parent.mkdir()
@@ -245,7 +245,7 @@ def test_a_process_killed_while_tagging_leaves_the_old_or_the_new_tags(tmp_path:
     assert steps > 4
 
 
-def test_a_session_is_renamed_in_its_owners_way(tmp_path: Path, command: Command) -> None:
+def test_a_session_is_renamed_as_its_client_does_it(tmp_path: Path, command: Command) -> None:
     for path in (write_native(tmp_path), write_claude(tmp_path)):
         before = path.read_bytes()
         assert command("rename", str(path), "  a new   name ").out == "a new name\n"

@@ -31,7 +31,7 @@ def pruned(home: Home, path: Path, entry: str) -> str:
     return prune(home.archive, session, plan_prune(session, entry)).id
 
 
-def test_the_branch_leaves_the_file_and_every_other_line_stays_as_it_is(tmp_path: Path) -> None:
+def test_the_branch_is_removed_and_every_other_line_is_unchanged(tmp_path: Path) -> None:
     home, path, lines = home_of(tmp_path), write_native(tmp_path), native_lines()
     before = sessiontree.open(path)
     context = before.context()
@@ -76,7 +76,7 @@ def test_a_file_without_a_last_newline_is_restored_without_one(tmp_path: Path) -
     assert path.read_bytes() == b"".join(lines) + b"\n" + said("x1", "n3", "later")
 
 
-def test_two_prunings_are_undone_in_the_other_order(tmp_path: Path) -> None:
+def test_two_prunings_are_undone_in_reverse_order(tmp_path: Path) -> None:
     lines = [*native_lines()[:5], said("k2", "m1", "third"), *native_lines()[5:]]
     home, path = home_of(tmp_path), write_native(tmp_path, lines)
     first, second = pruned(home, path, "m2"), pruned(home, path, "k2")
@@ -96,7 +96,7 @@ def test_the_current_branch_cannot_be_pruned(tmp_path: Path) -> None:
         plan_prune(sessiontree.open(path), "nothing")
 
 
-def test_an_entry_that_shares_its_line_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+def test_an_entry_that_shares_its_line_is_rejected_and_nothing_is_written(tmp_path: Path) -> None:
     lines = native_lines()
     lines[3:5] = [lines[3].rstrip(b"\n") + lines[4]]
     home, path = home_of(tmp_path), write_native(tmp_path, lines)
@@ -106,7 +106,7 @@ def test_an_entry_that_shares_its_line_is_refused_and_nothing_is_written(tmp_pat
     assert home.archive.items() == []
 
 
-def test_a_session_outside_the_known_roots_is_refused(tmp_path: Path) -> None:
+def test_a_session_outside_the_known_roots_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.jsonl"
     path.write_bytes(b"".join(native_lines()))
     with pytest.raises(UsageError, match="outside"):
@@ -127,7 +127,7 @@ def test_a_session_that_grows_during_the_rewrite_is_not_changed(tmp_path: Path) 
     assert not [found for found in path.parent.iterdir() if found != path]
 
 
-def test_a_rewound_branch_of_a_claude_session_can_go(tmp_path: Path) -> None:
+def test_a_rewound_branch_of_a_claude_session_can_be_pruned(tmp_path: Path) -> None:
     lines = [claude_said("u1", None, "first"), claude_said("a1", "u1", "answer", "assistant")]
     lines += [claude_said("u2", "a1", "left"), claude_said("a2", "u2", "left answer", "assistant")]
     lines += [claude_said("u3", "a1", "right"), claude_said("a3", "u3", "right answer", "assistant")]
@@ -159,7 +159,7 @@ def test_a_process_killed_while_pruning_leaves_the_old_or_the_new_file_and_every
     assert kill_at_each_step(tmp_path, lambda here: write_native(here), act, check, stride) > 15
 
 
-def test_a_process_killed_while_bringing_a_branch_back_leaves_every_line(tmp_path: Path, stride: int) -> None:
+def test_a_process_killed_while_restoring_a_branch_leaves_every_line(tmp_path: Path, stride: int) -> None:
     whole = b"".join(native_lines()) + said("x1", "n3", "later")
 
     def prepare(here: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_process_killed_while_bringing_a_branch_back_leaves_every_line(tmp_pat
     assert steps > 8
 
 
-def test_the_command_shows_first_and_does_it_with_yes(tmp_path: Path, command: Command) -> None:
+def test_the_command_shows_a_plan_and_carries_it_out_with_yes(tmp_path: Path, command: Command) -> None:
     path = write_native(tmp_path)
     before = path.read_bytes()
     assert command("prune", NATIVE_ID, "--branch", "m2").out.startswith("2 entries, ")

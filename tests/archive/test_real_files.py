@@ -49,7 +49,7 @@ def test_a_real_session_is_the_same_after_everything_was_undone(tmp_path: Path, 
         try:
             prune(home.archive, session, plan_prune(session, leaf))
         except SessionTreeError:
-            continue  # refused: the current branch, or the rest would change
+            continue  # rejected: the current branch, or other lines would change
         check_and_undo()
         session = sessiontree.open(path)
     for dead in (False, True):

@@ -33,7 +33,7 @@ STEPS = ("archive", "keep", "restore", "shrink", "shrink dead", "tail", "prune",
 
 
 class Machine:
-    """A machine with three sessions, a shared folder, and a memory of every line that was written on either."""
+    """A machine with three sessions and a shared folder, and a record of every line written to either."""
 
     def __init__(self, tmp: Path) -> None:
         self.tmp, self.shared = tmp, tmp / "shared"
@@ -64,7 +64,7 @@ class Machine:
             elif files and step != "restore":
                 self.apply(step, files[which % len(files)], which)
         except SessionTreeError:
-            pass  # refusing loses nothing
+            pass  # an error loses nothing
 
     def apply(self, step: str, path: Path, which: int) -> None:
         archive, session = self.home.archive, sessiontree.open(path)
@@ -111,7 +111,7 @@ def test_every_line_ever_written_is_kept(steps: list[tuple[str, int]]) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(STEPS[:8]), st.integers(0, 50)), min_size=2, max_size=10))
 @examples(40)
-def test_undoing_everything_in_the_other_order_gives_every_file_back_byte_for_byte(
+def test_undoing_everything_in_reverse_order_restores_every_file_byte_for_byte(
     steps: list[tuple[str, int]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

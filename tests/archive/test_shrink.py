@@ -71,7 +71,7 @@ def test_repeated_progress_is_removed_and_its_children_become_children_of_the_ca
     assert path.read_bytes() == before
 
 
-def test_inline_images_go_to_blobs_and_read_the_same(tmp_path: Path) -> None:
+def test_inline_images_move_to_blobs_and_read_the_same(tmp_path: Path) -> None:
     image = base64.b64encode(os.urandom(60_000)).decode()
     content = [{"type": "image", "data": image, "mimeType": "image/png"}, {"type": "text", "text": "look"}]
     lines = [
@@ -92,7 +92,7 @@ def test_inline_images_go_to_blobs_and_read_the_same(tmp_path: Path) -> None:
     assert path.read_bytes() == b"".join(lines)
 
 
-def test_dead_branches_go_only_when_asked_for_and_labelled_ones_stay(tmp_path: Path) -> None:
+def test_dead_branches_are_removed_only_on_request_and_labeled_ones_stay(tmp_path: Path) -> None:
     lines = [*native_lines()[:5], said("k2", "m1", "third"), said("k3", "k2", "third answer", role="assistant")]
     lines += [entry("label", "l1", "k3", targetId="k3", label="keep this"), *native_lines()[5:]]
     home, path = home_of(tmp_path), write_native(tmp_path, lines)
@@ -117,7 +117,7 @@ def test_a_name_that_was_given_on_a_dead_branch_stays(tmp_path: Path) -> None:
     assert after.leaves() == ["n3"]
 
 
-def test_what_was_added_after_shrinking_stays_when_it_is_undone(tmp_path: Path) -> None:
+def test_lines_added_after_shrinking_stay_when_it_is_undone(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     before = path.read_bytes()
     shrink(home.archive, sessiontree.open(path), dead_branches=True)
@@ -143,7 +143,7 @@ def long_session(compacted: bool) -> list[bytes]:
     return lines
 
 
-def test_a_huge_compacted_session_is_reduced_to_its_tail_and_a_model_is_sent_the_same(tmp_path: Path) -> None:
+def test_a_huge_compacted_session_is_reduced_to_its_tail_and_keeps_its_context(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path, long_session(compacted=True))
     before, session = path.read_bytes(), sessiontree.open(path)
     context = session.context()
@@ -161,7 +161,7 @@ def test_a_huge_compacted_session_is_reduced_to_its_tail_and_a_model_is_sent_the
     assert path.read_bytes() == before
 
 
-def test_the_last_list_of_a_worktree_s_files_stays_with_the_tail(tmp_path: Path) -> None:
+def test_the_last_list_of_worktree_files_stays_with_the_tail(tmp_path: Path) -> None:
     lines = long_session(compacted=True)
     lines[3:3] = [entry("file_snapshot", f"f{at}", "mc", files={}, path="/w", head="h") for at in range(3)]
     home, path = home_of(tmp_path), write_native(tmp_path, lines)

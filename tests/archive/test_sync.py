@@ -39,7 +39,7 @@ def copy_of(path: Path, folder: Path, agent: str = "native") -> Path:
     return folder / agent / path.parent.name / path.name
 
 
-def test_a_backup_holds_every_file_of_every_session_and_blobs_as_they_are(tmp_path: Path) -> None:
+def test_a_backup_has_every_file_and_blob_of_every_session_unchanged(tmp_path: Path) -> None:
     home, folder = home_of(tmp_path), tmp_path / "backup"
     native, claude = write_native(tmp_path), write_claude(tmp_path)
     session = sessiontree.open(native)
@@ -139,7 +139,7 @@ def test_a_different_line_under_the_same_id_is_reported_and_each_file_keeps_its_
     assert contents(tmp_path) == before
 
 
-def test_files_without_lines_that_differ_are_kept_on_both_sides(tmp_path: Path) -> None:
+def test_files_that_are_not_jsonl_and_differ_are_kept_on_both_sides(tmp_path: Path) -> None:
     home, folder, path = home_of(tmp_path), tmp_path / "shared", write_claude(tmp_path)
     synced(home, folder)
     here = path.with_suffix("") / "tool-results" / "out.txt"
@@ -155,7 +155,7 @@ def test_files_without_lines_that_differ_are_kept_on_both_sides(tmp_path: Path) 
     assert synced(home, folder) == []
 
 
-def test_a_pruned_branch_does_not_come_back_by_sync_and_restore_brings_it_once(tmp_path: Path) -> None:
+def test_sync_does_not_bring_a_pruned_branch_back_and_restore_brings_it_back_once(tmp_path: Path) -> None:
     home, folder, path = home_of(tmp_path), tmp_path / "shared", write_native(tmp_path)
     before = path.read_bytes()
     synced(home, folder)
@@ -184,7 +184,7 @@ def test_a_pruned_branch_returns_if_it_was_continued_on_the_other_side(tmp_path:
     assert sessiontree.open(path).problems == []
 
 
-def test_links_and_overlapping_folders_are_refused(tmp_path: Path) -> None:
+def test_links_and_overlapping_folders_are_rejected(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     for folder in (path.parent, tmp_path / "home", tmp_path):
         with pytest.raises(UsageError, match="overlaps"):

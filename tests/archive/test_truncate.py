@@ -1,4 +1,4 @@
-"""Truncated Claude Code and Neovate sessions: the client sees the same context, and restore brings all back."""
+"""Truncated Claude Code and Neovate sessions: the client sees the same context, and restore brings everything back."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ def as_lines(entries: list[dict[str, Any]]) -> list[bytes]:
     return [json_line(entry) for entry in entries]
 
 
-def told(session: Session) -> object:
-    """What the client sees of a session, and its metadata."""
+def client_view(session: Session) -> object:
+    """The context that the client sees, and the metadata of a session."""
     context = session.context()
     about = (session.id, session.cwd, session.header.timestamp, session.name, session.given_name, session.git_branch)
     return (list(context.messages), context.sources, context.state, session.leaf, about, session.config)
 
 
 def check_reduced(tmp: Path, path: Path) -> TruncatePlan:
-    """Reduce a session, look at what is left, go on with it, and bring it back."""
+    """Truncate a session, check the rest, continue it, and restore it."""
     home, before = home_of(tmp), path.read_bytes()
     session = sessiontree.open(path)
-    stood, findings = told(session), {finding.rule for finding in examine(session)}
+    stood, findings = client_view(session), {finding.rule for finding in examine(session)}
     plan, item = truncate(home.archive, session, min_size=0)
     after = sessiontree.open(path)
-    assert told(after) == stood
+    assert client_view(after) == stood
     assert {finding.rule for finding in examine(after)} <= findings
     if item is None:
         assert path.read_bytes() == before
@@ -75,11 +75,11 @@ def test_claude_code_sees_the_same_after_its_last_compaction(tmp_path: Path, kep
 
 
 @pytest.mark.parametrize("name", ["12_compacted", "17_interactive_summarize_from_here"])
-def test_sessions_of_the_real_client_stay_what_they_are(tmp_path: Path, name: str) -> None:
+def test_sessions_of_the_real_client_read_the_same(tmp_path: Path, name: str) -> None:
     check_reduced(tmp_path, put(tmp_path, [(CORPUS / f"{name}.jsonl").read_bytes()]))
 
 
-def test_without_a_compaction_truncating_is_refused(tmp_path: Path) -> None:
+def test_truncating_without_a_compaction_is_rejected(tmp_path: Path) -> None:
     claude = put(tmp_path, as_lines(transcript()[:80]))
     other = put(tmp_path, [neovate.message("a", None, "q"), neovate.answer("b", "a", "r")], "neovate")
     for path in (claude, other):
@@ -119,7 +119,7 @@ def test_metadata_stays_and_repeated_lines_are_removed(tmp_path: Path) -> None:
     assert sessiontree.open(path).labels == {"a39": "kept"}
 
 
-def test_parents_that_leave_the_file_are_not_named_any_more(tmp_path: Path) -> None:
+def test_parents_that_were_removed_are_not_referred_to_any_more(tmp_path: Path) -> None:
     path = put(tmp_path, as_lines(transcript(kept=4)))
     truncate(home_of(tmp_path).archive, sessiontree.open(path), min_size=0)
     lines = [json.loads(line) for line in path.read_bytes().splitlines()]
@@ -128,7 +128,7 @@ def test_parents_that_leave_the_file_are_not_named_any_more(tmp_path: Path) -> N
     assert sessiontree.open(path).problems == []
 
 
-def test_the_session_can_be_gone_on_with_and_keeps_that_when_it_is_undone(tmp_path: Path) -> None:
+def test_the_session_can_be_continued_and_keeps_added_lines_when_it_is_undone(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), put(tmp_path, as_lines(transcript()))
     before = path.read_bytes()
     _, item = truncate(home.archive, sessiontree.open(path), min_size=0)
@@ -184,7 +184,7 @@ def test_a_process_killed_while_truncating_leaves_every_line(tmp_path: Path, str
     assert kill_at_each_step(tmp_path, lambda here: put(here, lines), act, check, stride) > 15
 
 
-def test_the_command_reports_its_plan_and_why_it_refuses(tmp_path: Path, command: Command) -> None:
+def test_the_command_reports_its_plan_or_why_it_is_impossible(tmp_path: Path, command: Command) -> None:
     path = put(tmp_path, [*as_lines(transcript())])
     with pytest.raises(UsageError, match="50,000,000"):
         command("shrink", str(path), "--to-tail")
@@ -212,7 +212,7 @@ steps = st.lists(
 
 
 def grown(choices: list[str]) -> list[dict[str, Any]]:
-    """A transcript that a person made by doing some things in a row; it ends with a compaction and a turn."""
+    """A transcript after a sequence of user actions; it ends with a compaction and a turn."""
     lines: list[dict[str, Any]] = []
     path: list[str] = []
     for at, choice in enumerate([*choices, "compact_keeping", "turn"]):

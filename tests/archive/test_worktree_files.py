@@ -75,7 +75,7 @@ def state(tree: Path) -> object:
 
 def remove(tmp_path: Path, tree: Path, *, with_objects: bool = False) -> None:
     git(tmp_path / "repository", "worktree", "remove", "--force", str(tree))
-    if with_objects:  # what was only staged is then nowhere but among our blobs
+    if with_objects:  # git has dropped the staged content, so only our blobs have it
         git(tmp_path / "repository", "gc", "--quiet", "--prune=now")
 
 
@@ -98,7 +98,7 @@ def test_uncommitted_work_is_restored_exactly(tmp_path: Path, tree: Path, comman
     assert state(tree) == before
 
 
-def test_a_native_session_carries_the_list_itself(tmp_path: Path, tree: Path) -> None:
+def test_a_native_session_stores_the_list_itself(tmp_path: Path, tree: Path) -> None:
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
     messages = sessiontree.open(path).context().messages
     (tree / "new.txt").write_text("n")
@@ -190,7 +190,7 @@ def test_files_that_are_left_out_are_listed_when_saving_and_when_restoring(
     assert ".env" in command("worktree", "save", NATIVE_ID, "--secrets", "--json").json["files"]
 
 
-def test_the_size_of_all_files_and_their_number_are_bounded(tmp_path: Path, tree: Path) -> None:
+def test_the_total_size_and_the_number_of_files_are_limited(tmp_path: Path, tree: Path) -> None:
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
     for at in range(10):
         (tree / f"f{at}").write_bytes(b"x" * 100)
@@ -203,12 +203,12 @@ def test_the_size_of_all_files_and_their_number_are_bounded(tmp_path: Path, tree
 
 
 @pytest.mark.parametrize(("name", "secret"), [(".env", True), ("a/.ENV.local", True), ("id_rsa", True)])
-def test_names_of_secrets_are_known(name: str, secret: bool) -> None:
+def test_names_of_secret_files_are_recognized(name: str, secret: bool) -> None:
     assert has_secret_name(name) is secret
     assert not any(map(has_secret_name, (".env.example", "id_rsa.pub", "environment.py", "keys.md", "monkey.py")))
 
 
-def test_a_file_that_differs_is_overwritten_only_when_asked_for_and_kept_then(
+def test_a_file_that_differs_is_overwritten_only_on_request_and_its_content_is_kept(
     tmp_path: Path, tree: Path, command: Command
 ) -> None:
     put_session(tmp_path, tree)
@@ -262,7 +262,7 @@ def test_a_branch_that_moved_on_or_is_checked_out_leaves_the_worktree_at_the_com
     assert (git(tree, "rev-parse", "HEAD"), (tree / "new.txt").read_text()) == (head, "n")
 
 
-def test_a_commit_that_is_gone_is_named_with_a_next_step(tmp_path: Path, tree: Path, command: Command) -> None:
+def test_a_missing_commit_is_reported_with_a_next_step(tmp_path: Path, tree: Path, command: Command) -> None:
     put_session(tmp_path, tree)
     (tree / "new.txt").write_text("n")
     head = command("worktree", "save", NATIVE_ID, "--json").json["head"]
@@ -337,7 +337,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, tree: Path) -> None:
         {"staged": {"mode": "160000", "object": "0" * 40}},
     ],
 )
-def test_a_snapshot_that_makes_no_sense_is_none(tmp_path: Path, tree: Path, file: object) -> None:
+def test_an_invalid_snapshot_is_ignored(tmp_path: Path, tree: Path, file: object) -> None:
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
     save_worktree(sessiontree.open(path), home.tags, blobs_in(home), files=False)
     session = sessiontree.open(path)
@@ -357,7 +357,7 @@ def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path
 
     def act(home: Home) -> None:
         path = next(Path(home.folder).glob("sessions/*/*.jsonl"))
-        os_calls = home.tags._os_calls  # those that kill this process
+        os_calls = home.tags._os_calls  # exceptions that end the process
         blobs = FileBlobs(blobs_folder(home.folder), os_calls=os_calls)
         session = sessiontree.open(path)
         save_worktree(session, home.tags, blobs_in(home))
@@ -416,7 +416,9 @@ def worktree_state(**state: object) -> bytes:
     return json_line({"type": "worktree-state", "worktreeSession": state or None, "sessionId": CLAUDE_ID})
 
 
-def test_what_claude_code_noted_itself_is_listed_and_restored(tmp_path: Path, tree: Path, command: Command) -> None:
+def test_worktrees_recorded_by_claude_code_are_listed_and_restored(
+    tmp_path: Path, tree: Path, command: Command
+) -> None:
     head = git(tree, "rev-parse", "HEAD")
     noted = worktree_state(
         originalCwd=str(tmp_path / "repository"),

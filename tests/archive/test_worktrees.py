@@ -30,7 +30,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A worktree `side` of a repository, on a branch of its own with a commit of its own."""
+    """A worktree `side` of a repository, on its own branch with its own commit."""
     repository = tmp_path / "repository"
     repository.mkdir()
     git(repository, "init", "--quiet", "--initial-branch", "main")
@@ -67,7 +67,7 @@ def test_a_deleted_worktree_is_recreated_with_its_branch(tmp_path: Path, tree: P
     assert session.problems == []
 
 
-def test_saving_twice_adds_one_entry_and_the_conversation_stays(tmp_path: Path, tree: Path) -> None:
+def test_saving_twice_adds_one_entry_and_does_not_change_the_conversation(tmp_path: Path, tree: Path) -> None:
     home, path = home_of(tmp_path), put_session(tmp_path, tree)
     messages = sessiontree.open(path).context().messages
     for _ in range(2):
@@ -87,7 +87,7 @@ def test_a_session_of_another_agent_is_not_written_to(tmp_path: Path, tree: Path
     assert (tree / "b.txt").exists()
 
 
-def test_a_deleted_branch_is_made_again_at_the_commit(tmp_path: Path, tree: Path, command: Command) -> None:
+def test_a_deleted_branch_is_recreated_at_its_commit(tmp_path: Path, tree: Path, command: Command) -> None:
     put_session(tmp_path, tree)
     head = command("worktree", "save", NATIVE_ID, "--json").json["head"]
     git(tmp_path / "repository", "worktree", "remove", str(tree))
@@ -130,7 +130,7 @@ def test_hooks_of_the_repository_do_not_run(tmp_path: Path, tree: Path, command:
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_name_that_looks_like_an_option_is_never_one(tmp_path: Path, tree: Path) -> None:
+def test_a_name_that_looks_like_an_option_is_not_used_as_one(tmp_path: Path, tree: Path) -> None:
     head = git(tree, "rev-parse", "HEAD")
     saved = WorktreeState(str(tmp_path / "new"), "--upload-pack=x", head, str(tmp_path / "repository"))
     assert plan_restore(SavedWorktree(saved)).command[-3:] == ("--detach", saved.path, head)

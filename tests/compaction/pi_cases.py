@@ -1,7 +1,7 @@
-"""Paths of Pi entries to prepare a compaction of, each made from a number; `pi_answers.json` has Pi's own answers.
+"""Paths of Pi entries to plan a compaction for, each generated from a number. `pi_answers.json` has Pi's own answers.
 
-The answers were taken from the real program (npm package `@earendil-works/pi-coding-agent` 1.5.0): for each case what
-its `prepareCompaction` gave for the entries, messages named by the seconds in their timestamps.
+The answers are the results of `prepareCompaction` in the real program (npm package `@earendil-works/pi-coding-agent`
+1.5.0) for each case. Messages are identified by the seconds in their timestamps.
 """
 
 from __future__ import annotations
@@ -155,6 +155,6 @@ def all_cases() -> list[Case]:
 
 
 def checksum(cases: list[Case]) -> str:
-    """Of all cases, so that answers are never compared with other questions."""
+    """Checksum of all cases, so that answers are never compared with those of other cases."""
     data = json.dumps([case.as_json() for case in cases], sort_keys=True).encode()
     return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -1,4 +1,4 @@
-"""Sessions to compact: of every dialect that can be written, short ones and long generated ones."""
+"""Sessions to compact, in every writable dialect: short ones, and long generated ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIALECTS = ("native", "pi", "omp", "claude", "neovate")
 
 
 def pi_session(entries: list[dict[str, Any]]) -> Session:
-    """A session of Pi's, in memory, with these lines."""
+    """A Pi session in memory with these lines."""
     header = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/"}
     raw = b"".join(render_json(line) + b"\n" for line in [header, *entries])
     return Session(
@@ -32,7 +32,7 @@ def pi_session(entries: list[dict[str, Any]]) -> Session:
 
 
 def file_of(session: Session, dialect: str, folder: Path) -> Path:
-    """The session as a file of a dialect."""
+    """Write the session to a file of a dialect."""
     made = sessiontree.convert(session, dialect)
     name = "0a1b2c3d.jsonl" if dialect == "neovate" else f"{made.meta.id}.jsonl"
     path = folder / name
@@ -41,7 +41,7 @@ def file_of(session: Session, dialect: str, folder: Path) -> Path:
 
 
 def worked_session(turns: int = 3, words: int = 300) -> Session:
-    """A session in which something was asked, done and found, and then more of the same."""
+    """A session with prompts, tool calls and findings, in several turns."""
     session = sessiontree.create(cwd="/work", in_memory=True)
     session.append("user", "Let src/parser.py keep the last line. You must never touch the tests.")
     session.append(
@@ -67,7 +67,7 @@ def said(session: Session) -> list[str]:
 
 
 def sent(session: Session) -> list[Message]:
-    """What a model is sent, without what the answers used: Claude Code forgets that when a boundary keeps them."""
+    """The messages that a model receives, without usage: Claude Code drops it from messages that a boundary keeps."""
     return [
         msgspec.structs.replace(message, usage=None) if isinstance(message, Assistant) else message
         for message in session.context().messages
@@ -75,7 +75,7 @@ def sent(session: Session) -> list[Message]:
 
 
 def separated(session: Session) -> list[str]:
-    """The tool calls and results of the context that were torn from each other."""
+    """Tool calls without results and results without calls in the context."""
     messages = session.context().messages
     called: set[str] = set()
     torn: list[str] = []
@@ -91,5 +91,5 @@ of each block of output that was printed during the run of the small program"""
 
 
 def filler(random: Random, words: int) -> str:
-    """Plain talk about nothing, without words that mark a demand or a decision."""
+    """Filler text without words that mark a demand or a decision."""
     return " ".join(random.choice(_STOCK.split()) for _ in range(words)) + "."

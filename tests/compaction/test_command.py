@@ -1,4 +1,4 @@
-"""`sessiontree compact` as a person runs it."""
+"""The command `sessiontree compact`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.compaction.sessions import DIALECTS, file_of, sent, worked_session
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_it_compacts_and_takes_it_back(run: Run, dialect: str, tmp_path: Path) -> None:
+def test_compact_and_undo(run: Run, dialect: str, tmp_path: Path) -> None:
     path = file_of(worked_session(), dialect, tmp_path)
     before = sent(sessiontree.open(path))
     ran = run("compact", str(path), "--keep", "900", "--strategy", "segment")
@@ -45,7 +45,7 @@ def test_a_dry_run_shows_the_summary_and_writes_nothing(run: Run, tmp_path: Path
     assert (shown["readFiles"], shown["modifiedFiles"]) == (["src/lines.py"], ["src/parser.py"])
 
 
-def test_json_names_what_was_written_and_what_undo_left(run: Run, tmp_path: Path) -> None:
+def test_json_has_the_compaction_entry_and_the_number_of_later_messages(run: Run, tmp_path: Path) -> None:
     path = file_of(worked_session(), "native", tmp_path)
     done = run("compact", str(path), "--keep", "900", "--instructions", "make check-1", "--json").json
     session = sessiontree.open(path)
@@ -57,7 +57,7 @@ def test_json_names_what_was_written_and_what_undo_left(run: Run, tmp_path: Path
     assert (undone["undone"], undone["leftBehind"]) == (done["entry"], 1)
 
 
-def test_what_a_session_says_cannot_harm_the_terminal(run: Run, tmp_path: Path) -> None:
+def test_session_text_cannot_harm_the_terminal(run: Run, tmp_path: Path) -> None:
     session = worked_session()
     session.append("user", "You must \x1b[31mnever\x1b[0m do \u202e this")
     path = file_of(session, "native", tmp_path)
@@ -78,7 +78,7 @@ def test_what_a_session_says_cannot_harm_the_terminal(run: Run, tmp_path: Path) 
         (("--keep", "100000", "--strategy", "recent"), 1, "nothing to compact"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(
+def test_errors_are_reported_on_one_line(
     run: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     path = file_of(worked_session(), "native", tmp_path)

@@ -1,4 +1,4 @@
-"""The summary that no model writes: what was planted in long sessions is still in it, compaction after compaction."""
+"""The extractive summarizer: facts planted in long sessions survive many compactions."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def long_session(facts: dict[str, str], turns: int, seed: int) -> Session:
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("rounds", [1, 4])
 @pytest.mark.parametrize("turns", [40, 250])
-def test_planted_facts_are_kept_however_long_and_however_often(language: str, rounds: int, turns: int) -> None:
+def test_planted_facts_survive_long_sessions_and_many_compactions(language: str, rounds: int, turns: int) -> None:
     facts = LANGUAGES[language]
     session = long_session(facts, turns, seed=turns)
     random = Random(7)
@@ -125,7 +125,7 @@ def test_facts_are_found_in_the_words_of_every_agents_tools(dialect: str, tmp_pa
     assert "`make export`" in done.summary
 
 
-def test_it_is_the_same_every_time() -> None:
+def test_the_same_messages_give_the_same_summary() -> None:
     one, other = (long_session(LANGUAGES["english"], 20, seed=3) for _ in range(2))
     assert compact(one, strategy="replace").summary == compact(other, strategy="replace").summary
 
@@ -157,14 +157,14 @@ def test_tasks_move_from_next_to_done() -> None:
     assert (found["Done"], found["In Progress"], found["Next Steps"]) == (["dig"], ["plant"], ["water"])
 
 
-def test_a_summary_of_other_make_is_carried_on_word_for_word() -> None:
+def test_a_summary_from_another_summarizer_is_kept_verbatim() -> None:
     previous = "# Handoff\nThe moon base is at 7,4.\n\n## Goal\n- reach the base"
     found = parse_sections(EXTRACTIVE(Request("history", [User(content="go on")], previous=previous)).text)
     assert "The moon base is at 7,4." in found["Earlier Summary"]
     assert found["Goal"] == ["reach the base", "go on"]
 
 
-def test_what_is_left_out_is_counted_over_many_summaries() -> None:
+def test_omitted_points_are_counted_over_many_summaries() -> None:
     text, total = None, 0
     for number in range(6):
         asked = [User(content=f"request {number}.{one}") for one in range(10)]
@@ -177,7 +177,7 @@ def test_what_is_left_out_is_counted_over_many_summaries() -> None:
     assert int(note.strip("()").split()[0]) + len(goals) - 1 == total
 
 
-def test_instructions_bring_in_what_was_said_about_them() -> None:
+def test_instructions_select_sentences_that_mention_them() -> None:
     said = [Assistant(content="The lexer counts columns from one. Lunch was good."), User(content="缓存大小是六十四。")]
     english = EXTRACTIVE(Request("history", said, instructions="focus on the lexer")).text
     chinese = EXTRACTIVE(Request("history", said, instructions="重点写缓存")).text
@@ -186,19 +186,19 @@ def test_instructions_bring_in_what_was_said_about_them() -> None:
 
 
 @pytest.mark.parametrize("limit", [60, 200, 1000])
-def test_it_is_never_longer_than_it_may_be(limit: int) -> None:
+def test_a_summary_never_exceeds_its_limit(limit: int) -> None:
     asked = [User(content="必须保留这一行。" * 60 + f"{number}") for number in range(50)]
     text = EXTRACTIVE(Request("history", asked, max_tokens=limit)).text
     assert measured_tokens(text) <= limit
 
 
-def test_sections_taken_apart_and_put_together_are_the_same() -> None:
+def test_parsed_and_rendered_sections_are_the_same() -> None:
     text = "## Goal\n- one\n  more of it\n\n## Progress\n\n### Done\n- [x] two\n\n## Next Steps\n1. three"
     assert render_sections(parse_sections(text)) == text
 
 
 def very_long(turns: int, said: dict[int, str]) -> list[Message]:
-    """Turns of plain work, with something said by the model in some of them."""
+    """Turns of plain work, with a sentence of the model in some of them."""
     random = Random(3)
     asked = [filler(random, 25) for _ in range(50)]
     messages: list[Message] = []
@@ -240,7 +240,7 @@ def test_of_very_many_demands_the_first_and_the_newest_are_kept_and_the_others_n
 
 
 @pytest.mark.parametrize(("turn", "is_kept"), [(3_999, True), (3_600, True), (1_000, False)])
-def test_a_plan_is_kept_unless_a_thousand_answers_came_since(turn: int, is_kept: bool) -> None:
+def test_a_plan_is_kept_unless_a_thousand_answers_follow(turn: int, is_kept: bool) -> None:
     plan = "Next steps:\n- sweep the cellar\n- paint the door"
     sections = parse_sections(EXTRACTIVE(Request("history", very_long(4_000, {turn: plan}))).text)
     assert ("sweep the cellar" in sections.get("Next Steps", [])) is is_kept

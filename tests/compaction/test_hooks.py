@@ -66,7 +66,7 @@ def test_a_hook_may_cancel_and_then_nothing_is_written_and_no_other_hook_is_call
     assert later.seen == []
 
 
-def test_what_a_hook_supplies_is_stored_as_such_and_its_files_are_not_carried_on(path: Path) -> None:
+def test_a_supplied_summary_is_recorded_as_such_and_its_files_are_not_inherited(path: Path) -> None:
     session = sessiontree.open(path)
     supplied = SuppliedSummary("my own words", {"readFiles": ["planted"], "mine": 1})
     done = compact(session, keep=600, hooks=[Recording(supplied)])
@@ -83,7 +83,7 @@ def test_a_hook_may_replace_everything_with_its_summary(path: Path) -> None:
     assert said(sessiontree.open(path)) == ["all of it"]
 
 
-def test_a_hook_that_fails_is_reported_and_the_built_in_way_goes_on(path: Path) -> None:
+def test_a_failing_hook_is_reported_and_the_compaction_continues(path: Path) -> None:
     last = Recording()
     done = compact(sessiontree.open(path), keep=600, hooks=[Failing(), last])
     assert done.entry is not None
@@ -94,7 +94,7 @@ def test_a_hook_that_fails_is_reported_and_the_built_in_way_goes_on(path: Path) 
     ]
 
 
-def test_an_empty_summary_of_a_hook_is_not_taken(path: Path) -> None:
+def test_an_empty_summary_from_a_hook_is_ignored(path: Path) -> None:
     done = compact(sessiontree.open(path), keep=600, hooks=[Recording(SuppliedSummary("  "))])
     assert not done.is_from_hook
     assert "empty summary" in done.reports[0]

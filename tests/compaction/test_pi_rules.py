@@ -1,4 +1,4 @@
-"""Where a compaction cuts, and what it counts: what Pi 1.5.0 answers, case by case, and what its own tests assert."""
+"""Cut points and token counts equal those of Pi 1.5.0: its answers case by case, and the assertions of its tests."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_answers_belong_to_these_cases() -> None:
 
 
 @pytest.mark.parametrize("number", range(0, len(_BOTH), 20))
-def test_cuts_candidates_split_turns_and_sums_are_pis(number: int) -> None:
+def test_cuts_candidates_split_turns_and_sums_equal_pis(number: int) -> None:
     for case, wanted in _BOTH[number : number + 20]:
         session = pi_session(case.entries)
         plan = prepare(session, session.leaf, keep=case.keep, strategy=RECENT)
@@ -61,11 +61,11 @@ def test_cuts_candidates_split_turns_and_sums_are_pis(number: int) -> None:
             assert [list(plan.files.read), list(plan.files.modified)] == wanted["files"]
 
 
-# What Pi's own tests assert, in the words of its sheet
+# The assertions of Pi's own tests
 
 
 def units(*messages: Message | None) -> list[Unit]:
-    """Units with these messages; None is an entry that says nothing."""
+    """Units with these messages; None is an entry without messages."""
     return [
         Unit(str(at), "message" if message else "label", () if message is None else (message,))
         for at, message in enumerate(messages)
@@ -106,7 +106,7 @@ def test_the_cut(name: str, made: list[Unit], keep: int, at: int, turn_start: in
     assert (cut.at, cut.turn_start) == (at, turn_start), name
 
 
-def test_nothing_has_no_cut() -> None:
+def test_no_units_have_no_cut() -> None:
     assert find_cut([], 10) is None
 
 
@@ -117,7 +117,7 @@ def test_a_cut_never_separates_a_call_from_its_result() -> None:
     assert cut.at == 1
 
 
-def test_an_id_that_is_used_again_does_not_drag_the_cut_back() -> None:
+def test_a_reused_call_id_does_not_move_the_cut_back() -> None:
     made = units(user(), answer(8, "same"), result("same"), user(), answer(8, "same"), result("same"))
     cut = find_cut(made, 13)
     assert cut is not None
@@ -142,7 +142,7 @@ def test_messages_that_the_first_compaction_kept_are_candidates_for_the_second()
     assert prepare(session, session.leaf, keep=10, strategy=RECENT) is None  # already compacted
     say("user", "three")
     session = pi_session(lines)
-    assert prepare(session, session.leaf, keep=1000, strategy=RECENT) is None  # what was kept still fits
+    assert prepare(session, session.leaf, keep=1000, strategy=RECENT) is None  # the kept messages still fit
     plan = prepare(session, session.leaf, keep=1, strategy=RECENT)
     assert plan is not None
     assert plan.previous_summary == "first summary"
@@ -150,7 +150,7 @@ def test_messages_that_the_first_compaction_kept_are_candidates_for_the_second()
     assert plan.first_kept == "e3"
 
 
-def test_whole_turns_are_kept_and_the_last_one_whatever_its_size() -> None:
+def test_complete_turns_are_kept_and_the_last_one_at_any_size() -> None:
     made = units(user(), answer(), user(400), answer(8, "a"), result("a", 4000), answer())
     for keep, at in ((1, 2), (2000, 0), (1155, 0), (1129, 2)):
         cut = find_cut(made, keep, "turns")
@@ -169,7 +169,7 @@ def test_nothing_is_kept_but_calls_that_wait_for_their_results() -> None:
         assert len(parts_at(made, cut).kept) == len(made) - at
 
 
-def test_a_result_is_cut_to_2000_characters_with_a_word_about_the_rest_and_talk_never() -> None:
+def test_results_are_truncated_to_2000_characters_with_a_note_and_messages_never() -> None:
     long = "y" * 5000
     text = conversation_text([result("a", 5000), result("b", 10), User(content=long), Assistant(content=long)])
     assert "x" * 2000 + "\n[3000 more characters are not shown]" in text
@@ -177,7 +177,7 @@ def test_a_result_is_cut_to_2000_characters_with_a_word_about_the_rest_and_talk_
     assert text.count(long) == 2
 
 
-def test_usage_counts_only_if_nothing_changed_what_is_sent_since() -> None:
+def test_usage_counts_only_if_the_context_did_not_change_since() -> None:
     usage = {"input": 5000, "output": 100, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0}
     said = {"role": "assistant", "content": [{"type": "text", "text": "x" * 40}], "usage": usage, "stopReason": "stop"}
     asked = {"role": "user", "content": "x" * 40}

@@ -1,4 +1,4 @@
-"""When a context is compacted: each policy an exact rule, Neovate's table for every size in its sheet."""
+"""Policies: exact limits, and Neovate's thresholds for every window size in its table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEOVATE = [
 
 
 @pytest.mark.parametrize(("window", "output", "old", "new"), NEOVATE)
-def test_neovates_thresholds_are_those_it_was_measured_to_have(window: int, output: int, old: int, new: int) -> None:
+def test_neovates_thresholds_are_the_measured_ones(window: int, output: int, old: int, new: int) -> None:
     known = Window(window, output)
     for policy, least in ((Table(), old), (Share(), new)):
         assert is_due(policy, least, known)
@@ -33,11 +33,11 @@ def test_an_answer_counts_for_32000_tokens_at_most() -> None:
 
 
 @pytest.mark.parametrize("policy", [Table(), Share()])
-def test_a_small_context_is_left_alone_by_neovates_rules(policy: Policy) -> None:
+def test_neovates_rules_never_compact_a_small_context(policy: Policy) -> None:
     assert not is_due(policy, 25_599, Window(8_000, 4_000))
 
 
-def test_a_window_of_nothing_is_never_full() -> None:
+def test_an_empty_window_is_never_full() -> None:
     assert Share().limit(Window(0)) is None
 
 
@@ -50,7 +50,7 @@ def test_a_reserve_is_left_free_and_a_model_may_have_its_own() -> None:
     assert Reserve().limit(Window(200_000)) == 200_000 - 16_384
 
 
-def test_a_ratio_is_a_share_and_by_hand_is_never() -> None:
+def test_a_ratio_is_a_share_of_the_window_and_manual_never_compacts() -> None:
     assert is_due(Ratio(0.5), 50_001, Window(100_000))
     assert not is_due(Ratio(0.5), 50_000, Window(100_000))
     assert not is_due(Manual(), 10**9, Window(100_000))

@@ -1,4 +1,4 @@
-"""Whatever is done, in whatever order: nothing is lost, nothing torn, everything fits, everything can be taken back."""
+"""Any sequence of operations loses nothing, keeps calls with their results, fits the window, and can be undone."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Work:
 @pytest.mark.parametrize("dialect", DIALECTS)
 @examples(40)
 @given(st.lists(steps, min_size=1, max_size=9))
-def test_after_any_work_no_line_is_lost_no_pair_torn_and_all_can_be_taken_back(
+def test_any_sequence_of_operations_loses_no_line_splits_no_pair_and_can_be_undone(
     dialect: str, todo: list[tuple[object, ...]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

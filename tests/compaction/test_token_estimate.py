@@ -1,4 +1,4 @@
-"""Counting tokens: Pi's arithmetic to the token, the measured one near enough, and any tokenizer in their place."""
+"""Token estimates: Pi's arithmetic exactly, the measured estimate closely, or any tokenizer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_javascript_counts_a_lone_surrogate_as_one() -> None:
 
 
 @pytest.mark.parametrize("text", ["解析器读取每一行。", "行を読み込みます。", "줄을 읽어 들입니다."])
-def test_other_scripts_than_latin_have_more_tokens_than_a_quarter_of_their_characters(text: str) -> None:
+def test_scripts_other_than_latin_have_more_tokens_than_a_quarter_of_their_characters(text: str) -> None:
     assert measured_tokens(text * 10) > len(text * 10) * 0.5
     assert PI(User(content=text * 10)) <= len(text * 10) / 4 + 1
 
@@ -65,14 +65,14 @@ def test_code_has_more_tokens_than_prose_of_its_length() -> None:
     assert measured_tokens(prose) == round(len(prose) / 4)
 
 
-def test_a_real_tokenizer_takes_the_place_of_the_estimate() -> None:
+def test_a_real_tokenizer_can_replace_the_estimate() -> None:
     estimate = tokenizer_estimator(lambda text: len(text.split()), image=7)
     assert estimate(User(content=(Text("three words here"), Image("aGk=")))) == 3 + 7 + 4
     assert MEASURED(User(content="")) == 4
 
 
 @pytest.mark.parametrize("largest", [0, 400_000])
-def test_of_very_many_messages_a_sample_is_estimated_and_comes_close(largest: int) -> None:
+def test_a_sample_of_very_many_messages_gives_a_close_estimate(largest: int) -> None:
     random = Random(5)
     words = "the lexer keeps {'line': 12} and 读取每一行 of it\n"
     messages: list[Message] = [User(content="x" * largest)]
@@ -92,7 +92,7 @@ def test_is_larger_agrees_with_the_estimated_size() -> None:
     assert [is_larger(messages, limit) for limit in (0, size - 1, size, size + 1)] == [True, True, False, False]
 
 
-def test_the_measured_estimate_takes_any_text() -> None:
+def test_the_measured_estimate_accepts_any_text() -> None:
     assert measured_tokens("") == 0
     assert measured_tokens("\ud800" * 10) == measured_tokens("é" * 10) == 5
     assert measured_tokens("abcd" * 10 + "中" * 10) == measured_tokens("abcd" * 10) + measured_tokens("中" * 10)

@@ -1,4 +1,4 @@
-"""Making room: when, by the cheaper step first, after an overflow once."""
+"""Triggers: when to compact, pruning before compaction, and one attempt after an overflow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.conversion.conversations import assistant, call, result, text
 
 
 def counted(tokens: int, **more: Any) -> dict[str, Any]:
-    """An answer whose provider counted so many tokens."""
+    """An answer for which the provider reports this many tokens."""
     usage = {"input": tokens, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": tokens}
     return {**assistant(text("answer")), "usage": usage, **more}
 
@@ -46,7 +46,7 @@ def busy_session(folder: Path, outputs: int = 10, words: int = 8000) -> Session:
     return session
 
 
-def test_what_the_provider_counted_decides_until_a_compaction_and_never_again_after_it(tmp_path: Path) -> None:
+def test_the_providers_count_decides_only_until_the_next_compaction(tmp_path: Path) -> None:
     session = sessiontree.open(file_of(worked_session(), "native", tmp_path))
     session.append("user", "go")
     session.append(counted(190_000))
@@ -55,7 +55,7 @@ def test_what_the_provider_counted_decides_until_a_compaction_and_never_again_af
     assert not should_compact(session, 1_000_000)
     session.append("user", "more")
     compact(session, keep=2000)
-    assert measure(session).counted == 0  # the answer is kept, and what it counted is no more
+    assert measure(session).counted == 0  # the answer is kept, but its usage no longer counts
     assert not should_compact(session, 200_000)
     session.append("user", "and on")
     session.append(counted(5_000))
@@ -75,7 +75,7 @@ def test_kept_usage_does_not_trigger_in_any_dialect(dialect: str, tmp_path: Path
     assert not should_compact(again, 200_000)
 
 
-def test_old_outputs_make_room_and_can_be_put_back(tmp_path: Path) -> None:
+def test_pruning_old_outputs_frees_space_and_can_be_undone(tmp_path: Path) -> None:
     session = busy_session(tmp_path)
     before = list(session.context().messages)
     lines = Path(session.location).read_bytes()
@@ -93,7 +93,7 @@ def test_old_outputs_make_room_and_can_be_put_back(tmp_path: Path) -> None:
     assert restore(session) == ()
 
 
-def test_pruning_that_frees_too_little_is_left_alone(tmp_path: Path) -> None:
+def test_pruning_that_would_free_too_little_does_nothing(tmp_path: Path) -> None:
     session = busy_session(tmp_path, outputs=8)
     lines = Path(session.location).read_bytes()
     assert prune(session) == Pruned((), 0)
@@ -107,7 +107,7 @@ def test_sessions_of_clients_without_context_edits_are_not_pruned(dialect: str, 
         prune(session)
 
 
-def test_room_is_made_by_the_cheapest_step_that_suffices(tmp_path: Path) -> None:
+def test_make_room_uses_the_cheapest_step_that_suffices(tmp_path: Path) -> None:
     session = busy_session(tmp_path)
     tokens = measure(session).tokens
     assert make_room(session, 10 * tokens) is None
@@ -118,7 +118,9 @@ def test_room_is_made_by_the_cheapest_step_that_suffices(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_after_an_overflow_the_attempt_is_left_out_and_a_second_one_gives_up(dialect: str, tmp_path: Path) -> None:
+def test_after_an_overflow_the_failed_attempt_is_removed_and_a_second_overflow_gives_up(
+    dialect: str, tmp_path: Path
+) -> None:
     base = worked_session()
     base.append("user", "the long one")
     base.append({**assistant(text("")), "stopReason": "error", "errorMessage": "prompt is too long"})
@@ -146,7 +148,7 @@ def test_an_overflow_with_nothing_to_compact_does_not_move_the_current_entry(tmp
     assert list(sessiontree.open(tmp_path / "s.jsonl").context().messages) == before
 
 
-def test_what_is_protected_is_as_settings_say(tmp_path: Path) -> None:
+def test_settings_define_which_outputs_are_protected(tmp_path: Path) -> None:
     session = busy_session(tmp_path)
     usual = prune(session, dry_run=True)
     assert prune(session, dry_run=True, settings=Prune(protect_tokens=10_000_000)) == Pruned((), 0)

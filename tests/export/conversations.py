@@ -1,4 +1,4 @@
-"""A session with one of everything, and how to export it in a test."""
+"""A session with every kind of entry, and helpers to export it."""
 
 from __future__ import annotations
 

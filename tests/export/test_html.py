@@ -44,7 +44,7 @@ class Page(HTMLParser):
         if tag in ("body", "head", "html", "main", "nav", "script", "style", "title"):
             self.once.append(tag)
         if tag in ("script", "style"):
-            assert attrs == [], "ours stand in the page itself"
+            assert attrs == [], "scripts and styles are inline"
         for name, value in attrs:
             assert not name.startswith("on"), name
             assert name not in ("style", "srcdoc")
@@ -53,7 +53,7 @@ class Page(HTMLParser):
             if name == "http-equiv":
                 assert value == "Content-Security-Policy"
             if name == "href":
-                assert (value or "").startswith("#"), "a link leads to a place in the page"
+                assert (value or "").startswith("#"), "a link leads to an element of the page"
                 self.links.append(value or "")
             if name == "src":
                 assert (value or "").startswith("data:image/png;base64,")
@@ -72,7 +72,7 @@ class Page(HTMLParser):
         return " ".join("".join(self.words).split())
 
 
-def test_everything_of_the_conversation_is_in_the_page() -> None:
+def test_the_complete_conversation_is_in_the_page() -> None:
     page = Page(exported(EVERYTHING, "html", "all"))
     for words in (
         "A parser",
@@ -143,7 +143,7 @@ def test_with_all_branches_others_have_sections_and_the_tree_links_them() -> Non
     assert tree.index("the fork") < tree.index("the road not taken") < tree.index("◀ here")
 
 
-def test_with_the_active_branch_the_others_are_only_named() -> None:
+def test_with_the_active_branch_only_the_names_of_others_are_shown() -> None:
     page = Page(exported(EVERYTHING, "html"))
     assert "what came of it" not in page.text
     assert "the road not taken (not in this page)" in page.text
@@ -211,12 +211,12 @@ def test_invisible_marks_become_visible_and_broken_characters_are_replaced() -> 
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page)
 
 
-def test_a_line_of_a_megabyte_is_shown_whole() -> None:
+def test_a_line_of_a_megabyte_is_shown_completely() -> None:
     line = "x<" * 500_000
     assert line.replace("<", "&lt;") in exported(header() + said("a", None, line), "html")
 
 
-def test_only_pictures_of_four_kinds_that_are_pictures_are_shown() -> None:
+def test_only_valid_images_of_four_types_are_shown() -> None:
     def picture(mime: str, data: str) -> str:
         block = {"type": "image", "data": data, "mimeType": mime}
         return exported(header() + message("a", None, "user", [block]), "html")
@@ -234,7 +234,7 @@ def test_only_pictures_of_four_kinds_that_are_pictures_are_shown() -> None:
         assert "not shown" in page
 
 
-def test_odd_ids_stay_apart() -> None:
+def test_unusual_ids_do_not_collide() -> None:
     page = Page(exported(header() + said("a b") + said("a.b", "a b") + said("a<b", "a.b"), "html"))
     assert len([id for id in page.ids if id.startswith("entry-a")]) == 3
 
@@ -246,7 +246,7 @@ def test_an_entry_that_was_replaced_is_shown_and_marked() -> None:
     assert "replaced by a later entry" in page.text
 
 
-def test_a_session_without_entries_makes_a_page() -> None:
+def test_a_session_without_entries_has_a_page() -> None:
     assert "before its first entry" in Page(exported(header(sessiontree=1), "html")).text
 
 

@@ -26,7 +26,7 @@ def html_in(document: str) -> set[str]:
     return set(re.findall(r"</?([a-z]+)", said))
 
 
-def test_everything_of_the_conversation_is_there_and_only_our_html() -> None:
+def test_the_complete_conversation_is_there_and_only_our_html() -> None:
     document = exported(EVERYTHING, "md", "all")
     for words in ("first question", "a hidden thought", "ls -l", "no such file", "the road not taken", "it broke"):
         assert words in document
@@ -73,7 +73,7 @@ def test_headings_of_a_message_are_not_headings_of_the_document() -> None:
         assert len(found) == 2, words
 
 
-def test_pictures_and_odd_links_of_a_message_become_text() -> None:
+def test_images_and_unusual_links_of_a_message_become_text() -> None:
     for words in (
         "![x](https://example.com/a.png)",
         "[x](javascript:alert(1))",

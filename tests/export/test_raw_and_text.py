@@ -90,7 +90,7 @@ def messages(session: Session) -> list[Any]:
     return list(session.context().messages)
 
 
-def test_text_is_for_terminals_nothing_in_it_can_act() -> None:
+def test_text_has_no_control_characters_that_a_terminal_would_interpret() -> None:
     text = exported(EVERYTHING, "text", "all")
     for words in ("first question", "(thinking) a hidden thought", "→ bash ls -l", "← failed", "Branch from e6"):
         assert words in text

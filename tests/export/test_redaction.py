@@ -1,4 +1,4 @@
-"""What is masked and what is not; hostile text does not take long."""
+"""Redaction: secrets are masked, other text is kept, and hostile text takes linear time."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_truncated_private_key_is_masked() -> None:
     assert Redactor().text(cut) == "[private key 1]\nand then words"
 
 
-def test_values_are_masked_all_through_and_given_back_as_they_are_when_clean() -> None:
+def test_nested_values_are_masked_and_clean_values_returned_unchanged() -> None:
     redactor = Redactor()
     secret = SECRETS["slack-token"]
     assert redactor.value({"a": [{"b": (secret,)}]}) == {"a": [{"b": ("[key 1]",)}]}
@@ -141,7 +141,7 @@ def test_values_are_masked_all_through_and_given_back_as_they_are_when_clean() -
     assert redactor.value(clean) is clean
 
 
-def test_pictures_and_signatures_stay_whole() -> None:
+def test_images_and_signatures_are_unchanged() -> None:
     redactor = Redactor()
     picture = Image(data="AKIAIOSFODNN7EXAMPLE")
     assert redactor.value(picture) is picture
@@ -183,7 +183,7 @@ def test_no_secret_gets_into_any_format_from_anywhere(format: str, branch: str) 
     assert "[key 1]" in document or "\\[key 1\\]" in document
 
 
-def test_a_picture_survives_redaction() -> None:
+def test_an_image_survives_redaction() -> None:
     block = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
     assert PIXEL in exported(header() + message("a", None, "user", [block]), "html", redactor=Redactor())
 

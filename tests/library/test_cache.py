@@ -55,7 +55,7 @@ def test_of_a_file_that_grew_only_the_new_end_is_read(world: World) -> None:
 
 @pytest.mark.parametrize("agent", ["claude", "pi", "omp", "native"])
 def test_a_file_that_grows_line_by_line_has_the_summary_of_a_fresh_read(agent: str, world: World) -> None:
-    """Rewinds, titles, names and responses of several lines, one after the other."""
+    """Covers rewinds, titles, names and responses of several lines."""
     lines = _story(agent)
     place = {
         "claude": f".claude/projects/-x/{IDS[0]}.jsonl",
@@ -153,7 +153,7 @@ def test_a_title_slot_that_is_overwritten_in_place_is_seen(world: World) -> None
     assert asked(world)[0]["a"].title == "new!"
 
 
-def test_a_line_that_was_still_being_written_is_read_when_it_is_whole(world: World) -> None:
+def test_a_line_that_was_still_being_written_is_read_when_it_is_complete(world: World) -> None:
     path = world.pi("a", "/x", ["one", "two"])
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
@@ -175,7 +175,7 @@ def test_sessions_that_are_gone_are_forgotten(world: World) -> None:
     cache.close()
 
 
-def test_other_roots_do_not_make_it_forget(world: World) -> None:
+def test_a_scan_of_other_roots_does_not_drop_cached_sessions(world: World) -> None:
     world.claude(IDS[0], "/x")
     asked(world)
     with world.library(roots={"claude": [str(world.folder / "cache")]}) as library:
@@ -183,7 +183,7 @@ def test_other_roots_do_not_make_it_forget(world: World) -> None:
     assert asked(world)[1].scan.read == 0
 
 
-def test_deleting_it_loses_nothing(world: World) -> None:
+def test_deleting_the_cache_loses_nothing(world: World) -> None:
     world.claude(IDS[0], "/x", ["hello"])
     before, _ = asked(world)
     shutil.rmtree(world.folder / "cache")
@@ -211,7 +211,7 @@ def test_a_corrupt_file_is_moved_away_and_rebuilt(data: bytes, world: World) -> 
     assert database(world).with_suffix(".sqlite.damaged").read_bytes() == data
 
 
-def test_damage_in_the_middle_of_it_is_mended_too(world: World) -> None:
+def test_damage_in_the_middle_of_the_file_is_repaired_too(world: World) -> None:
     for number in range(60):
         world.claude(IDS[number], "/x", ["hello " * 50])
     expected, _ = asked(world)
@@ -259,14 +259,14 @@ def test_a_dropped_table_is_rebuilt(world: World) -> None:
     assert asked(world)[1].scan.read == 0
 
 
-def test_without_a_place_for_it_listing_works_all_the_same(world: World) -> None:
+def test_listing_works_without_a_writable_cache_folder(world: World) -> None:
     world.claude(IDS[0], "/x")
     (world.folder / "file").write_bytes(b"")
     world.environment["SESSIONTREE_CACHE"] = str(world.folder / "file" / "below")
     assert asked(world)[0].keys() == {IDS[0]}
 
 
-def test_a_database_that_someone_holds_locked_is_done_without(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_works_while_another_process_locks_the_cache(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sessiontree.library.cache._BUSY_SECONDS", 0.05)
     world.claude(IDS[0], "/x")
     asked(world)

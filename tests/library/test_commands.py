@@ -121,7 +121,7 @@ def test_a_piped_listing_is_plain(run: Run, world: World, here: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 120, 200])
-def test_rows_never_are_wider_than_the_terminal(width: int, run: Run, world: World, here: Path) -> None:
+def test_rows_are_never_wider_than_the_terminal(width: int, run: Run, world: World, here: Path) -> None:
     world.claude(IDS[0], here, ["解析器の名前をもっと長くしてください、" * 6])
     world.pi(IDS[1], here, ["a rather long prompt that goes on and on " * 4])
     world.put(f".claude/projects/-x/{IDS[0]}/subagents/agent-a.jsonl", claude_lines(IDS[0], str(here), sidechain=True))
@@ -132,7 +132,7 @@ def test_rows_never_are_wider_than_the_terminal(width: int, run: Run, world: Wor
         assert all(line[2:].strip() for line in ran.lines)
 
 
-def test_columns_go_before_titles_starve(run: Run, world: World, here: Path) -> None:
+def test_columns_are_dropped_before_titles_get_too_short(run: Run, world: World, here: Path) -> None:
     world.pi(IDS[0], here, ["a rather long prompt that goes on and on"])
     narrow, wide = run("list", COLUMNS="44").lines[0].split(), run("list", COLUMNS="160").lines[0].split()
     assert narrow[:2] == ["title", "age"]
@@ -140,7 +140,7 @@ def test_columns_go_before_titles_starve(run: Run, world: World, here: Path) -> 
     assert {"msgs", "size", "agent", "model", "in", "out", "cost", "id"} <= set(wide)
 
 
-def test_columns_stay_straight_with_wide_characters(run: Run, world: World, here: Path) -> None:
+def test_columns_are_aligned_with_wide_characters(run: Run, world: World, here: Path) -> None:
     world.claude(IDS[0], here, ["解析器"])
     world.claude(IDS[1], here, ["parser"])
     rows = run("list").lines[1:]
@@ -204,7 +204,7 @@ def test_open_finds_by_title_and_shows_facts_and_the_last_messages(run: Run, wor
     assert (found["path"], found["lastMessages"][0]["text"]) == (str(path), "last of all")
 
 
-def test_open_refuses_ambiguous_and_missing_sessions(run: Run, world: World) -> None:
+def test_open_rejects_ambiguous_and_missing_sessions(run: Run, world: World) -> None:
     world.pi(IDS[0], "/x", ["the same"])
     world.claude(IDS[1], "/x", ["the same"])
     ran = run("open", "the same")
@@ -214,7 +214,7 @@ def test_open_refuses_ambiguous_and_missing_sessions(run: Run, world: World) -> 
     assert run("open", "nothing").code == 1
 
 
-def test_continue_gives_the_newest_session_of_this_project_only(run: Run, world: World, here: Path) -> None:
+def test_continue_opens_the_newest_session_of_this_project_only(run: Run, world: World, here: Path) -> None:
     ran = run("continue")
     assert ran.code == 1
     assert "no sessions for" in ran.err
@@ -272,7 +272,7 @@ def test_the_list_to_choose_from_is_numbered(run: Run, world: World, here: Path)
     assert str(new) not in on_terminal(world, here, "continue", "-r", "--print-path", typed=b"\n", columns=200)
 
 
-def test_native_blobs_of_an_own_home_are_found(run: Run, world: World, here: Path) -> None:
+def test_native_blobs_of_another_home_folder_are_found(run: Run, world: World, here: Path) -> None:
     import sessiontree
 
     with sessiontree.create(here, home=world.home / "st") as session:
@@ -290,7 +290,7 @@ def test_help_has_examples(run: Run) -> None:
         assert "examples:" in ran.out
 
 
-def test_hostile_titles_and_paths_cannot_touch_the_terminal(run: Run, world: World, here: Path) -> None:
+def test_hostile_titles_and_paths_cannot_affect_the_terminal(run: Run, world: World, here: Path) -> None:
     lines = pi_lines(IDS[0], str(here), ["\x1b]0;owned\x07\x9b31m\u202e evil \ud83d"], title="x")
     world.put(".pi/agent/sessions/--\x1b[31m--/2026_x\x1b[2J.jsonl", lines)
     for arguments in (("list",), ("list", "--all"), ("open", IDS[0]), ("continue",)):

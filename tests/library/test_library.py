@@ -134,7 +134,7 @@ def test_forks_are_below_their_origin_across_dialects(world: World) -> None:
     ]
 
 
-def test_forks_that_name_each_other_make_no_ring(world: World) -> None:
+def test_forks_that_name_each_other_do_not_form_a_cycle(world: World) -> None:
     for one, other in ((0, 1), (1, 2), (2, 0), (3, 3)):
         world.pi(IDS[one], "/x", minute=one, parentSession=IDS[other])
     with world.library() as library:

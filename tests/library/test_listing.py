@@ -28,7 +28,7 @@ def test_ages_are_shown_in_the_largest_unit(seconds: int, shown: str) -> None:
     assert age(1_000_000, 1000 + seconds) == shown
 
 
-def test_a_time_in_the_future_is_now_and_none_is_nothing() -> None:
+def test_a_time_in_the_future_is_shown_as_now_and_a_missing_time_as_empty() -> None:
     assert (age(5_000_000, 1000), age(None, 1000)) == ("now", "")
     assert (iso(None), iso(10**18), iso(0)) == (None, None, "1970-01-01T00:00:00.000Z")
 
@@ -58,7 +58,7 @@ TONES = frozenset("🏻🏼🏽🏾🏿")
     st.lists(st.one_of(st.characters(), st.sampled_from([*"ab 木あ한é\u3000\u0301🙂…✅", "👍🏽", "🏽"])), max_size=40),
     st.integers(1, 30),
 )
-def test_a_line_is_cut_where_no_more_of_it_fits_and_filled_to_its_room(text: list[str], room: int) -> None:
+def test_a_line_is_cut_or_padded_to_the_available_width(text: list[str], room: int) -> None:
     line = one_line("".join(text))
     short, filled = cut(line, room), fitted(line, room)
     assert filled.rstrip(" ") == short.rstrip(" ")
@@ -75,7 +75,7 @@ def test_a_line_is_cut_where_no_more_of_it_fits_and_filled_to_its_room(text: lis
             assert short == line[:shown].rstrip() + "…"
 
 
-def test_ids_are_as_short_as_can_be_and_mean_one_session() -> None:
+def test_short_ids_are_the_shortest_unique_prefixes() -> None:
     ids = ["aaaaaaaa-1", "aaaaaaaa-2", "bbbbbbbbb", "bbbbbbbbbb", "short", "cccccccccccc"]
     found = short_ids([named(id) for id in ids])
     assert found == {

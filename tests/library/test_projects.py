@@ -29,7 +29,7 @@ def test_sessions_are_listed_for_the_folder_they_worked_in(world: World) -> None
     assert listed(world, here) == {IDS[0], IDS[1]}
 
 
-def test_a_repository_is_known_by_its_first_commit_once_it_has_one(world: World) -> None:
+def test_a_repository_is_identified_by_its_first_commit_once_it_has_one(world: World) -> None:
     new = world.folder / "new"
     new.mkdir()
     git(new, "init", "-q", "-b", "main")
@@ -56,7 +56,7 @@ def test_a_renamed_repository_keeps_its_sessions(world: World) -> None:
     assert listed(world, world.folder / "new") == {IDS[0], IDS[1]}
 
 
-def test_it_keeps_them_when_the_cache_is_deleted_after_the_renaming(world: World) -> None:
+def test_a_renamed_repository_keeps_its_sessions_after_the_cache_is_deleted(world: World) -> None:
     old = repository(world.folder / "old")
     world.claude(IDS[0], old)
     listed(world, old)
@@ -73,7 +73,7 @@ def test_another_clone_has_the_sessions_of_the_first_one(remote: str | None, wor
     assert listed(world, world.folder / "second") == {IDS[0]}
 
 
-def test_a_clone_elsewhere_has_them_also_when_the_first_one_is_gone(world: World) -> None:
+def test_another_clone_has_the_sessions_even_if_the_first_one_is_gone(world: World) -> None:
     first = repository(world.folder / "first", remote=REMOTE)
     world.claude(IDS[0], first)
     listed(world, first)
@@ -103,7 +103,7 @@ def test_worktrees_of_one_repository_are_listed_together(world: World) -> None:
     assert listed(world, main) == {IDS[0], IDS[1]}
 
 
-def test_worktrees_are_the_same_project_before_the_first_commit_has_a_remote(world: World) -> None:
+def test_worktrees_of_a_repository_without_a_remote_are_the_same_project(world: World) -> None:
     main = repository(world.folder / "main")
     git(main, "worktree", "add", "-q", str(world.folder / "tree"))
     one, other = Projects(str(world.home)).of(str(main)), Projects(str(world.home)).of(str(world.folder / "tree"))
@@ -111,7 +111,7 @@ def test_worktrees_are_the_same_project_before_the_first_commit_has_a_remote(wor
     assert one.is_same(other)
 
 
-def test_folders_whose_names_collide_are_settled_by_the_recorded_folder(world: World) -> None:
+def test_the_recorded_folder_decides_between_folders_with_colliding_names(world: World) -> None:
     dashed, nested = world.folder / "a-b", world.folder / "a" / "b"
     dashed.mkdir(), nested.mkdir(parents=True)
     one = world.claude(IDS[0], dashed)
@@ -136,7 +136,7 @@ def test_different_repositories_are_different_projects(world: World) -> None:
     assert listed(world, other) == {IDS[1]}
 
 
-def test_copies_of_one_template_with_remotes_of_their_own_are_different_projects(world: World) -> None:
+def test_copies_of_a_template_with_their_own_remotes_are_different_projects(world: World) -> None:
     template = repository(world.folder / "template")
     for name in ("one", "other"):
         git(world.folder, "clone", "-q", str(template), name)
@@ -166,7 +166,7 @@ def test_a_home_folder_under_version_control_is_not_a_project(world: World, monk
     assert listed(world, other) == set()
 
 
-def test_a_neovate_session_belongs_to_the_one_folder_that_neovate_notes(world: World) -> None:
+def test_a_neovate_session_belongs_to_the_folder_that_neovate_recorded(world: World) -> None:
     cwd = world.folder / "tides"
     cwd.mkdir()
     name = str(cwd).strip("/").replace("/", "-").replace("_", "-").lower()
@@ -200,7 +200,7 @@ def test_a_neovate_session_belongs_to_the_one_folder_that_neovate_notes(world: W
         "example.com:ada/tides",
     ],
 )
-def test_a_remote_has_one_form_whatever_way_it_is_written(url: str) -> None:
+def test_all_spellings_of_a_remote_have_one_normal_form(url: str) -> None:
     assert normalize_remote(url) == "example.com/ada/tides"
 
 

@@ -51,7 +51,7 @@ def test_every_agent_is_searched_in_the_home_folder(tmp_path: Path) -> None:
         ({"SESSIONTREE_HOME": "{}/st"}, "st/sessions", ("native",)),
     ],
 )
-def test_the_variables_of_each_agent_are_honoured(
+def test_the_variables_of_each_agent_are_respected(
     variables: dict[str, str], expected: str, agents: tuple[str, ...], tmp_path: Path
 ) -> None:
     environment = {name: value.format(tmp_path) for name, value in variables.items()}
@@ -73,7 +73,7 @@ def test_a_configured_root_replaces_the_default(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", ["claude", "=x", "klingon=/x", "claude="])
-def test_an_invalid_root_is_refused(text: str) -> None:
+def test_an_invalid_root_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="DIALECT=DIR"):
         parse_roots([text])
 
@@ -150,7 +150,7 @@ def test_a_subagent_without_its_parent_is_listed_alone(world: World) -> None:
     assert one.parent is None
 
 
-def test_empty_and_draft_sessions_are_recognised(world: World) -> None:
+def test_empty_and_draft_sessions_are_recognized(world: World) -> None:
     world.put(f".claude/projects/-x/{IDS[0]}.jsonl", b"")
     draft = world.put(".omp/agent/sessions/-x/2026_draft.jsonl", pi_lines("draft", "/x", []))
     (draft.with_suffix("")).mkdir()
@@ -172,7 +172,7 @@ def test_in_a_shared_folder_the_agent_is_detected_by_content(world: World) -> No
         assert {one.id: one.agent for one in library.sessions()} == {"a": "pi", "b": "omp"}
 
 
-def test_folders_that_cannot_be_read_are_passed_over(world: World) -> None:
+def test_unreadable_folders_are_skipped(world: World) -> None:
     main = world.claude(IDS[0], "/x")
     locked = main.parent.parent / "locked"
     locked.mkdir()

@@ -210,7 +210,7 @@ each_agent = pytest.mark.parametrize("agent", list(PLACES))
 
 
 @each_agent
-def test_a_session_of_every_dialect_is_counted_by_hand(agent: str, world: World) -> None:
+def test_counts_of_every_dialect_equal_those_made_by_hand(agent: str, world: World) -> None:
     world.put(PLACES[agent], story(agent))
     found = stats(world)
     assert counts(found.total.numbers) == COUNTED
@@ -277,7 +277,7 @@ def _sessions(world: World) -> Sequence[Any]:
         return select_sessions(library)
 
 
-def test_a_response_that_was_forked_in_its_middle_counts_in_full(world: World) -> None:
+def test_a_response_that_was_forked_in_the_middle_counts_in_full(world: World) -> None:
     lines = claude_story(IDS[0])
     world.put(PLACES["claude"], lines)
     copied = [{**line, "sessionId": IDS[1], "forkedFrom": {"sessionId": IDS[0], "messageUuid": line["uuid"]}}
@@ -286,10 +286,10 @@ def test_a_response_that_was_forked_in_its_middle_counts_in_full(world: World) -
     assert counts(stats(world).total.numbers) == COUNTED
     world.put(PLACES["claude"], lines[:2])
     world.put(f".claude/projects/-x/{IDS[1]}.jsonl", lines)
-    assert counts(stats(world).total.numbers) == COUNTED, "also where the copy is the one that tells more"
+    assert counts(stats(world).total.numbers) == COUNTED, "also if the copy is the more complete one"
 
 
-def test_a_copied_response_is_known_by_its_request_where_lines_got_new_ids(world: World) -> None:
+def test_a_copied_response_with_new_line_ids_is_recognized_by_its_request(world: World) -> None:
     lines = claude_story(IDS[0])
     for line in lines:
         if line["type"] == "assistant":
@@ -303,7 +303,7 @@ def test_a_copied_response_is_known_by_its_request_where_lines_got_new_ids(world
     assert stats(world).total.numbers.requests == 3
 
 
-def test_short_ids_that_come_again_in_another_session_are_no_copies(world: World) -> None:
+def test_short_ids_that_repeat_in_another_session_are_not_copies(world: World) -> None:
     world.put(PLACES["pi"], shape_story(IDS[0]))
     other = shape_story(IDS[1])
     for line in other:
@@ -367,7 +367,7 @@ def test_groups_by_model_agent_and_project(world: World) -> None:
     assert stats(world, project="/elsewhere").total.numbers.requests == 0
 
 
-def test_days_are_local_days_also_after_a_journey(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_days_are_local_days_even_after_a_change_of_time_zone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shape_story(IDS[0])
     for line, hour in zip(lines, (0, 1, 2, 3, 21, 22, 23, 23), strict=True):
         line["timestamp"] = f"2026-02-16T{hour:02d}:30:00.000Z"
@@ -501,7 +501,7 @@ def _padding(number: int) -> list[dict[str, Any]]:
     return lines
 
 
-def test_numbers_that_no_sum_can_hold_do_no_harm(world: World) -> None:
+def test_numbers_too_large_to_add_up_do_no_harm(world: World) -> None:
     lines = shape_story(IDS[0])
     lines[2]["message"]["usage"] |= {"input": 10**30, "output": -5}
     lines[2]["message"]["model"] = "half \ud83d of it"
@@ -559,7 +559,7 @@ def test_the_command_prints_a_table_with_a_total_and_the_busiest_files(world: Wo
     assert run(world, "stats", "--project", "/x").lines[5].split()[0] == "src/a.py"
 
 
-def test_the_command_is_about_this_project_by_default(world: World) -> None:
+def test_the_command_covers_this_project_by_default(world: World) -> None:
     world.put(PLACES["pi"], story("pi"))
     ran = run(world, "stats")
     assert (ran.code, ran.out) == (0, "")
@@ -650,7 +650,7 @@ def test_control_characters_in_file_names_never_reach_a_terminal(world: World) -
     assert not set("\x1b\x07") & set(shown)
 
 
-def test_on_a_terminal_bars_have_a_color_unless_none_is_wanted(world: World) -> None:
+def test_on_a_terminal_bars_have_a_color_unless_it_is_disabled(world: World) -> None:
     world.put(PLACES["pi"], story("pi"))
     shown = on_terminal(world, world.folder, "stats", "--all")
     assert "\x1b[36m█" in shown
@@ -672,7 +672,7 @@ def groups_of(labels: Sequence[str]) -> Statistics:
 
 
 @pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 120, 200])
-def test_rows_fit_the_width_and_stay_straight_with_wide_characters(width: int) -> None:
+def test_rows_fit_the_width_and_are_aligned_with_wide_characters(width: int) -> None:
     labels = ["解析器の名前", "swift-4", "a rather long name of a model that goes on and on and on " * 2, "木"]
     rows = list(draw_statistics(groups_of(labels), width))
     assert max(map(wcswidth, rows)) <= width
@@ -689,6 +689,6 @@ def test_a_bar_is_as_long_as_its_share() -> None:
     assert bar(0.0001, 10, with_blocks=False) == "#"
 
 
-def test_csv_of_nothing_is_its_headings() -> None:
+def test_csv_without_groups_has_only_headings() -> None:
     nothing = Statistics("day", [], Group("", Numbers()), [], [], 0, 0, 0)
     assert csv_rows(nothing) == ("day,sessions,requests,input,output,cached,cost,calls,results,errors,error_rate\n")

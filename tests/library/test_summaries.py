@@ -73,7 +73,7 @@ def test_the_title_follows_the_rule_of_the_agent(
     assert (one.title, one.named) == (title, named)
 
 
-def test_without_a_name_the_first_prompt_that_means_something_is_the_title(tmp_path: Path) -> None:
+def test_without_a_name_the_first_meaningful_prompt_is_the_title(tmp_path: Path) -> None:
     prompts = ["<system-reminder>be nice</system-reminder>", "  ", "Please mend\nthe   parser"]
     assert summary_of(write(tmp_path, pi_lines("a", "/x", prompts)), "pi").title == "Please mend the parser"
 
@@ -102,7 +102,7 @@ def test_a_large_session_is_read_at_its_ends_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("extra", [-1, 0, 1])
-def test_at_the_edge_between_whole_and_ends_nothing_is_lost(extra: int, tmp_path: Path) -> None:
+def test_nothing_is_lost_at_the_size_limit_of_a_complete_read(extra: int, tmp_path: Path) -> None:
     lines = json_lines(pi_lines("a", "/x", ["hello", "again"]))
     filler = {"type": "custom", "id": "c", "parentId": None, "timestamp": clock(0), "customType": "x", "data": ""}
     room = 2 * WINDOW + extra - len(lines) - len(json_lines([filler]))
@@ -142,7 +142,7 @@ def test_one_giant_line_can_be_summarized(size: int, tmp_path: Path) -> None:
     ],
     ids=range(12),
 )
-def test_whatever_a_file_holds_it_is_listed(agent: str, data: bytes, world: World) -> None:
+def test_a_file_with_any_content_is_listed(agent: str, data: bytes, world: World) -> None:
     path = world.put("x/s.jsonl", data)
     one = summary_of(path, agent)
     assert one.path == str(path)
@@ -198,7 +198,7 @@ def test_summaries_of_small_corpus_files_agree_with_the_session(path: Path) -> N
         assert one.title == " ".join(session.name.split())
 
 
-def test_a_summary_is_a_plain_value_that_can_be_kept(tmp_path: Path) -> None:
+def test_a_summary_is_an_immutable_value(tmp_path: Path) -> None:
     one = summary_of(write(tmp_path, pi_lines("a", "/x")), "pi")
     assert json.dumps(one.title) == '"hello"'
     with pytest.raises(AttributeError):
@@ -209,7 +209,7 @@ def test_a_summary_is_a_plain_value_that_can_be_kept(tmp_path: Path) -> None:
     ("name", "branches"),
     [("03_parallel", 1), ("05_parallel_then_resume", 1), ("12_compacted", 1), ("15_interactive_rewind_rename_bash", 2)],
 )
-def test_parallel_results_and_compactions_are_no_branches_and_a_rewind_makes_one(name: str, branches: int) -> None:
+def test_parallel_results_and_compactions_are_not_branches_but_a_rewind_is(name: str, branches: int) -> None:
     path = CORPUS / "claude" / f"{name}.jsonl"
     assert summary_of(path, "claude").branches == branches
     assert describe_session(sessiontree.open(path))["branches"] == branches

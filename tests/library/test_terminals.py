@@ -136,7 +136,7 @@ def test_a_session_of_another_agent_is_appended_to_and_continued(terminal: Open,
     assert one.run("continue", "--print-path") == str(foreign)
 
 
-def test_a_home_that_cannot_hold_breadcrumbs_disturbs_no_command(terminal: Open, world: World) -> None:
+def test_commands_work_if_the_last_session_cannot_be_recorded(terminal: Open, world: World) -> None:
     one = terminal()
     path = one.run("new")
     folder = world.home / "st" / "terminal-sessions"
@@ -147,7 +147,7 @@ def test_a_home_that_cannot_hold_breadcrumbs_disturbs_no_command(terminal: Open,
     assert one.run("append", path, "user", "hello")
 
 
-def test_git_is_asked_once_however_often_someone_appends(terminal: Open, world: World, here: Path) -> None:
+def test_git_runs_once_for_many_appends(terminal: Open, world: World, here: Path) -> None:
     asked = world.folder / "asked"
     wrapper = world.folder / "bin" / "git"
     wrapper.parent.mkdir()

@@ -1,4 +1,4 @@
-"""What the tests of models share: asking one, and a small picture."""
+"""Helpers for tests of models: send a request, and a small image."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def gathered(model: Model, request: Request) -> list[Event]:
 
 
 def ask(model: Model, *requests: Request) -> list[list[Event]]:
-    """The events of some requests, one after the other on one connection."""
+    """Send requests one after the other on one connection, and return their events."""
 
     async def all_of_them() -> list[list[Event]]:
         try:

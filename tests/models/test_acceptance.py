@@ -1,7 +1,7 @@
-"""Whatever a session holds, the request that the library makes of it is one that providers accept.
+"""Providers accept the request that the library makes from any conversation.
 
-Checked with the validators of `tests/providers`, which were written from the providers' documentation, on the requests
-as they arrive at a server.
+Requests are checked as they arrive at a server, with the validators of `tests/providers`, which follow the providers'
+documentation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.providers.test_properties import (
 
 
 def arrived(messages: list[Message], protocol: str) -> dict[str, Any]:
-    """The body of the request that some messages become."""
+    """The body of the request for some messages."""
     with ModelServer([ScriptTurn(text="ok")]) as server:
         environment = server.environment()
         assume(to_provider(messages, find_endpoint(MODELS[protocol], environment)).messages)
@@ -55,7 +55,7 @@ def test_anthropic_accepts_the_request_of_any_conversation(messages: list[Messag
             if block.get("is_error") is False:
                 del block["is_error"]
     if sent[-1]["role"] == "assistant":
-        # A request ends with the user; a conversation that does not is for the caller to end.
+        # A request ends with a user message; the caller has to add one if there is none.
         sent = sent[:-1]
     check_anthropic(sent)
 

@@ -1,4 +1,4 @@
-"""From a name and the environment to where a model is reached."""
+"""Endpoints: URL, API and key from a model's name and the environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = {"ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "o", "GEMINI_API_KEY": "g", 
         ("llama.cpp:x", "llamacpp", "openai-completions"),
     ],
 )
-def test_a_name_says_the_provider_and_the_rest_is_the_model(name: str, provider: str, api: str) -> None:
+def test_a_name_consists_of_the_provider_and_the_model(name: str, provider: str, api: str) -> None:
     endpoint = find_endpoint(name, KEYS)
     assert (endpoint.provider, endpoint.api) == (provider, api)
     assert endpoint.model == name.partition(":")[2]
@@ -50,11 +50,11 @@ def test_a_missing_key_is_named(provider: str) -> None:
         ("https://box.example:8443/api/", "https://box.example:8443/api"),
     ],
 )
-def test_the_host_of_ollama_becomes_an_address(host: str | None, url: str) -> None:
+def test_the_host_of_ollama_becomes_a_url(host: str | None, url: str) -> None:
     assert find_endpoint("ollama:x", {} if host is None else {"OLLAMA_HOST": host}).base_url == url
 
 
-def test_an_address_can_be_given_and_must_be_one() -> None:
+def test_a_given_url_must_be_valid() -> None:
     assert find_endpoint("vllm:x", {"VLLM_BASE_URL": "http://gpu:1/v1/"}).base_url == "http://gpu:1/v1"
     assert find_endpoint("anthropic:x", KEYS).base_url is None
     with pytest.raises(UsageError, match="not a URL of a server"):
@@ -64,6 +64,6 @@ def test_an_address_can_be_given_and_must_be_one() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "gpt-5", ":x", "openai:", "nobody:x"])
-def test_what_is_no_name_is_refused_with_the_providers(name: str) -> None:
+def test_an_invalid_name_is_rejected_with_the_list_of_providers(name: str) -> None:
     with pytest.raises(UsageError, match="anthropic, openai"):
         find_endpoint(name, KEYS)

@@ -1,4 +1,4 @@
-"""What is known about models, what a user adds to it, and what a request cost."""
+"""Facts about models, a user's additions to them, and the cost of a request."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_the_same_model_elsewhere_has_its_window_but_not_its_prices() -> None:
     assert elsewhere.prices == Prices()
 
 
-def test_an_unknown_model_gets_a_guess_that_says_so() -> None:
+def test_the_facts_of_an_unknown_model_are_marked_as_a_guess() -> None:
     guess = find_facts("ollama", "something-new")
     assert guess == Facts()
     assert not guess.is_known
 
 
-def test_a_users_file_adds_models_and_wins_field_by_field(tmp_path: Path) -> None:
+def test_a_users_file_adds_models_and_overrides_field_by_field(tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
     file.write_text(
         '{"models": {"ollama/mine": {"window": 8192}, "openai/gpt-5": {"prices": {"input": 9}, "future": 1}}}'
@@ -57,7 +57,7 @@ def test_a_users_file_adds_models_and_wins_field_by_field(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"models": {"x/y": {"window": "big"}}}', '{"models": {"no-provider": {}}}']
 )
-def test_a_file_that_holds_no_facts_is_named(tmp_path: Path, text: str) -> None:
+def test_an_invalid_file_is_reported(tmp_path: Path, text: str) -> None:
     file = tmp_path / "mine.json"
     file.write_text(text)
     with pytest.raises(DamagedError, match=r"mine\.json"):
@@ -66,7 +66,7 @@ def test_a_file_that_holds_no_facts_is_named(tmp_path: Path, text: str) -> None:
         read_facts(str(tmp_path / "none.json"))
 
 
-def test_cost_is_the_sum_over_what_was_used_and_unknown_without_a_price() -> None:
+def test_cost_is_the_sum_over_used_tokens_and_unknown_without_a_price() -> None:
     prices = Prices(3, 15, 0.3, 3.75)
     cost = cost_of(Usage(1_000_000, 100_000, 2_000_000, 10_000), prices)
     assert cost is not None

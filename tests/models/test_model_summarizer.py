@@ -1,4 +1,4 @@
-"""A model as the summarizers want it, from ordinary code, from inside a loop, and when it fails."""
+"""A model as a summarizer: from synchronous code, inside an event loop, and when it fails."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_model_of_a_provider_writes_a_summary() -> None:
     assert bodies[0]["system"]
 
 
-def test_the_settings_say_who_summarises(tmp_path: Path) -> None:
+def test_the_settings_choose_the_summarizer(tmp_path: Path) -> None:
     assert summarizer_for(Settings()) is EXTRACTIVE
     script = tmp_path / "script.json"
     script.write_text('{"turns": [{"text": "by the script"}]}')
@@ -45,7 +45,7 @@ def test_the_settings_say_who_summarises(tmp_path: Path) -> None:
         summarizer_for(Settings(compaction=Compaction(summarizer="nobody")))
 
 
-def test_it_can_be_called_where_a_loop_is_running() -> None:
+def test_it_can_be_called_inside_a_running_event_loop() -> None:
     async def inside() -> str:
         return OpenedModelSummarizer(lambda: ScriptedModel([ScriptTurn(text="short")]), "script")(ASKED).text
 
@@ -63,18 +63,18 @@ def test_it_can_be_called_where_a_loop_is_running() -> None:
         (ScriptTurn(text="half of it", drop_after=1), "returned no summary"),
     ],
 )
-def test_what_is_no_whole_summary_is_an_error(turn: ScriptTurn, said: str) -> None:
+def test_an_incomplete_summary_is_an_error(turn: ScriptTurn, said: str) -> None:
     with pytest.raises(SummaryError, match=said):
         OpenedModelSummarizer(lambda: ScriptedModel([turn]), "script", Retry(attempts=0))(ASKED)
 
 
-def test_a_busy_model_is_asked_again() -> None:
+def test_a_request_to_a_busy_model_is_retried() -> None:
     model = ScriptedModel([ScriptTurn(error=ScriptError("overloaded")), ScriptTurn(text="ok")])
     complete = complete_with(lambda: model, Retry(1, 0.0, 0.0))
     assert complete(system="s", messages=[{"role": "user", "content": "x"}], max_tokens=5).text == "ok"
 
 
-def test_what_is_wrong_with_the_program_is_not_hidden_as_an_answer() -> None:
+def test_errors_of_the_program_are_not_hidden_as_answers() -> None:
     def broken() -> ScriptedModel:
         raise ZeroDivisionError
 

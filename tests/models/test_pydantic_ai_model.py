@@ -57,7 +57,7 @@ TWO_CALLS = ScriptTurn(
 
 
 def conversation(body: dict[str, Any]) -> list[Any]:
-    """The messages of a request, whatever the protocol calls them, without the marks of where a cache ends."""
+    """The messages of a request in any protocol, without cache markers."""
     found = body.get("messages") or body.get("input") or body["contents"]
     kept: list[Any] = json.loads(json.dumps(found), object_hook=_without_marks)
     return kept
@@ -68,7 +68,7 @@ def _without_marks(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 @every_protocol
-def test_an_answer_comes_in_pieces_and_whole(protocol: str) -> None:
+def test_an_answer_arrives_as_deltas_and_as_a_message(protocol: str) -> None:
     with ModelServer([TWO_CALLS]) as server:
         (events,) = ask_server(server, MODELS[protocol], HELLO)
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "I look at both."
@@ -89,7 +89,7 @@ def test_an_answer_comes_in_pieces_and_whole(protocol: str) -> None:
 
 
 @every_protocol
-def test_usage_is_counted_with_the_cache_apart_and_the_cost(protocol: str) -> None:
+def test_usage_counts_cached_tokens_separately_and_has_the_cost(protocol: str) -> None:
     with ModelServer([TWO_CALLS]) as server:
         (events,) = ask_server(server, MODELS[protocol], HELLO)
     (report,) = [event for event in events if isinstance(event, UsageReport)]
@@ -113,7 +113,7 @@ def test_tokens_written_to_the_cache_are_counted_where_a_provider_reports_them()
 
 
 @every_protocol
-def test_what_came_in_goes_out_again_with_its_signatures_results_and_images(protocol: str) -> None:
+def test_received_messages_are_sent_back_with_signatures_results_and_images(protocol: str) -> None:
     with ModelServer([TWO_CALLS, ScriptTurn(text="done")]) as server:
         (events,) = ask_server(server, MODELS[protocol], HELLO)
         spoken = message(events)
@@ -124,7 +124,7 @@ def test_what_came_in_goes_out_again_with_its_signatures_results_and_images(prot
         follow = User(content=(Text("and this?"), Image(PICTURE)))
         ask_server(server, MODELS[protocol], request(User(content="hello"), spoken, *results, follow))
         first, second = (conversation(recorded.body) for recorded in server.requests)
-    assert second[: len(first)] == first, "the beginning is the same, so a provider's cache is good"
+    assert second[: len(first)] == first, "the beginning is the same, so the provider's cache stays valid"
     CHECKS[protocol](second)
 
 
@@ -192,7 +192,7 @@ CHECKS = {
 }
 
 
-def test_redacted_thinking_goes_back_as_it_came() -> None:
+def test_redacted_thinking_is_sent_back_unchanged() -> None:
     with ModelServer([ScriptTurn(redacted="c2VjcmV0", text="hm"), ScriptTurn(text="done")]) as server:
         (events,) = ask_server(server, MODELS["anthropic"], HELLO)
         spoken = message(events)
@@ -220,7 +220,7 @@ def test_thinking_of_another_provider_is_not_sent_and_never_as_text(protocol: st
 
 
 @every_protocol
-def test_cancelling_in_the_middle_closes_the_connection_and_keeps_what_came(protocol: str) -> None:
+def test_canceling_in_the_middle_closes_the_connection_and_keeps_the_partial_answer(protocol: str) -> None:
     async def cancelled(server: ModelServer) -> Assistant | None:
         model = open_model(MODELS[protocol], environment=server.environment())
         accumulator = AnswerAccumulator()
@@ -261,7 +261,7 @@ def test_several_requests_run_at_the_same_time() -> None:
     assert len({one.response_id for one in answers}) == 5
 
 
-def test_a_model_can_be_used_in_one_loop_after_another() -> None:
+def test_a_model_can_be_used_in_one_event_loop_after_another() -> None:
     with ModelServer([ScriptTurn(text="again", repeat=True)]) as server:
         model = open_model(MODELS["anthropic"], environment=server.environment())
         for _ in range(2):
@@ -293,13 +293,13 @@ ERRORS: list[tuple[ErrorKind, type[ModelError], str]] = [
 
 @every_protocol
 @pytest.mark.parametrize(("kind", "expected", "said"), ERRORS)
-def test_refusals_become_errors_that_say_what_to_do(
+def test_rejections_become_errors_with_a_next_step(
     protocol: str, kind: ErrorKind, expected: type[ModelError], said: str
 ) -> None:
     with ModelServer([ScriptTurn(error=ScriptError(kind))]) as server:
         with pytest.raises(expected, match=said) as raised:
             ask_server(server, MODELS[protocol], HELLO)
-        assert len(server.requests) == 1, "the library asks once"
+        assert len(server.requests) == 1, "the library sends each request once"
     assert type(raised.value) is expected
     assert str(raised.value).startswith(MODELS[protocol])
     assert raised.value.partial is None
@@ -316,7 +316,7 @@ def test_a_rate_limit_has_the_delay(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["anthropic", "responses", "chat"])
-def test_an_account_without_money_is_a_matter_of_access_and_not_asked_again(protocol: str) -> None:
+def test_an_account_without_credit_is_an_access_error_and_not_retried(protocol: str) -> None:
     with (
         ModelServer([ScriptTurn(error=ScriptError("quota"))]) as server,
         pytest.raises(ModelAccessError, match="credit or quota"),
@@ -325,7 +325,7 @@ def test_an_account_without_money_is_a_matter_of_access_and_not_asked_again(prot
 
 
 @every_protocol
-def test_a_fault_in_the_middle_of_an_answer_keeps_what_came(protocol: str) -> None:
+def test_an_error_in_the_middle_of_an_answer_keeps_the_partial_answer(protocol: str) -> None:
     turn = ScriptTurn(text="the first half", error=ScriptError("overloaded", in_stream=True))
     with ModelServer([turn]) as server, pytest.raises(BusyModelError) as raised:
         ask_server(server, MODELS[protocol], HELLO)
@@ -348,7 +348,7 @@ def test_a_dropped_connection_is_not_a_complete_answer(protocol: str) -> None:
 
 
 @every_protocol
-def test_a_server_that_is_not_there_is_unreachable(protocol: str) -> None:
+def test_a_missing_server_is_unreachable(protocol: str) -> None:
     with ModelServer([]) as server:
         gone = server.environment()
     with pytest.raises(UnreachableError, match="connection failed"):
@@ -365,7 +365,7 @@ def test_the_stop_reason_is_reported(protocol: str, stop: Any, reason: str) -> N
     assert (ended.error_message is None) == (reason != "error")
 
 
-def test_servers_of_ones_own_are_reached_by_their_usual_variables() -> None:
+def test_local_servers_are_configured_by_their_usual_variables() -> None:
     names = ["ollama:qwen3", "vllm:Qwen/Qwen3", "llamacpp:any", "openai-chat:gpt-4.1"]
     with ModelServer([ScriptTurn(text="hi", repeat=True)]) as server:
         for name in names:
@@ -375,7 +375,7 @@ def test_servers_of_ones_own_are_reached_by_their_usual_variables() -> None:
         assert [one.body["model"] for one in server.requests] == ["qwen3", "Qwen/Qwen3", "any", "gpt-4.1"]
 
 
-def test_an_overflow_that_a_server_only_says_in_words_is_recognised() -> None:
+def test_an_overflow_reported_only_in_the_message_text_is_recognized() -> None:
     from pydantic_ai.exceptions import ModelHTTPError, ModelRequestRejectedError
 
     from sessiontree.models.endpoints import find_endpoint
@@ -391,7 +391,7 @@ def test_an_overflow_that_a_server_only_says_in_words_is_recognised() -> None:
         assert isinstance(map_error(error, endpoint, None), ContextOverflowError)
 
 
-def test_a_request_with_thinking_and_a_limit_says_so_in_the_providers_words() -> None:
+def test_thinking_and_limits_of_a_request_are_sent_in_the_providers_fields() -> None:
     asked = Request([User(content="x")], None, [READ], max_tokens=77, thinking="high", cache=False)
     with ModelServer([ScriptTurn(text="ok", repeat=True)]) as server:
         ask_server(server, MODELS["anthropic"], asked)
@@ -402,4 +402,4 @@ def test_a_request_with_thinking_and_a_limit_says_so_in_the_providers_words() ->
     assert "cache_control" not in json.dumps(anthropic)
     assert responses["max_output_tokens"] == 77
     assert responses["reasoning"]["effort"] == "high"
-    assert responses["store"] is False, "nothing is to be kept at the provider"
+    assert responses["store"] is False, "the provider must not store the conversation"

@@ -1,4 +1,4 @@
-"""A model that is none: it keeps the contract of one and says what it is."""
+"""The fake model that replays a script: it keeps the contract of `Model`, and its messages name it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sessiontree.settings import Retry
 from tests.models.helpers import HELLO, ask, message, request
 
 
-def test_a_script_is_played_turn_by_turn_and_the_messages_say_that_it_is_one() -> None:
+def test_a_script_is_played_turn_by_turn_and_messages_name_the_fake_model() -> None:
     model = ScriptedModel([ScriptTurn(text="one"), ScriptTurn(tool_calls=(ScriptCall("ls"), ScriptCall("ls")))])
     first, second = ask(model, HELLO, HELLO)
     assert text_of(message(first).content) == "one"
@@ -48,14 +48,14 @@ def test_a_script_is_played_turn_by_turn_and_the_messages_say_that_it_is_one() -
         ask(model, HELLO)
 
 
-def test_a_turn_can_wait_for_its_words() -> None:
+def test_a_turn_can_require_a_text_in_the_request() -> None:
     turns = [ScriptTurn(when="weather", text="rain"), ScriptTurn(text="hello", repeat=True)]
     model = ScriptedModel(turns)
     asked = [HELLO, request(User(content="the weather?")), HELLO]
     assert [text_of(message(events).content) for events in ask(model, *asked)] == ["hello", "rain", "hello"]
 
 
-def test_blocks_come_in_order_and_end_as_the_message_has_them() -> None:
+def test_blocks_arrive_in_order_and_end_as_in_the_message() -> None:
     model = ScriptedModel([ScriptTurn(thinking="hm", text="word " * 10, tool_calls=(ScriptCall("ls", {"a": 1}),))])
     (events,) = ask(model, HELLO)
     assert [event.block for event in events if isinstance(event, BlockEnd)] == list(message(events).content)
@@ -63,7 +63,7 @@ def test_blocks_come_in_order_and_end_as_the_message_has_them() -> None:
     assert kinds == sorted(kinds, key=[ThinkingDelta, TextDelta].index)
 
 
-def test_what_came_before_a_break_is_kept_without_half_a_call() -> None:
+def test_a_broken_answer_is_kept_without_its_incomplete_call() -> None:
     turn = ScriptTurn(
         text="before the break", piece=4, tool_calls=(ScriptCall("rm", {"path": "x" * 50}),), drop_after=8
     )
@@ -74,7 +74,7 @@ def test_what_came_before_a_break_is_kept_without_half_a_call() -> None:
     assert partial.content == (Text("before the break"),)
 
 
-def test_nothing_that_came_is_no_message() -> None:
+def test_without_any_event_there_is_no_message() -> None:
     assert AnswerAccumulator().message() is None
     accumulator = AnswerAccumulator()
     accumulator.add(BlockEnd(0, ToolCall("a", "ls", {})))
@@ -83,7 +83,7 @@ def test_nothing_that_came_is_no_message() -> None:
     assert tool_calls(kept) == (ToolCall("a", "ls", {}),)
 
 
-def test_a_script_file_is_a_model_and_a_wrong_one_is_named(tmp_path: Path) -> None:
+def test_a_script_file_is_opened_as_a_model_and_an_invalid_one_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "script.json"
     file.write_text('{"turns": [{"text": "hi", "toolCalls": [{"name": "ls"}]}]}')
     (events,) = ask(open_model(f"scripted:{file}"), HELLO)
@@ -95,7 +95,7 @@ def test_a_script_file_is_a_model_and_a_wrong_one_is_named(tmp_path: Path) -> No
         open_model("scripted:/no/such/file")
 
 
-def test_answer_gives_the_whole_message() -> None:
+def test_answer_returns_the_complete_message() -> None:
     assert text_of(asyncio.run(answer(ScriptedModel([ScriptTurn(text="hi")]), HELLO)).content) == "hi"
 
 
@@ -118,7 +118,7 @@ def retried(turns: list[ScriptTurn], retry: Retry) -> tuple[list[RetryEvent], li
     return notices, slept, ended
 
 
-def test_a_busy_model_is_asked_again_after_what_it_says_or_longer_and_longer() -> None:
+def test_retries_wait_for_the_providers_delay_or_back_off() -> None:
     notices, slept, ended = retried([busy(retry_after=7), busy(), busy(), ScriptTurn(text="ok")], Retry(4, 2.0, 60.0))
     assert [notice.attempt for notice in notices] == [1, 2, 3]
     assert slept[0] == 7
@@ -127,7 +127,7 @@ def test_a_busy_model_is_asked_again_after_what_it_says_or_longer_and_longer() -
     assert text_of(ended.content) == "ok"
 
 
-def test_after_so_many_attempts_or_too_long_a_wait_the_error_is_raised() -> None:
+def test_after_the_last_attempt_or_for_too_long_a_delay_the_error_is_raised() -> None:
     with pytest.raises(BusyModelError):
         retried([busy(), busy(), ScriptTurn(text="ok")], Retry(1, 0.0, 1.0))
     with pytest.raises(BusyModelError):
@@ -137,7 +137,7 @@ def test_after_so_many_attempts_or_too_long_a_wait_the_error_is_raised() -> None
     assert next_delay(ModelError("x"), 500, Retry(attempts=1000, longest_delay=5.0)) is not None
 
 
-def test_an_answer_that_broke_off_is_asked_for_again_but_a_refusal_is_not() -> None:
+def test_an_interrupted_answer_is_retried_but_a_rejection_is_not() -> None:
     turns = [ScriptTurn(text="half of it and more", drop_after=1), ScriptTurn(text="whole")]
     notices, _, ended = retried(turns, Retry(1, 0.0, 0.0))
     assert isinstance(notices[0].error, UnreachableError)
@@ -146,5 +146,5 @@ def test_an_answer_that_broke_off_is_asked_for_again_but_a_refusal_is_not() -> N
         retried([ScriptTurn(error=ScriptError("overflow")), ScriptTurn(text="x")], Retry())
 
 
-def test_a_model_asked_without_words_still_answers() -> None:
+def test_a_request_without_messages_is_answered() -> None:
     assert text_of(message(ask(ScriptedModel([ScriptTurn(text="hi")]), Request([]))[0]).content) == "hi"

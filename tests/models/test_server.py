@@ -1,4 +1,4 @@
-"""The scripted server as a process of its own, and what is imported when."""
+"""The scripted server as a process, and lazy imports of provider packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.test_public import modules_after
 PROVIDERS_PACKAGES = {"pydantic_ai", "pydantic", "anthropic", "openai", "google", "httpx", "httpx2"}
 
 
-def test_the_server_runs_as_a_process_and_records_what_it_was_asked(tmp_path: Path) -> None:
+def test_the_server_runs_as_a_process_and_records_its_requests(tmp_path: Path) -> None:
     script, record = tmp_path / "script.json", tmp_path / "asked.jsonl"
     script.write_text('{"turns": [{"text": "from a process"}]}')
     command = [
@@ -43,7 +43,7 @@ def test_the_server_runs_as_a_process_and_records_what_it_was_asked(tmp_path: Pa
     assert asked["body"]["messages"][0]["role"] == "user"
 
 
-def test_a_wrong_script_is_said_in_one_line(tmp_path: Path) -> None:
+def test_an_invalid_script_is_reported_on_one_line(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text("{")
     command = [sys.executable, "-m", "sessiontree.testing.model_server", "--script", str(script)]
@@ -52,7 +52,7 @@ def test_a_wrong_script_is_said_in_one_line(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_nothing_of_a_provider_is_imported_before_a_model_is_asked() -> None:
+def test_no_provider_package_is_imported_before_the_first_request() -> None:
     code = (
         "import sessiontree.models as m, sessiontree.models.model_summarizer\n"
         "m.open_model('anthropic:x', environment={'ANTHROPIC_API_KEY': 'k'})"
@@ -60,7 +60,7 @@ def test_nothing_of_a_provider_is_imported_before_a_model_is_asked() -> None:
     assert not PROVIDERS_PACKAGES & {name.partition(".")[0] for name in modules_after(code)}
 
 
-def test_without_the_packages_it_says_how_to_install_them() -> None:
+def test_without_the_packages_an_install_hint_is_printed() -> None:
     code = (
         "import sys, asyncio; sys.modules['pydantic_ai'] = None\n"
         "from sessiontree.models import open_model, answer, Request\n"

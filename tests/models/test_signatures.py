@@ -1,4 +1,4 @@
-"""What a provider wants to see again goes through our one field and comes out as it was."""
+"""Provider data of a block survives encoding into one text field and decoding."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ APIS: tuple[Api, ...] = ("anthropic-messages", "openai-responses", "openai-compl
 
 
 @given(words, words, st.none() | st.sampled_from(["commentary", "final_answer"]), st.text())
-def test_marks_of_openai_come_back_whole_when_they_have_an_id(
+def test_openai_data_with_an_id_survives_a_round_trip(
     id: str | None, signature: str | None, phase: str | None, text: str
 ) -> None:
     api: Api = "openai-responses"
@@ -35,7 +35,7 @@ def test_marks_of_openai_come_back_whole_when_they_have_an_id(
 
 
 @given(words)
-def test_signatures_of_the_others_are_kept_as_they_are(signature: str | None) -> None:
+def test_signatures_of_other_providers_are_unchanged(signature: str | None) -> None:
     for api in ("anthropic-messages", "google-generative-ai"):
         for parse, written in (
             (parse_thinking, render_thinking(api, Mark(signature=signature), "x")),
@@ -46,7 +46,7 @@ def test_signatures_of_the_others_are_kept_as_they_are(signature: str | None) ->
             assert parse(api, written) == Mark(signature=signature)
 
 
-def test_a_reasoning_item_is_written_as_the_provider_spells_it() -> None:
+def test_a_reasoning_item_is_written_in_the_providers_form() -> None:
     written = render_thinking("openai-responses", Mark("rs_1", "abc"), "日本")
     assert written is not None
     assert written.isascii()
@@ -60,7 +60,7 @@ def test_a_reasoning_item_is_written_as_the_provider_spells_it() -> None:
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("damaged", ["", "{", "[]", '{"id": 5}', "null"])
-def test_what_another_program_wrote_there_does_no_harm(api: Api, damaged: str) -> None:
+def test_values_from_other_programs_do_no_harm(api: Api, damaged: str) -> None:
     for parse in (parse_thinking, parse_text, parse_call):
         mark = parse(api, damaged)
         assert not mark or damaged in (mark.signature, mark.id)

@@ -1,4 +1,4 @@
-"""Any recorded conversation becomes one that the library takes, always the same way."""
+"""Any recorded conversation becomes a valid conversation of the library, deterministically."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_results_and_the_user_message_after_them_are_one_request(endpoint: Endpo
     ]
 
 
-def test_a_conversation_that_begins_or_goes_on_with_the_assistant_gets_user_texts_between(endpoint: Endpoint) -> None:
+def test_user_texts_are_inserted_where_assistant_messages_come_first_or_follow_each_other(endpoint: Endpoint) -> None:
     sent = to_provider([Assistant(content="a"), Assistant(content="b"), User(content="c")], endpoint)
     assert shape(sent) == [
         "request:user-prompt",
@@ -102,7 +102,7 @@ def test_a_longer_conversation_begins_with_the_shorter_one(endpoint: Endpoint) -
     assert shown[1][: len(shown[0])] == shown[0]
 
 
-def test_thinking_in_a_field_goes_back_only_to_a_server_that_takes_that_field() -> None:
+def test_thinking_in_a_field_is_sent_back_only_to_a_server_that_accepts_that_field() -> None:
     with ModelServer([]) as server:
         endpoint = find_endpoint("openai-compatible:x", server.environment())
     spoken = Assistant(

@@ -1,4 +1,4 @@
-"""Sessions of every agent with a unique word in every kind of place."""
+"""Builds sessions of every agent with a unique word in every kind of text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any text is a query: it finds something or nothing, and is never an error."""
+"""Any text is a query: it may find nothing, but is never an error."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_pages_follow_each_other_without_gaps(tmp_path: Path) -> None:
             offset = results.next_offset
     assert len(whole) == 30
     assert pages == whole
-    assert whole == sorted(whole, reverse=True), "the newest come first where nothing else decides"
+    assert whole == sorted(whole, reverse=True), "equal matches are sorted by recency"
 
 
 def test_python_callers_narrow_by_agent_project_and_time(tmp_path: Path) -> None:

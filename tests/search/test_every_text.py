@@ -1,4 +1,4 @@
-"""A word anywhere in a session of any agent is found, with the right place."""
+"""A word anywhere in a session of any agent is found, at the right entry."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def found(world: World, query: str, **arguments: object) -> list[Hit]:
 
 
 @pytest.mark.parametrize(("dialect", "place"), TABLE)
-def test_the_index_finds_a_needle_in_every_kind_of_place(worlds: dict[str, World], dialect: str, place: str) -> None:
+def test_the_index_finds_a_word_in_every_kind_of_text(worlds: dict[str, World], dialect: str, place: str) -> None:
     hits = found(worlds[dialect], QUERIES[place], refresh="all")
     assert len(hits) == 1, [(hit.kind, hit.entry) for hit in hits]
     (hit,) = hits
@@ -49,7 +49,7 @@ def test_the_index_finds_a_needle_in_every_kind_of_place(worlds: dict[str, World
 
 
 @pytest.mark.parametrize(("dialect", "place"), TABLE)
-def test_without_an_index_a_scan_finds_it_too(
+def test_without_an_index_a_scan_finds_the_word_too(
     worlds: dict[str, World], dialect: str, place: str, tmp_path: Path
 ) -> None:
     world = worlds[dialect]

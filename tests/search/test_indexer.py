@@ -1,4 +1,4 @@
-"""The index follows the files, whatever happens to them, to itself or to the indexing process."""
+"""The index stays correct when files change, the index is damaged, or the indexing process dies."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_a_damaged_index_is_rebuilt(world: World, damage: str) -> None:
     assert rows(world) == rows_from_scratch(world)
 
 
-def test_an_index_that_cannot_be_written_is_done_without(world: World) -> None:
+def test_search_works_if_the_index_cannot_be_written(world: World) -> None:
     fill(world, 2, 3)
     blocked = world.folder / "blocked"
     blocked.write_text("a file where a folder should be")
@@ -254,7 +254,7 @@ def test_an_index_that_cannot_be_written_is_done_without(world: World) -> None:
     assert hits(world, "only1x2")
 
 
-def test_a_line_that_is_being_written_is_found_when_it_is_whole(world: World) -> None:
+def test_a_line_that_is_being_written_is_found_when_it_is_complete(world: World) -> None:
     path = world.pi(IDS[0], "/work", ["beginning"])
     update(world)
     line = json_lines(pi_lines(IDS[0], "/work", ["", "halfway"], minute=3)[-1:])

@@ -54,7 +54,7 @@ def add_all(history: PromptHistory, *prompts: str, cwd: str = "/p", session: str
 # Adding and folding
 
 
-def test_the_newest_prompt_comes_first_with_all_that_is_known_of_it(history: PromptHistory) -> None:
+def test_the_newest_prompt_comes_first_with_all_of_its_fields(history: PromptHistory) -> None:
     history.add("older", cwd="/p", session="s1", time=NOON)
     history.add("newer", cwd="/q/r", session="s2", time=NOON + 1, agent="pi")
     assert history.search() == [
@@ -175,7 +175,7 @@ def test_queries_find_prompts(history: PromptHistory, query: str, found: set[str
     assert set(said(history.search(query))) == found
 
 
-def test_filters_of_agent_project_and_time_count(history: PromptHistory) -> None:
+def test_filters_by_agent_project_and_time_apply(history: PromptHistory) -> None:
     history.add("one", cwd="/work/Tides", time=NOON, agent="pi")
     history.add("two", cwd="/work/moon", time=NOON + 1, agent="claude")
     assert said(history.search("agent:pi")) == ["one"]
@@ -189,7 +189,7 @@ def test_filters_of_agent_project_and_time_count(history: PromptHistory) -> None
     assert history.notes == ["the history holds only prompts: role: ignored"]
 
 
-def test_a_session_is_meant_by_its_id_or_the_beginning_of_it(history: PromptHistory) -> None:
+def test_a_session_is_selected_by_its_id_or_a_prefix(history: PromptHistory) -> None:
     history.add("mine", session="019c2f3a-1", time=NOON)
     history.add("other", session="019c2f3b-1", time=NOON + 1)
     assert said(history.search(session="019c2f3a")) == ["mine"]
@@ -342,7 +342,7 @@ def test_a_killed_process_loses_no_acknowledged_prompt(tmp_path: Path) -> None:
         database.close()
 
 
-def test_a_torn_line_is_kept_aside_and_harms_no_other(history: PromptHistory) -> None:
+def test_a_torn_line_is_kept_and_does_not_affect_others(history: PromptHistory) -> None:
     history.add("before", time=NOON)
     with open(Path(history.home, "history-new.jsonl"), "ab") as file:
         file.write(b'\n{"prompt":"to')
@@ -378,7 +378,7 @@ def test_a_damaged_file_is_moved_aside_and_replaced(history: PromptHistory) -> N
     assert str(aside) in history.notes[0]
 
 
-def test_damage_in_the_middle_of_the_file_is_met_and_put_away(tmp_path: Path) -> None:
+def test_damage_in_the_middle_of_the_file_is_detected_and_the_file_moved_aside(tmp_path: Path) -> None:
     with PromptHistory(tmp_path) as history:
         add_all(history, *(f"prompt number {number} with some words to fill pages" for number in range(800)))
         history.search()
@@ -392,7 +392,7 @@ def test_damage_in_the_middle_of_the_file_is_met_and_put_away(tmp_path: Path) ->
         assert history.was_damaged
 
 
-def test_a_file_of_a_newer_version_is_left_alone(history: PromptHistory) -> None:
+def test_a_file_of_a_newer_version_is_not_changed(history: PromptHistory) -> None:
     history.search()
     history.close()
     with contextlib.closing(sqlite3.connect(history.path)) as database:
@@ -556,7 +556,7 @@ def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def test_an_import_that_is_killed_is_gone_on_with(world: World) -> None:
+def test_a_killed_import_is_continued(world: World) -> None:
     for number in range(40):
         world.pi(f"019c2f3a-0000-7000-8000-{number:012x}", "/w", [f"prompt {number} of {turn}" for turn in range(20)])
     home = Path(world.environment["SESSIONTREE_HOME"])
@@ -611,7 +611,7 @@ def test_an_append_succeeds_without_a_history(world: World) -> None:
     assert len(done.stdout.split()) == 1
 
 
-def test_the_listing_is_cut_to_columns_and_harmless(world: World) -> None:
+def test_the_listing_fits_the_terminal_and_is_sanitized(world: World) -> None:
     with PromptHistory(world.environment["SESSIONTREE_HOME"]) as history:
         history.add("\x1b]0;title\x07 evil \u202e\nsecond line", cwd="/work/tides", time=NOON)
         history.add("潮位の計算が遅い" * 10, cwd="/work/\x1b[31m月", time=NOON + 1)
@@ -643,7 +643,7 @@ def test_here_limits_to_this_project_and_an_empty_history_has_a_hint(world: Worl
     assert "said later" in run(world, "history").stdout
 
 
-def test_notes_about_a_query_are_printed_and_a_wrong_limit_is_refused(world: World) -> None:
+def test_notes_about_a_query_are_printed_and_an_invalid_limit_is_rejected(world: World) -> None:
     noted = run(world, "history", "since:banana")
     assert noted.returncode == 0
     assert "sessiontree: at character 1: since: expects an age" in noted.stderr

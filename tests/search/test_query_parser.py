@@ -1,4 +1,4 @@
-"""The query language: meaning of queries; every string is one."""
+"""The query language: the meaning of queries. Every string is a valid query."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_filters_may_be_anywhere_among_words() -> None:
         ("-OR", Not(Phrase("OR")), ""),
     ],
 )
-def test_what_cannot_be_parsed_as_typed_is_noted(text: str, where: Expression | None, note: str) -> None:
+def test_text_that_is_not_read_as_typed_is_noted(text: str, where: Expression | None, note: str) -> None:
     query = parse(text, now=NOW)
     assert query.where == where
     assert len(query.notes) == bool(note)
@@ -198,14 +198,14 @@ def test_a_note_names_the_position() -> None:
     assert parse("one two since:banana").notes[0].startswith("at character 9: since: expects an age")
 
 
-def test_a_page_pasted_by_mistake_is_cut_to_a_query() -> None:
+def test_a_page_pasted_by_mistake_is_truncated() -> None:
     query = parse("word " * 5000)
     assert isinstance(query.where, And)
     assert len(query.where.parts) == MAX_TERMS
     assert len(query.notes) == 1
 
 
-def test_parentheses_without_end_are_no_deep_tree() -> None:
+def test_unclosed_parentheses_do_not_nest_without_limit() -> None:
     query = parse("(" * 100_000 + "a" + ")" * 100_000)
     assert query.where == Word("a")
     assert f"more than {MAX_DEPTH}" in query.notes[0]
@@ -213,7 +213,7 @@ def test_parentheses_without_end_are_no_deep_tree() -> None:
     assert parse(to_text(nested)).where == nested.where
 
 
-def test_dates_are_of_the_zone_of_now() -> None:
+def test_dates_are_in_the_time_zone_of_now() -> None:
     east = timezone(timedelta(hours=9))
     query = parse("since:2026-03-09 before:today", now=datetime(2026, 11, 5, 1, tzinfo=east))
     assert query.filters.since == milliseconds(2026, 3, 8, 15)
@@ -230,7 +230,7 @@ def test_without_now_ages_count_from_this_moment() -> None:
     assert (local.hour, local.minute) == (0, 0)
 
 
-def test_the_terms_to_show_are_those_that_are_wanted() -> None:
+def test_terms_lists_only_terms_that_are_not_negated() -> None:
     query = parse('a -b "c d" OR (e* -f) re:/g/')
     assert terms(query.where) == [Word("a"), Phrase("c d"), Word("e", prefix=True), Regex("g")]
     assert terms(None) == []
@@ -248,7 +248,7 @@ def test_the_terms_to_show_are_those_that_are_wanted() -> None:
         (r"re:/a\/b\\/i", r"re:/a\/b\\/i"),
     ],
 )
-def test_a_query_is_written_in_one_manner(text: str, written: str) -> None:
+def test_a_query_has_one_canonical_text(text: str, written: str) -> None:
     assert to_text(parse(text, now=NOW)) == written
 
 
@@ -279,7 +279,7 @@ _queries = st.one_of(st.text(max_size=80), st.lists(_pieces, max_size=25).map(""
 @example('-(a project:"')
 @example('SINCE:" -')
 @given(_queries)
-def test_any_text_is_a_query_that_can_be_written_and_read_again(text: str) -> None:
+def test_any_text_parses_and_its_canonical_text_parses_to_the_same_query(text: str) -> None:
     query = parse(text, now=NOW)
     again = parse(to_text(query), now=NOW)
     assert replace(again, notes=()) == replace(query, notes=())

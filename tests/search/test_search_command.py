@@ -224,14 +224,14 @@ def test_without_hits_the_scope_and_a_hint_are_printed(place: Place) -> None:
     assert (empty["hits"], empty["total"], empty["nextOffset"]) == ([], 0, None)
 
 
-def test_wrong_numbers_are_refused_in_one_line(place: Place) -> None:
+def test_invalid_numbers_are_rejected_on_one_line(place: Place) -> None:
     for arguments in (("--limit", "0"), ("--offset", "-1"), ("--context", "-2"), ("--rebuild", "--no-refresh")):
         ran = place.search("x", *arguments)
         assert (ran.code, ran.out) == (2, "")
         assert ran.err.count("\n") == 1
 
 
-def test_only_a_project_and_only_lately(fresh: Place, tmp_path: Path) -> None:
+def test_search_can_be_limited_to_a_project_and_a_period(fresh: Place, tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "other").mkdir()
     fresh.world.pi(IDS[1], tmp_path / "one", ["tide"])
@@ -276,7 +276,7 @@ def test_a_snippet_fits_any_width_with_its_hit_in_it(text: str, width: int) -> N
     assert draw_snippet([Part("")], width, str) == ""
 
 
-def test_a_pager_is_given_the_whole_branch_without_our_colors_unless_it_is_less(place: Place, tmp_path: Path) -> None:
+def test_a_pager_gets_the_complete_branch_without_colors_unless_it_is_less(place: Place, tmp_path: Path) -> None:
     pager = tmp_path / "pager"
     pager.write_text("#!/bin/sh\ncat > " + str(tmp_path / "paged") + "\necho PAGED\n")
     pager.chmod(0o755)
@@ -300,7 +300,7 @@ def large(world: World, sessions: int = 3) -> None:
         world.put(f".pi/agent/sessions/--work--/2026-02-16T10-00-00-000Z_{IDS[number]}.jsonl", lines)
 
 
-def test_without_an_index_the_files_answer_and_the_index_is_there_next_time(fresh: Place) -> None:
+def test_without_an_index_files_are_scanned_and_the_index_is_built_for_the_next_search(fresh: Place) -> None:
     large(fresh.world)
     untouched = fresh.search("tide", "--json", "--no-refresh").json
     assert untouched["state"] == "scan"
@@ -308,13 +308,13 @@ def test_without_an_index_the_files_answer_and_the_index_is_there_next_time(fres
     assert fresh.search("tide", "--json", "--no-refresh").json["state"] == "scan"
     first = fresh.search("tide", "--json")
     assert first.json["state"] == "scan"
-    assert first.err == "", "no progress where nobody looks"
+    assert first.err == "", "no progress without a terminal"
     second = fresh.search("tide", "--json").json
     assert (second["state"], second["unindexed"]) == ("index", 0)
     assert {hit["session"]["id"] for hit in second["hits"]} == set(IDS[:3])
 
 
-def test_a_terminal_gets_hits_first_and_is_clean_after_indexing(fresh: Place) -> None:
+def test_a_terminal_shows_hits_first_and_is_clean_after_indexing(fresh: Place) -> None:
     large(fresh.world)
     shown = fresh.on_terminal("tide", "--limit", "1")
     assert "from the files in" in shown

@@ -190,7 +190,7 @@ def test_fusion_ranks_sessions_of_both_rankings_first(world: World) -> None:
     assert score == pytest.approx(2 / 61, abs=1e-6)
 
 
-def test_signs_differ_the_more_the_farther_vectors_are() -> None:
+def test_more_distant_vectors_differ_in_more_signs() -> None:
     source = random.Random(1)
     vector = [source.gauss(0, 1) for _ in range(256)]
     near = [one + source.gauss(0, 0.3) for one in vector]
@@ -213,7 +213,7 @@ def command(world: World, *arguments: str, path: Path | None = None) -> subproce
     )
 
 
-def test_a_package_can_bring_an_embedder_of_its_own(world: World, tmp_path: Path) -> None:
+def test_a_package_can_provide_its_own_embedder(world: World, tmp_path: Path) -> None:
     folder = tmp_path / "installed"
     (folder / "acme-1.0.dist-info").mkdir(parents=True)
     (folder / "acme-1.0.dist-info" / "entry_points.txt").write_text("[sessiontree.embedders]\nacme = acme:EMBEDDER\n")
@@ -225,7 +225,7 @@ def test_a_package_can_bring_an_embedder_of_its_own(world: World, tmp_path: Path
     assert "users cannot sign in" in done.stdout
 
 
-def test_the_model_of_wordllama_is_used_if_it_is_installed_and_named_if_not(world: World) -> None:
+def test_wordllama_is_used_if_installed_and_otherwise_an_install_hint_is_shown(world: World) -> None:
     """Checks whichever case applies: the model is installed or it is not."""
     done = command(world, "authentication is broken")
     if not IS_INSTALLED:
@@ -242,4 +242,4 @@ def test_the_model_of_wordllama_is_used_if_it_is_installed_and_named_if_not(worl
     assert isinstance(model, WordLlamaEmbedder)
     (query, near, far) = model.embed(["authentication is broken", "users cannot sign in", "bake rye bread"])
     assert similarity(query, near) > model.least > similarity(query, far)
-    assert all(number == number for number in model.embed([""])[0]), "no text is no reason for no number"
+    assert all(number == number for number in model.embed([""])[0]), "an empty text has a valid vector"

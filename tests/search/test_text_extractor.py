@@ -94,7 +94,7 @@ def test_joined_texts_have_the_same_words_as_unescaped_ones(said: list[str], is_
 
 
 @given(lengths=st.lists(st.integers(0, 3 << CHUNK_BITS), max_size=12), is_ended=st.booleans())
-def test_every_line_is_in_the_stretch_that_it_begins_in(
+def test_every_line_is_in_the_chunk_that_it_begins_in(
     lengths: list[int], is_ended: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("chunks") / "lines"

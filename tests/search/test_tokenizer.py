@@ -53,7 +53,7 @@ def test_search_units_have_only_terms_of_the_same_text(text: str) -> None:
 
 
 @given(st.text(max_size=80))
-def test_a_part_of_the_folded_form_comes_from_a_part_of_the_text(text: str) -> None:
+def test_spans_of_the_folded_form_map_to_spans_of_the_text(text: str) -> None:
     form = Folded.of(text)
     for start in range(0, len(form.text), 7):
         first, last = form.span(start, min(start + 3, len(form.text)))
@@ -85,11 +85,11 @@ def places(term: Word | Phrase | Regex, text: str) -> list[str]:
         (Regex("l.ck", "i"), "lock LOCK", ["lock", "LOCK"]),
     ],
 )
-def test_a_term_matches_at_these_places(term: Word | Phrase | Regex, text: str, expected: list[str]) -> None:
+def test_a_term_matches_at_these_positions(term: Word | Phrase | Regex, text: str, expected: list[str]) -> None:
     assert places(term, text) == expected
 
 
-def test_a_pattern_that_exceeds_the_time_limit_is_given_up() -> None:
+def test_a_pattern_that_exceeds_the_time_limit_is_stopped() -> None:
     finder = RegexFinder(0.1)
     assert finder.find(Regex("(?:.*?b){30}c"), "ab" * 5000) == []
     assert finder.timed_out

@@ -1,4 +1,4 @@
-"""`sessiontree config`: what it shows, what it writes, and what it leaves alone."""
+"""`sessiontree config`: it shows values and sources, writes one value, and keeps the rest of the file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_key_of_a_model_with_dots_in_its_name_can_be_set_and_unset(run: Run, t
     assert run("config", "unset", 'compaction.modelOverrides."openai/gpt-4.1".reserveTokens').code == 0
 
 
-def test_a_broken_file_is_left_untouched_with_an_error(run: Run, tmp_path: Path) -> None:
+def test_an_invalid_file_is_an_error_and_is_not_changed(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "home" / "settings.json"
     file.parent.mkdir()
     file.write_text('{"model": ')
@@ -70,7 +70,7 @@ def test_a_broken_file_is_left_untouched_with_an_error(run: Run, tmp_path: Path)
     assert "the file is ignored" in got.err
 
 
-def test_a_link_of_the_user_stays_a_link_and_one_of_a_project_is_not_written_through(
+def test_the_user_file_may_be_a_link_but_a_project_file_is_not_written_through_one(
     run: Run, tmp_path: Path, project: Path
 ) -> None:
     real = tmp_path / "dotfiles.json"
@@ -103,7 +103,7 @@ def test_a_link_of_the_user_stays_a_link_and_one_of_a_project_is_not_written_thr
         (("unset", "model", "x"), "takes no value"),
     ],
 )
-def test_wrong_usage_is_said_in_one_line_and_nothing_is_written(
+def test_usage_errors_are_reported_on_one_line_and_nothing_is_written(
     run: Run, tmp_path: Path, project: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     ran = run("config", *arguments, "--cwd", str(project))
@@ -114,7 +114,7 @@ def test_wrong_usage_is_said_in_one_line_and_nothing_is_written(
     assert not (project / ".sessiontree").exists()
 
 
-def test_what_a_project_smuggles_into_a_message_does_not_reach_the_terminal(run: Run, project: Path) -> None:
+def test_control_characters_in_a_project_file_do_not_reach_the_terminal(run: Run, project: Path) -> None:
     (project / ".sessiontree").mkdir()
     (project / ".sessiontree" / "settings.json").write_text(
         '{"\\u001b[2Jkey": 1, "compaction": {"instructions": "\\u001b]0;x"}}'
@@ -124,7 +124,7 @@ def test_what_a_project_smuggles_into_a_message_does_not_reach_the_terminal(run:
     assert "unknown setting" in ran.err
 
 
-def test_path_and_schema_say_what_an_editor_needs(run: Run, tmp_path: Path, project: Path) -> None:
+def test_path_and_schema_are_printed_for_editors(run: Run, tmp_path: Path, project: Path) -> None:
     paths = run("config", "path", "--json", "--cwd", str(project)).json
     assert paths["user"] == {"path": str(tmp_path / "home" / "settings.json"), "exists": False}
     assert paths["project"]["path"] == str(project / ".sessiontree" / "settings.json")
@@ -134,7 +134,7 @@ def test_path_and_schema_say_what_an_editor_needs(run: Run, tmp_path: Path, proj
     assert run("config", "schema", "--json").json["schema"] == schema
 
 
-def test_set_says_who_has_the_last_word(run: Run, project: Path) -> None:
+def test_set_warns_if_another_source_overrides_the_value(run: Run, project: Path) -> None:
     run("config", "set", "retry.attempts", "1", "--project", "--cwd", str(project))
     ran = run("config", "set", "retry.attempts", "2", "--cwd", str(project))
     assert "still 1: retry.attempts is overridden by" in ran.err

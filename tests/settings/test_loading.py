@@ -1,4 +1,4 @@
-"""What holds: defaults, the user's file, the project's, the environment, the caller; and what is said of the rest."""
+"""Precedence of settings: defaults, the user's file, the project's, the environment, the caller; and notices."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ def load(
     return load_settings(str(cwd or tmp_path), str(tmp_path / "home"), environment or {}, given)
 
 
-def test_without_any_file_the_defaults_hold(tmp_path: Path) -> None:
+def test_without_any_file_the_defaults_apply(tmp_path: Path) -> None:
     loaded = load(tmp_path)
     assert loaded.settings == Settings()
     assert (loaded.settings.compaction.reserve_tokens, loaded.settings.compaction.keep_recent_tokens) == (16384, 20000)
     assert (loaded.sources, loaded.warnings) == ({}, ())
 
 
-def test_project_wins_over_user_environment_over_project_and_caller_over_all(tmp_path: Path, project: Path) -> None:
+def test_project_overrides_user_environment_overrides_project_and_caller_overrides_all(
+    tmp_path: Path, project: Path
+) -> None:
     user = write(tmp_path / "home" / "settings.json", '{"compaction": {"reserveTokens": 1, "keepRecentTokens": 1}}')
     own = write(project / ".sessiontree" / "settings.json", '{"compaction": {"reserveTokens": 2}}')
     key = "compaction.reserveTokens"
@@ -53,7 +55,7 @@ def test_project_wins_over_user_environment_over_project_and_caller_over_all(tmp
     assert (told.settings.compaction.reserve_tokens, told.source(key).layer) == (4, "override")
 
 
-def test_a_project_is_looked_for_up_to_its_repository_and_no_further(tmp_path: Path, project: Path) -> None:
+def test_a_project_file_is_searched_up_to_the_root_of_the_repository(tmp_path: Path, project: Path) -> None:
     write(tmp_path / ".sessiontree" / "settings.json", '{"retry": {"attempts": 9}}')
     assert load(tmp_path, project / "src").settings.retry.attempts == 4
     write(project / ".sessiontree" / "settings.json", '{"retry": {"attempts": 8}}')
@@ -65,7 +67,7 @@ def test_a_project_is_looked_for_up_to_its_repository_and_no_further(tmp_path: P
     assert load(tmp_path, tmp_path / "loose").settings.retry.attempts == 7
 
 
-def test_a_project_cannot_choose_who_gets_the_conversation(tmp_path: Path, project: Path) -> None:
+def test_a_project_cannot_choose_who_receives_the_conversation(tmp_path: Path, project: Path) -> None:
     text = (
         '{"model": "openai:evil", "models": "/etc/passwd", "compaction": {"summarizer": "openai:evil", "ratio": 0.5}}'
     )
@@ -79,14 +81,14 @@ def test_a_project_cannot_choose_who_gets_the_conversation(tmp_path: Path, proje
     assert load(tmp_path, tmp_path).settings.model == "openai:evil"
 
 
-def test_the_users_file_is_never_taken_for_a_projects(tmp_path: Path, project: Path) -> None:
+def test_the_users_file_is_never_used_as_a_project_file(tmp_path: Path, project: Path) -> None:
     home = project / ".sessiontree"
     write(home / "settings.json", '{"model": "anthropic:x"}')
     loaded = load_settings(str(project), str(home), {})
     assert (loaded.settings.model, loaded.warnings) == ("anthropic:x", ())
 
 
-def test_an_unknown_key_warns_with_the_nearest_and_the_rest_counts(tmp_path: Path) -> None:
+def test_an_unknown_key_gives_a_warning_with_a_suggestion_and_the_rest_is_used(tmp_path: Path) -> None:
     file = write(
         tmp_path / "home" / "settings.json",
         '{"compaction": {"reserveToken": 1, "keepRecentTokens": 7}, "zzz": {}, "reserveTokens": 2, "$schema": "x"}',
@@ -101,7 +103,7 @@ def test_an_unknown_key_warns_with_the_nearest_and_the_rest_counts(tmp_path: Pat
     assert not any(notice.is_error for notice in loaded.warnings)
 
 
-def test_a_wrong_type_names_file_key_and_what_is_expected_and_the_rest_counts(tmp_path: Path) -> None:
+def test_a_wrong_type_is_reported_with_file_key_and_expected_type_and_the_rest_is_used(tmp_path: Path) -> None:
     file = write(
         tmp_path / "home" / "settings.json",
         '{"compaction": {"enabled": "yes", "reserveTokens": -1, "policy": "never", "ratio": 0.5}, "retry": 5}',
@@ -118,9 +120,7 @@ def test_a_wrong_type_names_file_key_and_what_is_expected_and_the_rest_counts(tm
 
 
 @pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff\xfe", b"x" * 2_000_000])
-def test_a_file_that_is_no_settings_is_an_error_and_the_others_count(
-    tmp_path: Path, project: Path, content: bytes
-) -> None:
+def test_an_invalid_file_is_an_error_and_the_others_are_used(tmp_path: Path, project: Path, content: bytes) -> None:
     write(tmp_path / "home" / "settings.json", "{}").write_bytes(content)
     write(project / ".sessiontree" / "settings.json", '{"retry": {"attempts": 3}}')
     loaded = load(tmp_path, project)
@@ -130,14 +130,14 @@ def test_a_file_that_is_no_settings_is_an_error_and_the_others_count(
     assert "the file is ignored" in notice.text
 
 
-def test_a_pipe_in_place_of_the_file_does_not_make_anyone_wait(tmp_path: Path, project: Path) -> None:
+def test_a_fifo_in_place_of_the_file_does_not_block(tmp_path: Path, project: Path) -> None:
     (project / ".sessiontree").mkdir()
     os.mkfifo(project / ".sessiontree" / "settings.json")
     (notice,) = load(tmp_path, project).warnings
     assert "not a regular file" in notice.text
 
 
-def test_the_environment_sets_values_of_every_kind_and_says_what_is_wrong(tmp_path: Path) -> None:
+def test_the_environment_sets_values_of_every_type_and_errors_are_reported(tmp_path: Path) -> None:
     loaded = load(
         tmp_path,
         environment={
@@ -161,7 +161,7 @@ def test_the_environment_sets_values_of_every_kind_and_says_what_is_wrong(tmp_pa
     assert "SESSIONTREE_COMPACTION_RESERVE_TOKENS" in loaded.warnings[1].text
 
 
-def test_a_model_has_its_own_numbers_where_it_says_some(tmp_path: Path) -> None:
+def test_a_model_override_replaces_only_the_values_it_sets(tmp_path: Path) -> None:
     write(
         tmp_path / "home" / "settings.json",
         '{"compaction": {"reserveTokens": 5,'
@@ -175,7 +175,7 @@ def test_a_model_has_its_own_numbers_where_it_says_some(tmp_path: Path) -> None:
     assert compaction.for_model(None) == compaction
 
 
-def test_a_caller_who_says_something_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_an_invalid_override_of_the_caller_raises_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"did you mean retry\.attempts"):
         load(tmp_path, retry__atempts=1)
     with pytest.raises(UsageError, match="expected a whole number"):

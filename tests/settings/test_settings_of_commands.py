@@ -1,4 +1,4 @@
-"""What people set holds for the commands that compact and summarise."""
+"""Settings apply to the commands that compact and summarize."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def compacted(session: Path, capsys: pytest.CaptureFixture[str], *more: str) -> 
     return found
 
 
-def test_what_is_kept_is_as_set_unless_it_is_said_otherwise(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_define_how_much_is_kept_unless_an_option_overrides_them(
+    session: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     main(["config", "set", "compaction.keepRecentTokens", "1000"])
     capsys.readouterr()
     little = compacted(session, capsys)["kept"]
@@ -39,7 +41,7 @@ def test_what_is_kept_is_as_set_unless_it_is_said_otherwise(session: Path, capsy
     assert little < more
 
 
-def test_a_project_may_set_what_is_kept(session: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_project_may_set_how_much_is_kept(session: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     before = compacted(session, capsys, "--keep", "3000")["kept"]
     folder = tmp_path / ".sessiontree"
     folder.mkdir()
@@ -47,7 +49,7 @@ def test_a_project_may_set_what_is_kept(session: Path, capsys: pytest.CaptureFix
     assert compacted(session, capsys)["kept"] == before
 
 
-def test_a_summarizer_that_is_not_there_is_said_and_nothing_is_written(
+def test_a_missing_summarizer_is_reported_and_nothing_is_written(
     session: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = session.read_bytes()
@@ -56,7 +58,7 @@ def test_a_summarizer_that_is_not_there_is_said_and_nothing_is_written(
     assert session.read_bytes() == before
 
 
-def test_a_key_that_is_not_known_is_said_with_the_nearest_one(
+def test_an_unknown_key_is_reported_with_a_suggestion(
     session: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "home").mkdir(exist_ok=True)

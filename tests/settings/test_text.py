@@ -1,4 +1,4 @@
-"""Changing one value of a JSON text with comments: everything else stays as it was."""
+"""Changing one value in a JSON text with comments keeps everything else."""
 
 from __future__ import annotations
 
@@ -43,14 +43,12 @@ def can_hold(value: Any, path: list[str]) -> bool:
 
 
 @given(objects, layouts)
-def test_every_json_text_is_read_as_json_reads_it(value: dict[str, Any], indent: Any) -> None:
+def test_every_json_text_is_parsed_like_the_json_module_does(value: dict[str, Any], indent: Any) -> None:
     assert parse(json.dumps(value, indent=indent)).value == value
 
 
 @given(objects, layouts, paths, values)
-def test_a_value_that_is_set_is_there_and_no_other_has_changed(
-    value: dict[str, Any], indent: Any, path: list[str], new: Any
-) -> None:
+def test_setting_a_value_changes_no_other_value(value: dict[str, Any], indent: Any, path: list[str], new: Any) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     if not can_hold(value, path):
         with pytest.raises(ValueError, match="is not an object"):
@@ -60,7 +58,7 @@ def test_a_value_that_is_set_is_there_and_no_other_has_changed(
 
 
 @given(objects, layouts, paths)
-def test_setting_and_removing_a_new_value_leaves_the_values_as_they_were(
+def test_setting_and_removing_a_new_value_restores_the_values(
     value: dict[str, Any], indent: Any, path: list[str]
 ) -> None:
     text = json.dumps(value, indent=indent)
@@ -71,7 +69,7 @@ def test_setting_and_removing_a_new_value_leaves_the_values_as_they_were(
 
 
 @given(objects, layouts)
-def test_each_member_can_be_taken_out_of_any_layout(value: dict[str, Any], indent: Any) -> None:
+def test_each_member_can_be_removed_from_any_layout(value: dict[str, Any], indent: Any) -> None:
     for key in value:
         left = remove_value(json.dumps(value, indent=indent), [key])
         assert left is not None
@@ -82,19 +80,19 @@ def test_comments_order_and_unknown_keys_stay_when_a_value_changes() -> None:
     assert set_value(WITH_COMMENTS, ["compaction", "reserveTokens"], 5) == WITH_COMMENTS.replace("16384", "5")
 
 
-def test_a_new_value_goes_behind_the_last_with_its_comment_and_indentation() -> None:
+def test_a_new_value_is_added_after_the_last_one_and_its_comment_with_its_indentation() -> None:
     after = set_value(WITH_COMMENTS, ["compaction", "enabled"], False)
     assert '{"a": null}],   // ours\n        "enabled": false\n    },' in after
     assert parse(after).value["compaction"]["enabled"] is False
 
 
-def test_a_value_goes_in_behind_a_comma_that_was_the_last() -> None:
+def test_a_value_is_added_after_a_trailing_comma() -> None:
     after = set_value(WITH_COMMENTS, ["retry", "attempts"], 1)
     assert parse(after).value["retry"] == {"attempts": 1}
     assert after.count(",,") == 0
 
 
-def test_a_removed_line_takes_nothing_else_with_it() -> None:
+def test_removing_a_value_removes_only_its_line() -> None:
     after = remove_value(WITH_COMMENTS, ["model"])
     assert after is not None
     assert "model" not in after
@@ -102,7 +100,7 @@ def test_a_removed_line_takes_nothing_else_with_it() -> None:
     assert remove_value(WITH_COMMENTS, ["compaction", "nothing"]) is None
 
 
-def test_of_a_key_that_stands_twice_the_last_counts_and_both_are_removed() -> None:
+def test_of_a_duplicate_key_the_last_one_counts_and_both_are_removed() -> None:
     text = '{"a": 1, "b": 2, "a": 3}'
     assert parse(set_value(text, ["a"], 9)).value == {"a": 9, "b": 2}
     left = remove_value(text, ["a"])
@@ -110,7 +108,7 @@ def test_of_a_key_that_stands_twice_the_last_counts_and_both_are_removed() -> No
     assert parse(left).value == {"b": 2}
 
 
-def test_a_text_with_nothing_in_it_becomes_an_object() -> None:
+def test_an_empty_text_becomes_an_object() -> None:
     for nothing in ("", "  \n", "// only words\n"):
         assert parse_object(nothing).value == {}
         assert parse(set_value(nothing, ["a", "b"], 1)).value == {"a": {"b": 1}}
@@ -130,6 +128,6 @@ def test_a_text_with_nothing_in_it_becomes_an_object() -> None:
         ("{'a': 1}", "double quotes"),
     ],
 )
-def test_what_is_no_json_is_refused_with_the_place(text: str, place: str) -> None:
+def test_invalid_json_is_rejected_with_its_position(text: str, place: str) -> None:
     with pytest.raises(ValueError, match=place):
         parse_object(text)

@@ -85,8 +85,8 @@ def iter_candidates(roots: Iterable[str]) -> Iterator[Candidate]:
 def iter_library_candidates(library: Library) -> Iterator[Candidate]:
     """The sessions of a library, from its cached summaries; opens no file.
 
-    A field is None if the summary cannot know it: labels always; for a file that was read only in part also the name,
-    and the last message if it may be in the part that was not read.
+    A field is None if the summary does not have it. That is always so for labels. For a file that was only read in
+    part, the name is missing too, and so is the last message if it may be in the part that was not read.
     """
     for summary in library.sessions():
         if _is_empty(summary):

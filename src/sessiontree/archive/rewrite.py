@@ -1,7 +1,8 @@
 """Rewrite a session file without loss.
 
 A rewrite is a list of byte changes; everything between them is copied verbatim. The new file is written under a
-temporary name, read back and compared; then the old content is archived; then the new file is renamed over the old one.
+temporary name, read back and compared. Then the old content is archived. Only then is the new file renamed over the old
+one.
 """
 
 from __future__ import annotations

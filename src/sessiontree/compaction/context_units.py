@@ -1,8 +1,8 @@
 """The context as units: its entries in order, each with its messages. Compaction works on these values only.
 
-Units are the same for every dialect. Where each entry is one line (Pi, oh-my-pi, native), entries without messages are
-units too, because a cut may be at one of them; elsewhere only entries with messages are, because other lines may be
-parts of a message.
+Units are the same for every dialect. In formats with one line per entry (Pi, oh-my-pi, native), entries without
+messages are units too, because a cut may be at one of them. In other formats only entries with messages are units,
+because other lines may be parts of a message.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Find the cut point of a compaction: what is summarized and what is kept. Pure arithmetic on units, by Pi's rules.
 
-Walking back from the newest entry, estimates are added up until they reach the number of tokens to keep; the cut is at
-the next possible entry. A cut can be at a user or assistant message, never at a tool result. If the cut is inside a
-turn, the first part of that turn is summarized on its own, so that the kept part can be understood.
+From the newest entry backwards, estimates are added up until they reach the number of tokens to keep. The cut is at the
+next possible entry. A cut can be at a user or assistant message, never at a tool result. If the cut splits a turn, the
+first part of that turn is summarized separately, so that the kept part can be understood.
 
-One difference from Pi: where another message (of an extension, say) is between a call and its result, Pi may cut there;
-we move the cut back to the call, because providers reject a result without its call.
+There is one difference from Pi. If another message (such as one of an extension) is between a call and its result, Pi
+may cut there. We move the cut back to the call, because providers reject a result without its call.
 """
 
 from __future__ import annotations

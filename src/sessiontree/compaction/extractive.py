@@ -1,8 +1,8 @@
 """A summarizer without a model: takes points from the messages, in the same sections as any other summary.
 
-The same messages always give the same text. A previous summary is parsed into its points and these are kept verbatim,
-so that after many compactions a point is still as it was written, not a summary of a summary. The length is limited:
-if a section has too many points, older ones are dropped, and a line counts them.
+The same messages always give the same text. The points of a previous summary are kept verbatim, so that even after many
+compactions a point is not a summary of a summary. The length is limited: if a section has too many points, older ones
+are dropped, and a line counts them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Facts found in messages by rules: requests, demands, decisions, changed files, commands with their results, tasks.
 
-No language understanding: only roles, tool calls with their results, and a few words that mark a demand or a decision
-in several languages are used. The same messages always give the same facts.
+The rules use only roles, tool calls with their results, and a few words that mark a demand or a decision in several
+languages. The same messages always give the same facts.
 """
 
 from __future__ import annotations

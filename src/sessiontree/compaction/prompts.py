@@ -1,8 +1,8 @@
 """Prompts for summaries, and the conversation as the text in them.
 
-The conversation is one text with a role before each part: a model that receives it as messages tends to continue it
-instead of summarizing it. Thinking is left out, its outcome is in the answers. Long results are truncated with a note.
-Our own tags are escaped inside the conversation, so that its content cannot close them.
+The conversation is one text with a role before each part. A model that receives it as messages tends to continue it
+instead of summarizing it. Thinking is left out, because its outcome is in the answers. Long results are truncated with
+a note. Our own tags are escaped inside the conversation, so that its content cannot close them.
 """
 
 from __future__ import annotations

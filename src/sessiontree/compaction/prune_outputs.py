@@ -1,8 +1,8 @@
 """Prune old tool outputs from the context: cheaper than a compaction, and no summary is needed.
 
-Each output is replaced by a short note with a `context_edit` entry: the output itself stays in the file, and `restore`
-adds it to the context again. The last turns (by default two) and before them the newest outputs up to 40,000 tokens are
-protected; nothing is done unless it frees 20,000 tokens.
+A `context_edit` entry replaces each output with a short note. The output itself stays in the file, and `restore` adds
+it to the context again. The last turns (by default two) are protected, and before them the newest outputs up to 40,000
+tokens. Nothing is done unless it frees 20,000 tokens.
 
 Only Pi and native sessions have context edits. Other clients would ignore them and send the full outputs.
 """

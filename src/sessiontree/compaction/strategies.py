@@ -1,8 +1,10 @@
 """Compaction strategies: what is kept, as the different agents do it.
 
-A strategy only chooses the cut. The dialect decides how it is written: an entry that names the first kept one (Pi,
-oh-my-pi, native), a new root followed by copies of the kept messages (Neovate), a boundary with a list of kept lines
-(Claude Code). So every strategy works in every dialect.
+A strategy only chooses the cut, so every strategy works in every dialect. The dialect decides how the cut is written:
+
+* Pi, oh-my-pi, native: an entry that names the first kept entry;
+* Neovate: a new root, followed by copies of the kept messages;
+* Claude Code: a boundary with a list of kept lines.
 """
 
 from __future__ import annotations

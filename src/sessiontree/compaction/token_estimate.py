@@ -1,8 +1,8 @@
 """Token estimates for texts, messages and contexts.
 
 `PI` is Pi's own arithmetic (a quarter of the UTF-16 length): with it a session is cut where Pi would cut it. `MEASURED`
-takes into account that tokens of Chinese, Japanese, Korean and code are shorter than those of English prose; it decides
-whether a context fits a window. `tokenizer_estimator` makes an estimator from a real tokenizer. `python -m
+decides whether a context fits a window. It takes into account that tokens of Chinese, Japanese, Korean and code are
+shorter than those of English prose. `tokenizer_estimator` makes an estimator from a real tokenizer. `python -m
 benchmarks.tokens` measures their errors (see docs/compaction.md).
 
 A provider's count beats any estimate: the size of a context is the last trustworthy usage plus an estimate of the
@@ -271,8 +271,8 @@ def is_larger(messages: Sequence[Message], limit: int, estimate: Estimator = PI)
 def estimated_size(messages: Sequence[Message], estimate: Estimator = PI) -> int:
     """Size of a context by estimates alone; the system prompt in force counts once.
 
-    Of very many messages only a sample is estimated, and the rest extrapolated by length: that of the text or, for
-    messages that are not decoded yet, that of their lines. Pi's arithmetic has to be exact and is never sampled.
+    Of very many messages only a sample is estimated; the rest is extrapolated from the length of the text. For messages
+    that are not decoded yet, the length of their lines is used. Pi's arithmetic has to be exact and is never sampled.
     """
     if len(messages) > _MANY and estimate is not PI:
         tokens = _sampled_size(messages, estimate)

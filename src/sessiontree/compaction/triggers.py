@@ -1,7 +1,8 @@
 """Detect that a context is too large, and compact it. For programs that send requests to a model.
 
-Call `should_compact` between two requests, or let `make_room` do what is needed. When the provider rejects a request as
-too long, call `after_overflow`, then retry; it gives up if the model has not answered since the last compaction.
+Call `should_compact` between two requests, or let `make_room` do the necessary steps. When the provider rejects a
+request as too long, call `after_overflow` and retry. It gives up if the model has not answered since the last
+compaction.
 """
 
 from __future__ import annotations

@@ -142,8 +142,8 @@ class _FileRestorer:
     def restore(self, conflicts: list[str]) -> RestoredFiles:
         self._missing += [f"{path}: outside the worktree" for path in self._files if not is_safe_path(path)]
         files = {path: saved for path, saved in self._files.items() if is_safe_path(path)}
-        # Order: former contents first, so that a run that dies loses none; deletions before writes, because a
-        # deleted file may be where a folder has to be.
+        # The order matters. Current contents are stored first, so that a run that dies loses none of them. Deletions
+        # come before writes, because a folder may have to replace a deleted file.
         overwritten = tuple((path, name) for path in conflicts if (name := self._store_current(path)) is not None)
         self._restore_index({path: saved.staged for path, saved in files.items() if saved.staged is not None})
         removed = [path for path, saved in files.items() if not saved.mode and self._remove(path)]

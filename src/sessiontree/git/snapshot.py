@@ -1,7 +1,7 @@
 """Snapshots of uncommitted work: changed, staged, deleted and untracked files, with contents in a blob store.
 
-Ignored files, nested repositories, large files and untracked files with the names of secrets are left out; a snapshot
-lists what was left out, and why. Taking one changes nothing in the worktree.
+Ignored files, nested repositories, large files and untracked files with the names of secrets are left out. A snapshot
+lists omitted files with the reason, except ignored ones. Taking a snapshot changes nothing in the worktree.
 """
 
 from __future__ import annotations

@@ -353,7 +353,7 @@ def checkout_tree(root: str, repository: str, old: str, new: str) -> None:
 def _write_files(root: str, repository: str, old: str, new: str) -> None:
     entries = [entry for entry in iter_diff(repository, old, new) if not entry.is_submodule]
     written = [entry for entry in entries if entry.kind != "removed"]
-    # All new files are complete and synced in a staging folder before the first one is moved: a process that dies
+    # All new files are complete and synced in a staging folder before the first one is moved. So a process that dies
     # leaves each file old or new, never partial, and the operation can be repeated.
     with _staging_folder(root) as folder:
         with temporary_index() as index:

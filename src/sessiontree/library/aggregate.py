@@ -264,8 +264,8 @@ def _group_sharing(
 def _deduplicate(members: Sequence[Details]) -> list[Details]:
     """Deduplicate details of sessions that share lines: each item stays only in the first session that has it.
 
-    Of a response, the copy with the most tokens counts, as among the lines of one session: a fork may have been taken
-    in the middle of a response, or the origin may be damaged there.
+    Of a response, the copy with the most tokens counts, as among the lines of one session. The session may have been
+    forked in the middle of a response, or the origin may be damaged there.
     """
     places: dict[bytes, tuple[int, int]] = {}
     responses: list[list[Response]] = [[] for _ in members]

@@ -86,8 +86,8 @@ def estimate(reader: Reader, seen: int, size: int) -> Counted:
 def extend_counts(before: Counted, journal: Journal, first: int) -> Counted:
     """Extend counts by the lines from node `first` on.
 
-    If the parent of an added line is neither the last entry nor an added one, only the whole file shows whether a
-    branch began there; the number then becomes an estimate.
+    If the parent of an added line is neither the last entry nor an added one, only the complete file shows whether a
+    branch begins there. The number of branches then becomes an estimate.
     """
     nodes = range(first, len(journal))
     used = list(_iter_usage_entries(journal, nodes))
@@ -106,8 +106,8 @@ def extend_counts(before: Counted, journal: Journal, first: int) -> Counted:
 def _added_branches(tip: str | None, journal: Journal, first: int) -> tuple[int, bool]:
     """Number of added branches, and whether it is exact.
 
-    In formats with parallel results and restarts after compaction, the added lines alone do not show what is a branch:
-    there the number is exact only if each line is a child of the one before.
+    In formats with parallel results and restarts after compaction, the added lines alone do not show which of them
+    begin a branch. There the number is exact only if each line is a child of the one before.
     """
     tree, types = journal.tree, journal.types
     bookkeeping = journal.dialect.bookkeeping | {"leaf"}

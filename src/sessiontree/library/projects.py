@@ -5,8 +5,8 @@ A project is identified by its real path and its repository. Two folders are the
 * they have the same real path, or are in working trees of one repository on this machine (worktrees, subfolders); or
 * their repositories share a network remote or, if at least one of them has none, the first commit.
 
-Two repositories with network remotes, but none in common, are different projects even with the same first commit: they
-are forks, or made from one template.
+Two repositories that have network remotes, but none in common, are different projects even with the same first commit.
+They are forks, or made from one template.
 
 A session records only its working folder. The repository of a folder is recorded when it is first seen, in
 `projects.jsonl` in the home folder. It is not in the cache because it cannot be derived once the folder is gone. Names

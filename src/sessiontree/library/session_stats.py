@@ -6,8 +6,8 @@ Sessions share lines: a fork begins with those of its origin, and a converted se
 that each item counts once, it has *keys*, and copies have at least one key in common:
 
 * an entry has its id, or that of the entry it was converted from;
-* a response with its own and its request's id (Claude Code: `message.id` and `requestId`) has both as one key, in all
-  of its lines and copies, even if a program gave the copied lines new ids;
+* a response with its own and its request's id (Claude Code: `message.id` and `requestId`) has both as one key. All of
+  its lines and copies share it, even if a program gave the copied lines new ids;
 * a call and its result have the id of the call.
 
 Short ids, such as counters or a few random digits, repeat in other sessions. They are combined with the time of their

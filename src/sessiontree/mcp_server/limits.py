@@ -1,7 +1,8 @@
 """Size limits and sanitizing of results.
 
-Results are read by a model: each byte costs tokens, and the text may try to manipulate it. So every result has a limit
-of items and bytes and the offset of the next page, and begins with a notice that it is recorded, untrusted text.
+Results are read by a model: each byte costs tokens, and the text may try to manipulate it. So the items
+and bytes of every result are limited, and it has the offset of the next page. It begins with a notice that it is
+recorded, untrusted text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Queries about past sessions: plain values, limited in size, marked as untrusted.
 
 Invalid arguments raise one of the package's errors, with a message for the model. A session is named by its id, a
-prefix of it, or its path, and has to be in the library: no other file is ever read.
+prefix of the id, or its path. It has to be in the library: no other file is ever read.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     Request -> Model.stream -> events -> an Assistant message
 
 `open_model("anthropic:claude-opus-5")` opens a provider's model. Requests to providers need Pydantic AI, an optional
-dependency (`pip install 'sessiontree[models]'`) that is imported with the first request; everything else here works
+dependency (`pip install 'sessiontree[models]'`). It is imported with the first request, and everything else here works
 without it (see docs/decisions/0015-models.md). Messages are `sessiontree.core.messages`, including the signatures that
 a provider wants back.
 """

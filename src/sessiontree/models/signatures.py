@@ -5,7 +5,7 @@ same as in Pi, so that either program can continue the other's sessions:
 
 * Anthropic: the signature. Redacted thinking has it with `redacted`.
 * OpenAI Responses: for thinking, the reasoning item as JSON; for text, JSON with the item's id and phase; for a call,
-  JSON with the item's id (Pi puts that into the call's id, which no other provider accepts).
+  JSON with the item's id. (Pi puts that into the call's id, which no other provider accepts.)
 * OpenAI Chat Completions: for thinking, the name of the field it came in.
 * Gemini: the signature, at the block it came with.
 """

@@ -1,7 +1,7 @@
 """Session files in chunks of 32 KiB, the unit that the index refers to.
 
-A line belongs to the chunk in which it begins. So the chunk of a line depends only on the content of the file, not on
-the steps in which the file grew or was indexed, and the index needs no table of lines.
+A line belongs to the chunk in which it begins. So its chunk depends only on the content of the file, not on the steps
+in which the file grew or was indexed. The index needs no table of lines.
 """
 
 from __future__ import annotations

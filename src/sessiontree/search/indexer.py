@@ -169,8 +169,8 @@ class _Writer:
         """The number of a file; a new one if it was replaced. Stored by the next commit."""
         if file.start and file.known is not None:
             return file.known.file
-        # A replaced file needs a new number: rows of the old one cannot be deleted from a contentless table, and would
-        # otherwise be taken for rows of the new content.
+        # A replaced file needs a new number. Rows of the old number cannot be deleted from a contentless table, and
+        # would be taken for rows of the new content.
         if file.known is not None:
             self._replaced.append(file.known)
         self._next += 1

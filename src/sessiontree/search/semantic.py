@@ -1,8 +1,8 @@
 """Semantic search: merges a ranking by embeddings with the ranking by words. Optional and off by default.
 
 Sign bits of vectors select a shortlist of some hundred lines (`vector_db`); those are read again and their full vectors
-compared. Reciprocal rank fusion merges the rankings: each adds 1 / (60 + rank) to a session's score, so sessions that
-both find come first and the two kinds of scores never have to be compared.
+compared. Reciprocal rank fusion merges the rankings: each adds 1 / (60 + rank) to a session's score. So sessions in
+both rankings come first, and the two kinds of scores never have to be compared.
 
 A semantic hit is read from the file like any other; its snippet has no marked matches.
 """

@@ -3,7 +3,7 @@
 It has its own decoder instead of the dialects' `parse` for two reasons. First, an entry drops fields that search needs:
 Claude Code's `isMeta` and `isCompactSummary` distinguish prompts from inserted context and summaries. Second, indexing
 spends most of its time here. On 109 MB of Claude Code sessions, `parse` alone takes 1.6 times as long as this module
-(0.40 s against 0.25 s), and its texts would have to be encoded again for the tokenizer.
+(0.40 s against 0.25 s). Its texts would also have to be encoded again for the tokenizer.
 
 A text stays the bytes of its JSON string until it is shown. Images and signatures are skipped. So are copies of other
 text on the line, such as Claude Code's `toolUseResult` and `last-prompt`.

@@ -75,8 +75,8 @@ class Line(Struct, gc=False):
 def joined_texts(raws: Sequence[bytes]) -> tuple[bytes, bool]:
     """Join texts as UTF-8 for the tokenizer. The flag is set if escapes are left that may be part of words.
 
-    Most escapes separate words. `\\n` is in nearly every text and is replaced here by spaces; the tokenizer resolves
-    the others once for each distinct word that has one.
+    Most escapes separate words. `\\n` is in nearly every text and is replaced by spaces here. The tokenizer
+    resolves the others, once for each distinct word that has one.
     """
     strings: list[bytes | Raw] = []
     others: list[str] = []

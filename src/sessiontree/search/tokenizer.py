@@ -9,7 +9,7 @@
 * A symbol (an emoji) is a term. Everything else separates.
 
 Every byte of every session passes through here. So the terms of each distinct word are computed once and cached
-(`Terms`); what is left per text is a split and a dictionary lookup, both in C.
+(`Terms`). Each text then only needs a split and dictionary lookups, both in C.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Patterns of secrets in text: one rule per kind, as a table. Pure.
 
 A rule has needles, one of which must occur before its pattern is tried: a plain substring search rules out nearly every
-text. Every pattern runs in linear time: each starts at a word boundary (so it cannot restart within a run it already
-tried), repeats possessively or with a bound, and never searches for an end that may be missing.
+text. Every pattern runs in linear time. It starts at a word boundary, so it cannot restart within a run it already
+tried. It repeats possessively or with a limit, and never searches for an end that may be missing.
 """
 
 from __future__ import annotations

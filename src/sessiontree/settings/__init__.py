@@ -2,8 +2,8 @@
 
     text (JSON with comments) -> values by key (layers) -> one `Settings`, and the source of each value
 
-`load_settings` is the entry point. The content of a file never makes it fail: an unknown key, a value of the wrong type
-or invalid JSON becomes a `Notice`, and everything else is used. A project's file may come with a repository, so it
+`load_settings` is the entry point. The content of a file never makes it fail. An unknown key, a value of the wrong type
+or invalid JSON becomes a `Notice`, and the other values are used. A project's file may come with a repository, so it
 cannot set who receives the conversation (see `known`).
 """
 
