@@ -28,8 +28,8 @@ BOM = b"\xef\xbb\xbf"
 _BLANK = re.compile(r"[ \t\r\n]*")
 _NULS = re.compile(r"[\x00 \t\r\n]*\x00[\x00 \t\r\n]*")
 _OBJECT_START = re.compile(r'\{\s*"')
-# Matches what follows an object nested in another one. Such an object may look like a record: agents often print session
-# files in tool output. But it is only data of the enclosing object, which is damaged.
+# Matches what follows an object nested in another one. Such an object may look like a record: agents often print
+# session files in tool output. But it is only data of the enclosing object, which is damaged.
 _INSIDE_ANOTHER = re.compile(r"\s*[,\]}]")
 # Sizes of the slices given to the decoder, 0 for the rest of the line: see `_try_decode`.
 _WINDOWS = (4096, 256 * 1024, 0)
