@@ -27,7 +27,7 @@ from tests.archive.machine import (
     write_native,
 )
 from tests.archive.test_shrink import claude_with_progress, long_session
-from tests.builders import examples
+from tests.builders import examples, message_line
 
 STEPS = ("archive", "keep", "restore", "shrink", "shrink dead", "tail", "prune", "mv", "sync", "write", "write there")
 
