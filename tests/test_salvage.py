@@ -280,6 +280,6 @@ def test_records_put_on_one_line_are_all_found_as_they_were_written(parts: list[
 
 @examples(150)
 @given(st.lists(rendered(), max_size=3), stubs(), st.lists(rendered(), min_size=1, max_size=3))
-def test_a_stub_at_any_cut_hides_no_record(before: list[Any], stub: bytes, behind: list[Any]) -> None:
-    raw = b"".join(text for _, text in before) + stub + b"".join(text for _, text in behind)
-    assert records(raw) == [fields for fields, _ in [*before, *behind]]
+def test_a_stub_at_any_cut_hides_no_record(before: list[Any], stub: bytes, after: list[Any]) -> None:
+    raw = b"".join(text for _, text in before) + stub + b"".join(text for _, text in after)
+    assert records(raw) == [fields for fields, _ in [*before, *after]]

@@ -105,7 +105,7 @@ def last_said(session: Session) -> str:
     return session.context().sources[-1]
 
 
-def said(session: Session, leaf: str | None = None) -> list[str]:
+def context_texts(session: Session, leaf: str | None = None) -> list[str]:
     return [message_text(message) for message in session.context(leaf).messages]
 
 
@@ -127,7 +127,7 @@ def check_pairs_are_whole(session: Session, leaf: str | None) -> None:
             continue
         calls = [each.id for each in tool_calls(message)]
         assert not seen.intersection(calls), "two calls of one id in a context"
-        assert set(waiting) <= answered, "something stands between a call and its result"
+        assert set(waiting) <= answered, "there is an entry between a call and its result"
         seen.update(calls)
         waiting = calls
 

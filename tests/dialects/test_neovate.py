@@ -42,7 +42,7 @@ from sessiontree.session.open import detect, open_store
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.testing.dialects import check_dialect
-from tests.builders import NOWHERE, header, json_line, said
+from tests.builders import NOWHERE, header, json_line, message_line
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "neovate"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "expected.json").read_text())
@@ -66,8 +66,8 @@ def opened(*lines: bytes, read_options: ReadOptions = AS_CLIENT, location: str =
 
 
 def message(uuid: str, parent: str | None, content: Any = None, role: str = "user", **fields: Any) -> bytes:
-    spoken = uuid if content is None else content
-    common = {"parentUuid": parent, "uuid": uuid, "role": role, "content": spoken}
+    body = uuid if content is None else content
+    common = {"parentUuid": parent, "uuid": uuid, "role": role, "content": body}
     return json_line({**common, **fields, "type": "message", "timestamp": TIME, "sessionId": "abcd1234"})
 
 
@@ -172,8 +172,8 @@ def test_the_contract_holds_on_the_corpus() -> None:
 def test_files_of_other_clients_are_not_recognized() -> None:
     claude = json_line({"type": "user", "uuid": "a", "parentUuid": None, "message": {"role": "user"}})
     assert NEOVATE.recognize(claude) == 0
-    assert NEOVATE.recognize(header() + said("a")) == 0
-    assert NEOVATE.recognize(said("a")) == 0
+    assert NEOVATE.recognize(header() + message_line("a")) == 0
+    assert NEOVATE.recognize(message_line("a")) == 0
     native = {"type": "config", "id": "a", "parentId": None, "timestamp": TIME, "config": {}}
     assert NEOVATE.recognize(json_line(native)) == 0
 

@@ -32,7 +32,7 @@ SESSION = session_id(META.id)
 PIXEL = "iVBORw0KGgo="
 
 
-# The owner's rules of loading, 0.28.2, told anew: nothing of ours is used
+# Neovate's loading rules (0.28.2), reimplemented without using our own code
 
 
 def loaded(data: bytes) -> list[dict[str, Any]]:
@@ -349,8 +349,8 @@ def test_a_second_branch_after_the_same_response_has_results_of_its_own() -> Non
 
 @pytest.mark.parametrize("between", ["branch_summary", "custom_message"])
 def test_what_is_between_a_call_and_its_result_is_decoded_there(between: str) -> None:
-    spoken = entry(between, "b", summary="went astray", fromId="u", customType="x", content="said")
-    items = [user("u"), answer("a", call("1")), spoken, result("r", "1"), answer("z", text("ok"))]
+    injected = entry(between, "b", summary="went astray", fromId="u", customType="x", content="said")
+    items = [user("u"), answer("a", call("1")), injected, result("r", "1"), answer("z", text("ok"))]
     writer = written(*items)
     assert [line["role"] for line in loaded(writer.data)] == ["user", "assistant", "tool", "user", "assistant"]
     assert plain(writer.decoded()) == plain(items)
@@ -567,7 +567,7 @@ def test_a_compaction_may_keep_from_a_metadata_line_on() -> None:
     assert [message_text(message) for message in writer.session.context().messages] == ["s", "kept", "last"]
 
 
-# Where it stands, where it comes from
+# The current entry, and the origin
 
 
 def test_the_last_line_written_is_the_clients_leaf_and_another_leaf_is_a_metadata_line() -> None:
@@ -794,7 +794,7 @@ contents = words | st.lists(texts | images | odd_blocks, max_size=3)
 
 
 def between(id: str, asked: list[str]) -> st.SearchStrategy[CanonicalEntry]:
-    """What may come behind an answer: results in any order, missing or twice, and anything else among them."""
+    """What may come after an answer: results in any order, missing or twice, and anything else among them."""
     results = st.builds(
         lambda call, content, failed: result(id, call, content, isError=failed),
         st.sampled_from([*asked, *asked, "nowhere"]),

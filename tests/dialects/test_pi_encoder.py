@@ -18,7 +18,7 @@ from sessiontree.errors import UsageError
 from sessiontree.session.journal import Journal
 from sessiontree.session.open import detect
 from sessiontree.stores.memory import MemoryStore
-from tests.builders import TIME, entry, examples, header, json_line, said
+from tests.builders import TIME, entry, examples, header, json_line, message_line
 from tests.dialects.sessions import (
     DIALECTS,
     META,
@@ -162,7 +162,7 @@ def test_a_reference_to_an_entry_that_got_another_id_follows_it() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_file_that_is_continued_gets_lines_with_ids_it_does_not_have(dialect: str) -> None:
-    journal = journal_of(header() + said("a"), DIALECTS[dialect])
+    journal = journal_of(header() + message_line("a"), DIALECTS[dialect])
     encoder = DIALECTS[dialect].encoder(META, journal)
     one, two = encoder.encode(message("a"), "a"), encoder.encode(message(""), "a")
     assert len({one.id, two.id, "a"}) == 3
@@ -374,7 +374,7 @@ def test_what_oh_my_pi_never_sends_is_left_out_of_the_context(dialect: str, unse
     assert encoded.ids["b"] == journal.tree.ids[2]
 
 
-# Where the session stands
+# The current entry
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -476,7 +476,7 @@ def test_a_bound_of_version_1_that_names_nothing_is_not_decoded(number: Any) -> 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_moves_of_the_leaf_are_decoded(dialect: str) -> None:
-    data = header(sessiontree=1) + said("a") + entry("leaf", "b", "a", targetId="a")
+    data = header(sessiontree=1) + message_line("a") + entry("leaf", "b", "a", targetId="a")
     moves = [each for each, _ in decoded(journal_of(data, DIALECTS[dialect]))]
     assert [(each.kind, each.fields) for each in moves][1] == ("leaf", {"targetId": "a"})
 

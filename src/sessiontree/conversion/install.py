@@ -82,9 +82,7 @@ def carry_out(session: Session, plan: Plan) -> Session:
         finally:
             staged.discard()
     except OSError as error:
-        raise WriteError(
-            f"{plan.path}: could not be written: {error.strerror or error}; nothing was left behind"
-        ) from error
+        raise WriteError(f"{plan.path}: could not be written: {error.strerror or error}; no file was left") from error
     return open(plan.path, dialect=plan.request.to)
 
 

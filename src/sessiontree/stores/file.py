@@ -119,9 +119,11 @@ class FileStore:
         flock(self._writer, LOCK_UN)
 
     def replace(self, data: Iterable[bytes], expected_size: int) -> str:
-        # Order: write and fsync the new content under a temporary name (slow, so without the lock), then take the lock
-        # and check that nothing was appended meanwhile, keep the old file under the backup's name (a hard link costs
-        # no copy), rename, and fsync the folder. A crash at any point leaves the old or the new file, both complete.
+        # The order matters: a crash at any point leaves the old or the new file, both complete.
+        # 1. Write and fsync the new content under a temporary name. This is slow, so it happens without the lock.
+        # 2. Take the lock and check that nothing was appended meanwhile.
+        # 3. Keep the old file under the backup's name, as a hard link (no copy).
+        # 4. Rename the new file over the path, and fsync the folder.
         backup = f"{self.location}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(2).hex()}.bak"
         try:
             temporary = write_temporary(self.location, data, self._os_calls)
