@@ -40,7 +40,7 @@ def image(data: str, **fields: Any) -> dict[str, Any]:
 
 
 def there_and_back(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is stored, and what comes back."""
+    """The stored entry, and the restored one."""
     blobs = MemoryBlobs()
     stored = externalize(fields, blobs.put)
     assert json.loads(json.dumps(stored)) == stored
@@ -52,7 +52,7 @@ def test_the_examples_are_as_large_as_they_should_be() -> None:
     assert len(LONG) > STRING_CHARACTERS == 500_000
 
 
-# Out and back
+# Externalize and restore
 
 
 def test_a_large_image_goes_to_a_blob_as_bytes() -> None:
@@ -189,7 +189,7 @@ def test_the_cheap_test_never_misses_large_content() -> None:
     assert not may_hold_large_content(json_line({"data": "x" * 2000}))
 
 
-# Cutting instead
+# Truncation
 
 
 def test_truncation_adds_a_notice_within_the_limit() -> None:
@@ -404,7 +404,7 @@ values = st.recursive(
 
 
 def spelled_out(value: Any) -> Any:
-    """The value with large strings in the place of the words for them.
+    """The value with placeholders replaced by large strings.
 
     A reference as image data is left out: base64 has no colon, so it is always meant as a reference.
     """

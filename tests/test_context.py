@@ -277,7 +277,7 @@ def test_an_edit_in_the_kept_range_counts() -> None:
     assert context_texts(*path) == ["summary c", "3"]
 
 
-# What other entries say
+# Messages of other entries
 
 
 def test_a_branch_summary_is_a_message() -> None:
@@ -426,7 +426,7 @@ def test_rules_are_listed_once_in_the_order_they_came() -> None:
     assert state(*path).rules == ("b", "a", "c")
 
 
-# Reading no more than is needed
+# Lazy loading
 
 
 def test_only_what_counts_is_loaded() -> None:
@@ -464,7 +464,7 @@ def test_the_model_is_looked_for_no_further_back_than_needed() -> None:
 
 
 def naive_messages(entries: Sequence[Entry], rules: Rules) -> list[tuple[str, Message]]:
-    """What the context should say, written down step by step from the format's description."""
+    """The expected messages of a context: a direct implementation of the format's description."""
     entries = list(entries)
     opening: Compaction | None = None
     for entry in entries:

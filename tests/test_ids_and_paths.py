@@ -103,7 +103,7 @@ def test_an_entry_id_is_eight_hex_digits() -> None:
 
 def test_an_entry_id_is_never_one_that_is_taken() -> None:
     class AllButOne:
-        """A container that refuses the first few ids it is asked about."""
+        """A container that claims to have the first few ids it is asked for."""
 
         def __init__(self) -> None:
             self.asked: list[str] = []
@@ -154,7 +154,7 @@ def test_no_session_id_can_leave_its_folder(text: str) -> None:
         assert not text.startswith((".", "-"))
 
 
-# Where a session goes
+# Paths of sessions
 
 
 @pytest.mark.parametrize("id", BAD_IDS)

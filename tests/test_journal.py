@@ -27,7 +27,7 @@ Damage = tuple[int, int, int, str]
 
 
 def damaged(*before: bytes, line: bytes, after: bytes = b"") -> tuple[Session, int, int]:
-    """A session with an odd line between others: the session, and where the line starts and ends."""
+    """A session with a damaged line between others: the session, and the start and end of that line."""
     start = sum(map(len, before))
     return opened(b"".join(before) + line + after), start, start + len(line.removesuffix(b"\n"))
 
@@ -97,7 +97,7 @@ def test_nul_bytes_around_an_entry_are_reported_and_the_entry_is_read(before: in
     assert session.raw("m1") == body
 
 
-# One line, several things
+# Several records on one line
 
 
 @pytest.mark.parametrize("between", [b"", b" "])
@@ -134,7 +134,7 @@ def test_garbage_after_a_record_is_kept_and_the_record_is_read() -> None:
 
 
 def test_a_fused_line_and_a_blank_line_in_one_block_are_both_reported() -> None:
-    """As many objects as lines, and yet not one on each."""
+    """There are as many objects as lines, but not one on each."""
     fused = SECOND[:-1] + THIRD
     data = header() + FIRST + fused + b"\n" + message_line("m3", "m2")
     at = len(header()) + len(FIRST)
@@ -177,7 +177,7 @@ def test_windows_line_ends_are_reported_once() -> None:
 
 
 def test_windows_line_ends_at_the_start_of_a_block_are_reported_with_the_same_range() -> None:
-    """The LF is no more part of a line where a block is decoded in one go than elsewhere."""
+    """The LF is not part of the range, even where a block is decoded in one call."""
     before = header() + b"".join(chain(25, "x" * 4000))
     odd = message_line("odd", "m24", "y" * 60_000).replace(b"\n", b"\r\n")
     assert len(before) < BLOCK_SIZE < len(before) + len(odd)  # so that the odd line starts the second block
@@ -255,7 +255,7 @@ def test_a_session_without_header_is_read_but_not_written() -> None:
 
 @pytest.mark.parametrize("data", [b"", header()[:40], FIRST])
 def test_nothing_is_written_to_a_session_without_header(data: bytes) -> None:
-    """A reader that insists on a header would refuse the file for good."""
+    """A client that requires a header would never open the file again."""
     store = MemoryStore(data)
     session = opened(store)
     with pytest.raises(ReadOnlyError, match="header"):
@@ -636,7 +636,7 @@ def test_every_byte_of_a_file_is_accounted_for(lines: list[bytes], data: st.Data
     assert not left.strip(b" \r\n")
 
 
-# Others write
+# Other writers
 
 
 def record_entries(session: Session) -> list[Entry]:

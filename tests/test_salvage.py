@@ -188,7 +188,7 @@ def test_a_record_after_deep_nesting_is_found() -> None:
 
 
 def test_nesting_near_the_decoder_limit_raises_no_error() -> None:
-    """Two decoders with two limits look at a line; whatever one takes and the other refuses must not get out."""
+    """Two decoders with different limits decode a line; an error of only one of them must not escape."""
     for depth in range(880, 1005):
         raw = b'{"type":"m","timestamp":"\\ud800","data":' + b"[" * depth + b"]" * depth + b"}" + TWO
         assert records(raw)[-1:] == [json.loads(TWO)], depth

@@ -47,7 +47,7 @@ STEPS = st.one_of(
 
 
 class Walk:
-    """A session that things are done to, checked after each of them."""
+    """A session that is checked after each operation on it."""
 
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
@@ -67,7 +67,7 @@ class Walk:
             getattr(self, step[0])(session, *step[1:])
         except (UsageError, CompactionError):
             session.close()
-            assert self.data() == before, "refused, and yet something was written"
+            assert self.data() == before, "the operation was refused but something was written"
         session.close()
         after = self.data()
         check_lines_are_kept(before, after)
@@ -83,7 +83,7 @@ class Walk:
         return session.leaves()
 
     def place(self, session: Session, number: int) -> str:
-        """One of the entries that say something, on any branch."""
+        """One of the entries with a message, on any branch."""
         sources = {source: None for leaf in session.leaves() for source in session.context(leaf).sources}
         return list(sources)[number % len(sources)]
 

@@ -167,7 +167,7 @@ def test_a_branch_of_another_session_and_dialect_is_merged_the_same_way(
     if how == "append":
         names = [each.name for message in found.context().messages for each in tool_calls(message)]
         assert [name.lower() for name in names] == ["write", "bash"]
-        assert names[1] == ("Bash" if target == "claude" else "bash")  # in the words of the agent it was brought to
+        assert names[1] == ("Bash" if target == "claude" else "bash")  # the tool name of the agent it was merged into
 
 
 def test_a_fork_and_its_origin_share_their_beginning(world: World) -> None:
@@ -237,7 +237,7 @@ def test_copied_answers_have_no_usage(world: World) -> None:
     assert world.opened().usage().cost == used.cost
     assert world.opened().usage().input == used.input
     answers = [message for message in world.opened().context().messages if isinstance(message, Assistant)]
-    assert all(answer.usage is not None for answer in answers), "Pi does not resume a session without"
+    assert all(answer.usage is not None for answer in answers), "Pi does not resume a session without usage"
 
 
 # Models and hooks
@@ -306,7 +306,7 @@ def test_a_merge_cut_at_any_byte_keeps_all_earlier_entries(dialect: str, tmp_pat
     world = World(dialect, tmp_path)
     merge(world.opened(), world.one, into=world.other, how="append")
     after = world.path.read_bytes()
-    assert after.startswith(world.before)  # nothing had to be put in another order here
+    assert after.startswith(world.before)  # no line had to be reordered here
     for size in range(len(world.before), len(after), 97):
         session = open_store(MemoryStore(after[:size], str(world.path)), dialect=dialect)
         check_lines_are_kept(world.before, after[:size])

@@ -40,7 +40,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 
 
 def source_of(world: World, words: str) -> str:
-    """The entry on the first branch that says these words."""
+    """The entry on the first branch with this text."""
     context = world.opened().context(world.one)
     return next(
         source
@@ -79,7 +79,7 @@ def test_picking_twice_adds_nothing(world: World) -> None:
     after = world.path.read_bytes()
     assert pick(world.opened(), wanted).nothing is not None
     assert pick(world.opened(), wanted, onto=world.other).nothing is not None
-    assert pick(world.opened(), [world.other]).nothing is not None, "what is on the path already"
+    assert pick(world.opened(), [world.other]).nothing is not None, "entries on the path are not picked"
     assert world.path.read_bytes() == after
 
 

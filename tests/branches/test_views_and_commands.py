@@ -148,7 +148,7 @@ def test_merging_another_session_on_the_command_line(run: Run, world: World, tmp
     other = World("pi", tmp_path / "p")
     done = run("merge", str(world.path), other.one, "--from-session", str(other.path), "--how", "append", "--json").json
     assert done["from"] == {"entry": other.one, "session": other.opened().id}
-    assert done["messages"] == 7, "they share nothing, so all of it is news"
+    assert done["messages"] == 7, "they share no entries, so all messages are new"
     assert len(done["brought"]) == 7
 
 
@@ -227,7 +227,7 @@ def test_colors_are_used_only_on_terminals_that_support_them(
     child = subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=environment)
     os.close(theirs)
     shown = b""
-    with contextlib.suppress(OSError):  # the terminal is gone when its program has ended
+    with contextlib.suppress(OSError):  # the terminal is closed when its program has ended
         while data := os.read(ours, 65536):
             shown += data
     os.close(ours)

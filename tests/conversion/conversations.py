@@ -122,7 +122,7 @@ text_blocks = st.builds(text, words)
 
 @st.composite
 def turns(draw: st.DrawFn, number: int) -> list[dict[str, Any]]:
-    """A prompt, an answer with any number of calls, and what they gave."""
+    """A prompt, an answer with any number of calls, and their results."""
     prompt = draw(words | st.lists(text_blocks | images, min_size=1, max_size=3))
     calls = [call(f"call_{number}_{at}", draw(names), draw(arguments)) for at in range(draw(st.integers(0, 3)))]
     thinking = draw(st.lists(words.map(lambda text: {"type": "thinking", "thinking": text}), max_size=1))

@@ -25,7 +25,7 @@ def converted(session: Session, to: str) -> Session:
 
 
 def content_of(session: Session) -> list[object]:
-    """The canonical entries of a session without what is new in each file, in any order of branches."""
+    """The canonical entries of a session, sorted, without the data that differs in each file."""
     items = [
         (item.kind, item.id, parent, {name: value for name, value in item.fields.items() if name != "sessiontree"})
         for item, parent in iter_entries(session, session.leaf, all_branches=True)

@@ -166,7 +166,7 @@ def test_the_contract_holds_on_the_corpus() -> None:
     check_dialect(NEOVATE, [*samples, b"".join(lines), config(summary="x") + b"".join(lines)], cuts=40)
 
 
-# Recognising
+# Detection
 
 
 def test_files_of_other_clients_are_not_recognized() -> None:
@@ -232,7 +232,7 @@ def test_a_file_without_messages_is_before_its_first_one() -> None:
     assert session.id == "abcd1234"
 
 
-# What a message says
+# Messages
 
 
 def test_a_prompt_may_be_a_text_or_parts_and_hidden_parts_count() -> None:
@@ -332,7 +332,7 @@ def test_arguments_that_are_not_objects_are_kept_under_a_name() -> None:
     assert tool_calls(asked)[0].arguments == {"input": "ls"}
 
 
-# Settings, titles, where it came from
+# Settings, titles and origin
 
 
 def test_the_first_config_line_wins() -> None:
@@ -413,7 +413,7 @@ def test_a_long_file_reads_the_same_in_blocks() -> None:
     assert session.problems == []
 
 
-# What only we bring back
+# Recovered history
 
 
 def test_recovered_links_a_compaction_to_the_messages_it_summarizes() -> None:
@@ -504,7 +504,7 @@ def test_recovered_never_lets_a_root_follow_its_own_child() -> None:
     assert opened(read("cycle"), read_options=RECOVERED).path_ids() == ["a", "b"]
 
 
-# Places
+# Locations
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.builders import NOWHERE, json_line
 from tests.dialects.test_neovate import SNAPSHOT, TIME, answer, call, compaction, config, message, outcome, title
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "neovate"
-# Not healthy: what Neovate does not open, and answers with a call that nothing answers, which 0.28 drops.
+# Not healthy: files that Neovate does not open, and responses with an unanswered call, which 0.28 drops.
 REFUSED = ("cycle", "empty", "spaces_line")
 DROPPING = ("partial_two_tools", "unmatched_middle")
 HEALTHY = sorted(path for path in FOLDER.glob("*.jsonl") if path.stem not in (*REFUSED, *DROPPING))

@@ -36,7 +36,7 @@ PIXEL = "iVBORw0KGgo="
 
 
 def loaded(data: bytes) -> list[dict[str, Any]]:
-    """What `loadSessionMessages` of 0.28 gives: any bad line throws, unmatched answers are dropped whole."""
+    """The result of `loadSessionMessages` of 0.28: any bad line throws, responses with open calls are dropped."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is no JSON")
@@ -47,7 +47,7 @@ def loaded(data: bytes) -> list[dict[str, Any]]:
     on_path: set[str] = set()
     current = messages[-1] if messages else None
     while current is not None:
-        assert current["uuid"] not in on_path, "the owner hangs"
+        assert current["uuid"] not in on_path, "the client hangs"
         on_path.add(current["uuid"])
         current = by_uuid.get(current["parentUuid"])
     path = [line for line in messages if line["uuid"] in on_path]
@@ -68,7 +68,7 @@ def calls(line: dict[str, Any]) -> list[str]:
 
 
 def sent(line: dict[str, Any]) -> None:
-    """What `toLanguageV3Messages` throws on is not there."""
+    """Check that there is nothing that makes `toLanguageV3Messages` throw."""
     content = line["content"]
     allowed = {
         "user": {"text", "image"},
@@ -380,7 +380,7 @@ def test_a_result_that_answers_nothing_becomes_a_user_message_and_is_read_back_a
     assert examine(writer.session) == []
 
 
-# Commands, messages of others
+# Commands, messages of extensions
 
 
 def test_a_command_and_its_output_are_lines_of_the_user_and_one_entry() -> None:
@@ -438,7 +438,7 @@ def test_messages_of_extensions_and_branch_summaries_are_user_messages() -> None
     assert plain(writer.decoded()) == plain(items)
 
 
-# Beside the tree
+# Metadata lines
 
 
 ASIDES = [
@@ -499,7 +499,7 @@ def test_a_name_is_also_a_title_of_the_client() -> None:
 
 
 def test_the_clients_next_line_finds_a_parent_whatever_the_last_line_is() -> None:
-    """Neovate takes the uuid of the last line for the parent of what `!cmd`, /compact and cancelling write."""
+    """Neovate uses the uuid of the last line as the parent of what `!cmd`, /compact and canceling write."""
     for item in (*ASIDES, entry("session_info", "n", name="N"), entry("label", "l", targetId="a", label="x")):
         writer = written(user("a"), answer("b", text("ok")), item)
         assert writer.lines[-1]["uuid"] == writer.messages[-1]["uuid"]
@@ -889,7 +889,7 @@ def ends(made: list[tuple[CanonicalEntry, str | None]]) -> list[str]:
 
 
 def parents(session: Session) -> dict[str, str | None]:
-    """Whom each entry of a session follows, as a conversion sees it: the last to have an id is meant by it."""
+    """The parent of each entry, as in a conversion: an id refers to the last entry that has it."""
     found: dict[str, str | None] = {}
     meant: dict[str, str] = {}
     for item, parent in iter_entries(session, session.leaf, all_branches=True):

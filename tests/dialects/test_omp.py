@@ -43,7 +43,7 @@ FOLDER = Path(__file__).parents[1] / "corpus" / "pi-family"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "expected.json").read_text())
 FILES = sorted(path.stem for path in FOLDER.glob("*.jsonl"))
 MADE_IDS = ["37_v1"]
-"""oh-my-pi makes random ids for these, so only their number can be compared."""
+"""oh-my-pi generates random ids for these, so only their number can be compared."""
 OWN = {
     "03_branch_summary": 60,  # fromExtension
     "13_reset_before_compaction": 60,
@@ -54,7 +54,7 @@ OWN = {
     "47_bash_python_filemention": 60,
     "49_model_usage_credential_title": 60,
 }
-"""Files that only oh-my-pi can have written, and how sure that is."""
+"""Files that only oh-my-pi can have written, and the score of each."""
 
 RECOVERED = ReadOptions(recovered=True)
 
@@ -81,7 +81,7 @@ def texts(found: Context) -> list[str]:
 
 
 def as_expected(message: Message) -> dict[str, str]:
-    """A message as the expectations write it: a command has no content, so it has no text there."""
+    """A message in the form of the expectations: a command has no content, so it has no text there."""
     return {"role": message.role, "text": "" if isinstance(message, BashExecution) else message_text(message)}
 
 
@@ -156,7 +156,7 @@ def test_the_contract_holds_on_the_corpus() -> None:
     check_dialect(OMP, map(read, FILES), cuts=40)
 
 
-# Recognising
+# Detection
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_the_header_that_is_found_has_the_title_of_the_slot() -> None:
     assert (found.title, found.id) == ("New", session.id)
 
 
-# Where the context begins
+# The start of the context
 
 
 def test_a_reset_after_the_last_compaction_starts_an_empty_context() -> None:
@@ -500,7 +500,7 @@ def test_a_long_file_with_usage_reads_the_same_in_blocks() -> None:
     assert session.problems == []
 
 
-# Places and marks
+# Locations and marks
 
 
 @pytest.mark.parametrize(

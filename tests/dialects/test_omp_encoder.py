@@ -41,7 +41,7 @@ def rename(data: bytes, name: str, parent: str | None = "a") -> Encoded:
 
 
 def renamed(data: bytes, name: str) -> bytes:
-    """The file after a rename, as a session carries it out."""
+    """The file after a session was renamed."""
     written = rename(data, name)
     if written.rewrite is not None:
         assert not written.lines
@@ -201,7 +201,7 @@ def test_other_entries_are_appended_as_one_line() -> None:
     assert PI.encoder_types == frozenset()
 
 
-# Its own words
+# Its own entry types and roles
 
 
 def test_a_model_is_named_in_one_field() -> None:
@@ -263,7 +263,7 @@ def test_its_own_types_need_no_note(kind: str) -> None:
     assert EncodedSession("omp", [(new_entry(kind, "a"), None)]).notes == []
 
 
-# Telling
+# Decoding
 
 
 def test_usage_and_titles_are_decoded_as_native_entries() -> None:
@@ -303,7 +303,7 @@ def test_messages_encoded_for_pi_get_oh_my_pis_roles_back() -> None:
     assert [each for each, _ in back.decoded()] == entries
 
 
-# Where it goes
+# Destinations
 
 
 def destination(cwd: str, environment: dict[str, str]) -> str:

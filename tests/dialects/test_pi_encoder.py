@@ -101,7 +101,7 @@ def test_the_same_entries_make_the_same_bytes(
 
 
 WITH_REDACTED_THINKING = {"21_dangling_toolcall_leaf", "25_error_toolcall_turn"}
-"""Pi cannot send such blocks in the form that oh-my-pi has for them, so they are written in Pi's own."""
+"""Pi cannot send such blocks in oh-my-pi's form, so they are written in Pi's own."""
 
 
 @pytest.mark.parametrize("name", HEALTHY)
@@ -175,7 +175,7 @@ def test_an_entry_without_a_time_gets_that_of_the_line_before_it() -> None:
     assert parsed(encoded.lines)[-1]["timestamp"] == TIME
 
 
-# What owners need to find
+# Fields that clients require
 
 
 def needy(**message: Any) -> CanonicalEntry:
@@ -200,7 +200,7 @@ def test_redacted_thinking_is_in_pis_own_form_and_survives_a_round_trip() -> Non
     assert encoded.decoded()[0][0].fields == given.fields
 
 
-# Lines as the owner writes them
+# Lines in the client's form
 
 
 def test_the_header_is_that_of_pi() -> None:
@@ -285,7 +285,7 @@ def test_an_entry_nested_too_deeply_is_dropped_and_noted_and_the_chain_stays_con
     assert encoded.findings() == set()
 
 
-# What Pi says in other words
+# Entries that Pi stores differently
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,7 @@ def test_settings_that_no_entry_has_are_kept(dialect: str) -> None:
     assert EncodedSession(dialect, [], start=msgspec.structs.replace(META, config=Config())).closing == []
 
 
-# Telling
+# Decoding
 
 
 def test_version_1_is_decoded_with_generated_ids_and_bounds_by_id() -> None:
@@ -498,7 +498,7 @@ def test_a_model_change_is_decoded_with_provider_and_id_in_two_fields(dialect: s
     ]
 
 
-# Where it goes
+# Destinations
 
 
 @pytest.mark.parametrize(

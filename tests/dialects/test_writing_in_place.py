@@ -20,7 +20,7 @@ DIALECTS = ("claude", "neovate", "omp", "pi", "native")
 
 @pytest.fixture(params=DIALECTS)
 def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of a dialect with a short conversation, and a home of its own for what is made from it."""
+    """A file of a dialect with a short conversation, and a separate home folder for its copies."""
     monkeypatch.setenv("SESSIONTREE_HOME", str(tmp_path / "home"))
     session = sessiontree.create(cwd=str(tmp_path), in_memory=True)
     session.append("user", "one")
@@ -39,7 +39,7 @@ def context_texts(session: Session) -> list[str]:
 
 
 def again(path: Path) -> Session:
-    """The file as it is read at its owner's next start."""
+    """The session as read again from its file."""
     return sessiontree.open(path)
 
 
@@ -145,7 +145,7 @@ def test_the_file_stays_private(path: Path) -> None:
 
 
 def test_an_image_is_where_the_client_finds_it(path: Path) -> None:
-    """On its line for programs that know no blobs, and in a blob for those that do; read back, it is the same."""
+    """In its line for clients without blobs, in a blob for others; either way it is read back unchanged."""
     session = sessiontree.open(path)
     data = base64.b64encode(bytes(range(256)) * 20).decode()
     session.append(role="user", content=[{"type": "image", "data": data, "mimeType": "image/png"}])
