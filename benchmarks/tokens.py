@@ -101,8 +101,8 @@ def load(path: Path, pattern: str) -> Count:
     """The tokenizer of a vocabulary file."""
     if path.suffix == ".json":
         tokenizers: Any = importlib.import_module("tokenizers")
-        whole = tokenizers.Tokenizer.from_file(str(path))
-        return lambda text: len(whole.encode(text).ids)
+        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        return lambda text: len(tokenizer.encode(text).ids)
     tiktoken: Any = importlib.import_module("tiktoken")
     ranks = {base64.b64decode(line.split()[0]): int(line.split()[1]) for line in path.read_bytes().splitlines() if line}
     encoding = tiktoken.Encoding(path.stem, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})

@@ -362,7 +362,7 @@ def _entry_with_call(session: Session, leaf: str | None, call: str) -> str:
     at = leaf
     while at is not None:
         entry = session.entry(at) if session.type_of(at) == "message" else None
-        if isinstance(entry, MessageEntry) and any(one.id == call for one in tool_calls(entry.message)):
+        if isinstance(entry, MessageEntry) and any(tool_call.id == call for tool_call in tool_calls(entry.message)):
             return at
         at = session.parent(at)
     raise ArgumentsError(f"task: the call {call!r} is not on the branch of its run")
