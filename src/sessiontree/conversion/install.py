@@ -76,6 +76,7 @@ def carry_out(session: Session, plan: Plan) -> Session:
         staged = StagedFile(plan.path, _converted(session, plan.request, plan.id).lines)
         try:
             _verify(session, staged.location, plan)
+            # The related folder first: if copying fails, no session is published without its related files.
             if plan.related_folder is not None:
                 _copy_folder(*plan.related_folder)
             staged.publish()

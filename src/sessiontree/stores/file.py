@@ -141,14 +141,14 @@ class FileStore:
         except OSError as error:
             raise WriteError(f"{self.location}: cannot rewrite: {error.strerror}; nothing was changed") from error
         finally:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # after the rename this name no longer exists
                 self._os_calls.unlink(temporary)
         sync_folder(os.path.dirname(self.location), self._os_calls)
         self.close()  # our descriptors still refer to the old file; the next use opens the new one
         return backup
 
     def start_sync(self) -> None:
-        if self._writer >= 0:
+        if self._writer >= 0:  # the appended bytes start at the size before the append
             self._os_calls.start_writeback(self._writer, self._locked_size)
 
     def sync(self) -> None:
@@ -230,7 +230,7 @@ class FileStore:
         except OSError as failed:
             written, cause, error = 0, failed.strerror or str(failed), failed
         state = _UNCHANGED
-        if written:
+        if written:  # restore the old bytes, so that no mixture of old and new is left
             try:
                 if self._os_calls.pwrite(fd, expected[:written], offset) != written:
                     state = f"bytes {offset} to {offset + written} are new, the rest is old"

@@ -19,8 +19,6 @@ from sessiontree.models.script import ErrorKind, ScriptCall, ScriptTurn, pieces
 
 
 class ServerSentEvent(NamedTuple):
-    """One server-sent event."""
-
     event: str | None
     data: JsonObject | str
 
