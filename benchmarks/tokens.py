@@ -5,8 +5,8 @@ one), or the ranks of a tiktoken encoding, one "base64 rank" per line (read with
 encoding's pattern). Neither package is one of our dependencies: run this in a separate environment that has them,
 msgspec, and this repository on its path. Nothing is downloaded.
 
-The texts are prose of this project's documentation, its code, lines of generated sessions as JSON, and sentences about
-programming in Chinese, Japanese and Korean that were written for this.
+The texts are this project's documentation and code, JSON lines of generated sessions, and sentences about programming
+in Chinese, Japanese and Korean that were written for this.
 """
 
 from __future__ import annotations
