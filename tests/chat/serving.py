@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: the protocols, what a server was sent, and what a session must be afterwards."""
+"""Helpers of the end-to-end tests: protocols, requests that a server received, and checks of the session afterwards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def opened(
 
 
 def say(terminal: Terminal, prompt: str, answer: str) -> str:
-    """Say something and wait for the end of the run; what was shown until the answer."""
+    """Send a prompt and wait for the end of the run; returns the output before the answer."""
     terminal.enter(prompt)
     shown = terminal.wait_for(answer)
     terminal.wait_for("tokens in")
@@ -42,13 +42,13 @@ def leave(terminal: Terminal) -> None:
 
 
 def wait_for_question(terminal: Terminal, tool: str) -> None:
-    """Wait until a call of a tool is asked about. What stands on the screen is drawn again when it is answered."""
+    """Wait until the approval of a tool call is requested. The screen is redrawn when it is answered."""
     terminal.wait_for(f"\n? {tool}: ")
     terminal.wait_for("or n and a reason:")
 
 
 class Said(Struct, frozen=True):
-    """A message as `sessiontree context` tells it."""
+    """A message as `sessiontree context` prints it."""
 
     role: str
     text: str
@@ -62,7 +62,7 @@ def newest(place: Place) -> Path:
 
 
 def checked(place: Place, path: Path | None = None) -> list[Said]:
-    """What a session tells, by the commands a person has; the doctor must find nothing, and no call may be open."""
+    """The messages of a session, as our commands print them; `doctor` must find nothing, and no call may be open."""
     file = str(path or newest(place))
     (examined,) = _told(place, "doctor", file)["sessions"]
     assert (examined["error"], examined["findings"]) == (None, [])
@@ -91,7 +91,7 @@ def _told(place: Place, *arguments: str) -> dict[str, Any]:
 
 
 def results_sent(recorded: Recorded) -> list[str]:
-    """What the model is told of its calls in a request, in the order of the calls."""
+    """The tool results in a request to the model, in the order of the calls."""
     return [text for _, text in sorted(_results(recorded))]
 
 
@@ -111,7 +111,7 @@ def tools_offered(recorded: Recorded) -> set[str]:
 
 
 def sent(recorded: Recorded) -> str:
-    """A whole request as text."""
+    """An entire request as text."""
     return json.dumps(recorded.body, ensure_ascii=False)
 
 
@@ -129,13 +129,13 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 
 def wait_for_end(place: Place, name: str) -> None:
-    """Wait until nothing is left of the process group whose number a command wrote down."""
+    """Wait until the process group whose id a command wrote to a file has ended."""
     group = (place.project / name).read_text().strip()
     wait_for(lambda: not _members(group), f"the end of the process group in {name}")
 
 
 def _members(group: str) -> list[str]:
-    """The processes of a group, but for those that merely wait to be buried."""
+    """The processes of a group, without zombies."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

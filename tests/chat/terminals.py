@@ -1,4 +1,4 @@
-"""`sessiontree chat` as a person has it: the real program on a terminal of its own, and a project to work in."""
+"""`sessiontree chat` as a user runs it: the real program on a pseudo-terminal, and a project to work in."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def call(name: str, **arguments: object) -> ScriptCall:
 
 
 class Place:
-    """A project folder and a home folder of their own."""
+    """A temporary project folder and home folder."""
 
     def __init__(self, root: Path) -> None:
         self.project, self.home = root / "project", root / "home"
@@ -78,7 +78,7 @@ class Place:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def sessions(self) -> list[Session]:
-        """Every session of the home folder, the oldest first."""
+        """All sessions of the home folder, oldest first."""
         paths = sorted((self.home / "sessions").rglob("*.jsonl"), key=lambda path: path.name)
         return [sessiontree.open(path, home=self.home) for path in paths]
 
@@ -97,7 +97,7 @@ def scripted(place: Place, *turns: ScriptTurn, name: str = "script") -> str:
 
 
 def said(place: Place) -> list[str]:
-    """What the newest session says, message by message."""
+    """The messages of the newest session."""
     return texts(place.session())
 
 
@@ -116,7 +116,7 @@ class Done:
 
 
 class Terminal:
-    """A terminal with the program in it."""
+    """A pseudo-terminal that runs the program."""
 
     def __init__(
         self, place: Place, arguments: Sequence[str], more: Mapping[str, str] | None = None, command: str = "chat"
@@ -152,7 +152,7 @@ class Terminal:
         return _sequences.sub("", self.raw)
 
     def wait_for(self, text: str) -> str:
-        """Wait until something is shown that was not there when it was last waited; what came until then."""
+        """Wait until new output contains a text; returns the output since the last wait."""
         deadline = time.monotonic() + SECONDS
         while True:
             at = self.shown.find(text, self._seen)
@@ -164,7 +164,7 @@ class Terminal:
                 raise AssertionError(f"{text!r} did not come:\n{self.shown[self._seen :]}")
 
     def _read(self) -> bool:
-        """Take what has come; whether more may come."""
+        """Read available output; returns whether more may come."""
         ready, _, _ = select.select([self.master], [], [], 0.2)
         if not ready:
             return True
@@ -179,7 +179,7 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def enter(self, line: str) -> None:
-        """Type a line at the prompt, and wait until the program has taken it in."""
+        """Type a line at the prompt, and wait until the program has read it."""
         self.wait_for_prompt()
         self.answer(line)
 
@@ -197,7 +197,7 @@ class Terminal:
         self.type("\x03")
 
     def end(self) -> int:
-        """Wait for the program's end; its exit code."""
+        """Wait until the program exits; returns its exit code."""
         deadline = time.monotonic() + SECONDS
         while self.process.poll() is None and time.monotonic() < deadline:
             self._read()
@@ -210,7 +210,7 @@ class Terminal:
 
 
 def check_is_sound(session: Session) -> None:
-    """The doctor finds nothing, and every call has its result."""
+    """Check that `doctor` finds nothing and every call has a result."""
     assert [finding.rule.id for finding in examine(session)] == []
     messages = list(session.context().messages)
     answered = {message.tool_call_id for message in messages if isinstance(message, ToolResult)}
@@ -218,7 +218,7 @@ def check_is_sound(session: Session) -> None:
 
 
 def wait_until(path: Path) -> None:
-    """Wait until a file is there, and has something in it."""
+    """Wait until a file exists and is not empty."""
     deadline = time.monotonic() + SECONDS
     while not path.exists() or not path.read_text():
         assert time.monotonic() < deadline, f"{path} did not appear"

@@ -1,4 +1,4 @@
-"""Each /word: what a person sees, and what is in the session file afterwards. Through the real program."""
+"""Each /command: its output, and the session file afterwards. Runs the real program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.chat.terminals import Done, Place, Terminal, call, check_is_sound, sa
 
 
 class Begun:
-    """A session with two prompts and two answers, to do something with."""
+    """A session with two prompts and two answers."""
 
     def __init__(self, place: Place, *, name: str | None = None) -> None:
         self._place = place
@@ -32,7 +32,7 @@ class Begun:
         session.close()
 
     def chat(self, *lines: str, model: str | None = None) -> Done:
-        """Type some lines into a chat that goes on with the session, and leave it."""
+        """Type lines into a chat that continues the session, then quit."""
         answers = model or scripted(self._place, turn("Three."), turn("Four."))
         return said_to(self._place, "--session", str(self.path), "--model", answers, lines=lines)
 
@@ -49,13 +49,13 @@ def said_to(place: Place, *arguments: str, lines: tuple[str, ...]) -> Done:
 
 
 def other(place: Place, begun: Begun) -> sessiontree.Session:
-    """The session beside the one that was begun."""
+    """The session besides the one that was begun."""
     (found,) = [session for session in place.sessions() if session.id != begun.id]
     check_is_sound(found)
     return found
 
 
-def test_each_command_of_the_list_has_a_test_of_its_name() -> None:
+def test_every_command_has_a_test_named_after_it() -> None:
     tested = {found[1] for name in globals() if (found := re.match(r"test_slash_([a-z]+)_", name))}
     assert tested == set(COMMANDS)
 
@@ -63,7 +63,7 @@ def test_each_command_of_the_list_has_a_test_of_its_name() -> None:
 # Sessions
 
 
-def test_slash_new_starts_another_session_under_a_name_and_leaves_the_old_one(place: Place) -> None:
+def test_slash_new_starts_a_named_session_and_leaves_the_old_one_unchanged(place: Place) -> None:
     begun = Begun(place)
     before = begun.path.read_bytes()
     done = begun.chat("/new The other one", "hello")
@@ -72,7 +72,7 @@ def test_slash_new_starts_another_session_under_a_name_and_leaves_the_old_one(pl
     assert (other(place, begun).name, texts(other(place, begun))) == ("The other one", ["hello", "Three."])
 
 
-def test_slash_resume_takes_a_session_by_its_id_or_from_a_list(place: Place) -> None:
+def test_slash_resume_resumes_a_session_by_id_or_from_a_list(place: Place) -> None:
     begun = Begun(place, name="the slow lexer")
     model = scripted(place, turn("Three."), turn("Four."))
     said_to(place, "--model", model, lines=(f"/resume {begun.id}", "go on"))
@@ -82,11 +82,11 @@ def test_slash_resume_takes_a_session_by_its_id_or_from_a_list(place: Place) -> 
     assert len(place.sessions()) == 1
 
 
-def test_slash_resume_says_what_it_cannot_find(place: Place) -> None:
+def test_slash_resume_reports_a_session_that_is_not_found(place: Place) -> None:
     assert "✗ no session matches 'nothing-like-it'" in Begun(place).chat("/resume nothing-like-it").out
 
 
-def test_slash_continue_takes_the_last_session_of_the_project(place: Place) -> None:
+def test_slash_continue_resumes_the_last_session_of_the_project(place: Place) -> None:
     begun = Begun(place)
     said_to(place, "--model", scripted(place, turn("Three.")), lines=("/continue", "go on"))
     assert texts(begun.session())[-2:] == ["go on", "Three."]
@@ -95,7 +95,7 @@ def test_slash_continue_takes_the_last_session_of_the_project(place: Place) -> N
 # Several ways at once
 
 
-def test_slash_explore_grows_lanes_and_stands_on_the_one_that_is_kept(place: Place) -> None:
+def test_slash_explore_runs_lanes_and_moves_to_the_kept_one(place: Place) -> None:
     begun = Begun(place)
     done = begun.chat("/mode yolo", '/explore 2 "find another way"', "keep 1", "and on")
     assert "lane-1" in done.out
@@ -109,14 +109,14 @@ def test_slash_explore_grows_lanes_and_stands_on_the_one_that_is_kept(place: Pla
     assert len(said_once) == 2  # on a branch each
 
 
-def test_slash_explore_says_what_it_expects(place: Place) -> None:
+def test_slash_explore_prints_its_usage_on_wrong_arguments(place: Place) -> None:
     assert "✗ expected /explore N" in Begun(place).chat("/explore many ways").out
 
 
 # The tree
 
 
-def test_slash_tree_to_a_prompt_stands_before_it_and_gives_its_text_back(place: Place) -> None:
+def test_slash_tree_to_a_prompt_moves_before_it_and_returns_its_text_to_the_input(place: Place) -> None:
     begun = Begun(place)
     done = begun.chat(f"/tree {begun.second}", "n", "make it smaller")
     assert f"· now at {begun.one[:8]}" in done.out
@@ -125,7 +125,7 @@ def test_slash_tree_to_a_prompt_stands_before_it_and_gives_its_text_back(place: 
     assert len(begun.session().leaves()) == 2
 
 
-def test_slash_tree_to_an_answer_stands_there_and_to_the_first_prompt_starts_anew(place: Place) -> None:
+def test_slash_tree_moves_to_an_answer_and_the_first_prompt_starts_over(place: Place) -> None:
     begun = Begun(place)
     begun.chat(f"/tree {begun.one}", "n", "on from one")
     assert texts(begun.session())[-3:] == ["One.", "on from one", "Three."]
@@ -134,7 +134,7 @@ def test_slash_tree_to_an_answer_stands_there_and_to_the_first_prompt_starts_ane
     assert texts(begun.session()) == ["anew", "Three."]
 
 
-def test_slash_fork_is_a_new_session_before_a_prompt_and_the_old_one_stays_as_it_is(place: Place) -> None:
+def test_slash_fork_creates_a_session_up_to_a_prompt_and_leaves_the_old_one_unchanged(place: Place) -> None:
     begun = Begun(place)
     before = begun.path.read_bytes()
     done = begun.chat(f"/fork {begun.second}", "make it smaller")
@@ -146,7 +146,7 @@ def test_slash_fork_is_a_new_session_before_a_prompt_and_the_old_one_stays_as_it
     assert forked.header.forked_from.session == begun.id
 
 
-def test_slash_clone_has_all_of_the_branch_and_the_name_with_a_mark(place: Place) -> None:
+def test_slash_clone_copies_the_branch_and_the_name_with_a_suffix(place: Place) -> None:
     begun = Begun(place, name="the slow lexer")
     before = begun.path.read_bytes()
     done = begun.chat("/clone", "in the copy")
@@ -157,7 +157,7 @@ def test_slash_clone_has_all_of_the_branch_and_the_name_with_a_mark(place: Place
 
 
 @pytest.mark.parametrize("how", ["/fork {second}", "/clone", "--fork"])
-def test_what_was_approved_stays_with_the_session_that_is_left_and_that_is_said(place: Place, how: str) -> None:
+def test_approvals_stay_with_the_old_session_and_a_notice_reports_that(place: Place, how: str) -> None:
     begun = Begun(place)
     with begun.session() as session:
         session.set_config(approval_mode="yolo", approval_tools=("bash",))
@@ -175,13 +175,13 @@ def test_what_was_approved_stays_with_the_session_that_is_left_and_that_is_said(
     assert begun.session().config.approval_mode == "yolo"
 
 
-def test_slash_clone_of_a_session_without_a_name_gets_none(place: Place) -> None:
+def test_slash_clone_of_an_unnamed_session_is_unnamed(place: Place) -> None:
     begun = Begun(place)
     begun.chat("/clone")
     assert other(place, begun).given_name is None
 
 
-def test_slash_branch_begins_one_at_an_entry_names_the_place_and_lists_them(place: Place) -> None:
+def test_slash_branch_starts_a_branch_labels_its_entry_and_lists_branches(place: Place) -> None:
     begun = Begun(place)
     done = begun.chat(f"/branch {begun.one} parting", "another way", "/branch")
     assert "the next message starts a branch" in done.out
@@ -191,7 +191,7 @@ def test_slash_branch_begins_one_at_an_entry_names_the_place_and_lists_them(plac
     assert texts(begun.session())[-2:] == ["another way", "Three."]
 
 
-def test_slash_switch_goes_to_the_end_of_another_branch_by_a_label_or_from_a_list(place: Place) -> None:
+def test_slash_switch_moves_to_the_end_of_a_branch_by_label_or_from_a_list(place: Place) -> None:
     begun = Begun(place)
     done = begun.chat("/label the old way", f"/branch {begun.one}", "another way", "/switch the old way", "n")
     assert f"· now at {begun.two[:8]}" in done.out
@@ -200,7 +200,7 @@ def test_slash_switch_goes_to_the_end_of_another_branch_by_a_label_or_from_a_lis
     assert texts(begun.session())[-2:] == ["another way", "Three."]
 
 
-def test_slash_switch_sums_up_the_branch_that_is_left_when_that_is_wished(place: Place) -> None:
+def test_slash_switch_summarizes_the_old_branch_on_request(place: Place) -> None:
     begun = Begun(place)
     done = begun.chat("/label the old way", f"/branch {begun.one}", "another way", "/switch the old way", "y")
     assert "Summarize the branch you are leaving?" in done.out
@@ -212,7 +212,7 @@ def test_slash_switch_sums_up_the_branch_that_is_left_when_that_is_wished(place:
     assert summary.parent_id == begun.two
 
 
-def test_slash_switch_further_along_the_same_branch_leaves_nothing_and_asks_nothing(place: Place) -> None:
+def test_slash_switch_along_the_same_branch_offers_no_summary(place: Place) -> None:
     begun = Begun(place)
     done = begun.chat(f"/branch {begun.one}", f"/switch {begun.two}", "and now?")
     assert "Summarize" not in done.out
@@ -220,7 +220,7 @@ def test_slash_switch_further_along_the_same_branch_leaves_nothing_and_asks_noth
 
 
 @pytest.mark.parametrize("word", ["tree", "switch"])
-def test_leaving_a_branch_asks_nothing_where_the_settings_say_so(place: Place, word: str) -> None:
+def test_leaving_a_branch_offers_no_summary_if_a_setting_turns_it_off(place: Place, word: str) -> None:
     (place.home / "settings.json").write_text(json.dumps({"branchSummary": {"skipPrompt": True}}))
     begun = Begun(place)
     done = begun.chat(f"/branch {begun.one}", "another way", f"/{word} {begun.two}", "and now?")
@@ -228,7 +228,7 @@ def test_leaving_a_branch_asks_nothing_where_the_settings_say_so(place: Place, w
     assert texts(begun.session())[-3:] == ["Two.", "and now?", "Four."]
 
 
-def test_slash_merge_brings_a_summary_of_another_branch_in(place: Place) -> None:
+def test_slash_merge_adds_a_summary_of_another_branch(place: Place) -> None:
     begun = Begun(place)
     done = begun.chat(f"/branch {begun.one}", "another way", f"/merge {begun.two}")
     assert "· summarized 2 messages at" in done.out
@@ -237,7 +237,7 @@ def test_slash_merge_brings_a_summary_of_another_branch_in(place: Place) -> None
     assert "make it faster" in summary.summary
 
 
-def test_slash_diff_shows_two_branches_side_by_side_and_writes_nothing(place: Place) -> None:
+def test_slash_diff_compares_two_branches_and_writes_nothing(place: Place) -> None:
     begun = Begun(place)
     begun.chat(f"/branch {begun.one}", "another way")
     before = begun.path.read_bytes()
@@ -247,14 +247,14 @@ def test_slash_diff_shows_two_branches_side_by_side_and_writes_nothing(place: Pl
     assert begun.path.read_bytes() == before
 
 
-def test_slash_label_names_this_message_or_another_and_lists_the_names(place: Place) -> None:
+def test_slash_label_labels_this_message_or_another_and_lists_labels(place: Place) -> None:
     begun = Begun(place)
     done = begun.chat("/label the end", f"/label the question @{begun.first}", "/label")
     assert begun.session().labels == {begun.two: "the end", begun.first: "the question"}
     assert f"{begun.first[:8]}  the question" in done.out
 
 
-def test_slash_name_names_the_session_and_without_a_name_takes_it_away(place: Place) -> None:
+def test_slash_name_sets_the_name_and_an_empty_name_removes_it(place: Place) -> None:
     begun = Begun(place)
     assert "· A better name\n" in begun.chat("/name A  better name").out
     assert begun.session().given_name == "A better name"
@@ -265,7 +265,7 @@ def test_slash_name_names_the_session_and_without_a_name_takes_it_away(place: Pl
 # What is kept
 
 
-def test_slash_compact_lets_a_summary_stand_for_the_older_part(place: Place) -> None:
+def test_slash_compact_replaces_older_messages_with_a_summary(place: Place) -> None:
     begun = Begun(place)
     long = scripted(place, turn("word " * 30_000), turn("Short."))
     done = begun.chat("say much", "say little", "/compact keep the words", model=long)
@@ -274,14 +274,14 @@ def test_slash_compact_lets_a_summary_stand_for_the_older_part(place: Place) -> 
     assert texts(begun.session())[-1] == "Short."
 
 
-def test_slash_compact_says_when_there_is_nothing_to_compact(place: Place) -> None:
+def test_slash_compact_reports_when_there_is_nothing_to_compact(place: Place) -> None:
     begun = Begun(place)
     before = begun.path.read_bytes()
     assert "nothing to compact" in begun.chat("/compact").out
     assert begun.path.read_bytes() == before
 
 
-def test_slash_rewind_takes_files_back_shows_the_difference_first_and_is_undone(place: Place) -> None:
+def test_slash_rewind_shows_a_diff_restores_files_and_can_be_undone(place: Place) -> None:
     begun = Begun(place)
     note = place.project / "note.md"
     model = scripted(place, turn("I write.", call("write", path="note.md", content="hello\n")), turn("Written."))
@@ -298,7 +298,7 @@ def test_slash_rewind_takes_files_back_shows_the_difference_first_and_is_undone(
 # How it works
 
 
-def test_slash_model_is_an_entry_and_answers_when_the_session_is_resumed(place: Place) -> None:
+def test_slash_model_is_recorded_and_used_when_the_session_is_resumed(place: Place) -> None:
     begun = Begun(place)
     better = scripted(place, turn("I am the better one."), name="better")
     done = begun.chat(f"/model {better}", "who are you?")
@@ -309,14 +309,14 @@ def test_slash_model_is_an_entry_and_answers_when_the_session_is_resumed(place: 
     assert texts(begun.session())[-3:] == ["I am the better one.", "and now?", "I am the better one."]
 
 
-def test_slash_model_that_cannot_be_had_changes_nothing(place: Place) -> None:
+def test_slash_model_with_an_unavailable_model_changes_nothing(place: Place) -> None:
     begun = Begun(place)
     before = begun.path.read_bytes()
     assert "✗ " in begun.chat("/model nobody:knows").out
     assert begun.path.read_bytes() == before
 
 
-def test_a_resumed_session_says_when_its_model_cannot_be_asked(place: Place) -> None:
+def test_a_resumed_session_reports_an_unavailable_model(place: Place) -> None:
     begun = Begun(place)
     session = begun.session()
     session.append({"type": "model_change", "provider": "nobody", "modelId": "knows"})
@@ -327,7 +327,7 @@ def test_a_resumed_session_says_when_its_model_cannot_be_asked(place: Place) -> 
     assert texts(begun.session())[-1] == "Three."
 
 
-def test_slash_thinking_is_an_entry_and_holds_when_the_session_is_resumed(place: Place) -> None:
+def test_slash_thinking_is_recorded_and_applies_when_the_session_is_resumed(place: Place) -> None:
     begun = Begun(place)
     assert "· thinking: high" in begun.chat("/thinking high", "/thinking high").out
     levels = [entry for entry in begun.session().path() if isinstance(entry, ThinkingLevelChange)]
@@ -336,7 +336,7 @@ def test_slash_thinking_is_an_entry_and_holds_when_the_session_is_resumed(place:
     assert "✗ unknown thinking level 'much'; use off, minimal, low" in begun.chat("/thinking much").out
 
 
-def test_slash_mode_is_an_entry_and_a_setting_and_holds_when_the_session_is_resumed(place: Place) -> None:
+def test_slash_mode_is_recorded_and_applies_when_the_session_is_resumed(place: Place) -> None:
     begun = Begun(place)
     assert "· approval: autoEdit" in begun.chat("/mode autoEdit", "/mode autoEdit").out
     session = begun.session()
@@ -350,7 +350,7 @@ def test_slash_mode_is_an_entry_and_a_setting_and_holds_when_the_session_is_resu
     assert "✗ unknown approval mode 'careless'; use default, autoEdit, yolo" in begun.chat("/mode careless").out
 
 
-def test_slash_approve_keeps_tools_for_the_session_and_takes_them_back(place: Place) -> None:
+def test_slash_approve_approves_tools_for_the_session_and_revokes_them(place: Place) -> None:
     begun = Begun(place)
     assert "· approved for this session: bash, write" in begun.chat("/approve bash write").out
     assert begun.session().config.approval_tools == ("bash", "write")
@@ -359,7 +359,7 @@ def test_slash_approve_keeps_tools_for_the_session_and_takes_them_back(place: Pl
     assert "✗ no tool is named 'sing'" in begun.chat("/approve sing").out
 
 
-def test_slash_tools_lists_what_the_model_can_call(place: Place) -> None:
+def test_slash_tools_lists_the_tools_of_the_model(place: Place) -> None:
     out = Begun(place).chat("/tools").out
     for name in ("bash", "edit", "glob", "grep", "ls", "read", "write"):
         assert re.search(rf"^{name} +(nothing|files|anything) +\w", out, re.MULTILINE)
@@ -373,14 +373,14 @@ def test_slash_usage_counts_the_requests_of_the_session(place: Place) -> None:
     assert re.search(r"requests +1\ninput +[\d,]+ tokens", done.out)
 
 
-def test_slash_session_says_what_is_in_hand(place: Place) -> None:
+def test_slash_session_describes_the_current_session(place: Place) -> None:
     begun = Begun(place, name="the slow lexer")
     out = begun.chat("/session").out
     assert out.count("the slow lexer\n") == 2  # once at the beginning
     assert f"branches: 1 · at {begun.two[:8]} · {begun.path}" in out
 
 
-def test_slash_history_lists_earlier_prompts_and_finds_some_of_them(place: Place) -> None:
+def test_slash_history_lists_and_searches_earlier_prompts(place: Place) -> None:
     begun = Begun(place)
     begun.chat("an older prompt")
     assert re.search(r"  one more prompt\n +\w+  an older prompt\n", begun.chat("one more prompt", "/history").out)
@@ -390,14 +390,14 @@ def test_slash_history_lists_earlier_prompts_and_finds_some_of_them(place: Place
     assert "· no matching prompt" in found
 
 
-def test_slash_search_finds_what_was_said_and_needs_words(place: Place) -> None:
+def test_slash_search_finds_messages_and_requires_words(place: Place) -> None:
     out = Begun(place).chat("/search lexer", "/search giraffe", "/search").out
     assert "    why is the lexer slow?" in out
     assert "· no match" in out
     assert "✗ usage: /search WORDS" in out
 
 
-def test_slash_export_writes_a_document_by_its_ending_and_never_over_another(place: Place) -> None:
+def test_slash_export_chooses_the_format_by_extension_and_never_overwrites(place: Place) -> None:
     begun = Begun(place)
     out = begun.chat("/export talk.md", "/export talk.md", "/export talk.docx", "/export").out
     document = (place.project / "talk.md").read_text()
@@ -408,7 +408,7 @@ def test_slash_export_writes_a_document_by_its_ending_and_never_over_another(pla
 
 
 @pytest.mark.parametrize("id", ["x/../../y", "..", "\x1b]0;x\x07", "~root", ""])
-def test_the_name_of_a_document_is_no_path_that_a_session_chooses_by_its_id(place: Place, id: str) -> None:
+def test_a_session_id_cannot_choose_the_path_of_an_exported_file(place: Place, id: str) -> None:
     begun = Begun(place)
     begun.path.write_bytes(begun.path.read_bytes().replace(json.dumps(begun.id).encode(), json.dumps(id).encode()))
     (place.project / "session-x").mkdir()
@@ -418,7 +418,7 @@ def test_the_name_of_a_document_is_no_path_that_a_session_chooses_by_its_id(plac
     assert made == {place.project / "session.html"}
 
 
-def test_slash_doctor_finds_nothing_in_a_sound_session_and_names_what_is_wrong(place: Place) -> None:
+def test_slash_doctor_reports_problems_and_none_in_a_healthy_session(place: Place) -> None:
     begun = Begun(place)
     assert "✓ 4 entries, no problems found" in begun.chat("/doctor").out
     with begun.path.open("ab") as file:
@@ -434,7 +434,7 @@ def test_slash_config_shows_settings_and_where_they_come_from(place: Place) -> N
     assert "retry." not in out
 
 
-def test_slash_help_lists_every_command_or_tells_of_one(place: Place) -> None:
+def test_slash_help_lists_all_commands_or_describes_one(place: Place) -> None:
     begun = Begun(place)
     out = begun.chat("/help").out
     for name, command in COMMANDS.items():
@@ -444,7 +444,7 @@ def test_slash_help_lists_every_command_or_tells_of_one(place: Place) -> None:
     assert "/quit" not in one
 
 
-def test_slash_quit_leaves_and_nothing_behind_it_is_done(place: Place) -> None:
+def test_slash_quit_exits_and_later_lines_are_not_executed(place: Place) -> None:
     begun = Begun(place)
     before = begun.path.read_bytes()
     done = begun.chat("/quit", "never said")
@@ -456,7 +456,7 @@ def test_slash_quit_leaves_and_nothing_behind_it_is_done(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("/thinkin", "/thinking"), ("/clon", "/clone"), ("/swich x", "/switch")])
-def test_an_unknown_command_says_so_and_names_the_nearest(place: Place, typed: str, meant: str) -> None:
+def test_an_unknown_command_is_reported_with_a_suggestion(place: Place, typed: str, meant: str) -> None:
     begun = Begun(place)
     before = begun.path.read_bytes()
     name = typed.split()[0]
@@ -464,7 +464,7 @@ def test_an_unknown_command_says_so_and_names_the_nearest(place: Place, typed: s
     assert begun.path.read_bytes() == before
 
 
-def test_a_command_like_nothing_is_not_guessed_at(place: Place) -> None:
+def test_an_unknown_command_like_no_other_gets_no_suggestion(place: Place) -> None:
     assert "✗ unknown command /xyzzy; /help lists all commands" in Begun(place).chat("/xyzzy").out
 
 
@@ -482,7 +482,7 @@ def test_commands_and_their_arguments_are_completed(place: Place, typed: str, co
         assert terminal.end() == 0
 
 
-def test_a_prompt_that_is_no_command_is_said_as_it_is(place: Place) -> None:
+def test_a_prompt_that_only_looks_like_a_command_is_sent_unchanged(place: Place) -> None:
     begun = Begun(place)
     begun.chat("  what about a/b and !x?")
     assert [message_text(message) for message in begun.session().context().messages][-2] == "  what about a/b and !x?"

@@ -1,4 +1,4 @@
-"""Images in a chat stay on their lines, whichever way they come in, so that Pi's loader finds them there."""
+"""Images in a chat are stored inline, however they were added, so that Pi's loader finds them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def test_images_that_are_piped_in_and_read_are_on_their_lines_and_there_again_on_resume(place: Place) -> None:
+def test_piped_and_read_images_are_stored_inline_and_sent_again_on_resume(place: Place) -> None:
     (place.project / "b.png").write_bytes(READ)
     script = scripted(place, turn("One.", call("read", path="b.png")), turn("Two."))
     command = [sys.executable, "-m", "sessiontree", "chat", "-p", "look", "--model", script]
@@ -44,7 +44,7 @@ def test_images_that_are_piped_in_and_read_are_on_their_lines_and_there_again_on
     assert images_of(place.session()) == [encoded(PIPED), encoded(READ)]
 
 
-def test_what_is_piped_in_and_neither_text_nor_an_image_is_refused(place: Place) -> None:
+def test_piped_data_that_is_neither_text_nor_an_image_is_refused(place: Place) -> None:
     command = [sys.executable, "-m", "sessiontree", "chat", "-p", "look", "--model", scripted(place, turn("Seen."))]
     for data, code in ((b"\x7fELF\0\0\0", 2), ("caf\xe9\n".encode("latin-1"), 0)):
         done = subprocess.run(
@@ -60,7 +60,7 @@ def test_what_is_piped_in_and_neither_text_nor_an_image_is_refused(place: Place)
     assert [one.text for one in checked(place)] == ["look\n\ncaf\ufffd", "Seen."]
 
 
-def test_a_pasted_image_is_on_its_line_and_in_a_blob_of_the_settings(place: Place) -> None:
+def test_a_pasted_image_is_stored_inline_and_in_a_blob_of_the_settings(place: Place) -> None:
     (place.project / "shot.png").write_bytes(PIPED)
     with Terminal(place, ["--model", scripted(place, turn("Seen."))]) as terminal:
         terminal.wait_for_prompt()
@@ -79,7 +79,7 @@ def test_a_pasted_image_is_on_its_line_and_in_a_blob_of_the_settings(place: Plac
     assert session.problems == []
 
 
-def test_a_session_that_began_with_blobs_is_gone_on_with_on_its_lines(place: Place) -> None:
+def test_a_session_with_blobs_is_continued_with_inline_images(place: Place) -> None:
     with sessiontree.create(place.project, home=place.home) as session:
         session.append("user", [{"type": "image", "data": encoded(PIPED), "mimeType": "image/png"}])
         session.append(role="assistant", content=[{"type": "text", "text": "Seen."}])
@@ -91,7 +91,7 @@ def test_a_session_that_began_with_blobs_is_gone_on_with_on_its_lines(place: Pla
     assert images_of(place.session()) == [encoded(PIPED), encoded(READ)]
 
 
-def test_a_session_that_asks_for_blobs_gets_them_from_a_chat_too(place: Place) -> None:
+def test_a_session_that_requires_blobs_gets_them_from_a_chat_too(place: Place) -> None:
     with sessiontree.create(place.project, home=place.home, large_content="blobs") as session:
         session.append("user", "hello")
         session.append(role="assistant", content=[{"type": "text", "text": "Hello."}])

@@ -1,4 +1,4 @@
-"""Lanes on the screen while they run: plain lines without a terminal, a table that is redrawn on one."""
+"""The live view of lanes: plain lines without a terminal, a table that is redrawn on one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_each_call_of_an_answer_is_shown_by_its_own_name(place: Repository) -> N
     assert re.findall(r"^lane 1: (\w+) \{", state, re.MULTILINE) == ["write", "edit"]
 
 
-def test_a_fork_that_is_not_made_is_not_announced(place: Repository) -> None:
+def test_a_fork_that_is_not_created_is_not_announced(place: Repository) -> None:
     model = scripted(place, turn("Done.", repeat=True))
     state = place.explore("go", "--model", model, "--fork-on", "false", "--max-lanes", "1").stderr
     wish, refusal = [line for line in state.splitlines() if line[:1] in "⑂✗"]
@@ -47,14 +47,14 @@ def test_a_fork_that_is_not_made_is_not_announced(place: Repository) -> None:
     assert "lane 2" not in state
 
 
-def test_a_fork_that_is_made_is_shown_with_its_lane(place: Repository) -> None:
+def test_a_fork_that_is_created_is_shown_with_its_lane(place: Repository) -> None:
     model = scripted(place, turn("Done.", repeat=True))
     state = place.explore("go", "--model", model, "--fork-on", "false", "--max-depth", "1").stderr
     assert state.index("⑂ lane 1: rule check requests a fork") < state.index("lane 2: lane-2 ⑂1 · ")
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_the_table_is_drawn_in_place_without_a_line_that_runs_over_the_edge(place: Repository, width: int) -> None:
+def test_the_table_is_redrawn_in_place_and_no_line_is_too_wide(place: Repository, width: int) -> None:
     slow = [
         turn("Writing.", call("write", path="w.txt", content="一\n"), when="go"),
         turn(
@@ -86,7 +86,7 @@ def test_the_table_is_drawn_in_place_without_a_line_that_runs_over_the_edge(plac
     assert len({table.count("\n") for table in tables[1:]}) == 1, "as many rows each time"
 
 
-def test_a_table_that_a_narrower_terminal_has_folded_is_taken_away_whole(place: Repository) -> None:
+def test_a_table_that_a_narrower_terminal_rewrapped_is_erased_completely(place: Repository) -> None:
     writes = call("write", path="w.txt", content="a long text that fills its row of the table to the very end " * 3)
     slow = [turn("Writing.", writes, when="go"), turn("Slowly.", repeat=True, first_delay=60.0)]
     narrow = 60
@@ -102,7 +102,7 @@ def test_a_table_that_a_narrower_terminal_has_folded_is_taken_away_whole(place: 
     assert after == folded > len(before)
 
 
-def test_the_table_fits_the_terminal_it_is_on_when_the_comparison_goes_into_a_file() -> None:
+def test_the_table_fits_the_terminal_even_if_stdout_is_a_file() -> None:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 44, 0, 0))
     code = "import sys; from sessiontree.chat.terminal import Screen; s = Screen(sys.stderr); print(s.width, s.height)"
@@ -116,13 +116,13 @@ def test_the_table_fits_the_terminal_it_is_on_when_the_comparison_goes_into_a_fi
 
 
 def drawings(raw: str) -> list[tuple[int, list[str]]]:
-    """How many rows up each table was drawn, and its lines."""
+    """For each drawn table: how many rows the cursor moved up first, and its lines."""
     found = re.findall(r"(?:\x1b\[(\d+)A)?((?:\x1b\[2K[^\n]*\n)+)\x1b\[J", raw)
     return [(int(up or 0), re.sub(r"\x1b\[2K|\r", "", lines).splitlines()) for up, lines in found]
 
 
 def narrowed_drawings(raw: str, narrow: int) -> list[tuple[list[str], int]]:
-    """The wide tables that were followed by a narrow one, and how many rows up that was drawn."""
+    """The wide tables that were followed by a narrow one, and how many rows the cursor moved up in between."""
     return [
         (lines, up)
         for (_, lines), (up, anew) in itertools.pairwise(drawings(raw))
@@ -135,7 +135,7 @@ def widest(lines: list[str]) -> int:
 
 
 @pytest.mark.parametrize("command", ["chat", "explore"])
-def test_worktrees_that_take_long_are_reported_and_ctrl_c_makes_no_more(place: Repository, command: str) -> None:
+def test_slow_creation_of_worktrees_is_reported_and_ctrl_c_stops_it(place: Repository, command: str) -> None:
     (place.project / ".gitattributes").write_text("*.slow filter=slow\n")
     (place.project / "x.slow").write_text("x\n")
     git(place.project, "config", "filter.slow.smudge", "sleep 3; cat")

@@ -12,7 +12,7 @@ MODELS = ["anthropic:claude-opus-5", "openai:gpt-5", "openai-chat:gpt-5"]
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_answer_after_parallel_calls_is_printed_alone(place: Place, model: str) -> None:
+def test_only_the_answer_after_parallel_calls_is_printed(place: Place, model: str) -> None:
     (place.project / "a.txt").write_text("alpha")
     (place.project / "b.txt").write_text("beta")
     script = [
@@ -35,7 +35,7 @@ def test_json_is_one_object_that_names_the_session(place: Place) -> None:
     assert told["model"] == MODELS[0]
 
 
-def test_stream_json_tells_each_event_on_a_line_of_its_own(place: Place) -> None:
+def test_stream_json_prints_one_event_per_line(place: Place) -> None:
     script = [turn("I look.", call("ls", path=".")), turn("Empty.")]
     with ModelServer(script) as server:
         done = place.run("-p", "look", "--output", "stream-json", "--model", MODELS[1], more=server.environment())
@@ -45,7 +45,7 @@ def test_stream_json_tells_each_event_on_a_line_of_its_own(place: Place) -> None
     assert {"turn_start", "text_delta", "tool_start", "tool_end", "entry", "usage", "turn_end"} <= set(kinds)
 
 
-def test_what_is_piped_in_is_the_prompt_or_stands_behind_it(place: Place) -> None:
+def test_piped_input_is_the_prompt_or_is_appended_to_it(place: Place) -> None:
     with ModelServer([turn("One."), turn("Two.")]) as server:
         more = server.environment()
         place.run("-p", "--model", MODELS[0], typed="from the pipe\n", more=more)
@@ -54,7 +54,7 @@ def test_what_is_piped_in_is_the_prompt_or_stands_behind_it(place: Place) -> Non
     assert said == ["from the pipe", "explain:\n\nfrom the pipe"]
 
 
-def test_a_session_is_gone_on_with_in_place_or_in_a_copy(place: Place) -> None:
+def test_a_session_is_continued_in_place_or_in_a_copy(place: Place) -> None:
     with ModelServer([turn("One."), turn("Two."), turn("Three.")]) as server:
         more = server.environment()
         first = place.run("-p", "a", "--output", "json", "--model", MODELS[0], more=more).objects()[0]
@@ -67,7 +67,7 @@ def test_a_session_is_gone_on_with_in_place_or_in_a_copy(place: Place) -> None:
     assert [message_text(message) for message in new.context().messages] == ["a", "One.", "b", "Two.", "c", "Three."]
 
 
-def test_what_would_have_to_be_asked_is_denied_and_said(place: Place) -> None:
+def test_calls_that_need_approval_are_denied_and_reported(place: Place) -> None:
     script = [turn("I write.", call("write", path="x", content="x")), turn("Denied, then.")]
     with ModelServer(script) as server:
         done = place.run("-p", "write", "--model", MODELS[0], more=server.environment())
@@ -76,14 +76,14 @@ def test_what_would_have_to_be_asked_is_denied_and_said(place: Place) -> None:
     assert not (place.project / "x").exists()
 
 
-def test_approval_can_be_given_beforehand(place: Place) -> None:
+def test_approval_can_be_given_in_advance(place: Place) -> None:
     script = [turn("I write.", call("write", path="x", content="x")), turn("Done.")]
     with ModelServer(script) as server:
         place.run("-p", "write", "--approval", "autoEdit", "--model", MODELS[0], more=server.environment())
     assert (place.project / "x").read_text() == "x"
 
 
-def test_with_no_session_nothing_is_kept(place: Place) -> None:
+def test_with_no_session_nothing_is_saved(place: Place) -> None:
     with ModelServer([turn("Gone.")]) as server:
         done = place.run("-p", "hi", "--no-session", "--json", "--model", MODELS[0], more=server.environment())
     assert done.objects()[0]["path"] is None
@@ -97,7 +97,7 @@ def test_a_provider_that_fails_is_an_error_with_its_reason(place: Place) -> None
     assert done.err.startswith("sessiontree: anthropic:claude-opus-5: ")
 
 
-def test_without_a_model_it_says_how_to_configure_one(place: Place) -> None:
+def test_without_a_model_the_error_explains_how_to_configure_one(place: Place) -> None:
     done = place.run("-p", "hi")
     assert done.code == 2
     for way in ("--model", "sessiontree config set model", "SESSIONTREE_MODEL", "ANTHROPIC_API_KEY", "--model demo"):

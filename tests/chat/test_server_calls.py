@@ -1,4 +1,4 @@
-"""Calls over the providers' protocols: side by side, each result kept as it comes, and nothing without a yes."""
+"""Tool calls over the providers' protocols: parallel runs, results written as they arrive, approval of changes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SECOND = "echo > two; until [ -e one ] && [ -e go ]; do sleep 0.02; done; echo s
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_calls_run_side_by_side_and_what_changes_things_is_asked(place: Place, model: str) -> None:
-    """Allowed once, allowed for the session, which holds again when it is resumed, and denied with a reason."""
+def test_calls_run_in_parallel_and_changes_need_approval(place: Place, model: str) -> None:
+    """Allowed once, allowed for the session (also after it is resumed), and denied with a reason."""
     script = [
         turn("Both.", call("bash", command=FIRST, timeout=25), call("bash", command=SECOND, timeout=25), piece=5),
         turn("Three.", call("bash", command="echo 3 > three")),
@@ -77,6 +77,6 @@ def test_calls_run_side_by_side_and_what_changes_things_is_asked(place: Place, m
 
 
 def kept(place: Place) -> list[str]:
-    """The results of the two commands that are in a file by now, in its order."""
+    """The results of the two commands that the file contains so far, in file order."""
     lines = [line for path in (place.home / "sessions").rglob("*.jsonl") for line in path.read_text().splitlines()]
     return [text for line in lines for text in ("first is done", "second is done") if f'"text":"{text}' in line]

@@ -1,4 +1,4 @@
-"""Runs that do not come to their end: Ctrl-C in a tool, at a question, in an answer; and a program that is killed."""
+"""Runs that do not complete: Ctrl-C during a tool, a question or an answer, and a program that is killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAITS = "echo begun; sleep 1000 & echo $$ > {0}; wait; echo never > {0}.never"
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_ctrl_c_leaves_a_valid_session_wherever_it_comes(place: Place, model: str) -> None:
+def test_ctrl_c_at_any_time_leaves_a_valid_session(place: Place, model: str) -> None:
     script = [
         turn("I wait.", call("bash", command=WAITS.format("group"))),
         turn("First on.", call("bash", command=WAITS.format("other")), call("write", path="x", content="x")),
@@ -80,8 +80,8 @@ NAMES = ("again", "skipped", "told")
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_calls_that_a_killed_program_left_open_are_decided_by_the_person(place: Place, model: str) -> None:
-    """Killed in the middle of three tools: each is offered, and what is run again is asked about once more."""
+def test_the_user_decides_about_calls_that_a_killed_program_left_open(place: Place, model: str) -> None:
+    """Killed during three tool calls: the user decides about each, and running a call again needs approval."""
     calls = [call("bash", command=APPENDS.format(name)) for name in NAMES]
     with (
         ModelServer([turn("Three at once.", *calls)]) as server,

@@ -1,4 +1,4 @@
-"""What goes to a provider and what it refuses: back-off, thinking, too much at once, tools of others, secrets."""
+"""Requests to a provider: retries, thinking, overflow, tools of MCP servers, secrets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOO_LONG = ScriptTurn(error=ScriptError("overflow"))
 
 
 def thinking_sent(recorded: Recorded) -> Any:
-    """How much a model is asked to think, in the words of its protocol."""
+    """The thinking parameter of a request, as its protocol encodes it."""
     body = recorded.body
     if recorded.path.endswith("/responses"):
         return body["reasoning"]["effort"]
@@ -50,7 +50,7 @@ LEVELS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("model", PROTOCOLS)
-def test_a_busy_provider_is_asked_again_and_the_level_of_thinking_is_sent_and_kept(place: Place, model: str) -> None:
+def test_a_busy_provider_is_retried_and_the_thinking_level_is_sent_and_recorded(place: Place, model: str) -> None:
     script = [
         ScriptTurn(error=ScriptError("rate_limit", retry_after=0.01)),
         ScriptTurn(error=ScriptError("overloaded")),
@@ -75,7 +75,7 @@ def test_a_busy_provider_is_asked_again_and_the_level_of_thinking_is_sent_and_ke
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_conversation_that_is_too_long_is_compacted_and_asked_once_more(place: Place, model: str) -> None:
+def test_a_conversation_that_is_too_long_is_compacted_and_sent_again(place: Place, model: str) -> None:
     long = "The lexer is slow. " * 60
     longer = "It reads by letters. " * 60
     script = [turn(long), turn(longer), TOO_LONG, turn("It fits now."), turn(longer * 3), TOO_LONG, TOO_LONG]
@@ -111,8 +111,8 @@ SERVER = Path(__file__).parents[1] / "agent" / "mcp_server.py"
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_tools_of_an_mcp_server_are_called_and_no_secret_gets_into_the_home_folder(place: Place, model: str) -> None:
-    """It is printed by a command, a tool, a server and the person; what is kept and what is sent has only its name."""
+def test_tools_of_an_mcp_server_are_called_and_no_secret_is_stored_in_the_home_folder(place: Place, model: str) -> None:
+    """A command, a tool, a server and the user print the secret; what is stored and sent contains only its name."""
     (place.home / "mcp.json").write_text(
         json.dumps(
             {

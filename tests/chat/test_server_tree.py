@@ -1,4 +1,4 @@
-"""Going back and sideways with a model that answers over its protocol: the tree, forks, and rewinding files."""
+"""The tree, forks and rewinds, with a model that answers over its real protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECOND = ["second prompt", "Second answer."]
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_every_place_of_the_tree_can_be_gone_to_and_forked_from(place: Place, model: str) -> None:
+def test_every_entry_of_the_tree_can_be_selected_and_forked_from(place: Place, model: str) -> None:
     script = [
         turn(text)
         for text in ("First answer.", "Second answer.", "Otherwise.", "Behind.", "Anew.", "Forked.", "Apart.")
@@ -70,7 +70,7 @@ def test_every_place_of_the_tree_can_be_gone_to_and_forked_from(place: Place, mo
 
 
 def _go_to(terminal: Terminal, text: str) -> None:
-    """Choose a row of the tree by what it says."""
+    """Choose a row of the tree by its text."""
     terminal.enter("/tree")
     rows = terminal.wait_for("Enter to cancel]").splitlines()
     terminal.answer(next(row for row in rows if f" {text} " in row).split()[0])
@@ -84,7 +84,7 @@ def _paths(place: Place) -> list[Path]:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_files_the_conversation_or_both_are_taken_back_and_that_is_undone(place: Place, model: str) -> None:
+def test_files_the_conversation_or_both_are_rewound_and_that_can_be_undone(place: Place, model: str) -> None:
     note, script_file = place.project / "note.md", place.project / "run.sh"
     note.write_text("old\n")
     script_file.write_text("echo run\n")

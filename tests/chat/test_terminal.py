@@ -1,4 +1,4 @@
-"""The conversation in a real terminal, with a model server that speaks the providers' protocols."""
+"""A chat in a real terminal, with a model server that implements the providers' protocols."""
 
 from __future__ import annotations
 
@@ -38,10 +38,8 @@ def test_ctrl_c_at_a_question_ends_the_turn(place: Place) -> None:
     [("r", 2, "once"), ("s", 1, "The result of this call was lost"), ("a it printed 7", 1, "it printed 7")],
     ids=["run again", "skip", "answer by hand"],
 )
-def test_a_call_that_a_crash_left_open_is_decided_by_the_person(
-    place: Place, answer: str, runs: int, told: str
-) -> None:
-    """Killed in the middle of a tool: the call is offered, and nothing is run twice without a yes."""
+def test_the_user_decides_about_a_call_that_a_crash_left_open(place: Place, answer: str, runs: int, told: str) -> None:
+    """Killed during a tool call: the user is asked about it, and nothing is run twice without approval."""
     command = "echo run >> count; echo $$ > pid; test $(wc -l < count) = 1 && sleep 100; echo once"
     first = scripted(place, turn("I count.", call("bash", command=command)))
     with Terminal(place, ["--model", first, "--approval", "yolo"]) as terminal:
@@ -61,7 +59,7 @@ def test_a_call_that_a_crash_left_open_is_decided_by_the_person(
     assert told in said(place)[-2]
 
 
-def test_large_pastes_are_marks_on_the_screen_and_whole_for_the_model(place: Place) -> None:
+def test_large_pastes_are_placeholders_on_the_screen_and_complete_for_the_model(place: Place) -> None:
     model = scripted(place, turn("Long."))
     pasted = "\n".join(f"line {number}" for number in range(120))
     with Terminal(place, ["--model", model]) as terminal:
@@ -76,7 +74,7 @@ def test_large_pastes_are_marks_on_the_screen_and_whole_for_the_model(place: Pla
     assert "line 60" not in terminal.shown
 
 
-def test_double_escape_lists_prompts_and_keeps_what_is_typed(place: Place) -> None:
+def test_double_escape_lists_prompts_and_preserves_the_input(place: Place) -> None:
     model = scripted(place, turn("One."), turn("Two."))
     with Terminal(place, ["--model", model]) as terminal:
         terminal.enter("first prompt")
@@ -100,7 +98,7 @@ def test_double_escape_lists_prompts_and_keeps_what_is_typed(place: Place) -> No
         assert terminal.end() == 0
 
 
-def test_a_fork_from_the_list_of_double_escape_keeps_what_is_typed_behind_the_prompt(place: Place) -> None:
+def test_a_fork_by_double_escape_appends_the_input_to_the_prompt(place: Place) -> None:
     with Terminal(place, ["--model", scripted(place, turn("One."), turn("Two."))]) as terminal:
         terminal.enter("first prompt")
         terminal.wait_for("One.")
@@ -120,7 +118,7 @@ def test_a_fork_from_the_list_of_double_escape_keeps_what_is_typed_behind_the_pr
     assert len(place.sessions()) == 2
 
 
-def test_earlier_prompts_come_back_with_the_arrow_and_by_search(place: Place) -> None:
+def test_earlier_prompts_are_recalled_with_the_arrow_and_by_search(place: Place) -> None:
     model = scripted(place, turn("One."), turn("Two."), turn("Three."))
     place.run("--model", model, typed="an older prompt\n/quit\n")
     with Terminal(place, ["--model", model]) as terminal:
@@ -140,7 +138,7 @@ def test_earlier_prompts_come_back_with_the_arrow_and_by_search(place: Place) ->
     assert said(place) == ["an older prompt", "One.", "an older prompt", "Two."]
 
 
-def test_commands_are_completed_and_unknown_ones_name_the_nearest(place: Place) -> None:
+def test_commands_are_completed_and_unknown_ones_get_a_suggestion(place: Place) -> None:
     with Terminal(place, ["--model", scripted(place, turn("One."))]) as terminal:
         terminal.wait_for_prompt()
         terminal.type("/doc\t")
@@ -153,7 +151,7 @@ def test_commands_are_completed_and_unknown_ones_name_the_nearest(place: Place) 
         assert terminal.end() == 0
 
 
-def test_what_a_model_or_a_tool_says_cannot_steer_the_terminal(place: Place) -> None:
+def test_output_of_a_model_or_tool_cannot_control_the_terminal(place: Place) -> None:
     evil = "\x1b]0;owned\x07\x1b[2Jgone \u202egnp 和平"
     (place.project / "evil.txt").write_text(evil)
     model = scripted(place, turn(evil, call("read", path="evil.txt"), piece=1), turn("Done."))
@@ -168,7 +166,7 @@ def test_what_a_model_or_a_tool_says_cannot_steer_the_terminal(place: Place) -> 
     assert "和平" in terminal.shown
 
 
-def test_without_colours_no_colour_is_sent(place: Place) -> None:
+def test_no_colors_are_sent_when_they_are_turned_off(place: Place) -> None:
     model = scripted(place, turn("Plain.", thinking="quietly"))
     with Terminal(place, ["--model", model], {"NO_COLOR": "1", "TERM": "dumb"}) as terminal:
         terminal.enter("go")
@@ -178,7 +176,7 @@ def test_without_colours_no_colour_is_sent(place: Place) -> None:
     assert "\x1b[" not in terminal.raw
 
 
-def test_commands_of_the_user_run_and_are_kept_and_two_marks_keep_one_from_the_model(place: Place) -> None:
+def test_user_commands_are_recorded_and_a_double_bang_hides_them_from_the_model(place: Place) -> None:
     typed = "!echo for you\n!!echo for me\nwhat did I run?\n/quit\n"
     with ModelServer([turn("Seen.")]) as server:
         done = place.run("--model", MODELS[0], typed=typed, more=server.environment())
@@ -191,7 +189,7 @@ def test_commands_of_the_user_run_and_are_kept_and_two_marks_keep_one_from_the_m
 
 
 @pytest.mark.parametrize("dialect", ["pi", "omp", "claude", "neovate"])
-def test_a_session_of_any_agent_is_gone_on_with_in_place(place: Place, dialect: str) -> None:
+def test_a_session_of_any_agent_is_continued_in_place(place: Place, dialect: str) -> None:
     begun = sessiontree.create(place.project, home=place.home)
     begun.append("user", "said elsewhere")
     begun.append(role="assistant", content=[{"type": "text", "text": "Answered elsewhere."}])
@@ -209,7 +207,7 @@ def test_a_session_of_any_agent_is_gone_on_with_in_place(place: Place, dialect: 
     assert texts[-1] == "Answered here."
 
 
-def test_ctrl_c_ends_the_turn_also_where_lines_are_plain(place: Place) -> None:
+def test_ctrl_c_ends_the_turn_also_with_plain_input(place: Place) -> None:
     model = scripted(place, turn("I wait.", call("bash", command="echo $$ > pid; sleep 100")), turn("And on."))
     with Terminal(place, ["--model", model, "--approval", "yolo"], {"TERM": "dumb"}) as terminal:
         terminal.enter("wait")
@@ -223,7 +221,7 @@ def test_ctrl_c_ends_the_turn_also_where_lines_are_plain(place: Place) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_program_that_is_told_to_end_settles_what_is_open(place: Place, number: int) -> None:
+def test_a_terminated_program_settles_open_calls(place: Place, number: int) -> None:
     model = scripted(place, turn("I wait.", call("bash", command="echo $$ > pid; sleep 100")))
     with Terminal(place, ["--model", model, "--approval", "yolo"]) as terminal:
         terminal.enter("wait")
@@ -234,7 +232,7 @@ def test_a_program_that_is_told_to_end_settles_what_is_open(place: Place, number
     wait_for(lambda: not is_alive(pid_in(place.project / "pid")))
 
 
-def test_the_path_of_an_image_that_is_pasted_becomes_the_image(place: Place) -> None:
+def test_the_pasted_path_of_an_image_becomes_the_image(place: Place) -> None:
     image = place.project / "dot.png"
     image.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
     with Terminal(place, ["--model", scripted(place, turn("Seen."))]) as terminal:
@@ -250,7 +248,7 @@ def test_the_path_of_an_image_that_is_pasted_becomes_the_image(place: Place) -> 
     assert [type(block) for block in prompt.content] == [Text, Image]
 
 
-def test_always_holds_for_the_session_and_is_said_when_it_is_resumed(place: Place) -> None:
+def test_always_applies_to_the_session_and_is_shown_when_it_is_resumed(place: Place) -> None:
     script = [turn("One.", call("bash", command="touch one")), turn("Two.", call("bash", command="touch two"))]
     first = place.run("--model", scripted(place, *script, turn("Both.")), typed="go\na\n/quit\n")
     assert first.out.count("Allow?") == 1
@@ -289,7 +287,7 @@ def test_a_session_is_chosen_from_a_list(place: Place) -> None:
     assert second.count("message") == 2
 
 
-def test_an_added_folder_may_be_worked_in_and_another_one_is_asked_about(place: Place) -> None:
+def test_an_added_folder_may_be_used_and_another_one_needs_approval(place: Place) -> None:
     for name in ("added", "other"):
         (place.home.parent / name).mkdir()
     added, other = place.home.parent / "added", place.home.parent / "other"
@@ -300,7 +298,7 @@ def test_an_added_folder_may_be_worked_in_and_another_one_is_asked_about(place: 
     assert not (other / "x").exists()
 
 
-def test_without_prompt_toolkit_lines_are_plain_and_it_says_what_brings_more(place: Place) -> None:
+def test_without_prompt_toolkit_input_is_plain_and_a_hint_names_the_extra(place: Place) -> None:
     missing = place.home.parent / "missing" / "prompt_toolkit"
     missing.mkdir(parents=True)
     (missing / "__init__.py").write_text("raise ImportError('not installed')")
@@ -314,7 +312,7 @@ def test_without_prompt_toolkit_lines_are_plain_and_it_says_what_brings_more(pla
     assert said(place) == ["hello", "Still here."]
 
 
-def test_a_branch_that_is_left_can_be_summarised(place: Place) -> None:
+def test_a_branch_that_is_left_can_be_summarized(place: Place) -> None:
     model = scripted(place, turn("The lexer is slow."), turn("Anew."))
     done = place.run("--model", model, typed="why is it slow?\n/tree\n2\n\n/tree\n1\ny\nstart anew\n/quit\n")
     assert "added a summary" in done.out
@@ -323,7 +321,7 @@ def test_a_branch_that_is_left_can_be_summarised(place: Place) -> None:
     assert texts[1:] == ["start anew", "Anew."]
 
 
-def test_a_prompt_that_would_reorder_the_line_is_shown_harmless_in_the_input(place: Place) -> None:
+def test_bidi_characters_in_a_prompt_are_replaced_on_the_screen(place: Place) -> None:
     model = scripted(place, turn("One."))
     with Terminal(place, ["--model", model]) as terminal:
         terminal.wait_for_prompt()

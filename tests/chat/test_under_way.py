@@ -1,4 +1,4 @@
-"""While something is under way: what it prints is seen as it comes, and what is typed waits for its turn."""
+"""During a run: output is shown as it arrives, and typed lines are queued."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def waiting(place: Place, *more: ScriptTurn, before: str = "") -> str:
 
 
 def begun(place: Place, model: str, more: dict[str, str] | None = None) -> Terminal:
-    """A terminal in which a command is under way."""
+    """A terminal in which a command is running."""
     terminal = Terminal(place, ["--model", model, "--approval", "yolo"], more)
     terminal.enter("go")
     wait_until(place.project / "pid")
@@ -39,7 +39,7 @@ def leave(terminal: Terminal) -> None:
 # What is printed
 
 
-def test_the_last_lines_of_a_command_are_seen_while_it_runs_and_gone_when_it_has_ended(place: Place) -> None:
+def test_the_last_lines_of_a_command_are_shown_only_while_it_runs(place: Place) -> None:
     model = waiting(place, turn("Done."), before="for i in $(seq 1 9); do echo row $i; done; ")
     with begun(place, model) as terminal:
         terminal.wait_for("  row 5\n  row 6\n  row 7\n  row 8\n  row 9\n")
@@ -51,7 +51,7 @@ def test_the_last_lines_of_a_command_are_seen_while_it_runs_and_gone_when_it_has
     assert "  row 1\n  row 2\n  row 3\n  row 4\n  row 5\n  … 4 more lines" in shown
 
 
-def test_a_command_of_the_user_is_seen_while_it_runs_and_whole_in_the_end(place: Place) -> None:
+def test_output_of_a_user_command_is_shown_while_it_runs_and_completely_at_the_end(place: Place) -> None:
     with Terminal(place, ["--model", scripted(place, turn("One."))]) as terminal:
         terminal.enter(f"!for i in $(seq 1 9); do echo row $i; done; {WAITING}")
         terminal.wait_for("  row 8\n  row 9\n")
@@ -60,7 +60,7 @@ def test_a_command_of_the_user_is_seen_while_it_runs_and_whole_in_the_end(place:
         leave(terminal)
 
 
-def test_of_commands_that_print_side_by_side_the_last_one_says_who_it_is(place: Place) -> None:
+def test_output_of_parallel_commands_is_shown_with_the_command_title(place: Place) -> None:
     calls = [call("bash", command=f"echo from {name}; {WAITING}; : {name}") for name in ("here", "there")]
     with begun(place, scripted(place, turn("Both.", *calls), turn("Done."))) as terminal:
         terminal.wait_for("… bash echo from ")
@@ -69,7 +69,7 @@ def test_of_commands_that_print_side_by_side_the_last_one_says_who_it_is(place: 
         leave(terminal)
 
 
-def test_what_a_command_prints_cannot_steer_the_terminal_nor_run_over_its_edge(place: Place) -> None:
+def test_output_of_a_command_cannot_control_the_terminal_or_exceed_its_width(place: Place) -> None:
     evil = "printf '\\033]0;owned\\007\\033[2J\\302\\233 \\342\\200\\256gnp\\n'; "
     wide = "for i in $(seq 1 200); do printf 和平; done; echo; printf '10%%\\r55%%\\r99%%'; "
     with begun(place, waiting(place, turn("Done."), before=evil + wide)) as terminal:
@@ -85,7 +85,7 @@ def test_what_a_command_prints_cannot_steer_the_terminal_nor_run_over_its_edge(p
 
 
 @pytest.mark.parametrize("kind", ["no terminal", "a dumb one"])
-def test_where_lines_cannot_be_taken_back_only_the_end_is_shown(place: Place, kind: str) -> None:
+def test_only_the_result_is_shown_where_lines_cannot_be_erased(place: Place, kind: str) -> None:
     command = "for i in $(seq 1 3); do echo row $i; sleep 0.15; done"
     model = scripted(place, turn("I print.", call("bash", command=command)), turn("Done."))
     if kind == "no terminal":
@@ -105,7 +105,7 @@ def test_where_lines_cannot_be_taken_back_only_the_end_is_shown(place: Place, ki
 # What is typed
 
 
-def test_a_line_typed_meanwhile_is_queued_and_said_next(place: Place) -> None:
+def test_a_line_typed_during_a_run_is_queued_and_sent_next(place: Place) -> None:
     with begun(place, waiting(place, turn("Waited."), turn("And that, too."))) as terminal:
         terminal.answer("and then this")
         terminal.wait_for("next> and then this")
@@ -122,7 +122,7 @@ STEER = "\x13"
 """Ctrl-S."""
 
 
-def test_a_line_entered_with_ctrl_s_is_said_when_the_calls_under_way_are_done(place: Place) -> None:
+def test_a_line_entered_with_ctrl_s_is_sent_when_the_current_calls_are_done(place: Place) -> None:
     going_on = turn("As you like.", call("bash", command="echo more"))
     with begun(place, waiting(place, going_on, turn("Done."), turn("Answered."))) as terminal:
         terminal.answer("at the end")
@@ -141,7 +141,7 @@ def test_a_line_entered_with_ctrl_s_is_said_when_the_calls_under_way_are_done(pl
     ]
 
 
-def test_what_steers_is_back_in_the_input_after_ctrl_c_and_a_command_only_waits(place: Place) -> None:
+def test_after_ctrl_c_a_steering_line_returns_to_the_input_and_a_command_waits(place: Place) -> None:
     with begun(place, waiting(place, turn("Answered."))) as terminal:
         terminal.type(f"/label here{STEER}")
         terminal.wait_for("· queued (Ctrl-C")
@@ -157,7 +157,7 @@ def test_what_steers_is_back_in_the_input_after_ctrl_c_and_a_command_only_waits(
     assert place.session().labels == {}
 
 
-def test_several_lines_are_done_in_their_order_also_commands(place: Place) -> None:
+def test_queued_lines_and_commands_run_in_order(place: Place) -> None:
     with begun(place, waiting(place, turn("Waited."), turn("Answered."))) as terminal:
         for line in ("/label here", "!echo by hand", "a prompt"):
             terminal.answer(line)
@@ -173,7 +173,7 @@ def test_several_lines_are_done_in_their_order_also_commands(place: Place) -> No
     assert session.context(labelled).messages[-1] == session.context().messages[-4]
 
 
-def test_ctrl_c_ends_the_run_and_brings_what_was_queued_back_to_the_input(place: Place) -> None:
+def test_ctrl_c_ends_the_run_and_returns_queued_lines_to_the_input(place: Place) -> None:
     with begun(place, waiting(place, turn("Answered."))) as terminal:
         terminal.answer("never mind the rest")
         terminal.wait_for("· queued")
@@ -187,7 +187,7 @@ def test_ctrl_c_ends_the_run_and_brings_what_was_queued_back_to_the_input(place:
     assert said(place)[-2:] == ["never mind the rest of it", "Answered."]
 
 
-def test_ctrl_c_in_the_middle_of_a_line_ends_the_run_and_keeps_the_line(place: Place) -> None:
+def test_ctrl_c_while_typing_ends_the_run_and_keeps_the_line(place: Place) -> None:
     with begun(place, waiting(place, turn("Answered."))) as terminal:
         terminal.answer("first")
         terminal.wait_for("· queued")
@@ -203,7 +203,7 @@ def test_ctrl_c_in_the_middle_of_a_line_ends_the_run_and_keeps_the_line(place: P
     assert said(place)[-2] == "first\n\nhalf a thought"
 
 
-def test_what_is_queued_behind_a_run_that_fails_is_not_said(place: Place) -> None:
+def test_queued_lines_are_not_sent_after_a_failed_run(place: Place) -> None:
     with begun(place, waiting(place, ScriptTurn(error=ScriptError("auth")))) as terminal:
         terminal.answer("go on")
         terminal.wait_for("· queued")
@@ -215,7 +215,7 @@ def test_what_is_queued_behind_a_run_that_fails_is_not_said(place: Place) -> Non
     assert not any("go on" in text for text in said(place))
 
 
-def test_the_run_goes_on_behind_a_line_that_is_not_entered_yet(place: Place) -> None:
+def test_the_run_continues_while_a_line_is_being_typed(place: Place) -> None:
     with begun(place, waiting(place, turn("Waited."), turn("Answered."))) as terminal:
         terminal.type("I am thin")
         terminal.wait_for("next> I am thin")
@@ -229,7 +229,7 @@ def test_the_run_goes_on_behind_a_line_that_is_not_entered_yet(place: Place) -> 
     assert said(place)[-2:] == ["I am thinking", "Answered."]
 
 
-def test_what_is_typed_meanwhile_answers_no_question(place: Place) -> None:
+def test_keys_typed_before_a_question_do_not_answer_it(place: Place) -> None:
     asks = turn("I write.", call("write", path="x", content="x"))
     model = waiting(place, asks, turn("Denied."), turn("To the first."), turn("To the second."))
     with Terminal(place, ["--model", model]) as terminal:
@@ -251,7 +251,7 @@ def test_what_is_typed_meanwhile_answers_no_question(place: Place) -> None:
     assert said(place)[-5:] == ["Denied.", "yes", "To the first.", "y", "To the second."]
 
 
-def test_a_large_paste_meanwhile_is_a_mark_and_whole_for_the_model(place: Place) -> None:
+def test_a_large_paste_during_a_run_is_a_placeholder_and_complete_for_the_model(place: Place) -> None:
     pasted = "\n".join(f"line {number}" for number in range(120))
     with begun(place, waiting(place, turn("Waited."), turn("Long."))) as terminal:
         terminal.type(f"\x1b[200~{pasted}\x1b[201~")
@@ -265,7 +265,7 @@ def test_a_large_paste_meanwhile_is_a_mark_and_whole_for_the_model(place: Place)
     assert "line 60" not in terminal.shown
 
 
-def test_keys_that_write_nothing_open_no_line(place: Place) -> None:
+def test_keys_that_are_not_printable_open_no_line(place: Place) -> None:
     with begun(place, waiting(place, turn("Waited."))) as terminal:
         terminal.type("\r \x1b[A\r")
         time.sleep(0.3)
@@ -275,7 +275,7 @@ def test_keys_that_write_nothing_open_no_line(place: Place) -> None:
     assert "next>" not in terminal.shown
 
 
-def test_where_lines_are_plain_the_next_one_is_read_after_the_run(place: Place) -> None:
+def test_with_plain_input_the_next_line_is_read_after_the_run(place: Place) -> None:
     with begun(place, waiting(place, turn("Waited."), turn("Answered.")), {"TERM": "dumb"}) as terminal:
         terminal.answer("and then this")
         (place.project / "go").touch()
@@ -285,8 +285,8 @@ def test_where_lines_are_plain_the_next_one_is_read_after_the_run(place: Place) 
     assert said(place)[-2:] == ["and then this", "Answered."]
 
 
-def test_a_terminal_is_left_as_it_was(place: Place) -> None:
-    """Also when the program is ended in the middle of a line."""
+def test_terminal_settings_are_restored(place: Place) -> None:
+    """Also when the program is terminated while a line is being typed."""
     with begun(place, waiting(place)) as terminal:
         terminal.type("half")
         terminal.wait_for("next> half")
@@ -296,7 +296,7 @@ def test_a_terminal_is_left_as_it_was(place: Place) -> None:
     assert terminal.raw.rfind("\x1b[?2004l") > terminal.raw.rfind("\x1b[?2004h")
 
 
-def test_a_program_that_is_told_to_end_in_a_command_of_the_user_keeps_it_and_ends(place: Place) -> None:
+def test_a_program_terminated_during_a_user_command_records_it_and_exits(place: Place) -> None:
     with Terminal(place, ["--model", scripted(place, turn("One."))]) as terminal:
         terminal.enter("hello")
         terminal.wait_for("One.")

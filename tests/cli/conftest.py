@@ -1,4 +1,4 @@
-"""Running the command line the way a person does: as a process, with its own home folder."""
+"""Run the command line as a user does: as a process, with a temporary home folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sessiontree.session.open import create
 
 
 class Ran:
-    """What a command did."""
+    """The result of a command."""
 
     def __init__(self, done: subprocess.CompletedProcess[bytes]) -> None:
         self.code = done.returncode

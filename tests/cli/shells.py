@@ -1,4 +1,4 @@
-"""Real shells on a terminal of their own, with the completion script in them; and which of them this machine has."""
+"""Real shells on pseudo-terminals with the completion script loaded, and which of them are installed."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _sequences = re.compile(r"\x1b(?:\[[0-9;?<>=]*[A-Za-z]|\][^\x07]*\x07|\(B|[=>])|
 
 
 def environment(world: World) -> dict[str, str]:
-    """The world's own, with the commands of this installation first on the path."""
+    """The current environment, with the commands of this installation first on the path."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**world.environment, "PATH": path, "LANG": "C.UTF-8", "TERM": "xterm"}
 
 
 class Terminal:
-    """A person's terminal with a shell in it."""
+    """A pseudo-terminal that runs a shell."""
 
     def __init__(self, shell: str, world: World, folder: Path) -> None:
         self.master, slave = pty.openpty()
@@ -60,7 +60,7 @@ class Terminal:
         self.type(f"{_SET_UP[shell]}; echo re''ady\n", until=r"(?m)^\W*ready")
 
     def type(self, keys: str, until: str) -> str:
-        """Press keys; what the terminal shows from then on, as soon as the awaited is there."""
+        """Press keys and wait for a text; returns the output from then on."""
         self.shown = ""
         os.write(self.master, keys.encode())
         end = time.monotonic() + 30

@@ -1,4 +1,4 @@
-"""Each command with good and bad input: what it prints where, and how it exits."""
+"""Each command with valid and invalid input: stdout, stderr and exit code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cli.conftest import Run
 CORPUS = Path(__file__).parents[1] / "corpus" / "pi-family"
 
 
-def test_new_prints_where_the_session_is_and_the_file_is_there(run: Run) -> None:
+def test_new_prints_the_path_of_the_created_file(run: Run) -> None:
     ran = run("new", "--cwd", "/tmp", "--name", "a name")
     path = ran.out.strip()
     assert (ran.code, ran.err) == (0, "")
@@ -26,7 +26,7 @@ def test_new_prints_where_the_session_is_and_the_file_is_there(run: Run) -> None
     assert (session.cwd, session.name) == ("/tmp", "a name")
 
 
-def test_new_json_gives_id_and_path(run: Run, tmp_path: Path) -> None:
+def test_new_json_has_id_and_path(run: Run, tmp_path: Path) -> None:
     made = run("new", "--path", str(tmp_path / "x.jsonl"), "--id", "my-session", "--json").json
     assert made["id"] == "my-session"
     assert made["path"] == str(tmp_path / "x.jsonl")
@@ -53,7 +53,7 @@ def test_append_reads_text_or_json_entries_from_stdin(run: Run, session: str) ->
 
 
 @pytest.mark.parametrize("bad", ["not json", "[1]", "3", '{"type":"session"}', "{}", '{"a":1}\nnope'])
-def test_append_refuses_what_is_no_entry_and_writes_nothing(run: Run, session: str, bad: str) -> None:
+def test_append_refuses_invalid_entries_and_writes_nothing(run: Run, session: str, bad: str) -> None:
     before = Path(session).read_bytes()
     ran = run("append", session, stdin=bad)
     assert ran.code == 2
@@ -70,7 +70,7 @@ def test_show_prints_the_active_path_and_all_prints_everything(run: Run, session
     assert "not on the active path" in everything
 
 
-def test_show_all_prints_salvaged_fragments_marked_as_what_they_are(run: Run) -> None:
+def test_show_all_marks_salvaged_fragments(run: Run) -> None:
     ran = run("show", str(CORPUS / "33_malformed_middle.jsonl"), "--all")
     assert 'damaged (undecodable) · line 4 · bytes 672-713\n   {"type":"message","id":"3","parentId":"2"' in ran.out
     assert ran.code == 0
@@ -111,7 +111,7 @@ def test_parallel_calls_of_claude_code_are_drawn_in_one_line_and_not_as_branches
     assert len(left) == 12
 
 
-def test_tree_json_gives_every_node(run: Run, session: str) -> None:
+def test_tree_json_has_every_node(run: Run, session: str) -> None:
     nodes = run("tree", session, "--json").json["nodes"]
     keys = {"id", "parent", "type", "role", "label", "depth", "active"}
     assert all(keys <= set(node) for node in nodes)
@@ -125,7 +125,7 @@ def test_tree_json_gives_every_node(run: Run, session: str) -> None:
     assert {node["label"] for node in nodes} == {None, "which?"}
 
 
-def test_context_json_has_the_promised_shape(run: Run, session: str) -> None:
+def test_context_json_has_the_documented_fields(run: Run, session: str) -> None:
     shown = run("context", session, "--json").json
     assert set(shown) >= {"dialect", "session", "leaf", "path", "messages", "state", "problems"}
     assert shown["dialect"] == "native"
@@ -147,7 +147,7 @@ def test_context_lists_problems_with_line_and_bytes(run: Run) -> None:
     assert problem["action"]
 
 
-def test_context_in_the_forms_of_providers(run: Run) -> None:
+def test_context_in_the_formats_of_providers(run: Run) -> None:
     path = str(CORPUS / "25_error_toolcall_turn.jsonl")
     anthropic = run("context", path, "--json", "--as", "anthropic").json["messages"]
     assert [message["role"] for message in anthropic] == ["user", "assistant", "user"]
@@ -158,14 +158,14 @@ def test_context_in_the_forms_of_providers(run: Run) -> None:
     assert [message["role"] for message in chat] == ["user", "assistant", "tool", "user"]
 
 
-def test_context_as_native_has_the_programs_own_messages(run: Run) -> None:
+def test_context_as_native_has_the_messages_of_the_client(run: Run) -> None:
     shown = run("context", str(CORPUS / "07_compaction_multi.jsonl"), "--json", "--as", "native").json
     first, second = shown["messages"][:2]
     assert (first["role"], first["summary"], first["text"]) == ("compactionSummary", "S2", "S2")
     assert (second["role"], second["content"], second["text"]) == ("assistant", [{"type": "text", "text": "a1"}], "a1")
 
 
-def test_branch_moves_durably_and_root_starts_from_nothing(run: Run, session: str) -> None:
+def test_branch_switches_durably_and_root_starts_over(run: Run, session: str) -> None:
     assert run("branch", session, "--root").code == 0
     assert sessiontree.open(session).leaf is None
     first = sessiontree.open(session).ids[1]
@@ -182,7 +182,7 @@ def test_label_lists_sets_and_clears(run: Run, session: str) -> None:
     assert run("label", session, first).code == 2
 
 
-def test_fork_makes_a_session_that_knows_its_origin(run: Run, session: str) -> None:
+def test_fork_creates_a_session_that_records_its_origin(run: Run, session: str) -> None:
     made = run("fork", session, "--at", "which?", "--cwd", "/tmp", "--json").json
     forked = sessiontree.open(made["path"])
     assert forked.cwd == "/tmp"
@@ -191,7 +191,7 @@ def test_fork_makes_a_session_that_knows_its_origin(run: Run, session: str) -> N
     assert run("show", made["id"]).code == 0
 
 
-def test_info_tells_what_a_session_is(run: Run, session: str) -> None:
+def test_info_shows_facts_about_a_session(run: Run, session: str) -> None:
     facts = run("info", session, "--json").json
     assert (facts["name"], facts["branches"], facts["messages"]) == ("解析器", 2, 4)
     assert "解析器" in run("info", session).out
@@ -242,7 +242,7 @@ def test_an_ambiguous_prefix_is_refused_with_the_candidates(run: Run) -> None:
         (["show", __file__], 3),
     ],
 )
-def test_bad_input_gives_one_line_and_the_right_exit_code(run: Run, arguments: list[str], code: int) -> None:
+def test_invalid_input_gives_one_line_and_the_right_exit_code(run: Run, arguments: list[str], code: int) -> None:
     ran = run(*arguments)
     assert ran.code == code
     assert ran.out == ""
@@ -298,7 +298,7 @@ def test_control_sequences_from_session_content_never_reach_the_terminal(run: Ru
     assert "\x1b" not in ran.err
 
 
-def test_a_closed_pipe_is_no_error(session: str) -> None:
+def test_a_closed_pipe_is_not_an_error(session: str) -> None:
     big = sessiontree.open(session)
     for number in range(3000):
         big.append("user", f"line {number} " * 20)
@@ -315,7 +315,7 @@ def test_a_closed_pipe_is_no_error(session: str) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is always full is a device of Linux")
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_what_cannot_be_written_is_said_in_one_line(session: str, options: list[str]) -> None:
+def test_a_failed_write_is_reported_in_one_line(session: str, options: list[str]) -> None:
     with open("/dev/full", "wb") as full:
         command = [sys.executable, "-m", "sessiontree", "show", session, *options]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -323,7 +323,7 @@ def test_what_cannot_be_written_is_said_in_one_line(session: str, options: list[
     assert "No space left on device" in done.stderr
 
 
-def test_a_closed_stdout_is_no_error(session: str) -> None:
+def test_a_closed_stdout_is_not_an_error(session: str) -> None:
     command = f"{sys.executable} -m sessiontree tree {session} >&-"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""What fits at the cursor, asked as the scripts of the shells ask it: words in, an answer out."""
+"""Completion at the cursor, through the protocol that the shells' scripts use."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_first_word_is_a_command_with_its_summary(complete: Complete) -> Non
     assert complete("nonsense", "") == ["nothing"]
 
 
-def test_settings_are_completed_with_what_they_are(complete: Complete) -> None:
+def test_settings_are_completed_with_descriptions(complete: Complete) -> None:
     assert complete("config", "set", "retry.a") == ["nothing", "retry.attempts\thow often to retry a request"]
 
 
@@ -104,7 +104,7 @@ def test_subcommands_and_their_sessions_are_offered(world: World, complete: Comp
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_value_of_a_command_is_completed_or_known_to_be_free(command: str) -> None:
+def test_every_value_of_a_command_is_completed_or_known_to_be_free_text(command: str) -> None:
     known = {*FALLBACKS, "ENTRY", "ITEM", "KEY", *FREE}
     for action in [action for parser in leaf_parsers(command).values() for action in parser._actions]:
         if action.nargs == 0 or action.choices or action.dest in AGENT_ARGUMENTS or action.help == argparse.SUPPRESS:
@@ -122,7 +122,7 @@ def test_options_that_were_given_or_exclude_each_other_are_not_offered_again(com
     assert words_of(complete("list", "")) == words_of(complete("list", "--"))
 
 
-def test_choices_are_offered_behind_a_blank_and_behind_an_equals_sign(complete: Complete) -> None:
+def test_choices_are_offered_after_a_space_and_after_an_equals_sign(complete: Complete) -> None:
     assert complete("list", "--sort", "") == ["nothing", "recent", "size", "cost", "messages"]
     assert complete("list", "--sort=s") == ["nothing", "--sort=size"]
     assert complete("export", "x", "--format", "h") == ["nothing", "html"]
@@ -150,17 +150,17 @@ def test_sessions_of_every_agent_are_offered_with_their_titles_the_newest_first(
     assert words_of(complete("keep", IDS[1], "")) == [IDS[0]]
 
 
-def test_short_forms_lead_to_continue(complete: Complete) -> None:
+def test_short_forms_complete_like_continue(complete: Complete) -> None:
     assert words_of(complete("-c", "--")) == words_of(complete("continue", "--"))
     assert "--choose" not in words_of(complete("-r", "--"))
 
 
-def test_an_id_that_two_files_have_is_offered_as_two_paths(world: World, complete: Complete) -> None:
+def test_two_files_with_the_same_id_are_offered_as_paths(world: World, complete: Complete) -> None:
     paths = {str(world.claude(IDS[0], "/one")), str(world.claude(IDS[0], "/two"))}
     assert set(words_of(complete("show", ""))) == paths
 
 
-def test_a_session_that_is_new_is_offered_and_one_that_is_gone_is_not(world: World, complete: Complete) -> None:
+def test_a_new_session_is_offered_and_a_deleted_one_is_not(world: World, complete: Complete) -> None:
     path = world.claude(IDS[0], "/work")
     assert words_of(complete("show", "")) == [IDS[0]]
     world.claude(IDS[1], "/work", minute=5)
@@ -168,7 +168,7 @@ def test_a_session_that_is_new_is_offered_and_one_that_is_gone_is_not(world: Wor
     assert words_of(complete("show", "")) == [IDS[1]]
 
 
-def test_many_unread_files_are_not_read_while_someone_waits(world: World, complete: Complete) -> None:
+def test_many_unread_files_are_not_read_during_a_completion(world: World, complete: Complete) -> None:
     world.claude(IDS[0], "/work", ["known"])
     gone = world.claude(IDS[1], "/work", ["gone"])
     with world.library() as library:
@@ -214,7 +214,7 @@ def test_entries_of_another_agents_session_are_found_by_its_id(world: World, com
     assert complete("fork", IDS[0], "--at", "u") == ["nothing", "u0000001\tsecond", "u0000000\tfirst"]
 
 
-def test_what_is_in_the_archive_is_offered(world: World, complete: Complete) -> None:
+def test_archived_items_are_offered(world: World, complete: Complete) -> None:
     path = world.claude(IDS[0], "/work", ["mend the parser"])
     command = [sys.executable, "-m", "sessiontree", "keep", str(path)]
     subprocess.run(command, env=world.environment, check=True, capture_output=True)
@@ -223,7 +223,7 @@ def test_what_is_in_the_archive_is_offered(world: World, complete: Complete) -> 
 
 
 @pytest.mark.parametrize("title", HOSTILE)
-def test_a_title_is_one_clean_line_behind_its_id(title: str, world: World) -> None:
+def test_a_title_is_one_clean_line_after_its_id(title: str, world: World) -> None:
     world.claude(IDS[0], "/work", [title])
     done = ask(world, "show", "")
     assert (done.returncode, done.stderr) == (0, b"")
@@ -236,7 +236,7 @@ def test_a_title_is_one_clean_line_behind_its_id(title: str, world: World) -> No
     assert not set("\u202e\x1b\t") & set(said)
 
 
-def test_words_that_a_terminal_would_not_print_as_they_are_are_not_offered(world: World, complete: Complete) -> None:
+def test_words_with_unprintable_characters_are_not_offered(world: World, complete: Complete) -> None:
     import sessiontree
 
     session = sessiontree.create(cwd="/work", home=world.environment["SESSIONTREE_HOME"])
@@ -262,19 +262,19 @@ def test_words_that_a_terminal_would_not_print_as_they_are_are_not_offered(world
         ("", ""),
     ],
 )
-def test_quotes_of_a_line_are_taken_away_as_a_shell_does(typed: str, plain: str) -> None:
+def test_quotes_are_removed_as_a_shell_does(typed: str, plain: str) -> None:
     assert unquote(typed) == plain
 
 
-def test_words_may_be_quoted_or_no_text_at_all(world: World) -> None:
+def test_words_may_be_quoted_or_invalid_text(world: World) -> None:
     assert ask(world, "list", "'--sort'", '"re', form="quoted").stdout == b"nothing\nrecent\n"
     assert ask(world, "show", "\udcff").stdout == b"files\n"
     assert ask(world).stdout.startswith(b"nothing\nlist\t")
     assert ask(world, "branch", "nowhere.jsonl", "").returncode == 1
 
 
-def test_an_answer_costs_little_with_a_thousand_sessions(world: World) -> None:
-    """Far from reading a thousand files, and counted as the processor's time; `make bench` measures it exactly."""
+def test_completion_is_fast_with_a_thousand_sessions(world: World) -> None:
+    """CPU time is far below that of reading a thousand files; `make bench` measures it exactly."""
     for number in range(1000):
         world.pi(f"{number:08x}-0000-4000-8000-000000000000", "/work", ["mend the parser"])
     with world.library() as library:
@@ -289,7 +289,7 @@ def test_an_answer_costs_little_with_a_thousand_sessions(world: World) -> None:
     assert best < 0.6
 
 
-def test_the_scripts_are_printed_and_name_no_command_or_option_of_their_own(world: World) -> None:
+def test_the_scripts_are_printed_and_contain_no_commands_or_options(world: World) -> None:
     for shell in ("bash", "zsh", "fish"):
         command = [sys.executable, "-m", "sessiontree", "completion", shell]
         script = subprocess.run(command, env=world.environment, capture_output=True, text=True, check=True).stdout
@@ -298,7 +298,7 @@ def test_the_scripts_are_printed_and_name_no_command_or_option_of_their_own(worl
         assert not {"convert", "--sort", "worktree", "--leaf"} & set(script.replace("'", " ").split())
 
 
-def test_without_a_shell_the_next_step_is_said(world: World) -> None:
+def test_without_a_shell_the_error_names_the_next_step(world: World) -> None:
     command = [sys.executable, "-m", "sessiontree", "completion"]
     done = subprocess.run(command, env=world.environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")

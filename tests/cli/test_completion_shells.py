@@ -1,4 +1,4 @@
-"""The scripts in the shells they are for, with keys pressed on a real terminal. See `tests/conftest.py` for shells that
+"""The completion scripts in their shells, with keys pressed on a real terminal. See `tests/conftest.py` for shells that
 are not installed: they are named at the end of the run."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def folder(world: World) -> Path:
-    """Where the shell stands."""
+    """The working folder of the shell."""
     folder = world.folder / "here"
     (folder / "a folder").mkdir(parents=True)
     (folder / "a file.md").touch()
@@ -54,7 +54,7 @@ def test_commands_options_and_choices_are_completed(terminal: Terminal) -> None:
     terminal.type("--branch=al\t", until="--branch=all ")
 
 
-def test_files_and_folders_are_completed_where_paths_are_wanted(terminal: Terminal) -> None:
+def test_files_and_folders_are_completed_for_path_arguments(terminal: Terminal) -> None:
     terminal.type("sessiontree export a\\ fi\t", until=r"a\\ file\.md ")
     terminal.type("--out=a\\ fi\t", until=r"--out=a\\ file\.md ")
     terminal.type("--cwd x --home a\\ \t", until=r"--home a\\ folder/")
@@ -70,7 +70,7 @@ def test_sessions_with_hostile_titles_are_listed_and_nothing_breaks_out(
     assert sorted(path.name for path in folder.iterdir()) == ["a file.md", "a folder"]
 
 
-def test_a_hostile_label_is_put_on_the_line_quoted(terminal: Terminal, world: World, folder: Path) -> None:
+def test_a_hostile_label_is_inserted_quoted(terminal: Terminal, world: World, folder: Path) -> None:
     id = labelled(world)
     terminal.type(f"stree branch {id} tes\t", until="broken-out.*y")
     terminal.type("\x15", until="")
@@ -80,7 +80,7 @@ def test_a_hostile_label_is_put_on_the_line_quoted(terminal: Terminal, world: Wo
 
 
 @pytest.mark.parametrize("shell", [shell for shell in HERE if shell != "bash"])
-def test_titles_are_shown_beside_the_ids(shell: str, world: World, folder: Path) -> None:
+def test_titles_are_shown_next_to_the_ids(shell: str, world: World, folder: Path) -> None:
     world.claude(IDS[0], "/work", ["mend the 解析器"])
     world.pi(IDS[1], "/work", ["write the docs"])
     terminal = Terminal(shell, world, folder)
@@ -111,21 +111,21 @@ class TestTheFunctionOfBash:
         assert done.stderr.count("complete -F _sessiontree") == 2, done.stderr
         return done.stdout.splitlines()
 
-    def test_words_that_bash_splits_are_put_together_again(self, bash: str, world: World) -> None:
+    def test_words_that_bash_splits_are_joined_again(self, bash: str, world: World) -> None:
         assert self.replies(bash, world, "stree", "list", "--sort", "=", "re", line="stree list --sort=re") == [
             "recent"
         ]
         assert len(self.replies(bash, world, "stree", "list", "--sort", "=", line="stree list --sort=")) == 4
         assert self.replies(bash, world, "stree", "list", "--sort", "", line="stree list --sort ")[0] == "recent"
 
-    def test_a_label_with_a_colon_is_completed_behind_it(self, bash: str, world: World) -> None:
+    def test_a_label_is_completed_after_a_colon(self, bash: str, world: World) -> None:
         session = sessiontree.create(cwd="/", home=world.environment["SESSIONTREE_HOME"])
         session.label(session.append("user", "hello").id, "step:two words")
         session.close()
         words = ("stree", "branch", session.id, "step", ":", "tw")
         assert self.replies(bash, world, *words, line=f"stree branch {session.id} step:tw") == ["two\\ words"]
 
-    def test_what_cannot_be_said_inside_an_open_quote_is_not_offered(self, bash: str, world: World) -> None:
+    def test_words_that_cannot_be_quoted_inside_an_open_quote_are_not_offered(self, bash: str, world: World) -> None:
         id = labelled(world)
         assert self.replies(bash, world, "stree", "branch", id, "te") == [
             "tests\\;\\ \\$\\(touch\\ broken-out\\)\\ \\'x\\'\\ \\\"y\\\""
@@ -133,7 +133,7 @@ class TestTheFunctionOfBash:
         assert self.replies(bash, world, "stree", "branch", id, '"te') == []
         assert self.replies(bash, world, "stree", "branch", id, "'te") == []
 
-    def test_the_text_behind_the_cursor_does_not_count(self, bash: str, world: World) -> None:
+    def test_text_after_the_cursor_is_ignored(self, bash: str, world: World) -> None:
         script = (
             'eval "$(sessiontree completion bash)"; COMP_WORDS=(stree contXYZ a) COMP_LINE="stree contXYZ a" '
             'COMP_POINT=10 COMP_CWORD=1; _sessiontree; echo "${COMPREPLY[*]}"'
@@ -143,7 +143,7 @@ class TestTheFunctionOfBash:
 
 
 @pytest.mark.parametrize("zsh", [shell for shell in HERE if shell == "zsh"])
-def test_zsh_without_compinit_is_told_what_to_do(zsh: str, world: World) -> None:
+def test_zsh_without_compinit_gets_a_hint(zsh: str, world: World) -> None:
     command = [zsh, "-f", "-c", 'eval "$(sessiontree completion zsh)"']
     done = subprocess.run(command, env=environment(world), capture_output=True, text=True, check=False)
     assert "autoload -Uz compinit && compinit" in done.stderr

@@ -1,4 +1,4 @@
-"""`convert`, `fork --to` and `resume` as a person uses them."""
+"""`convert`, `fork --to` and `resume` as processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def agents_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No agent of this machine is touched."""
+    """Point every agent's home folder at a temporary one."""
     home = tmp_path / "user"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -37,7 +37,7 @@ def agents_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def test_convert_without_a_place_only_shows_the_plan(run: Run, source: Path, agents_at_home: Path) -> None:
+def test_convert_without_a_destination_only_shows_the_plan(run: Run, source: Path, agents_at_home: Path) -> None:
     ran = run("convert", str(source), "--to", "claude")
     assert ran.code == 0
     assert ran.lines[0].startswith("target   ")
@@ -70,7 +70,7 @@ def test_convert_never_overwrites(run: Run, source: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("to", DIALECTS)
-def test_install_puts_the_session_where_its_agent_looks_and_prints_how_to_resume(
+def test_install_writes_where_the_agent_looks_and_prints_how_to_resume(
     run: Run, source: Path, to: str, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
@@ -84,7 +84,7 @@ def test_install_puts_the_session_where_its_agent_looks_and_prints_how_to_resume
     assert abs(path.stat().st_mtime - os.stat(source).st_mtime) < 600
 
 
-def test_strict_refuses_what_would_be_dropped_and_writes_nothing(run: Run, tmp_path: Path) -> None:
+def test_strict_fails_if_data_would_be_dropped_and_writes_nothing(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "thinking.jsonl"
     session = sessiontree.create(cwd="/", path=path)
     session.append("user", "hello")
@@ -106,7 +106,7 @@ def test_an_unknown_target_lists_the_known_ones(run: Run, source: Path) -> None:
     assert ran.out == ""
 
 
-def test_forking_at_a_prompt_hands_its_text_back(run: Run, source: Path) -> None:
+def test_forking_at_a_prompt_prints_its_text(run: Run, source: Path) -> None:
     session = sessiontree.open(source)
     prompt = next(
         id for id in session.path_ids() if session.fields(id).get("message", {}).get("content") == "Fix it, please."
@@ -116,7 +116,7 @@ def test_forking_at_a_prompt_hands_its_text_back(run: Run, source: Path) -> None
     assert prompt not in sessiontree.open(made["path"]).ids
 
 
-def test_forking_at_the_first_prompt_starts_from_nothing(run: Run, tmp_path: Path) -> None:
+def test_forking_at_the_first_prompt_gives_an_empty_session(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     session = sessiontree.create(cwd="/", path=path)
     first = session.append("user", "hello")
@@ -127,7 +127,7 @@ def test_forking_at_the_first_prompt_starts_from_nothing(run: Run, tmp_path: Pat
 
 
 @pytest.mark.parametrize("to", DIALECTS)
-def test_a_fork_in_another_dialect_knows_where_it_came_from(run: Run, source: Path, to: str, tmp_path: Path) -> None:
+def test_a_fork_in_another_dialect_records_its_origin(run: Run, source: Path, to: str, tmp_path: Path) -> None:
     ran = run("fork", str(source), "--to", to, "--cwd", str(tmp_path), "--json")
     assert ran.code == 0, ran.err
     forked = sessiontree.open(ran.json["path"])
@@ -143,7 +143,7 @@ def test_resume_prints_the_command_and_installs_a_copy(run: Run, source: Path, t
     assert ran.out.startswith(f"cd {tmp_path} && claude --resume ")
 
 
-def test_resume_says_when_the_agent_is_not_installed(
+def test_resume_reports_an_agent_that_is_not_installed(
     run: Run, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agents_at_home: Path
 ) -> None:
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable))

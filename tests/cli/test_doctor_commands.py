@@ -1,4 +1,4 @@
-"""`doctor` and `repair` as a person runs them."""
+"""`doctor` and `repair` as processes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def damaged(tmp_path: Path, dialect: str, kind: str) -> Path:
     return path
 
 
-def test_a_healthy_session_is_told_in_one_line(run: Run) -> None:
+def test_a_healthy_session_is_reported_in_one_line(run: Run) -> None:
     ran = run("doctor", str(CORPUS / "pi-family" / "01_linear.jsonl"))
     assert (ran.code, ran.err) == (0, "")
     assert len(ran.lines) == 1
     assert "no problems found" in ran.out
 
 
-def test_findings_say_rule_count_place_cost_owner_and_repair(run: Run, tmp_path: Path) -> None:
+def test_findings_have_rule_count_position_cost_client_and_repair(run: Run, tmp_path: Path) -> None:
     path = damaged(tmp_path, "pi", "lost line")
     ran = run("doctor", str(path))
     assert ran.code == 3
@@ -36,7 +36,7 @@ def test_findings_say_rule_count_place_cost_owner_and_repair(run: Run, tmp_path:
     assert set(finding) == {"rule", "severity", "count", "places", "meaning", "cost", "owner", "repair"}
 
 
-def test_a_folder_is_looked_through_and_summed_up(run: Run) -> None:
+def test_a_folder_is_checked_and_summarized(run: Run) -> None:
     ran = run("doctor", str(CORPUS), width=200)
     assert ran.code == 3
     assert "files: " in ran.out
@@ -45,7 +45,7 @@ def test_a_folder_is_looked_through_and_summed_up(run: Run) -> None:
     assert {report["dialect"] for report in reports} >= {"pi", "omp", "claude", "neovate"}
 
 
-def test_a_file_that_is_no_session_is_a_line_and_not_the_end(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_session_does_not_stop_the_check(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b"\x89PNG not a session")
     (tmp_path / "b.jsonl").write_bytes((CORPUS / "pi-family" / "01_linear.jsonl").read_bytes())
     ran = run("doctor", str(tmp_path))
@@ -55,7 +55,7 @@ def test_a_file_that_is_no_session_is_a_line_and_not_the_end(run: Run, tmp_path:
     assert run("doctor", str(tmp_path / "nowhere")).code == 1
 
 
-def test_repair_only_shows_its_plan_until_it_is_told_to_write(run: Run, tmp_path: Path) -> None:
+def test_repair_only_shows_its_plan_by_default(run: Run, tmp_path: Path) -> None:
     path = damaged(tmp_path, "claude", "stub glued to a record")
     before = path.read_bytes(), path.stat().st_mtime_ns
     ran = run("repair", str(path))
@@ -66,7 +66,7 @@ def test_repair_only_shows_its_plan_until_it_is_told_to_write(run: Run, tmp_path
     assert list(tmp_path.glob("*.bak")) == []
 
 
-def test_repair_in_place_keeps_a_backup_and_a_side_car_and_is_done_then(run: Run, tmp_path: Path) -> None:
+def test_repair_in_place_keeps_a_backup_and_a_side_car_and_then_finds_nothing(run: Run, tmp_path: Path) -> None:
     path = damaged(tmp_path, "neovate", "torn tail")
     before = path.read_bytes()
     told = run("repair", str(path), "--in-place", "--json").json
@@ -78,7 +78,7 @@ def test_repair_in_place_keeps_a_backup_and_a_side_car_and_is_done_then(run: Run
     assert "nothing to repair" in again.err
 
 
-def test_context_reads_every_dialect_as_its_owner_and_recovered_adds_the_rest(run: Run, tmp_path: Path) -> None:
+def test_context_reads_every_dialect_like_its_client_and_recovered_adds_the_rest(run: Run, tmp_path: Path) -> None:
     for dialect in BUILDERS:
         path = damaged(tmp_path, dialect, "lost line")
         owner = run("context", str(path), "--json").json

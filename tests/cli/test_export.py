@@ -46,7 +46,7 @@ def test_without_out_markdown_goes_to_stdout(export: Export, session: str) -> No
         ("jsonl", '{"type"'),
     ],
 )
-def test_the_ending_of_the_file_says_the_format(
+def test_the_extension_of_the_file_selects_the_format(
     export: Export, session: str, tmp_path: Path, ending: str, start: str
 ) -> None:
     out = tmp_path / f"x.{ending}"
@@ -67,7 +67,7 @@ def test_a_file_is_never_overwritten(export: Export, session: str, tmp_path: Pat
     assert out.read_text() == "mine"
 
 
-def test_redact_masks_and_says_how_many(export: Export, run: Run, session: str, tmp_path: Path) -> None:
+def test_redact_masks_secrets_and_reports_how_many(export: Export, run: Run, session: str, tmp_path: Path) -> None:
     run("append", session, "user", "ada@example.com sk-ant-api03-abcDEF1234567890abcdef /srv/ada/x")
     done = export(session, "--redact")
     assert done.err.startswith("masked ")
@@ -78,7 +78,7 @@ def test_redact_masks_and_says_how_many(export: Export, run: Run, session: str, 
     assert "/ada" not in done.out
 
 
-def test_json_tells_what_was_written_and_masked(export: Export, run: Run, session: str, tmp_path: Path) -> None:
+def test_json_reports_what_was_written_and_masked(export: Export, run: Run, session: str, tmp_path: Path) -> None:
     run("append", session, "user", "ada@example.com")
     out = tmp_path / "x.html"
     facts = export(session, "--out", str(out), "--redact", "--json").json
@@ -102,7 +102,7 @@ def test_raw_lines_open_again(export: Export, run: Run, session: str, tmp_path: 
     assert run("show", str(out)).out == run("show", session).out
 
 
-def test_damage_is_shown_and_said(export: Export, session: str) -> None:
+def test_damage_is_shown_and_reported(export: Export, session: str) -> None:
     with open(session, "ab") as file:
         file.write(b"not an entry\n")
     done = export(session, "--format", "html")
@@ -111,7 +111,7 @@ def test_damage_is_shown_and_said(export: Export, session: str) -> None:
     assert "undecodable" in done.err
 
 
-def test_a_reader_that_goes_away_is_no_error(session: str, tmp_path: Path) -> None:
+def test_a_closed_pipe_is_not_an_error(session: str, tmp_path: Path) -> None:
     environment = {**os.environ, "SESSIONTREE_HOME": str(tmp_path / "home")}
     writer = subprocess.Popen(
         [sys.executable, "-m", "sessiontree", "export", session, "--format", "html"],

@@ -31,9 +31,7 @@ def claude(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("named", [IDS[0], IDS[0][:8], "mend the parser", "the pars"])
-def test_a_session_of_another_agent_is_found_by_id_first_characters_and_title(
-    named: str, run: Run, claude: Path
-) -> None:
+def test_a_session_of_another_agent_is_found_by_id_prefix_and_title(named: str, run: Run, claude: Path) -> None:
     assert run("info", named, "--json").json["path"] == str(claude)
 
 
@@ -46,7 +44,7 @@ def test_a_session_of_another_agent_is_found_by_every_command(command: tuple[str
     assert claude.read_bytes() == before
 
 
-def test_what_changes_a_session_finds_it_too(run: Run, claude: Path) -> None:
+def test_commands_that_change_a_session_find_it_too(run: Run, claude: Path) -> None:
     entry = run("append", "mend the parser", "user", "go on").out.strip()
     assert entry in run("show", IDS[0][:8], "--json").out
     assert run("branch", IDS[0], f"user-0-{IDS[0][:8]}").code == 0
@@ -55,7 +53,7 @@ def test_what_changes_a_session_finds_it_too(run: Run, claude: Path) -> None:
     assert run("convert", IDS[0][:8], "--to", "pi", "--json").json["session"] == IDS[0]
 
 
-def test_an_id_of_a_native_session_is_found_without_looking_at_other_agents(
+def test_an_id_of_a_native_session_is_found_without_reading_other_agents_sessions(
     run: Run, session: str, claude: Path, tmp_path: Path
 ) -> None:
     id = run("info", session, "--json").json["id"]
@@ -66,7 +64,7 @@ def test_an_id_of_a_native_session_is_found_without_looking_at_other_agents(
     assert (tmp_path / "cache").exists()
 
 
-def test_several_that_fit_are_listed_and_none_is_an_error_with_the_next_step(run: Run, tmp_path: Path) -> None:
+def test_several_matches_are_listed_and_no_match_is_an_error_with_the_next_step(run: Run, tmp_path: Path) -> None:
     world = World(tmp_path)
     paths = [world.claude(IDS[0], "/work", ["the same \x1b[31m"]), world.pi(IDS[1], "/work", ["the same thing"])]
     for command in READING[:4]:
@@ -81,6 +79,6 @@ def test_several_that_fit_are_listed_and_none_is_an_error_with_the_next_step(run
     assert run("doctor", "nothing like it").code == 1
 
 
-def test_a_dialect_that_is_asked_for_wins(run: Run, claude: Path) -> None:
+def test_a_dialect_given_as_an_option_is_used(run: Run, claude: Path) -> None:
     assert run("info", IDS[0], "--json").json["dialect"] == "claude"
     assert run("info", IDS[0], "--dialect", "pi", "--json").json["dialect"] == "pi"

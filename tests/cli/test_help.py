@@ -84,7 +84,7 @@ def test_an_unknown_command_gets_a_suggestion(typed: str, meant: str, capsys: py
         assert capsys.readouterr().err == f"sessiontree: unknown command '{typed}'; did you mean '{meant}'?\n"
 
 
-def test_an_unknown_command_like_no_other_leads_to_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_like_no_other_gets_a_pointer_to_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["xyzzy"]) == 2
     expected = "sessiontree: unknown command 'xyzzy'; `sessiontree help` lists all commands\n"
     assert capsys.readouterr().err == expected

@@ -1,4 +1,4 @@
-"""Arguments in any order: options may stand before, between and behind the others."""
+"""Arguments in any order: options may come before, between and after positional arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sessiontree.errors import UsageError
 
 
 @pytest.mark.parametrize("order", list(permutations((["--at", "abcd1234"], ["--json"], ["s.jsonl"]))))
-def test_options_of_append_may_stand_anywhere(order: tuple[list[str], ...]) -> None:
+def test_options_of_append_may_be_anywhere(order: tuple[list[str], ...]) -> None:
     words = [word for part in order for word in part]
     for at in range(len(words) + 1):
         if at and words[at - 1] == "--at":
@@ -24,12 +24,12 @@ def test_options_of_append_may_stand_anywhere(order: tuple[list[str], ...]) -> N
         assert (options.at, options.json) == ("abcd1234", True)
 
 
-def test_a_text_that_looks_like_an_option_stands_behind_two_hyphens() -> None:
+def test_text_that_looks_like_an_option_is_given_after_two_hyphens() -> None:
     options = parse(["append", "s.jsonl", "--json", "user", "--", "--not-an-option"])
     assert (options.role, options.text) == ("user", "--not-an-option")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_no_command_knows_is_refused(command: str) -> None:
+def test_unknown_options_are_refused(command: str) -> None:
     with pytest.raises(UsageError):
         parse([command, "--no-such-option"])

@@ -1,4 +1,4 @@
-"""The reference of the command line is what the code says, on every machine."""
+"""The command line reference is generated from the code, with the same result on every machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ render_page = functools.cache(reference.render_page)
 PAGE = Path(__file__).parents[2] / "docs" / "cli-reference.md"
 
 
-def test_the_page_is_what_the_code_gives() -> None:
+def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == render_page(), f"{PAGE.name} is out of date: run `{GENERATED_BY}`"
 
 
@@ -56,6 +56,6 @@ def test_every_command_with_every_argument_is_on_the_page() -> None:
                 assert f"`{choice}`" in sections[name] or action.help == "==SUPPRESS=="
 
 
-def test_defaults_and_exit_codes_are_told() -> None:
+def test_defaults_and_exit_codes_are_included() -> None:
     assert "| `recent`, `size`, `cost`, `messages` | `recent` |" in render_page()
     assert "| 3 | damaged input" in render_page()

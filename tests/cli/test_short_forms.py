@@ -1,4 +1,4 @@
-"""`sessiontree -c` and `sessiontree -r`: going on without naming a command."""
+"""`sessiontree -c` and `sessiontree -r`: continue without naming a command."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_help_names_the_short_forms(world: World) -> None:
     assert "`sessiontree continue -r`" in shown
 
 
-def test_what_continue_does_not_know_is_refused_in_its_name(world: World) -> None:
+def test_unknown_options_are_refused_in_the_name_of_continue(world: World) -> None:
     done = run(world, "-c", "--nonsense")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--nonsense" in done.stderr
